@@ -1,0 +1,199 @@
+"""Answers as strings: where a response states its answer, and what makes two spellings of an answer the same.
+
+Pure string work, no symbolic algebra (that is `evaluation.comparison`, in worker processes). Rules and traps:
+the reward rule is seed 004's: last box after the last ``</think>``.
+"""
+
+import re
+from fractions import Fraction
+
+THINK_END = "</think>"
+
+_BOX = re.compile(r"\\(?:boxed|fbox)(?![a-zA-Z])\s*")
+_SPACING = re.compile(r"\\[,!;:> ]|\\q?quad(?![a-zA-Z])|~|\\displaystyle(?![a-zA-Z])")
+_SIZING = re.compile(r"\\(?:left|right|bigg?l?r?|Bigg?l?r?)(?![a-zA-Z])\.?")
+_TEXT = re.compile(r"\\(?:text|textbf|textrm|textit|mathrm|mathbf|mbox|operatorname)\s*\{([^{}]*)\}")
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_SCIENTIFIC = re.compile(r"([+-]?\d+(?:\.\d+)?)[eE]([+-]?\d+)")
+_INTEGER = re.compile(r"[+-]?\d+")
+_DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)")
+_BASED = re.compile(r"(\d+)_\{?(\d+)\}?")
+_QUANTITY = re.compile(r"([+-]?[\d.]+(?:\\frac\{\d+\}\{\d+\})?)\s*(?:\\text\{\s*([a-zA-Z/ .]+?)\s*\}|([a-zA-Z]+))(?:\^\{?(-?\d)\}?)?")
+_LABELLED = re.compile(r"\(?([A-J])[.):]\)?\s*(?=\S)")
+_LESS = r"(<|\\leq?(?![a-zA-Z])|\\leqslant|≤)"
+_BETWEEN = re.compile(rf"([^<≤]+?)\s*{_LESS}\s*[a-zA-Z]\s*{_LESS}\s*([^<≤]+)")
+_MEMBER = re.compile(r"[a-zA-Z]\s*\\in\s*(?=[\[(\\{])")
+_NEGATION = re.compile(r"(?<![a-zA-Z])(?:not|cannot|never|no)(?![a-zA-Z])", re.IGNORECASE)
+
+_LETTER = re.compile(r"\(?\s*([A-J1-9]|10)\s*\)?\s*[.:)]?")
+_LETTER_WITH_TEXT = re.compile(r"(?:\(([A-J])\)|([A-J])[.):])\s*\S.*", re.DOTALL)
+_STATED = re.compile(
+    r"(?:(?i:answer|choice|option)\**\s*(?i:is|:|=)+\s*|(?i:answer)\s+)[*$\s]*(?i:option\s+)?\(?\s*(?:\\text\{\s*\(?)?([A-J])(?![a-zA-Z'])"
+)
+
+
+def answer_part(text: str, *, thinking: bool) -> str | None:
+    """The part of a response that states the answer: what follows the LAST ``</think>``.
+
+    None when ``thinking`` is expected and never closed; the whole text when there is no closing tag to expect.
+    """
+    _, closing, rest = text.rpartition(THINK_END)
+    if closing:
+        return rest
+    return None if thinking else text
+
+
+def extract_boxed(text: str) -> str | None:
+    r"""Content of the last ``\boxed{…}`` or ``\fbox{…}`` (spaces before the brace allowed); None if there is none,
+    if it is empty, or if its brace is never closed (a cut answer is no answer)."""
+    last = None
+    for last in _BOX.finditer(text):
+        pass
+    if last is None:
+        return None
+    rest = text[last.end() :]
+    content = braced(rest) if rest.startswith("{") else re.split(r"[\s$]", rest, maxsplit=1)[0]
+    return content.strip() or None if content is not None else None
+
+
+def braced(text: str) -> str | None:
+    r"""Content of the brace that opens ``text``; ``\{`` and ``\}`` do not count. None if it is never closed."""
+    depth, position = 0, 0
+    while position < len(text):
+        character = text[position]
+        if character == "\\":
+            position += 2
+            continue
+        if character == "{":
+            depth += 1
+        elif character == "}":
+            depth -= 1
+            if depth == 0:
+                return text[1:position]
+        position += 1
+    return None
+
+
+def normalize(answer: str) -> str:
+    r"""One spelling for what is typographically the same: spacing, sizing, ``\dfrac``, a lone ``\text{…}``, ``$…$``,
+    thousands separators, a final full stop, ``3e8``. Changes no value."""
+    text = answer.strip().strip("$").strip()
+    boxed = extract_boxed(text)
+    if boxed is not None and _BOX.match(text):
+        text = boxed
+    text = _SIZING.sub("", _SPACING.sub(" ", text)).replace("{,}", ",")
+    text = text.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac").replace("−", "-")
+    text = re.sub(r"\s+", " ", text).strip()
+    if whole := _TEXT.fullmatch(text):
+        text = whole.group(1).strip()
+    text = re.sub(r"(?<=[\w}\])])\.$|(?<=\d)\.(?=[/}\\])", "", text)
+    text = re.sub(r"(?<=\d) (?=\d{3}(?!\d))", "", text) if re.fullmatch(r"[+-]?\d{1,3}(?: \d{3})+(?:\.\d+)?", text) else text
+    if _THOUSANDS.fullmatch(text):
+        text = text.replace(",", "")
+    if number := _SCIENTIFIC.fullmatch(text):
+        text = f"{number.group(1)} \\times 10^{{{int(number.group(2))}}}"
+    return text
+
+
+def same_string(first: str, second: str) -> bool:
+    """Equal after `normalize`, blanks aside."""
+    return normalize(first).replace(" ", "") == normalize(second).replace(" ", "")
+
+
+def compare_numbers(answer: str, gold: str) -> bool | None:
+    """True or False where both normalised strings are plain numbers and that settles it, else None.
+
+    Equal values are equal; two unequal integers are not. Unequal decimals are left to rounding rules elsewhere.
+    """
+    if not (_DECIMAL.fullmatch(answer) and _DECIMAL.fullmatch(gold)) or max(len(answer), len(gold)) > 1000:
+        return None
+    if Fraction(answer) == Fraction(gold):
+        return True
+    return False if _INTEGER.fullmatch(answer) and _INTEGER.fullmatch(gold) else None
+
+
+def reconcile(answer: str, gold: str) -> tuple[str, str]:
+    """Rewrite a normalised pair so that a sound difference of form is none (math-verify's false negatives).
+
+    An option label before the value (``B. 12``), a number written in a small base (``10_2`` where the gold is a plain
+    number), a chained inequality or ``x \\in`` where the gold is an interval.
+    """
+    bare = _TEXT.sub(r"\1 ", answer)
+    label = _LABELLED.match(bare)
+    if label and not _LABELLED.match(gold):
+        answer = label.group(1) if re.fullmatch(r"\(?[A-J]\)?", gold) else bare[label.end() :].strip()
+    based = _BASED.fullmatch(answer)
+    if based and _DECIMAL.fullmatch(gold) and 2 <= int(based.group(2)) <= 10 and len(based.group(1)) <= 200:
+        value, base = based.groups()
+        if all(int(digit) < int(base) for digit in value):
+            answer = str(int(value, int(base)))
+    if gold[:1] in "[(" and gold[-1:] in "])" and "," in gold:
+        answer = _interval(answer)
+    elif answer[:1] in "[(" and answer[-1:] in "])" and "," in answer:
+        gold = _interval(gold)
+    return answer, gold
+
+
+def _interval(text: str) -> str:
+    text = _MEMBER.sub("", text, count=1) if _MEMBER.match(text) else text
+    if bounds := _BETWEEN.fullmatch(text):
+        low, left, right, high = bounds.groups()
+        return f"{'(' if left == '<' else '['}{low.strip()},{high.strip()}{')' if right == '<' else ']'}"
+    return text
+
+
+def contradiction(answer: str, gold: str) -> str | None:
+    """Why a normalised pair cannot be the same although symbolic comparison would accept it, or None.
+
+    Guards against math-verify's false positives: another kind of bracket, another number base, another unit, a negation.
+    """
+    if {_bracket(answer), _bracket(gold)} == {"set", "tuple"}:
+        return "a set is not a tuple"
+    based, expected = _BASED.fullmatch(answer), _BASED.fullmatch(gold)
+    if based and (expected or _DECIMAL.fullmatch(gold)) and not (expected and based.groups() == expected.groups()):
+        return "another number or another base"
+    units = [_unit(_QUANTITY.fullmatch(side)) for side in (answer, gold)]
+    if all(units) and units[0] != units[1]:
+        return f"units differ: {units[0]} and {units[1]}"
+    if _NEGATION.search(_TEXT.sub(r" \1 ", answer)) and not _NEGATION.search(_TEXT.sub(r" \1 ", gold)):
+        return "the answer negates"
+    return None
+
+
+def _bracket(text: str) -> str | None:
+    if text.startswith("\\{") and text.endswith("\\}") and "," in text:
+        return "set"
+    return "tuple" if text.startswith("(") and text.endswith(")") and "," in text else None
+
+
+def _unit(quantity: re.Match[str] | None) -> str | None:
+    if quantity is None:
+        return None
+    name = (quantity.group(2) or quantity.group(3)).strip(" .").lower()
+    return (name[:-1] if len(name) > 3 and name.endswith("s") else name) + (quantity.group(4) or "")
+
+
+def extract_choice(text: str) -> str | None:
+    r"""The option a response chose: ``\boxed{C}``, ``\boxed{(C) text}``, else the last ``ANSWER: C`` / "answer is C"."""
+    boxed = extract_boxed(text)
+    if boxed is not None:
+        content = _TEXT.sub(r"\1", normalize(boxed)).strip()
+        if match := _LETTER.fullmatch(content):
+            return match.group(1)
+        if match := _LETTER_WITH_TEXT.fullmatch(content):
+            return match.group(1) or match.group(2)
+        stated = _STATED.search(content)
+        return stated.group(1) if stated else content
+    stated = _STATED.findall(text)
+    return stated[-1] if stated else None
+
+
+def same_choice(answer: str, gold: str) -> bool:
+    """Whether two option labels are the same; a gold labelled 1-10 also accepts the letter in that place.
+
+    A digit against a gold letter stays wrong: it is more often an option's value than its place.
+    """
+    gold = gold.strip().strip("()").upper()
+    if gold.isdigit():
+        return answer == gold or answer == "ABCDEFGHIJ"[int(gold) - 1 : int(gold)]
+    return answer == gold

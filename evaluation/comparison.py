@@ -1,0 +1,92 @@
+"""The worker program that compares two answers with math-verify: ``python -m evaluation.comparison LIMIT_SECONDS``.
+
+math-verify can hang (``9^{9^{9^9}}``), its own limit needs the main thread's alarm, and its expiry looks like "wrong".
+So it runs here, in a process of its own: one JSON request a line on stdin, one JSON reply a line on stdout, the alarm on
+the main thread. What the alarm cannot interrupt (one long C call) the parent kills, and the kernel's CPU limit ends it
+if the parent is gone. The process ends when its stdin closes.
+"""
+
+import json
+import logging
+import math
+import os
+import resource
+import select
+import signal
+import sys
+from typing import Any
+
+MEMORY_BYTES = 4 << 30
+REPEAT_S = 0.25  # libraries may swallow the first alarm in a bare `except:`; it comes again
+PARENT_CHECK_S = 10.0
+
+
+class TimeUp(BaseException):
+    """Raised by the alarm; not an Exception, so that math-verify's handlers let it through."""
+
+
+def compare(answer: str, gold: str) -> tuple[str, str]:
+    """Verdict ("correct" | "wrong" | "gold_unparsed") and its reason for two non-empty answers."""
+    from math_verify import parse, verify
+
+    gold_forms = parse(f"\\boxed{{{gold}}}", parsing_timeout=None)
+    if not any(not isinstance(form, str) for form in gold_forms):
+        return "gold_unparsed", "math-verify finds no expression in the gold answer"
+    answer_forms = parse(f"\\boxed{{{answer}}}", parsing_timeout=None)
+    if not answer_forms:
+        return "wrong", "math-verify finds no expression in the answer"
+    equal = verify(gold_forms, answer_forms, timeout_seconds=None)
+    return ("correct", "symbolically equal") if equal else ("wrong", "not equal")
+
+
+def limited(answer: str, gold: str, limit_s: float) -> tuple[str, str]:
+    """`compare` under an alarm of ``limit_s`` seconds; also "timeout" and "error"."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    cpu_limit = math.ceil(used.ru_utime + used.ru_stime + limit_s) + 3
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_limit, resource.RLIM_INFINITY))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, limit_s, REPEAT_S)
+        try:
+            return compare(answer, gold)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except TimeUp:
+        return "timeout", f"not settled in {limit_s:g} s"
+    except (Exception, MemoryError) as error:  # whatever math-verify raises on this pair is this pair's verdict
+        return "error", f"{type(error).__name__}: {str(error)[:200]}"
+
+
+def _raise_time_up(_signal: int, _frame: Any) -> None:
+    raise TimeUp
+
+
+def serve(limit_s: float) -> None:
+    """Answer requests until stdin closes or the parent is gone."""
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # a library that prints must not garble the replies
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair; it closes our stdin
+    signal.signal(signal.SIGALRM, _raise_time_up)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    logging.disable(logging.CRITICAL)
+    sys.setrecursionlimit(5000)
+    parent = os.getppid()
+    compare("1", "\\frac{1}{2}")  # import and build the parser before the clock runs
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, resource.RLIM_INFINITY))
+    print(json.dumps({"ready": os.getpid()}), file=replies, flush=True)
+    buffer = b""
+    while os.getppid() == parent:
+        if not select.select([0], [], [], PARENT_CHECK_S)[0]:
+            continue
+        chunk = os.read(0, 1 << 16)
+        if not chunk:
+            return
+        buffer += chunk
+        while b"\n" in buffer:
+            line, buffer = buffer.split(b"\n", 1)
+            request = json.loads(line)
+            verdict, reason = limited(request["answer"], request["gold"], limit_s)
+            print(json.dumps({"verdict": verdict, "reason": reason}), file=replies, flush=True)
+
+
+if __name__ == "__main__":
+    serve(float(sys.argv[1]))

@@ -1,0 +1,159 @@
+"""One grader for rewards, target verification and benchmarks: a response and a gold answer in, a verdict out.
+
+The rule (spec/algorithm.md "Reward"): the answer is the last box after the LAST ``</think>``; a thinking response that
+never closes its thoughts has no answer; equality by math-verify, or by letter for multiple choice. A verdict always says
+why; nothing becomes a bare False.
+"""
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import StrEnum
+
+from evaluation.answers import (
+    answer_part,
+    compare_numbers,
+    contradiction,
+    extract_boxed,
+    extract_choice,
+    normalize,
+    reconcile,
+    same_choice,
+    same_string,
+)
+from evaluation.workers import WorkerPool
+
+__all__ = ["GRADERS", "Grade", "Grader", "Verdict", "answer_part", "extract_boxed", "extract_choice"]
+
+GRADERS = ("math", "choice")
+MAX_CHARACTERS = 1_000  # the longest gold of the paper's nine benchmarks has under 300
+MAX_NESTING = 40
+MAX_DIGITS = 300
+
+
+class Verdict(StrEnum):
+    """What grading a sample found. Only CORRECT scores 1."""
+
+    CORRECT = "correct"
+    WRONG = "wrong"
+    NO_ANSWER = "no_answer"  # nothing boxed (or chosen) in the answer part
+    NO_THINK_END = "no_think_end"  # a thinking response without </think>
+    TRUNCATED = "truncated"  # generation stopped at the token limit
+    GOLD_UNPARSED = "gold_unparsed"  # the benchmark's answer is not understood: not the model's fault
+    TIMEOUT = "timeout"  # the comparison did not end in time
+    ERROR = "error"  # the pair could not be compared
+
+
+@dataclass(frozen=True)
+class Grade:
+    """A verdict, the answer it is about, and why."""
+
+    verdict: Verdict
+    extracted: str | None = None
+    reason: str = ""
+
+    @property
+    def score(self) -> float:
+        """1.0 or 0.0."""
+        return 1.0 if self.verdict is Verdict.CORRECT else 0.0
+
+
+class Grader:
+    """Thread-safe; ``workers`` comparison processes start when the first pair needs symbolic algebra.
+
+    Use as a context manager, or call `close`. ``limit_s``: seconds for one comparison.
+    """
+
+    def __init__(self, workers: int = 2, limit_s: float = 5.0) -> None:
+        self._workers = workers
+        self._pool = WorkerPool(workers, limit_s)
+
+    def __enter__(self) -> "Grader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers; grading afterwards is a RuntimeError where a worker would be needed."""
+        self._pool.close()
+
+    def grade(self, text: str, gold: str, kind: str = "math", *, thinking: bool = True, truncated: bool = False) -> Grade:
+        """Grade a response. ``truncated``: it hit the token limit, which scores 0 whatever it holds."""
+        if kind not in GRADERS:
+            raise ValueError(f"unknown grader {kind!r}: expected one of {', '.join(GRADERS)}")
+        part = answer_part(text, thinking=thinking)
+        extracted = None if part is None else (extract_boxed if kind == "math" else extract_choice)(part)
+        if truncated:
+            return Grade(Verdict.TRUNCATED, extracted, "stopped at the token limit")
+        if part is None:
+            return Grade(Verdict.NO_THINK_END, None, "no </think>")
+        if extracted is None:
+            return Grade(Verdict.NO_ANSWER, None, "nothing boxed" if kind == "math" else "no option chosen")
+        if kind == "choice":
+            correct = same_choice(extracted, gold)
+            return Grade(Verdict.CORRECT if correct else Verdict.WRONG, extracted, "by letter")
+        verdict, reason = self._compare(extracted, gold)
+        return Grade(verdict, extracted, reason)
+
+    def grade_many(
+        self, items: Iterable[tuple[str, str, str]], *, thinking: bool = True, truncated: Iterable[bool] | None = None
+    ) -> list[Grade]:
+        """Grades of (text, gold, kind) triples in order; equal triples are graded once, in parallel."""
+        triples = [tuple(item) for item in items]
+        flags = [False] * len(triples) if truncated is None else list(truncated)
+        if len(flags) != len(triples):
+            raise ValueError(f"{len(triples)} responses but {len(flags)} truncation flags")
+        # What follows </think> decides, so equal answer parts (and not only equal texts) share one comparison.
+        keyed = [(*triple, flag) for triple, flag in zip(triples, flags, strict=True)]
+        unique = list(dict.fromkeys(keyed))
+        with ThreadPoolExecutor(self._workers) as threads:
+            grades = threads.map(lambda k: self.grade(k[0], k[1], k[2], thinking=thinking, truncated=k[3]), unique)
+            known = dict(zip(unique, grades, strict=True))
+        return [known[key] for key in keyed]
+
+    def verify(self, answer: str, gold: str) -> Verdict:
+        """Whether two bare answers (contents of boxes) are the same."""
+        return self._compare(answer, gold)[0]
+
+    def parses(self, gold: str) -> bool:
+        """Whether a gold answer is one that answers can be compared with (boxed, as math-verify reads it)."""
+        text = normalize(gold)
+        if compare_numbers(text, text):
+            return True
+        if not text or _too_large(text):
+            return False
+        # Compared with a value no gold has, so that the string shortcut cannot hide an unparsable gold.
+        return self._pool.ask("\\text{luffy-parse-probe}", text)[0] in ("wrong", "correct")
+
+    def _compare(self, answer: str, gold: str) -> tuple[Verdict, str]:
+        if not gold.strip():
+            return Verdict.GOLD_UNPARSED, "the gold answer is empty"
+        if not answer.strip():
+            return Verdict.NO_ANSWER, "the answer is empty"
+        if same_string(answer, gold):
+            return Verdict.CORRECT, "same text"
+        answer, gold = reconcile(normalize(answer), normalize(gold))
+        equal = compare_numbers(answer, gold)
+        if equal is not None:
+            return (Verdict.CORRECT, "same number") if equal else (Verdict.WRONG, "another number")
+        for name, side in (("answer", answer), ("gold answer", gold)):
+            if problem := _too_large(side):
+                return Verdict.ERROR, f"not compared: the {name} has {problem}"
+        if problem := contradiction(answer, gold):
+            return Verdict.WRONG, problem
+        verdict, reason = self._pool.ask(answer, gold)
+        return Verdict(verdict), reason
+
+
+def _too_large(text: str) -> str | None:
+    if len(text) > MAX_CHARACTERS:
+        return f"{len(text)} characters (limit {MAX_CHARACTERS})"
+    depth = deepest = digits = longest = 0
+    for character in text:
+        depth += (character in "({[") - (character in ")}]")
+        digits = digits + 1 if character.isdigit() else 0
+        deepest, longest = max(deepest, depth), max(longest, digits)
+    if deepest > MAX_NESTING:
+        return f"brackets nested {deepest} deep (limit {MAX_NESTING})"
+    return f"a run of {longest} digits (limit {MAX_DIGITS})" if longest > MAX_DIGITS else None

@@ -1,0 +1,220 @@
+"""What the trainer's reward, the target filter and the benchmarks all rely on."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from evaluation.grading import Grade, Grader, Verdict, answer_part, extract_boxed, extract_choice
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def grader():
+    with Grader(workers=2, limit_s=2.0) as grader:
+        yield grader
+
+
+def think(answer: str) -> str:
+    return f"<think>\nsome work, perhaps \\boxed{{1}}\n</think>\n\nSo {answer}"
+
+
+def test_answer_part_follows_the_last_closing_tag():
+    assert answer_part("<think>a</think> b </think> c", thinking=True) == " c"
+    assert answer_part("<think>never closed \\boxed{7}", thinking=True) is None
+    assert answer_part("no thoughts \\boxed{7}", thinking=False) == "no thoughts \\boxed{7}"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("\\boxed{1} then \\boxed{\\frac{1}{2}}", "\\frac{1}{2}"),
+        ("\\boxed {5}", "5"),
+        ("\\fbox{5}", "5"),
+        ("\\boxed{ \\{1,2\\} }", "\\{1,2\\}"),
+        ("$\\boxed 5$", "5"),
+        ("\\boxed{1} and cut \\boxed{\\frac{1", None),
+        ("\\boxed{}", None),
+        ("nothing", None),
+        ("\\boxedish{3}", None),
+    ],
+)
+def test_last_box(text, expected):
+    assert extract_boxed(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [
+        ("50\\%", "0.5"),
+        ("1\\,000", "1000"),
+        ("1,000", "1000"),
+        ("1{,}000", "1000"),
+        ("1\\le x\\le 2", "[1,2]"),
+        ("1 < x \\leq 2", "(1,2]"),
+        ("x \\in [1,2]", "[1,2]"),
+        ("204.", "204"),
+        ("B. 12", "12"),
+        ("\\text{(B) } 12", "B"),
+        ("142", "142.0"),
+        ("1/2", "\\frac{1}{2}"),
+        ("\\dfrac12", "\\frac{1}{2}"),
+        ("3e8", "3 \\times 10^8"),
+        ("x=5", "5"),
+        ("\\left( 3, \\dfrac{\\pi}{2} \\right)", "(3,\\frac{\\pi}{2})"),
+        ("\\text{Evelyn}", "Evelyn"),
+        ("2516", "2516_8"),
+        ("-1/3", "-1./3"),
+        ("10_2", "2"),
+    ],
+)
+def test_same_answers(grader, answer, gold):
+    assert grader.verify(answer, gold) is Verdict.CORRECT
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [
+        ("\\{1,2\\}", "(1,2)"),
+        ("(2,1)", "(1,2)"),
+        ("(1,2)", "[1,2]"),
+        ("\\text{not } 204", "204"),
+        ("204 or 205", "204"),
+        ("204204", "204"),
+        ("10_2", "10"),
+        ("10_3", "10_2"),
+        ("5\\text{ m}", "5\\text{ cm}"),
+        ("5\\text{ cm}^2", "5\\text{ cm}^3"),
+        ("3", "1\\frac12"),
+        ("\\text{No}", "\\text{Yes}"),
+    ],
+)
+def test_different_answers(grader, answer, gold):
+    assert grader.verify(answer, gold) is Verdict.WRONG
+
+
+def test_an_answer_must_be_boxed_after_the_thoughts(grader):
+    assert grader.grade(think("\\boxed{42}"), "42").verdict is Verdict.CORRECT
+    assert grader.grade(think("42"), "42").verdict is Verdict.NO_ANSWER
+    assert grader.grade("<think> \\boxed{42}", "42") == Grade(Verdict.NO_THINK_END, None, "no </think>")
+    assert grader.grade("\\boxed{42}", "42", thinking=False).score == 1.0
+    truncated = grader.grade(think("\\boxed{42}"), "42", truncated=True)
+    assert (truncated.verdict, truncated.score) == (Verdict.TRUNCATED, 0.0)
+
+
+def test_what_is_nobodys_fault_is_not_called_wrong(grader):
+    assert grader.verify("5", "") is Verdict.GOLD_UNPARSED
+    assert grader.verify("5", "\\text{}^{") is Verdict.GOLD_UNPARSED
+    assert not grader.parses("\\text{}^{")
+    assert grader.parses("\\left( 3, \\frac{\\pi}{2} \\right)")
+    assert grader.verify("1" * 2000, "5") is Verdict.WRONG or grader.verify("1" * 2000, "5") is Verdict.ERROR
+    assert grader.verify("x" * 2000, "5") is Verdict.ERROR
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("\\boxed{C}", "C"),
+        ("\\boxed{\\text{C}}", "C"),
+        ("\\boxed{(C)}", "C"),
+        ("\\boxed{C) shorter days}", "C"),
+        ("\\boxed{\\text{C. shorter days}}", "C"),
+        ("ANSWER: B\nno, wait\nANSWER: C", "C"),
+        ("**Answer:** C", "C"),
+        ("The answer is (C).", "C"),
+        ("Answer: $\\text{C}$", "C"),
+        ("I think A, as a Car is red", None),
+        ("answer: Can't say", None),
+        ("\\boxed{J}", "J"),
+        ("ANSWER: A, so \\boxed{D}", "D"),
+    ],
+)
+def test_choice_extraction(text, expected):
+    assert extract_choice(text) == expected
+
+
+def test_choice_grading(grader):
+    assert grader.grade(think("ANSWER: C"), "C", "choice").score == 1.0
+    assert grader.grade(think("ANSWER: B"), "C", "choice").verdict is Verdict.WRONG
+    assert grader.grade(think("\\boxed{3}"), "3", "choice").score == 1.0
+    assert grader.grade(think("\\boxed{C}"), "3", "choice").score == 1.0
+    assert grader.grade(think("\\boxed{3}"), "C", "choice").verdict is Verdict.WRONG  # a value, not a place
+    assert grader.grade(think("no idea"), "C", "choice").verdict is Verdict.NO_ANSWER
+    with pytest.raises(ValueError, match="unknown grader 'mat'"):
+        grader.grade("x", "y", "mat")
+
+
+def test_many_keep_their_order_and_equal_ones_agree(grader):
+    items = [(think("\\boxed{\\frac{%d}{2}}" % (i % 3)), "0.5", "math") for i in range(30)]
+    grades = grader.grade_many(items)
+    assert [g.score for g in grades] == [float(i % 3 == 1) for i in range(30)]
+
+
+def test_hostile_answers_end_in_time_and_the_next_one_is_graded():
+    with Grader(workers=1, limit_s=1.0) as grader:
+        assert grader.verify("\\frac{2}{4}", "\\frac12") is Verdict.CORRECT
+        for hostile in ("9^{9^{9^9}}", "100000000!", "(1+x)^{50000}", "(" * 500, "\\sqrt" * 150 + "{x}"):
+            began = time.monotonic()
+            assert grader.verify(hostile, "5") in (Verdict.TIMEOUT, Verdict.WRONG, Verdict.ERROR)
+            assert time.monotonic() - began < 4.0
+        assert grader.verify("\\frac{2}{4}", "\\frac12") is Verdict.CORRECT
+
+
+def test_threads_share_a_grader(grader):
+    found = []
+
+    def work(i):
+        found.append((i, grader.verify(f"\\frac{{{2 * i}}}{{2}}", str(i if i % 2 else i + 1))))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(1, 17)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 16
+    assert all((verdict is Verdict.CORRECT) == (i % 2 == 1) for i, verdict in found)
+
+
+def children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task")
+    return [int(c) for task in tasks.iterdir() for c in (task / "children").read_text().split()]
+
+
+def test_no_worker_survives_close():
+    grader = Grader(workers=2, limit_s=2.0)
+    before = set(children(os.getpid()))
+    grader.grade_many([(f"\\boxed{{\\sqrt{{{i}}}}}", "3", "math") for i in range(4)], thinking=False)
+    started = set(children(os.getpid())) - before
+    assert started
+    grader.close()
+    assert not started & set(children(os.getpid()))
+    with pytest.raises(RuntimeError, match="closed"):
+        grader.verify("\\sqrt{4}", "3")
+    assert grader.verify("3", "3") is Verdict.CORRECT  # needs no worker
+
+
+def test_workers_end_when_their_parent_is_killed():
+    program = (
+        "from evaluation.grading import Grader\n"
+        "import threading, sys, time\n"
+        "g = Grader(workers=2, limit_s=2.0)\n"
+        "print(g.verify('\\\\sqrt{4}', '2'), flush=True)\n"
+        "threading.Thread(target=lambda: g.verify('9^{9^{9^9}}', '2'), daemon=True).start()\n"
+        "time.sleep(60)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout.readline().strip() == "correct"
+    time.sleep(0.3)
+    workers = children(parent.pid)
+    assert workers
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    deadline = time.monotonic() + 15
+    while any(Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2] for pid in workers):
+        assert time.monotonic() < deadline, f"workers {workers} still run after their parent was killed"
+        time.sleep(0.1)
