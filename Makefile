@@ -1,0 +1,62 @@
+# All targets: make help
+SHELL := /bin/bash
+PYTHON ?= python3.11
+HARDWARE ?= cpu
+PORT ?= 3000
+ORCHESTRATION := .venv/bin/python
+TRAINING := .venv-train/bin/python
+# Where PyPI's torch is a CUDA build, the CPU build comes from PyTorch's own index.
+TORCH_CPU_INDEX ?= https://download.pytorch.org/whl/cpu
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-deps
+export DAGSTER_HOME := $(CURDIR)/var/dagster
+export PYTHONPATH := $(CURDIR)
+export HF_HUB_DISABLE_TELEMETRY := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo run ui test test-unit test-all bench lint lock setup base clean
+
+help:  ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: .venv/installed .venv-train/installed  ## build both environments (HARDWARE=gpu for the GPU lock)
+
+.venv/installed: requirements/orchestration.lock
+	@echo "setup: .venv (orchestration)"
+	@$(PYTHON) -m venv .venv
+	@$(ORCHESTRATION) $(PIP_INSTALL) -r $<
+	@touch $@
+
+.venv-train/installed: requirements/train-$(HARDWARE).lock
+	@echo "setup: .venv-train (training, $(HARDWARE))"
+	@$(PYTHON) -m venv .venv-train
+	@torch=$$(grep -E '^torch==.*\+cpu' $<); \
+	if [ -n "$$torch" ]; then \
+	  $(TRAINING) $(PIP_INSTALL) "$$torch" 2>/dev/null || $(TRAINING) $(PIP_INSTALL) --index-url $(TORCH_CPU_INDEX) "$$torch"; \
+	fi
+	@$(TRAINING) $(PIP_INSTALL) -r $<
+	@touch $@
+
+demo: setup  ## run the whole graph on the embedded task: targets, training, evals, scorecard
+	@$(ORCHESTRATION) -m pipelines.run
+
+run: setup  ## the same graph on your files: PROFILE=name-or-path, LUFFY__SECTION__KEY=value
+	@LUFFY_PROFILE=$(PROFILE) $(ORCHESTRATION) -m pipelines.run
+
+ui: .venv/installed  ## serve the Dagster UI on PORT (default 3000)
+	@$(ORCHESTRATION) -m pipelines.ui --port $(PORT)
+
+test: setup  ## unit, definition and integration tests
+	@$(ORCHESTRATION) -m pytest tests -q
+	@$(TRAINING) -m pytest tests -q -m "not orchestration"
+
+lint: .venv/installed  ## ruff and basedpyright
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/basedpyright
+
+bench: setup  ## measure the figures that the README quotes
+	@for file in benchmarks/*.py; do $(TRAINING) $$file; done
+
+lock:  ## compile requirements/*.lock from pyproject.toml (needs uv; finds local wheels through PIP_FIND_LINKS)
+	UV_FIND_LINKS=$$PIP_FIND_LINKS requirements/compile.sh
+
+clean:  ## remove what runs have written (var/), not the environments
+	rm -rf var

