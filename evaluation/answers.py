@@ -10,15 +10,15 @@ from fractions import Fraction
 THINK_END = "</think>"
 
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![a-zA-Z])\s*")
-_SPACING = re.compile(r"\\[,!;:> ]|\\q?quad(?![a-zA-Z])|~|\\displaystyle(?![a-zA-Z])")
+_SPACING = re.compile(r"\\[,;:> ]|\\q?quad(?![a-zA-Z])|~|\\displaystyle(?![a-zA-Z])")
 _SIZING = re.compile(r"\\(?:left|right|bigg?l?r?|Bigg?l?r?)(?![a-zA-Z])\.?")
 _TEXT = re.compile(r"\\(?:text|textbf|textrm|textit|mathrm|mathbf|mbox|operatorname)\s*\{([^{}]*)\}")
-_THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:(?:,\d{3})+|(?: \d{3})+)(?:\.\d+)?")
 _SCIENTIFIC = re.compile(r"([+-]?\d+(?:\.\d+)?)[eE]([+-]?\d+)")
 _INTEGER = re.compile(r"[+-]?\d+")
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)")
 _BASED = re.compile(r"(\d+)_\{?(\d+)\}?")
-_QUANTITY = re.compile(r"([+-]?[\d.]+(?:\\frac\{\d+\}\{\d+\})?)\s*(?:\\text\{\s*([a-zA-Z/ .]+?)\s*\}|([a-zA-Z]+))(?:\^\{?(-?\d)\}?)?")
+_QUANTITY = re.compile(r"[+-]?[\d.]+\s*(?:\\text\{\s*([a-zA-Z/ .]+?)\s*\}|([a-zA-Z]+))(?:\^\{?(-?\d)\}?)?")
 _LABELLED = re.compile(r"\(?([A-J])[.):]\)?\s*(?=\S)")
 _LESS = r"(<|\\leq?(?![a-zA-Z])|\\leqslant|≤)"
 _BETWEEN = re.compile(rf"([^<≤]+?)\s*{_LESS}\s*[a-zA-Z]\s*{_LESS}\s*([^<≤]+)")
@@ -46,12 +46,10 @@ def answer_part(text: str, *, thinking: bool) -> str | None:
 def extract_boxed(text: str) -> str | None:
     r"""Content of the last ``\boxed{…}`` or ``\fbox{…}`` (spaces before the brace allowed); None if there is none,
     if it is empty, or if its brace is never closed (a cut answer is no answer)."""
-    last = None
-    for last in _BOX.finditer(text):
-        pass
-    if last is None:
+    boxes = [box.end() for box in _BOX.finditer(text)]
+    if not boxes:
         return None
-    rest = text[last.end() :]
+    rest = text[boxes[-1] :]
     content = braced(rest) if rest.startswith("{") else re.split(r"[\s$]", rest, maxsplit=1)[0]
     return content.strip() or None if content is not None else None
 
@@ -81,23 +79,29 @@ def normalize(answer: str) -> str:
     boxed = extract_boxed(text)
     if boxed is not None and _BOX.match(text):
         text = boxed
-    text = _SIZING.sub("", _SPACING.sub(" ", text)).replace("{,}", ",")
-    text = text.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac").replace("−", "-")
+    text = _SIZING.sub("", _SPACING.sub(" ", text.replace("\\!", ""))).replace("{,}", ",")
+    text = text.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac").replace("\u2212", "-")
     text = re.sub(r"\s+", " ", text).strip()
+    if "\\begin{" in text:  # math-verify reads 1/2 inside a matrix wrongly
+        text = re.sub(r"(?<![\w.^)}/])(\d+)/(\d+)(?![\w./^{(\\])", r"\\frac{\1}{\2}", text)
+    text = re.sub(r"^\\\$ ?(?=[\d.])", "", text)
     if whole := _TEXT.fullmatch(text):
         text = whole.group(1).strip()
     text = re.sub(r"(?<=[\w}\])])\.$|(?<=\d)\.(?=[/}\\])", "", text)
-    text = re.sub(r"(?<=\d) (?=\d{3}(?!\d))", "", text) if re.fullmatch(r"[+-]?\d{1,3}(?: \d{3})+(?:\.\d+)?", text) else text
     if _THOUSANDS.fullmatch(text):
-        text = text.replace(",", "")
+        text = text.replace(",", "").replace(" ", "")
     if number := _SCIENTIFIC.fullmatch(text):
         text = f"{number.group(1)} \\times 10^{{{int(number.group(2))}}}"
     return text
 
 
 def same_string(first: str, second: str) -> bool:
-    """Equal after `normalize`, blanks aside."""
-    return normalize(first).replace(" ", "") == normalize(second).replace(" ", "")
+    """Equal after `normalize`, blanks and ``\\text`` wrappers aside."""
+    return _letters(first) == _letters(second)
+
+
+def _letters(text: str) -> str:
+    return _TEXT.sub(r"\1", normalize(text)).replace(" ", "")
 
 
 def compare_numbers(answer: str, gold: str) -> bool | None:
@@ -145,7 +149,7 @@ def _interval(text: str) -> str:
 def contradiction(answer: str, gold: str) -> str | None:
     """Why a normalised pair cannot be the same although symbolic comparison would accept it, or None.
 
-    Guards against math-verify's false positives: another kind of bracket, another number base, another unit, a negation.
+    Guards against math-verify's false positives: another kind of bracket, number base or unit, a negation.
     """
     if {_bracket(answer), _bracket(gold)} == {"set", "tuple"}:
         return "a set is not a tuple"
@@ -169,12 +173,12 @@ def _bracket(text: str) -> str | None:
 def _unit(quantity: re.Match[str] | None) -> str | None:
     if quantity is None:
         return None
-    name = (quantity.group(2) or quantity.group(3)).strip(" .").lower()
-    return (name[:-1] if len(name) > 3 and name.endswith("s") else name) + (quantity.group(4) or "")
+    name = (quantity.group(1) or quantity.group(2)).strip(" .").lower()
+    return (name[:-1] if len(name) > 3 and name.endswith("s") else name) + (quantity.group(3) or "")
 
 
 def extract_choice(text: str) -> str | None:
-    r"""The option a response chose: ``\boxed{C}``, ``\boxed{(C) text}``, else the last ``ANSWER: C`` / "answer is C"."""
+    r"""The option a response chose: ``\boxed{C}``, ``\boxed{(C) text}``, else the last ``ANSWER: C``."""
     boxed = extract_boxed(text)
     if boxed is not None:
         content = _TEXT.sub(r"\1", normalize(boxed)).strip()

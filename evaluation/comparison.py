@@ -1,9 +1,9 @@
 """The worker program that compares two answers with math-verify: ``python -m evaluation.comparison LIMIT_SECONDS``.
 
 math-verify can hang (``9^{9^{9^9}}``), its own limit needs the main thread's alarm, and its expiry looks like "wrong".
-So it runs here, in a process of its own: one JSON request a line on stdin, one JSON reply a line on stdout, the alarm on
-the main thread. What the alarm cannot interrupt (one long C call) the parent kills, and the kernel's CPU limit ends it
-if the parent is gone. The process ends when its stdin closes.
+So it runs here, in a process of its own: one JSON request a line on stdin, one JSON reply a line on stdout, the alarm
+on the main thread. What the alarm cannot interrupt (one long C call) the parent kills, and the kernel's CPU limit ends
+it if the parent is gone. The process ends when its stdin closes.
 """
 
 import json

@@ -1,14 +1,15 @@
 """One grader for rewards, target verification and benchmarks: a response and a gold answer in, a verdict out.
 
-The rule (spec/algorithm.md "Reward"): the answer is the last box after the LAST ``</think>``; a thinking response that
-never closes its thoughts has no answer; equality by math-verify, or by letter for multiple choice. A verdict always says
-why; nothing becomes a bare False.
+The rule: the answer is the last box after the LAST ``</think>``; a thinking response that never closes its thoughts has
+no answer (the reference grades its whole text); equality by math-verify, or by letter for multiple choice. A verdict
+always says why; nothing becomes a bare False.
 """
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from evaluation.answers import (
     answer_part,
@@ -29,6 +30,7 @@ GRADERS = ("math", "choice")
 MAX_CHARACTERS = 1_000  # the longest gold of the paper's nine benchmarks has under 300
 MAX_NESTING = 40
 MAX_DIGITS = 300
+KEPT_COMPARISONS = 65_536
 
 
 class Verdict(StrEnum):
@@ -67,6 +69,7 @@ class Grader:
     def __init__(self, workers: int = 2, limit_s: float = 5.0) -> None:
         self._workers = workers
         self._pool = WorkerPool(workers, limit_s)
+        self._settled = lru_cache(maxsize=KEPT_COMPARISONS)(self._pool.ask)  # samples of a problem repeat their answers
 
     def __enter__(self) -> "Grader":
         return self
@@ -78,7 +81,9 @@ class Grader:
         """End the workers; grading afterwards is a RuntimeError where a worker would be needed."""
         self._pool.close()
 
-    def grade(self, text: str, gold: str, kind: str = "math", *, thinking: bool = True, truncated: bool = False) -> Grade:
+    def grade(
+        self, text: str, gold: str, kind: str = "math", *, thinking: bool = True, truncated: bool = False
+    ) -> Grade:
         """Grade a response. ``truncated``: it hit the token limit, which scores 0 whatever it holds."""
         if kind not in GRADERS:
             raise ValueError(f"unknown grader {kind!r}: expected one of {', '.join(GRADERS)}")
@@ -104,7 +109,6 @@ class Grader:
         flags = [False] * len(triples) if truncated is None else list(truncated)
         if len(flags) != len(triples):
             raise ValueError(f"{len(triples)} responses but {len(flags)} truncation flags")
-        # What follows </think> decides, so equal answer parts (and not only equal texts) share one comparison.
         keyed = [(*triple, flag) for triple, flag in zip(triples, flags, strict=True)]
         unique = list(dict.fromkeys(keyed))
         with ThreadPoolExecutor(self._workers) as threads:
@@ -124,7 +128,7 @@ class Grader:
         if not text or _too_large(text):
             return False
         # Compared with a value no gold has, so that the string shortcut cannot hide an unparsable gold.
-        return self._pool.ask("\\text{luffy-parse-probe}", text)[0] in ("wrong", "correct")
+        return self._settled("\\text{luffy-parse-probe}", text)[0] in ("wrong", "correct")
 
     def _compare(self, answer: str, gold: str) -> tuple[Verdict, str]:
         if not gold.strip():
@@ -142,7 +146,7 @@ class Grader:
                 return Verdict.ERROR, f"not compared: the {name} has {problem}"
         if problem := contradiction(answer, gold):
             return Verdict.WRONG, problem
-        verdict, reason = self._pool.ask(answer, gold)
+        verdict, reason = self._settled(answer, gold)
         return Verdict(verdict), reason
 
 

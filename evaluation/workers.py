@@ -100,7 +100,7 @@ class WorkerPool:
             self._slots.put(None)
 
     def ask(self, answer: str, gold: str) -> tuple[str, str]:
-        """Compare in a free worker; a worker that hangs is killed and the verdict is "timeout", one that dies "error"."""
+        """Compare in a free worker; one that hangs is killed and the verdict is "timeout", one that dies: "error"."""
         worker = self._slots.get()
         try:
             if self._closed.is_set():

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from evaluation.grading import Grade, Grader, Verdict, answer_part, extract_boxed, extract_choice
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -70,6 +71,10 @@ def test_last_box(text, expected):
         ("\\text{Evelyn}", "Evelyn"),
         ("2516", "2516_8"),
         ("-1/3", "-1./3"),
+        ("900000000", "900,\\!000,\\!000"),
+        ("32348", "\\$32,\\!348"),
+        (r"\begin{pmatrix} 1/49 \\ 4/49 \end{pmatrix}", r"\begin{pmatrix} \frac{1}{49} \\ \frac{4}{49} \end{pmatrix}"),
+        ("\\text{SRMC} = \\text{LRMC}", "SRMC=LRMC"),
         ("10_2", "2"),
     ],
 )
@@ -150,7 +155,7 @@ def test_choice_grading(grader):
 
 
 def test_many_keep_their_order_and_equal_ones_agree(grader):
-    items = [(think("\\boxed{\\frac{%d}{2}}" % (i % 3)), "0.5", "math") for i in range(30)]
+    items = [(think(f"\\boxed{{\\frac{{{i % 3}}}{{2}}}}"), "0.5", "math") for i in range(30)]
     grades = grader.grade_many(items)
     assert [g.score for g in grades] == [float(i % 3 == 1) for i in range(30)]
 
@@ -180,6 +185,11 @@ def test_threads_share_a_grader(grader):
     assert all((verdict is Verdict.CORRECT) == (i % 2 == 1) for i, verdict in found)
 
 
+def runs(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().split()[2] != "Z"
+
+
 def children(pid: int) -> list[int]:
     tasks = Path(f"/proc/{pid}/task")
     return [int(c) for task in tasks.iterdir() for c in (task / "children").read_text().split()]
@@ -194,7 +204,7 @@ def test_no_worker_survives_close():
     grader.close()
     assert not started & set(children(os.getpid()))
     with pytest.raises(RuntimeError, match="closed"):
-        grader.verify("\\sqrt{4}", "3")
+        grader.verify("\\sqrt{5}", "3")
     assert grader.verify("3", "3") is Verdict.CORRECT  # needs no worker
 
 
@@ -215,6 +225,6 @@ def test_workers_end_when_their_parent_is_killed():
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     deadline = time.monotonic() + 15
-    while any(Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2] for pid in workers):
+    while any(runs(pid) for pid in workers):
         assert time.monotonic() < deadline, f"workers {workers} still run after their parent was killed"
         time.sleep(0.1)
