@@ -11,8 +11,8 @@ One subject a file, in the order in which a training step meets them:
 - ``normalise``: from token losses to one number
 - ``entropy``: the adaptive coefficient
 
-``options``, ``prefix``, ``rejection`` and ``entropy`` need no torch, so names are imported on first use: the orchestration
-interpreter, which has no torch, validates options with the same code that the trainer runs.
+``options``, ``prefix``, ``rejection`` and ``entropy`` need no torch, so names are imported on first use: the
+orchestration interpreter, which has no torch, validates options with the same code that the trainer runs.
 """
 
 from importlib import import_module

@@ -21,11 +21,12 @@ def compute_grpo_outcome_advantage_split(
 ):
     """Advantage of each row over the on-policy rows of its group, at each of its valid tokens.
 
-    Unlike the reference: no Python loop over rows, any index (list, array, tensor), a 0/1 ``on_policy_mask`` of any dtype,
-    and a group without an on-policy row has mean 0 and deviation 1.
+    Unlike the reference: no Python loop over rows, any index (list, array, tensor), a 0/1 ``on_policy_mask`` of any
+    dtype, and a group without an on-policy row has mean 0 and deviation 1.
 
     Args:
-        token_level_rewards: ``[batch, response_length]``, floating point. A row's score is the sum over all its positions.
+        token_level_rewards: ``[batch, response_length]``, floating point. A row's score is the sum over all its
+            positions.
         eos_mask: ``[batch, response_length]``, valid tokens, any dtype.
         index: ``batch`` group ids, one value a prompt.
         on_policy_mask: ``[batch]``, bool or 0/1: rows sampled from the policy alone.
@@ -56,11 +57,11 @@ def group_advantage(
     use_std: bool = True,
     epsilon: float = 1e-6,
 ) -> torch.Tensor:
-    """Advantage of each row over its group: ``(score - mean) / (std + epsilon)``, or ``score - mean`` without ``use_std``.
+    """Advantage of each row over its group: ``(score - mean) / (std + epsilon)``; ``score - mean`` without ``use_std``.
 
-    ``baseline="union"`` takes mean and deviation of on- and off-policy rows together: paper eq. 2, and what the published
-    run used, without the deviation. ``"on_policy"`` takes them of the on-policy rows: ``grpo_split`` of the seeds.
-    A group with at most one row in the baseline has mean 0 and deviation 1; a deviation of 0 becomes 1.
+    ``baseline="union"`` takes mean and deviation of on- and off-policy rows together: paper eq. 2, and what the
+    published run used, without the deviation. ``"on_policy"`` takes them of the on-policy rows: ``grpo_split`` of the
+    seeds. A group with at most one row in the baseline has mean 0 and deviation 1; a deviation of 0 becomes 1.
 
     Args:
         scores: ``[batch]``, floating point.
@@ -83,7 +84,7 @@ def group_advantage(
     group, n_groups = _group_numbers(index, scores.shape[0])
     group = group.to(scores.device)
 
-    # In float64: group sums then hardly depend on the order of the rows, and equal scores have a deviation of exactly 0.
+    # In float64: group sums hardly depend on the order of the rows, and equal scores have a deviation of exactly 0.
     value = scores.double()
     weight = member.double() if baseline == "on_policy" else torch.ones_like(value)
 

@@ -1,8 +1,8 @@
 """Rollout correction: the rollout engine's log-probabilities against the actor's (seed 003, REINFORCE Pro).
 
-vLLM samples a token with one probability, the actor recomputes another. ``w = exp(old_log_prob - rollout_log_prob)`` is their
-ratio; each type decides which tokens to keep and how to weigh their loss. Only the loss is scaled: the PPO ratio and its
-gradient are untouched, and rejected tokens stay in every denominator.
+vLLM samples a token with one probability, the actor recomputes another. ``w = exp(old_log_prob - rollout_log_prob)``
+is their ratio; each type decides which tokens to keep and how to weigh their loss. Only the loss is scaled: the PPO
+ratio and its gradient are untouched, and rejected tokens stay in every denominator.
 """
 
 import torch
@@ -12,7 +12,9 @@ from training.algorithms.names import CORRECTIONS, Correction, require_choice
 from training.algorithms.reshape import bounded_exp
 
 QUANTILES = (0.05, 0.5, 0.95)
-QUANTILE_TOKENS = 16384  # quantiles come from at most this many evenly spaced tokens: a sort of all would cost a step's loss
+QUANTILE_TOKENS = (
+    16384  # quantiles come from at most this many evenly spaced tokens: sorting all costs more than a loss
+)
 
 
 def rollout_correction(
@@ -45,8 +47,8 @@ def rollout_correction(
         low, high: the band, ``0 <= low <= high``.
 
     Returns:
-        ``weights`` (float32 or float64, detached; 0 where not kept, so that ``losses * weights`` is the corrected loss),
-        ``keep`` (bool), both ``[batch, response_length]``, and ``metrics`` over on-policy tokens (see ``correction_metrics``).
+        ``weights`` (float32 or float64, detached; 0 where not kept, so that ``losses * weights`` is the corrected
+        loss) and ``keep`` (bool), both ``[batch, response_length]``; ``metrics`` of ``correction_metrics``.
 
     Raises:
         TypeError: log-probabilities that are not floating point.
@@ -68,7 +70,9 @@ def prefix_is_ratios(
     mask: torch.Tensor,
     prefix_mask: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Geometric mean of ``w`` over the own tokens up to each position: ``exp(cumsum(log w) / cumsum(1))`` (seed 003, section 3).
+    """Geometric mean of ``w`` over the policy's own tokens up to each position (seed 003, section 3).
+
+    ``exp(cumsum(log w) / cumsum(1))``; arguments and errors as in ``rollout_correction``.
 
     Returns:
         ``[batch, response_length]``; 1 before the first own token, and standing still at tokens that do not count.
@@ -80,7 +84,7 @@ def prefix_is_ratios(
 def correction_weights(
     log_ratio: torch.Tensor, own: torch.Tensor, type: Correction, low: float, high: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """``(weights, keep, prefix_is or None)`` from ``log w``, which is 0 wherever ``own`` (valid, not teacher) is False."""
+    """``(weights, keep, prefix_is or None)`` from ``log w``, which is 0 where ``own`` (valid, not teacher) is False."""
     prefix_is = None
     if type == "none":
         return torch.ones_like(log_ratio), torch.ones_like(own), None
@@ -106,9 +110,9 @@ def correction_metrics(
 ) -> dict[str, float]:
     """Metrics over the ``own`` tokens; zeros (ratios: ones) when there are none.
 
-    ``kept_share``; ``abs_log_ratio_mean`` and ``_max``; ``prefix_is_p05``, ``_p50``, ``_p95`` (from at most ``QUANTILE_TOKENS``
-    evenly spaced tokens); ``rejected_rows``: share of rows with a rejected token; ``first_rejected_position``: the mean index in
-    the response of their first one, -1 when no row has one.
+    ``kept_share``; ``abs_log_ratio_mean`` and ``_max``; ``prefix_is_p05``, ``_p50``, ``_p95`` (from at most
+    ``QUANTILE_TOKENS`` evenly spaced tokens); ``rejected_rows``: share of rows with a rejected token;
+    ``first_rejected_position``: the mean index in the response of their first one, -1 when no row has one.
     """
     n_own = own.sum()
     magnitude = log_ratio.abs()

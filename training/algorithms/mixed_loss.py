@@ -1,7 +1,8 @@
 """The mixed-policy loss: PPO on the policy's own tokens, shaped importance sampling on the teacher's (paper eqs. 4, 5).
 
-``mixed_policy_token_loss`` holds the formulas, token by token. The seed's ``compute_token_on_off_policy_loss`` averages it over
-one batch; the trainer multiplies it by rollout-correction weights and normalises it over the whole step.
+``mixed_policy_token_loss`` holds the formulas, token by token. The seed's ``compute_token_on_off_policy_loss``
+averages it over one batch; the trainer multiplies it by rollout-correction weights and normalises it over the whole
+step.
 """
 
 from functools import partial
@@ -48,13 +49,14 @@ def mixed_policy_token_loss(
     """Loss of each token before any averaging: ``where(prefix_mask, L_off, L_on)``.
 
     On-policy (paper eq. 4, its second sum), for ``r`` the shaped ``exp(log_prob - old_log_prob)``:
-    ``max(-A r, -A clamp(r, 1 - cliprange, max(clip_upper_bound, 1 + cliprange)))``; only ``-A r`` with ``loss_remove_clip``
-    (paper section 2.4). Off-policy (paper eq. 5): ``-A f`` for ``f`` the shaped ``exp(log_prob)``, held between ``off_min_clip``
-    and ``off_max_clip``; no old policy and no clip. With ``target_probs`` (the teacher's phi; negative where unknown, which means
-    1) ``f = p / (phi + 1e-6)``, shaped only with ``shape_target_ratio``, since the reference ignores its reshape there.
+    ``max(-A r, -A clamp(r, 1 - cliprange, max(clip_upper_bound, 1 + cliprange)))``; only ``-A r`` with
+    ``loss_remove_clip`` (paper section 2.4). Off-policy (paper eq. 5): ``-A f`` for ``f`` the shaped
+    ``exp(log_prob)``, held between ``off_min_clip`` and ``off_max_clip``; no old policy and no clip. With
+    ``target_probs`` (the teacher's phi; negative where unknown, which means 1) ``f = p / (phi + 1e-6)``, shaped only
+    with ``shape_target_ratio``, since the reference ignores its reshape there.
 
-    Losses and gradients are finite for log-probabilities in [-1e4, 0], also in tokens of the branch not taken. What stands
-    at invalid tokens has no influence, even when it is not finite. Half precisions are computed in float32.
+    Losses and gradients are finite for log-probabilities in [-1e4, 0], also in tokens of the branch not taken. What
+    stands at invalid tokens has no influence, even when it is not finite. Half precisions are computed in float32.
 
     Args:
         old_log_prob, log_prob, advantages: ``[batch, response_length]``, floating point.
@@ -62,13 +64,14 @@ def mixed_policy_token_loss(
         prefix_mask: the same shape, bool: teacher tokens.
         cliprange: epsilon of PPO.
         clip_upper_bound: a higher upper clip than ``1 + cliprange``; None for none.
-        use_off_policy_loss: False gives teacher tokens no loss (the supervised loss may follow: ``add_sft_multitask_loss``).
+        use_off_policy_loss: False gives teacher tokens no loss (the supervised loss may follow:
+            ``add_sft_multitask_loss``).
         all_max_clip: tokens whose probability exceeds it get no loss and leave the count of ``stats["pg_loss"]``.
         target_probs: the same shape, or None for the paper's phi = 1.
 
     Returns:
-        ``losses`` ``[batch, response_length]``, 0 at invalid tokens, and ``stats``: (sum, count) of ``pg_loss`` and of the seed's
-        other metrics, without gradient.
+        ``losses`` ``[batch, response_length]``, 0 at invalid tokens, and ``stats``: (sum, count) of ``pg_loss`` and of
+        the seed's other metrics, without gradient.
 
     Raises:
         TypeError: ``prefix_mask`` is not bool; a tensor that should be floating point is not.
@@ -100,7 +103,10 @@ def mixed_policy_token_loss(
         on_losses = torch.maximum(on_losses, clip_losses)
 
     off_shape = partial(
-        shape_off_policy, reshape=off_policy_reshape, weight=off_policy_reshape_weight, pow_exp=off_policy_reshape_pow_exp
+        shape_off_policy,
+        reshape=off_policy_reshape,
+        weight=off_policy_reshape_weight,
+        pow_exp=off_policy_reshape_pow_exp,
     )
     if target_probs is None:
         off_ratio = off_shape(log_prob)
@@ -159,12 +165,14 @@ def compute_token_on_off_policy_loss(
 ):
     """The mixed-policy loss of one batch and its metrics, as seed 004 names them.
 
-    Formulas, shapes, dtypes and errors: ``mixed_policy_token_loss``. Here: ``pg_loss`` is the mean over valid tokens, or with
+    Formulas, shapes, dtypes and errors: ``mixed_policy_token_loss``. Here: ``pg_loss`` is the mean over valid tokens,
+    or with
     ``loss_remove_token_mean`` the sum divided by ``response_length``. ``off_cliprange``, ``off_normalize`` and
     ``off_abs_cliprange`` are accepted and unused, as in the seed. Means over no token are 0 (nan in the reference).
 
     Returns:
-        A dict of scalars: ``pg_loss`` with its gradient; detached ``off_pg_loss``, ``on_pg_loss``, ``off_pg_clipfrac`` (0),
+        A dict of scalars: ``pg_loss`` with its gradient; detached ``off_pg_loss``, ``on_pg_loss``, ``off_pg_clipfrac``
+            (0),
         ``on_pg_clipfrac`` and ``ppo_kl`` (both over all valid tokens), ``off_policy_prob``, ``on_policy_prob``,
         ``off_ratio_mean``, ``off_ratio_max_clip_frac``, ``off_ratio_min_clip_frac``.
     """

@@ -1,7 +1,8 @@
 """From token losses to one number that does not depend on how a step was split.
 
-The reference averages each micro-batch by itself, so its loss and gradient change with the micro-batch size, the number of
-ranks and the padding. Here every divisor is a count over the whole step (all micro-batches of all ranks), given by the caller.
+The reference averages each micro-batch by itself, so its loss and gradient change with the micro-batch size, the
+number of ranks and the padding. Here every divisor is a count over the whole step (all micro-batches of all ranks),
+given by the caller.
 """
 
 import torch
@@ -24,12 +25,13 @@ def normalise_loss(
 ) -> torch.Tensor:
     """Reduce the token losses of a micro-batch to its share of the loss of the step: add the shares, in any split.
 
-    ======================== ================================================================
-    ``token-mean``           sum of all token losses / ``tokens`` (paper eq. 4: Z)
-    ``seq-mean-token-mean``  sum over rows of the row's token mean / ``sequences``
-    ``seq-mean-token-sum``   sum of all token losses / ``sequences``
-    ``constant``             sum of all token losses / (``response_length`` x ``sequences``), what the published run approximates
-    ======================== ================================================================
+    ======================= ==================================================================
+    ``token-mean``          sum of all token losses / ``tokens`` (paper eq. 4: Z)
+    ``seq-mean-token-mean`` sum over rows of the row's token mean / ``sequences``
+    ``seq-mean-token-sum``  sum of all token losses / ``sequences``
+    ``constant``            sum of all token losses / (``response_length`` x ``sequences``): what the
+                            published run approximates
+    ======================= ==================================================================
 
     Args:
         losses: ``[batch, response_length]``, the micro-batch.

@@ -3,10 +3,9 @@
 A value out of its range names its key; two options that exclude each other, or one that another makes void, name both.
 """
 
-import difflib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from evaluation.errors import InputError
@@ -21,6 +20,7 @@ from training.algorithms.names import (
     PrefixStrategy,
     parse_reshape,
 )
+from training.algorithms.option_checks import build, choice, contradiction, flag, integer, keys, number
 
 
 @dataclass(frozen=True)
@@ -39,18 +39,18 @@ class PrefixOptions:
 
     def __post_init__(self) -> None:
         where = "prefix"
-        _integer(where, "n_prefix", self.n_prefix, -1)
-        _choice(where, "strategy", self.strategy, PREFIX_STRATEGIES)
-        _number(where, "min", self.min, 0.0, 1.0)
-        _number(where, "max", self.max, 0.0, 1.0)
-        _integer(where, "steps", self.steps, 1)
-        _flag(where, "share", self.share)
+        integer(where, "n_prefix", self.n_prefix, -1)
+        choice(where, "strategy", self.strategy, PREFIX_STRATEGIES)
+        number(where, "min", self.min, 0.0, 1.0)
+        number(where, "max", self.max, 0.0, 1.0)
+        integer(where, "steps", self.steps, 1)
+        flag(where, "share", self.share)
         for name in ("spread", "alpha", "beta"):
-            _number(where, name, getattr(self, name), 0.0)
+            number(where, name, getattr(self, name), 0.0)
         if self.min > self.max:
-            _contradiction("prefix.min", self.min, "prefix.max", self.max, "the minimum is above the maximum")
+            contradiction("prefix.min", self.min, "prefix.max", self.max, "the minimum is above the maximum")
         if self.strategy == "fixed" and self.share:
-            _contradiction("prefix.strategy", "fixed", "prefix.share", True, "fixed gives each sample its own ratio")
+            contradiction("prefix.strategy", "fixed", "prefix.share", True, "fixed gives each sample its own ratio")
 
     def schedule(self) -> dict[str, Any]:
         """The keyword arguments of ``prefix_ratio`` that these options decide."""
@@ -75,11 +75,11 @@ class RolloutCorrectionOptions:
 
     def __post_init__(self) -> None:
         where = "rollout_correction"
-        _choice(where, "type", self.type, CORRECTIONS)
-        _number(where, "low", self.low, 0.0)
-        _number(where, "high", self.high, 0.0)
+        choice(where, "type", self.type, CORRECTIONS)
+        number(where, "low", self.low, 0.0)
+        number(where, "high", self.high, 0.0)
         if self.low > self.high:
-            _contradiction(f"{where}.low", self.low, f"{where}.high", self.high, "the band is empty")
+            contradiction(f"{where}.low", self.low, f"{where}.high", self.high, "the band is empty")
 
 
 @dataclass(frozen=True)
@@ -90,10 +90,10 @@ class SFTMultitaskOptions:
     coef: float = 0.1
 
     def __post_init__(self) -> None:
-        _flag("sft_multitask", "use", self.use)
-        _number("sft_multitask", "coef", self.coef, 0.0)
+        flag("sft_multitask", "use", self.use)
+        number("sft_multitask", "coef", self.coef, 0.0)
         if self.use and self.coef == 0:
-            _contradiction("sft_multitask.use", True, "sft_multitask.coef", 0, "the loss would have no weight")
+            contradiction("sft_multitask.use", True, "sft_multitask.coef", 0, "the loss would have no weight")
 
 
 @dataclass(frozen=True)
@@ -108,11 +108,11 @@ class EntropyOptions:
 
     def __post_init__(self) -> None:
         where = "adaptive_entropy"
-        _flag(where, "use", self.use)
+        flag(where, "use", self.use)
         for name in ("target", "lr", "min", "max"):
-            _number(where, name, getattr(self, name), 0.0, above=name != "target")
+            number(where, name, getattr(self, name), 0.0, above=name != "target")
         if self.min > self.max:
-            _contradiction(f"{where}.min", self.min, f"{where}.max", self.max, "the minimum is above the maximum")
+            contradiction(f"{where}.min", self.min, f"{where}.max", self.max, "the minimum is above the maximum")
 
 
 @dataclass(frozen=True)
@@ -150,22 +150,22 @@ class MixedPolicyOptions:
         for name, block in _BLOCKS.items():
             value = getattr(self, name)
             if isinstance(value, Mapping):
-                object.__setattr__(self, name, _build(block, value, name))
+                object.__setattr__(self, name, build(block, value, name))
             elif not isinstance(value, block):
-                raise InputError(f"{name}: got {value!r}, expected a block with the keys {', '.join(_keys(block))}")
-        _choice("", "baseline", self.baseline, BASELINES)
-        _choice("", "filter_on", self.filter_on, BASELINES)
-        _choice("", "loss_normaliser", self.loss_normaliser, NORMALISERS)
+                raise InputError(f"{name}: got {value!r}, expected a block with the keys {', '.join(keys(block))}")
+        choice("", "baseline", self.baseline, BASELINES)
+        choice("", "filter_on", self.filter_on, BASELINES)
+        choice("", "loss_normaliser", self.loss_normaliser, NORMALISERS)
         for name in ("use_std", "use_off_policy_loss", "shape_target_ratio", "loss_remove_clip"):
-            _flag("", name, getattr(self, name))
+            flag("", name, getattr(self, name))
         for name in ("off_policy_reshape", "on_policy_reshape"):
             _reshape(name, getattr(self, name), getattr(self, f"{name}_weight"), getattr(self, f"{name}_pow_exp"))
-        _number("", "clip_ratio", self.clip_ratio, 0.0, above=True)
+        number("", "clip_ratio", self.clip_ratio, 0.0, above=True)
         for name in ("clip_upper_bound", "off_max_clip", "all_max_clip"):
             if getattr(self, name) is not None:
-                _number("", name, getattr(self, name), 0.0, above=True)
+                number("", name, getattr(self, name), 0.0, above=True)
         if self.off_min_clip is not None:
-            _number("", "off_min_clip", self.off_min_clip, -math.inf)
+            number("", "off_min_clip", self.off_min_clip, -math.inf)
         self._check_combinations()
 
     @classmethod
@@ -175,7 +175,7 @@ class MixedPolicyOptions:
         Raises:
             InputError: an unknown key (with the nearest known one), or whatever the values contradict.
         """
-        return _build(cls, values, "")
+        return build(cls, values, "")
 
     def check_group(self, n: int) -> None:
         """Check what depends on ``n``, the rollouts of a prompt.
@@ -184,12 +184,12 @@ class MixedPolicyOptions:
             InputError: more samples with a prefix than samples, or a criterion that no sample can meet.
         """
         if self.prefix.n_prefix > n:
-            _contradiction("prefix.n_prefix", self.prefix.n_prefix, "rollout.n", n, "a group has only n samples")
+            contradiction("prefix.n_prefix", self.prefix.n_prefix, "rollout.n", n, "a group has only n samples")
         if self.prefix.n_prefix not in (-1, n) or self.prefix.min == 0:
             return
         for name in ("baseline", "filter_on"):
             if getattr(self, name) == "on_policy":
-                _contradiction(
+                contradiction(
                     name,
                     "on_policy",
                     "prefix.n_prefix",
@@ -219,21 +219,25 @@ class MixedPolicyOptions:
     def _check_combinations(self) -> None:
         low, high = self.off_min_clip, self.off_max_clip
         if low is not None and high is not None and low > high:
-            _contradiction("off_min_clip", low, "off_max_clip", high, "the minimum is above the maximum")
+            contradiction("off_min_clip", low, "off_max_clip", high, "the minimum is above the maximum")
         if self.loss_remove_clip and self.clip_upper_bound is not None:
-            _contradiction("loss_remove_clip", True, "clip_upper_bound", self.clip_upper_bound, "there is no clip to bound")
+            contradiction("loss_remove_clip", True, "clip_upper_bound", self.clip_upper_bound, "no clip to bound")
         if not self.use_off_policy_loss:
             for name, void in _VOID_WITHOUT_OFF_POLICY_LOSS.items():
                 if getattr(self, name) != void:
-                    _contradiction(
+                    contradiction(
                         "use_off_policy_loss", False, name, getattr(self, name), "teacher tokens have no policy loss"
                     )
             if self.prefix.alpha != 1.0:
-                _contradiction(
-                    "use_off_policy_loss", False, "prefix.alpha", self.prefix.alpha, "teacher tokens have no policy loss"
+                contradiction(
+                    "use_off_policy_loss",
+                    False,
+                    "prefix.alpha",
+                    self.prefix.alpha,
+                    "teacher tokens have no policy loss",
                 )
         if self.sft_multitask.use and self.prefix.n_prefix == 0:
-            _contradiction("sft_multitask.use", True, "prefix.n_prefix", 0, "no sample has teacher tokens to learn from")
+            contradiction("sft_multitask.use", True, "prefix.n_prefix", 0, "no sample has teacher tokens")
 
 
 _BLOCKS: dict[str, type] = {
@@ -250,64 +254,15 @@ _VOID_WITHOUT_OFF_POLICY_LOSS = {
 }
 
 
-def _build(cls: type, values: Mapping[str, Any], where: str) -> Any:
-    known = _keys(cls)
-    for key in values:
-        if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise InputError(f"{_key(where, str(key))}: no such option{hint} Known: {', '.join(known)}")
-    return cls(**values)
-
-
-def _keys(cls: type) -> list[str]:
-    return [item.name for item in fields(cls)]
-
-
-def _key(where: str, name: str) -> str:
-    return f"{where}.{name}" if where else name
-
-
-def _contradiction(first: str, value: object, second: str, other: object, why: str) -> None:
-    raise InputError(f"{first}={value} contradicts {second}={other}: {why}. Change one of them.")
-
-
-def _choice(where: str, name: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise InputError(f"{_key(where, name)}: got {value!r}, expected one of {', '.join(allowed)}")
-
-
-def _flag(where: str, name: str, value: object) -> None:
-    if not isinstance(value, bool):
-        raise InputError(f"{_key(where, name)}: got {value!r}, expected true or false")
-
-
-def _integer(where: str, name: str, value: object, at_least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
-        raise InputError(f"{_key(where, name)}: got {value!r}, expected an integer of at least {at_least}")
-
-
-def _number(
-    where: str, name: str, value: object, at_least: float, at_most: float = math.inf, *, above: bool = False
-) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not number or not at_least <= value <= at_most or (above and value == at_least):
-        low = f"above {at_least:g}" if above else f"of at least {at_least:g}" if math.isfinite(at_least) else ""
-        high = f"at most {at_most:g}" if math.isfinite(at_most) else ""
-        raise InputError(
-            f"{_key(where, name)}: got {value!r}, expected a finite number {' and '.join(filter(None, (low, high)))}".rstrip()
-        )
-
-
 def _reshape(name: str, reshape: object, weight: object, pow_exp: object) -> None:
     try:
         kind = parse_reshape(reshape, name).kind
     except ValueError as error:
         raise InputError(str(error)) from None
-    _number("", f"{name}_weight", weight, 0.0)
-    _number("", f"{name}_pow_exp", pow_exp, 0.0, above=True)
+    number("", f"{name}_weight", weight, 0.0)
+    number("", f"{name}_pow_exp", pow_exp, 0.0, above=True)
     weighted = ("logp", "p_logp") if name == "off_policy_reshape" else ("p_logp",)
     if weight != 1.0 and kind not in weighted:
-        _contradiction(f"{name}_weight", weight, name, reshape, f"only {' and '.join(weighted)} have a weight")
+        contradiction(f"{name}_weight", weight, name, reshape, f"only {' and '.join(weighted)} have a weight")
     if pow_exp != 0.5 and kind != "pow":
-        _contradiction(f"{name}_pow_exp", pow_exp, name, reshape, "only pow has an exponent")
+        contradiction(f"{name}_pow_exp", pow_exp, name, reshape, "only pow has an exponent")

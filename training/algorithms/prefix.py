@@ -1,6 +1,7 @@
-"""How much of the teacher's target a sample starts with (seed 002, prefix strategies). No torch: it runs in the agent loop.
+"""How much of the teacher's target a sample starts with (seed 002, section 1.2.2). No torch: the agent loop runs it.
 
-A draw depends on (seed, step, prompt, sample) and on nothing else, so every rank, restart and resume sees the same prefix.
+A draw depends on (seed, step, prompt, sample) and on nothing else, so every rank, restart and resume sees the same
+prefix.
 """
 
 import hashlib
@@ -26,7 +27,7 @@ def prefix_ratios(
     seed: int = 0,
     prompt_id: str | int = 0,
 ) -> list[float]:
-    """The ratio of each of the ``n`` samples of one prompt: ``n_prefix`` of the schedule, then zeros. See ``prefix_ratio``."""
+    """The ratios of the ``n`` samples of one prompt: ``n_prefix`` of the schedule, then zeros. See ``prefix_ratio``."""
     return [
         prefix_ratio(
             strategy,
@@ -77,7 +78,7 @@ def prefix_ratio(
     The reference names ``linear_variance`` and never draws from it; the normal is ours.
 
     Args:
-        step: counted from 0. Stage i covers the steps after ``i S / 10`` up to ``(i + 1) S / 10``; the first has step 0 too.
+        step: counted from 0. Stage i covers the steps after ``i S / 10`` up to ``(i + 1) S / 10``, stage 0 also step 0.
         sample_id: 0 .. n - 1, the sample's number in its group.
         n_prefix: samples with a prefix, 0 .. n, or -1 for all.
         share: one draw for all samples of the prompt.
@@ -128,8 +129,8 @@ def cut_prefix(target: Sequence[int], ratio: float, *, eos_id: int, response_len
 
     Args:
         target: token ids without EOS; an empty one gives no prefix.
-        response_length: the limit in tokens. The reference cuts a longer target and glues an EOS to it, which teaches to stop
-            in mid-sentence; here data preparation rejects it, so that meeting one is an error.
+        response_length: the limit in tokens. The reference cuts a longer target and glues an EOS to it, which teaches
+            to stop in mid-sentence; here data preparation rejects it, so that meeting one is an error.
 
     Raises:
         ValueError: target + EOS is longer than the limit, or the ratio is outside [0, 1].
@@ -146,7 +147,7 @@ def cut_prefix(target: Sequence[int], ratio: float, *, eos_id: int, response_len
 
 
 def _uniform(seed: int, step: int, prompt_id: str | int, sample_id: int) -> float:
-    """A float strictly between 0 and 1 from a hash of its arguments: the same on every machine and version of Python."""
+    """A float strictly between 0 and 1, a hash of its arguments: the same on every machine and version of Python."""
     key = repr((int(seed), int(step), str(prompt_id), int(sample_id))).encode()
     return (int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") // 2**12 + 0.5) / 2**52
 

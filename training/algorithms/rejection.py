@@ -11,8 +11,8 @@ from training.algorithms.names import BASELINES, require_choice
 class Rejection:
     """What to keep of a batch.
 
-    ``keep``: one bool a row. ``metrics``: ``groups``, ``rejected_groups``, and how many groups the policy alone solved always
-    (``solve_all``), never (``solve_none``) or sometimes (``solve_partial``).
+    ``keep``: one bool a row. ``metrics``: ``groups``, ``rejected_groups``, and how many groups the policy alone solved
+    always (``solve_all``), never (``solve_none``) or sometimes (``solve_partial``).
     """
 
     keep: list[bool]
@@ -27,9 +27,10 @@ def reject_groups(
 ) -> Rejection:
     """Reject the groups whose members all have one outcome.
 
-    ``filter_on="union"`` looks at every member: with a correct demonstration, a group that the policy never solves is kept, and
-    it is the one that the demonstration teaches most. ``"on_policy"`` looks at the policy's own samples only and rejects it.
-    The metrics never count a demonstration. A group with fewer than two members to look at is kept: one outcome is no evidence.
+    ``filter_on="union"`` looks at every member: with a correct demonstration, a group that the policy never solves is
+    kept, and it is the one that the demonstration teaches most. ``"on_policy"`` looks at the policy's own samples only
+    and rejects it. The metrics never count a demonstration. A group with fewer than two members to look at is kept:
+    one outcome is no evidence.
 
     Args:
         solved: for each row, whether its answer is right.

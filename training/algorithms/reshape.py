@@ -1,8 +1,8 @@
 """Policy shaping: what the probability ratio becomes before it multiplies the advantage (paper section 2.3; seed 004).
 
-``f`` of paper eq. 5 replaces the importance ratio of teacher tokens, so that rare tokens get a larger gradient. Everything is
-computed from log-probabilities, where ``p / (p + gamma)`` is a sigmoid, so that values and gradients stay finite at any of
-them: an exponent stops at ``EXPONENT_LIMIT``.
+``f`` of paper eq. 5 replaces the importance ratio of teacher tokens, so that rare tokens get a larger gradient.
+Everything is computed from log-probabilities, where ``p / (p + gamma)`` is a sigmoid, so that values and gradients stay
+finite at any of them: an exponent stops at ``EXPONENT_LIMIT``.
 """
 
 import math
