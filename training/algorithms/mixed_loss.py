@@ -98,9 +98,11 @@ def mixed_policy_token_loss(
     clipped = None
     if not loss_remove_clip:
         upper = 1.0 + cliprange if clip_upper_bound is None else max(clip_upper_bound, 1.0 + cliprange)
-        clip_losses = loss_per_ratio * ratio.clamp(1.0 - cliprange, upper)
-        clipped = clip_losses.detach() > on_losses.detach()
-        on_losses = torch.maximum(on_losses, clip_losses)
+        # Where the clipped loss is the larger one, the ratio is outside the band and the clamp passes no gradient on.
+        with torch.no_grad():
+            clip_losses = loss_per_ratio * ratio.clamp(1.0 - cliprange, upper)
+            clipped = clip_losses > on_losses
+        on_losses = torch.where(clipped, clip_losses, on_losses)
 
     off_shape = partial(
         shape_off_policy,
