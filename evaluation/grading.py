@@ -5,11 +5,13 @@ no answer (the reference grades its whole text); equality by math-verify, or by 
 always says why; nothing becomes a bare False.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from evaluation.answers import (
     answer_part,
@@ -22,9 +24,13 @@ from evaluation.answers import (
     same_choice,
     same_string,
 )
+from evaluation.errors import InputError
 from evaluation.workers import WorkerPool
 
-__all__ = ["GRADERS", "Grade", "Grader", "Verdict", "answer_part", "extract_boxed", "extract_choice"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["GRADERS", "Grade", "Grader", "Verdict", "answer_part", "extract_boxed", "extract_choice", "grade_table"]
 
 GRADERS = ("math", "choice")
 MAX_CHARACTERS = 1_000  # the longest gold of the paper's nine benchmarks has under 300
@@ -148,6 +154,45 @@ class Grader:
             return Verdict.WRONG, problem
         verdict, reason = self._settled(answer, gold)
         return Verdict(verdict), reason
+
+
+def grade_table(samples: "pa.Table", suite: "pa.Table", grader: Grader, *, thinking: bool = True) -> "pa.Table":
+    """SAMPLE rows of one benchmark with their verdicts, as a GRADED table of the same rows in the same order.
+
+    Raises InputError where samples and suite do not cover the same problems, or a problem has fewer samples than
+    another: a missing row would pass for a score otherwise.
+    """
+    import pyarrow as pa
+
+    from evaluation.records import GRADED
+
+    rows = samples.to_pylist()
+    names = {row["benchmark"] for row in rows}
+    if len(names) != 1:
+        raise InputError(f"samples of {', '.join(sorted(names)) or 'no benchmark'}: expected rows of exactly one")
+    problems = {row["id"]: row for row in suite.to_pylist() if row["benchmark"] in names}
+    counts = Counter(row["id"] for row in rows)
+    if counts.keys() != problems.keys() or len(set(counts.values())) > 1:
+        raise InputError(
+            f"samples of {', '.join(names)}: {len(rows)} rows over {len(counts)} problems do not cover the "
+            f"{len(problems)} problems of the suite equally; generate them again with this suite"
+        )
+    grades = grader.grade_many(
+        ((row["response"], problems[row["id"]]["gold"], problems[row["id"]]["grader"]) for row in rows),
+        thinking=thinking,
+        truncated=[row["finish_reason"] == "length" for row in rows],
+    )
+    graded = [
+        {
+            **row,
+            "gold": problems[row["id"]]["gold"],
+            "extracted": grade.extracted,
+            "verdict": str(grade.verdict),
+            "score": grade.score,
+        }
+        for row, grade in zip(rows, grades, strict=True)
+    ]
+    return pa.Table.from_pylist(graded, schema=GRADED.with_metadata(samples.schema.metadata))
 
 
 def _too_large(text: str) -> str | None:

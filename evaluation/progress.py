@@ -1,0 +1,65 @@
+"""Progress of a long stage: a line at most every two seconds, and messages to Dagster if it started us."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+EVERY_S = 2.0
+
+
+@contextmanager
+def reporter() -> Iterator[Callable[[dict[str, Any]], None]]:
+    """A function that sends an event to Dagster Pipes; one that does nothing when no Pipes session launched us."""
+    if "DAGSTER_PIPES_CONTEXT" not in os.environ:
+        yield lambda event: None
+        return
+    from dagster_pipes import open_dagster_pipes
+
+    with open_dagster_pipes() as pipes:
+        yield pipes.report_custom_message
+
+
+class Progress:
+    """Counts finished items of one stage over several benchmarks and says how long the rest will take."""
+
+    def __init__(self, stage: str, totals: Mapping[str, int], report: Callable[[dict[str, Any]], None]) -> None:
+        self._stage = stage
+        self._totals = totals
+        self._report = report
+        self._done = dict.fromkeys(totals, 0)
+        self._began = time.monotonic()
+        self._shown = -EVERY_S
+
+    def add(self, benchmark: str) -> None:
+        """One more item of ``benchmark`` is done."""
+        self._done[benchmark] += 1
+        now = time.monotonic()
+        finished = self._done[benchmark] == self._totals[benchmark]
+        if not finished and now - self._shown < EVERY_S:
+            return
+        self._shown = now
+        done, total = sum(self._done.values()), sum(self._totals.values())
+        left_s = (now - self._began) / done * (total - done)
+        counts = f"{self._done[benchmark]}/{self._totals[benchmark]}"
+        sys.stdout.write(f"{self._stage} {benchmark} {counts} eta {clock(left_s)}\n")
+        sys.stdout.flush()
+        self._report(
+            {
+                "event": "progress",
+                "stage": self._stage,
+                "benchmark": benchmark,
+                "done": self._done[benchmark],
+                "total": self._totals[benchmark],
+                "left_s": round(left_s, 1),
+            }
+        )
+
+
+def clock(seconds: float) -> str:
+    """``75`` as ``1:15``, ``4000`` as ``1:06:40``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
