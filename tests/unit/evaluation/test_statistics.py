@@ -1,0 +1,161 @@
+"""Scores and intervals against hand-made cases and scipy."""
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from evaluation.errors import InputError
+from evaluation.statistics import (
+    agresti_min,
+    bootstrap,
+    mcnemar,
+    paired_difference,
+    pass_at_k,
+    summarize,
+    wilson,
+)
+
+SCORES = st.lists(st.lists(st.sampled_from([0.0, 1.0]), min_size=4, max_size=4), min_size=2, max_size=12)
+
+
+def test_one_sample_a_problem_is_a_wilson_interval(graded):
+    summary = summarize(graded({f"p{i}": [int(i < 13)] for i in range(40)}))
+    interval = stats.binomtest(13, 40).proportion_ci(method="wilson")
+    assert (summary.mean, summary.problems, summary.k) == (13 / 40, 40, 1)
+    assert (summary.low, summary.high) == pytest.approx((interval.low, interval.high))
+    assert summary.standard_error == pytest.approx(stats.sem([1] * 13 + [0] * 27))
+
+
+@pytest.mark.parametrize("score", [0, 1])
+def test_intervals_are_honest_at_the_ends(graded, score):
+    summary = summarize(graded({f"p{i}": [score] * 8 for i in range(30)}))
+    interval = stats.binomtest(30 * score, 30).proportion_ci(method="wilson")
+    assert (summary.low, summary.high) == pytest.approx((interval.low, interval.high))
+    assert summary.high - summary.low > 0.1
+
+
+def test_samples_of_a_problem_are_not_independent(graded):
+    same = summarize(graded({f"p{i}": [i % 2] * 32 for i in range(30)}))  # every problem always or never solved
+    mixed = summarize(graded({f"p{i}": [k % 2 for k in range(32)] for i in range(30)}))
+    alone = summarize(graded({f"p{i}": [i % 2] for i in range(30)}))
+    assert same.mean == mixed.mean == alone.mean == 0.5
+    assert (same.low, same.high) == pytest.approx((alone.low, alone.high))
+    assert mixed.standard_error == 0
+
+
+@given(SCORES)
+@settings(max_examples=50, deadline=None)
+def test_summaries_stay_in_bounds(graded, scores):
+    summary = summarize(graded({f"p{i}": s for i, s in enumerate(scores)}))
+    assert 0 <= summary.low <= summary.mean <= summary.high <= 1
+    assert summary.mean == pytest.approx(np.mean(scores))
+    assert list(summary.pass_at) == [1, 2, 4]
+    assert summary.pass_at[1] == pytest.approx(summary.mean)
+    assert summary.pass_at[1] <= summary.pass_at[2] + 1e-12 <= summary.pass_at[4] + 2e-12
+    assert summary.pass_at[4] == pytest.approx(np.mean([max(s) for s in scores]))
+
+
+@given(SCORES, st.integers(1, 4))
+@settings(max_examples=30, deadline=None)
+def test_pass_at_k_is_the_mean_over_all_subsets(scores, k):
+    by_problem = {str(i): s for i, s in enumerate(scores)}
+    expected = np.mean([np.mean([max(c) for c in combinations(s, k)]) for s in scores])
+    assert pass_at_k(by_problem, k) == pytest.approx(expected)
+
+
+def test_pass_at_more_than_stored_is_refused():
+    with pytest.raises(InputError, match=r"pass@8: every problem must have at least 8 samples; the fewest are 2"):
+        pass_at_k({"a": [1.0, 0.0], "b": [0.0] * 9}, 8)
+
+
+def test_majority_votes(graded):
+    def majority(*samples):
+        return summarize(graded({"p": list(samples)})).majority
+
+    assert majority(("7", 1), ("7.0", 1), ("8", 0)) == 1.0
+    assert majority(("1/2", 1), ("0.5", 1), ("8", 0), ("8", 0), ("9", 0)) == 0.5  # right answers are one answer: a tie
+    assert majority(("8", 0), ("8 ", 0), ("7", 1)) == 0.0
+    assert majority("no_answer", "truncated", ("7", 1)) == 1.0
+    assert majority("no_answer", "no_think_end") == 0.0
+
+
+def test_what_went_wrong_is_counted(graded):
+    summary = summarize(graded({"p": ["truncated", "no_answer", 1, 0], "q": ["no_think_end", "timeout", "error", 1]}))
+    assert (summary.truncated, summary.unanswered, summary.unsettled) == (1 / 8, 2 / 8, 2 / 8)
+    assert sum(summary.verdicts.values()) == summary.samples == 8
+    assert summary.mean_tokens == 11.5
+    assert "avg@4 on 2 problems" in summary.to_text()
+
+
+@given(st.integers(0, 30), st.integers(0, 30))
+@settings(max_examples=40, deadline=None)
+def test_mcnemar_is_the_exact_sign_test(gains, losses):
+    deltas = [1.0] * gains + [-1.0] * losses + [0.0] * 5
+    expected = stats.binomtest(gains, gains + losses).pvalue if gains + losses else 1.0
+    assert mcnemar(deltas) == pytest.approx(expected)
+
+
+def test_paired_difference_of_single_samples(graded):
+    base = graded({f"p{i}": [int(i < 5)] for i in range(100)})
+    policy = graded({f"p{i}": [int(i < 45)] for i in range(100)})
+    difference = paired_difference(base, policy)
+    assert difference.mean == pytest.approx(0.40)
+    assert 0.28 < difference.low < 0.40 < difference.high < 0.52
+    assert difference.p_value == pytest.approx(2 * 0.5**40)
+    assert difference.test == "exact McNemar"
+    reverse = paired_difference(policy, base)
+    assert (reverse.mean, reverse.low, reverse.high) == pytest.approx(
+        (-difference.mean, -difference.high, -difference.low)
+    )
+
+
+def test_no_difference_is_still_uncertain(graded):
+    base = graded({f"p{i}": [int(i < 5)] for i in range(20)})
+    same = paired_difference(base, base)
+    assert same.mean == 0 and same.p_value == 1.0
+    assert same.low < -0.05 and same.high > 0.05
+
+
+def test_paired_difference_of_many_samples_agrees_with_the_t_interval(graded):
+    rng = np.random.default_rng(1)
+    rates = rng.uniform(0.1, 0.6, 80)
+    before = graded({f"p{i}": [int(x) for x in rng.random(8) < r] for i, r in enumerate(rates)})
+    after = graded({f"p{i}": [int(x) for x in rng.random(8) < r + 0.2] for i, r in enumerate(rates)})
+    difference = paired_difference(before, after)
+    scores = [np.array(t["score"].to_pylist()).reshape(80, 8).mean(1) for t in (before, after)]
+    expected = stats.ttest_rel(scores[1], scores[0])
+    interval = expected.confidence_interval()
+    assert difference.mean == pytest.approx(np.mean(scores[1] - scores[0]))
+    assert (difference.low, difference.high) == pytest.approx((interval.low, interval.high), abs=0.01)
+    assert difference.p_value < 0.001 and expected.pvalue < 0.001
+    assert difference == paired_difference(before, after)  # fixed seed
+    assert difference.detectable == pytest.approx(2.8 * difference.standard_error, rel=0.01)
+
+
+def test_bootstrap_of_no_effect_finds_none():
+    low, high, p_value = bootstrap([0.25, -0.25] * 40)
+    assert low < 0 < high and p_value > 0.9
+
+
+def test_agresti_min_covers():
+    rng = np.random.default_rng(0)
+    draws = rng.choice([1.0, 0.0, -1.0], p=[0.3, 0.6, 0.1], size=(2000, 50))
+    covered = [low <= 0.2 <= high for low, high in map(agresti_min, draws.tolist())]
+    assert 0.93 < np.mean(covered) < 0.98
+
+
+def test_wilson_covers_fractional_sizes():
+    assert wilson(0.5, 10.5)[0] == pytest.approx(1 - wilson(0.5, 10.5)[1])
+    assert math.isclose(wilson(0.0, 30)[1], 1.96**2 / (30 + 1.96**2), rel_tol=1e-3)
+
+
+def test_different_problems_are_not_compared(graded):
+    with pytest.raises(InputError, match=r"b: the two results are of different problems \(1 only in the first, 2 only"):
+        paired_difference(graded({"p": [1], "q": [1]}), graded({"p": [1], "r": [0], "s": [0]}))
+    with pytest.raises(InputError, match="no graded samples"):
+        summarize(graded({"p": [1]}).slice(0, 0))
