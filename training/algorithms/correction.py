@@ -12,9 +12,8 @@ from training.algorithms.names import CORRECTIONS, Correction, require_choice
 from training.algorithms.reshape import bounded_exp
 
 QUANTILES = (0.05, 0.5, 0.95)
-QUANTILE_TOKENS = (
-    16384  # quantiles come from at most this many evenly spaced tokens: sorting all costs more than a loss
-)
+# Quantiles come from at most this many evenly spaced tokens: sorting all of them costs more than a loss.
+QUANTILE_TOKENS = 16384
 
 
 def rollout_correction(
@@ -38,7 +37,8 @@ def rollout_correction(
     ``reinforce_pro`` ``low <= prefix_is <= high`` at that token, see ``prefix_is_ratios``           w
     ================= ============================================================================== ==================
 
-    Teacher tokens have no rollout probability: they are outside every mean and keep weight 1.
+    ``w`` and its means stop at ``exp(EXPONENT_LIMIT)``. Teacher tokens have no rollout probability: they are outside
+    every mean and keep weight 1.
 
     Args:
         old_log_prob, rollout_log_prob: ``[batch, response_length]``, floating point, of the actor and of the engine.
@@ -90,14 +90,14 @@ def correction_weights(
         return torch.ones_like(log_ratio), torch.ones_like(own), None
     if type == "tis":
         # Tokens that are not the policy's own keep weight 1 even when the band excludes 1.
-        weights = torch.where(own, log_ratio.exp().clamp(low, high), 1.0)
+        weights = torch.where(own, bounded_exp(log_ratio).clamp(low, high), 1.0)
         return weights, torch.ones_like(own), None
     weights = bounded_exp(log_ratio)
     if type == "icepop":
-        keep = _in_band(log_ratio.exp(), low, high)
+        keep = _in_band(weights, low, high)
     elif type == "seq-mask-tis":
         mean = log_ratio.sum(dim=-1, keepdim=True) / own.sum(dim=-1, keepdim=True).clamp(min=1)
-        keep = _in_band(mean.exp(), low, high).expand_as(own)
+        keep = _in_band(bounded_exp(mean), low, high).expand_as(own)
     else:
         prefix_is = _prefix_is(log_ratio, own)
         keep = _in_band(prefix_is, low, high)
@@ -119,7 +119,7 @@ def correction_metrics(
     rejected = own & ~keep
     row_rejected = rejected.any(dim=-1)
     # argmax of a bool row: the index of its first True.
-    first = rejected.to(torch.uint8).argmax(dim=-1)
+    first = rejected.to(torch.uint8).argmax(dim=-1) if rejected.shape[-1] else n_own
     n_rows, n_rejected_rows = own.any(dim=-1).sum(), row_rejected.sum()
     sample = prefix_is[own]
     sample = sample[:: max(1, -(-sample.numel() // QUANTILE_TOKENS))]
@@ -171,7 +171,7 @@ def _log_ratio(
 
 def _prefix_is(log_ratio: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
     positions = own.cumsum(dim=-1, dtype=torch.int32).clamp_(min=1)
-    return log_ratio.cumsum(dim=-1).div_(positions).exp_()
+    return bounded_exp(log_ratio.cumsum(dim=-1).div_(positions))
 
 
 def _in_band(ratio: torch.Tensor, low: float, high: float) -> torch.Tensor:

@@ -1,0 +1,171 @@
+"""Rollout corrections: golden vectors, the relations between the types, teacher tokens, empty rows."""
+
+import json
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from hypothesis import given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+from training.algorithms import (  # noqa: E402
+    mixed_policy_token_loss,
+    normalise_loss,
+    prefix_is_ratios,
+    rollout_correction,
+)
+
+TYPES = ("none", "tis", "icepop", "seq-mask-tis", "reinforce_pro")
+BANDS = [(0.5, 5.0), (0.8, 2.0), (0.2, 10.0)]
+
+
+@pytest.fixture(scope="session")
+def golden(shared):
+    return json.loads((shared / "golden" / "rollout_correction.json").read_text())
+
+
+@st.composite
+def log_probs(draw, low=-10.0):
+    """(old, rollout, mask, prefix): rows of any length, a teacher prefix in some."""
+    rows, length = draw(st.integers(1, 4)), draw(st.integers(1, 6))
+    values = st.lists(st.floats(low, 0.0, width=32), min_size=rows * length, max_size=rows * length)
+    old, rollout = (torch.tensor(draw(values)).view(rows, length) for _ in range(2))
+    ends = torch.tensor(draw(st.lists(st.integers(0, length), min_size=rows, max_size=rows))).unsqueeze(-1)
+    starts = torch.tensor(draw(st.lists(st.integers(0, length), min_size=rows, max_size=rows))).unsqueeze(-1)
+    position = torch.arange(length)
+    return old, rollout, position < ends, (position < starts) & (position < ends)
+
+
+def test_golden_losses_gradients_and_masks(golden):
+    given = {name: torch.tensor(value, dtype=torch.float64) for name, value in golden["inputs"].items()}
+    mask = given["action_mask"].bool()
+    assert len(golden["cases"]) == 24
+    for case in golden["cases"]:
+        low, high = case["threshold"]
+        log_prob = given["log_probs"].clone().requires_grad_()
+        losses, stats = mixed_policy_token_loss(
+            given["old_log_probs"], log_prob, given["advantages"], mask, torch.zeros_like(mask)
+        )
+        weights, keep, _ = rollout_correction(
+            given["old_log_probs"], given["rollout_log_probs"], mask, None, case["type"], low, high
+        )
+        how = "token-mean" if case["token_level_loss"] else "seq-mean-token-mean"
+        loss = normalise_loss(losses * weights, mask, how, tokens=int(mask.sum()), sequences=len(mask))
+        # The reference adds 1e-8 to the length of a row.
+        assert loss.item() == pytest.approx(case["loss"], rel=1e-8), case["type"]
+        if "ppo_kl" in case:
+            assert float(stats["ppo_kl"][0] / stats["ppo_kl"][1]) == pytest.approx(case["ppo_kl"], rel=1e-9)
+        if "grad" in case:
+            loss.backward()
+            torch.testing.assert_close(log_prob.grad, torch.tensor(case["grad"]).double(), rtol=1e-6, atol=1e-9)
+        if "token_mask" in case:
+            assert torch.equal(keep[mask], torch.tensor(case["token_mask"]).bool()[mask])
+            ratios = prefix_is_ratios(given["old_log_probs"], given["rollout_log_probs"], mask)
+            torch.testing.assert_close(ratios, torch.tensor(case["prefix_is"]).double(), rtol=1e-7, atol=0)
+
+
+@settings(deadline=None, max_examples=60)
+@given(log_probs(), st.sampled_from(BANDS))
+def test_reinforce_pro_is_icepop_at_the_first_token_and_seq_mask_tis_at_the_last(given, band):
+    old, rollout, mask, prefix = given
+    old, rollout = old.double(), rollout.double()
+    keep = {name: rollout_correction(old, rollout, mask, prefix, name, *band)[1] for name in TYPES}
+    own = mask & ~prefix
+    for row in range(len(own)):
+        positions = own[row].nonzero().flatten().tolist()
+        if positions:
+            first, last = positions[0], positions[-1]
+            assert keep["reinforce_pro"][row, first] == keep["icepop"][row, first]
+            mean = (old - rollout)[row][own[row]].mean().exp()
+            if all(abs(mean - edge) > 1e-9 for edge in band):  # a cumulative sum may round to the other side of an edge
+                assert keep["reinforce_pro"][row, last] == keep["seq-mask-tis"][row, last]
+
+
+@pytest.mark.parametrize("name", TYPES)
+@settings(deadline=None, max_examples=20)
+@given(given=log_probs())
+def test_every_type_is_the_identity_when_both_agree(name, given):
+    old, _, mask, prefix = given
+    weights, keep, metrics = rollout_correction(old, old, mask, prefix, name)
+    assert torch.equal(weights, torch.ones_like(old))
+    assert keep.all()
+    assert metrics["kept_share"] == 1.0
+    assert metrics["abs_log_ratio_max"] == 0.0
+    assert metrics["first_rejected_position"] == -1.0
+
+
+@pytest.mark.parametrize("name", TYPES)
+@settings(deadline=None, max_examples=40)
+@given(given=log_probs(low=-1e4), band=st.sampled_from(BANDS), half=st.booleans())
+def test_finite_and_teacher_tokens_untouched(name, given, band, half):
+    old, rollout, mask, prefix = given
+    # Teacher and padding tokens have no rollout probability: whatever stands there must not matter.
+    rollout = torch.where(mask & ~prefix, rollout, math.nan)
+    if half:
+        old, rollout = old.bfloat16(), rollout.bfloat16()
+    weights, keep, metrics = rollout_correction(old, rollout, mask, prefix, name, *band)
+    assert weights.isfinite().all()
+    assert weights.dtype == torch.float32
+    assert all(math.isfinite(value) for value in metrics.values())
+    assert (weights[prefix] == 1.0).all()
+    assert keep[prefix].all()
+    assert (weights[~keep] == 0.0).all()
+    emptied, _, _ = rollout_correction(old[:, :0], rollout[:, :0], mask[:, :0], None, name, *band)
+    assert emptied.shape == (len(old), 0)
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_an_empty_row_changes_nothing_for_the_others(name):
+    torch.manual_seed(0)
+    old, rollout = -torch.rand(3, 9), -torch.rand(3, 9)
+    mask = torch.ones(3, 9, dtype=torch.bool)
+    weights, keep, metrics = rollout_correction(old, rollout, mask, None, name, 0.8, 1.25)
+    more = [torch.cat([tensor, torch.zeros(1, 9, dtype=tensor.dtype)]) for tensor in (old, rollout, mask)]
+    with_empty = rollout_correction(*more, None, name, 0.8, 1.25)
+    assert torch.equal(with_empty[0][:3], weights)
+    assert torch.equal(with_empty[1][:3], keep)
+    assert with_empty[2] == pytest.approx(metrics, rel=1e-6)
+
+
+def test_metrics_say_what_was_rejected():
+    ratios = torch.tensor([[1.0, 9.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 0.1]])
+    mask = torch.ones(3, 4, dtype=torch.bool)
+    _, _, metrics = rollout_correction(ratios.log(), torch.zeros(3, 4), mask, None, "icepop")
+    assert metrics["kept_share"] == pytest.approx(10 / 12)
+    assert metrics["rejected_rows"] == pytest.approx(2 / 3)
+    assert metrics["first_rejected_position"] == pytest.approx((1 + 3) / 2)
+    assert metrics["abs_log_ratio_max"] == pytest.approx(math.log(10))
+    assert metrics["abs_log_ratio_mean"] == pytest.approx((math.log(9) + math.log(10)) / 12)
+    assert metrics["prefix_is_p05"] <= metrics["prefix_is_p50"] <= metrics["prefix_is_p95"] <= 3.0
+
+
+def test_the_ppo_gradient_is_only_scaled():
+    torch.manual_seed(0)
+    old, rollout = -torch.rand(2, 5), -torch.rand(2, 5)
+    log_prob, mask = (old - 0.05).requires_grad_(), torch.ones(2, 5, dtype=torch.bool)
+    losses, _ = mixed_policy_token_loss(old, log_prob, torch.ones(2, 5), mask, ~mask)
+    weights, _, _ = rollout_correction(old, rollout.requires_grad_(), mask, None, "tis")
+    plain = torch.autograd.grad(losses.sum(), log_prob, retain_graph=True)[0]
+    (losses * weights).sum().backward()
+    torch.testing.assert_close(log_prob.grad, plain * weights)
+    assert rollout.grad is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"type": "gspo"}, ValueError, "rollout_correction.type: got 'gspo'.*reinforce_pro"),
+        ({"low": 2.0, "high": 1.0}, ValueError, "low <= high, got 2.0 and 1.0"),
+        ({"low": -0.1}, ValueError, "0 <= low"),
+        ({"mask": torch.ones(2, 4)}, ValueError, r"mask: expected shape \[2, 3\].*got \[2, 4\]"),
+        ({"rollout_log_prob": torch.zeros(3, 3)}, ValueError, "rollout_log_prob: expected shape"),
+        ({"old_log_prob": torch.zeros(2, 3, dtype=torch.int64)}, TypeError, "old_log_prob: expected a floating-point"),
+        ({"old_log_prob": [[0.0]]}, TypeError, "old_log_prob: expected a torch.Tensor, got list"),
+    ],
+)
+def test_bad_input_names_the_argument(changes, error, words):
+    arguments = {"old_log_prob": torch.zeros(2, 3), "rollout_log_prob": torch.zeros(2, 3), "mask": torch.ones(2, 3)}
+    with pytest.raises(error, match=words):
+        rollout_correction(**(arguments | changes))
