@@ -124,7 +124,7 @@ def test_losses_that_the_reference_refuses_are_refused(golden):
     assert set(refused) == {"loss/ERR_unknown", "loss/ERR_prefix_float"}
     with pytest.raises(ValueError, match="p_div_p_G with a number G > 0"):
         loss(golden, refused["loss/ERR_unknown"])
-    with pytest.raises(TypeError, match="prefix_mask: expected dtype torch.bool, got torch.float64"):
+    with pytest.raises(TypeError, match=r"prefix_mask: expected dtype torch\.bool, got torch\.float64"):
         loss(golden, refused["loss/ERR_prefix_float"])
 
 

@@ -1,0 +1,137 @@
+"""Group advantages: against the definition, in any order, with any index; prefix weights."""
+
+import statistics
+
+import pytest
+
+np = pytest.importorskip("numpy")
+torch = pytest.importorskip("torch")
+
+from hypothesis import given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+from training.algorithms import (  # noqa: E402
+    apply_prefix_weights,
+    compute_grpo_outcome_advantage_split,
+    group_advantage,
+)
+
+EPSILON = 1e-6
+
+
+@st.composite
+def groups(draw):
+    """(scores, index, on_policy) of rows in any order."""
+    n = draw(st.integers(1, 12))
+    scores = draw(st.lists(st.sampled_from([0.0, 1.0, -0.5, 0.1]), min_size=n, max_size=n))
+    index = draw(st.lists(st.sampled_from(["a", "b", "c"]), min_size=n, max_size=n))
+    on_policy = draw(st.lists(st.booleans(), min_size=n, max_size=n))
+    return torch.tensor(scores, dtype=torch.float64), index, torch.tensor(on_policy)
+
+
+def by_definition(scores, index, on_policy, baseline, use_std):
+    """Paper eq. 2 and seed 004, one row at a time."""
+    result = []
+    for score, name in zip(scores.tolist(), index, strict=True):
+        members = [
+            other
+            for other, group, own in zip(scores.tolist(), index, on_policy.tolist(), strict=True)
+            if group == name and (own or baseline == "union")
+        ]
+        mean, std = (statistics.fmean(members), statistics.stdev(members)) if len(members) > 1 else (0.0, 1.0)
+        std = std if len(set(members)) > 1 or len(members) < 2 else 1.0
+        result.append((score - mean) / (std + EPSILON) if use_std else score - mean)
+    return torch.tensor(result, dtype=torch.float64)
+
+
+@settings(deadline=None, max_examples=150)
+@given(groups(), st.sampled_from(["union", "on_policy"]), st.booleans())
+def test_equals_the_definition(group, baseline, use_std):
+    scores, index, on_policy = group
+    ours = group_advantage(scores, index, on_policy, baseline, use_std, EPSILON)
+    torch.testing.assert_close(ours, by_definition(scores, index, on_policy, baseline, use_std), rtol=1e-9, atol=1e-9)
+
+
+@settings(deadline=None, max_examples=100)
+@given(groups(), st.sampled_from(["union", "on_policy"]), st.randoms(use_true_random=False))
+def test_the_order_of_rows_and_the_names_of_groups_do_not_matter(group, baseline, order):
+    scores, index, on_policy = group
+    rows = list(range(len(index)))
+    order.shuffle(rows)
+    ours = group_advantage(scores, index, on_policy, baseline)
+    shuffled = group_advantage(scores[rows], [index[i] * 2 for i in rows], on_policy[rows], baseline)
+    torch.testing.assert_close(shuffled, ours[rows], rtol=1e-12, atol=1e-12)
+
+
+def test_every_kind_of_index_and_mask_gives_the_same():
+    scores, numbers = torch.tensor([1.0, 0.0, 1.0, 0.0, 0.0, 1.0]), [7, 7, -1, 7, -1, -1]
+    on_policy = torch.tensor([1, 1, 0, 1, 1, 1])
+    expected = group_advantage(scores, numbers, on_policy.bool())
+    indices = [
+        torch.tensor(numbers),
+        [torch.tensor(number) for number in numbers],  # 0-dimensional tensors hash by identity
+        np.array(numbers),
+        np.array([str(number) for number in numbers], dtype=object),
+        np.array([str(number) for number in numbers]),
+        tuple((number, "a") for number in numbers),
+    ]
+    for index in indices:
+        for mask in (on_policy, on_policy.bool(), on_policy.float()):
+            assert torch.equal(group_advantage(scores, index, mask), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+def test_keeps_the_dtype_and_leaves_its_inputs_alone(dtype):
+    rewards, mask = torch.tensor([[0.0, 1.0], [0.0, 0.0]], dtype=dtype), torch.tensor([[1, 1], [1, 0]])
+    before = rewards.clone()
+    for eos_mask in (mask, mask.bool(), mask.to(dtype), mask.float()):
+        advantages, returns = compute_grpo_outcome_advantage_split(rewards, eos_mask, [0, 0], torch.ones(2))
+        assert advantages.dtype == dtype
+        assert returns is advantages
+        assert advantages[1, 1] == 0
+    assert torch.equal(rewards, before)
+
+
+def test_equal_scores_carry_no_signal_whatever_their_value():
+    for value in (0.1, 1 / 3, 1e-3):
+        ours = group_advantage(torch.full((7,), value), [0] * 7, torch.ones(7), "union", True, 0.0)
+        assert torch.equal(ours, torch.zeros(7))
+
+
+def test_no_rows():
+    advantages, _ = compute_grpo_outcome_advantage_split(torch.zeros(0, 3), torch.zeros(0, 3), [], torch.zeros(0))
+    assert advantages.shape == (0, 3)
+
+
+def test_prefix_weights():
+    advantages, prefix = torch.tensor([[2.0, 2.0], [1.0, 1.0]]), torch.tensor([[True, False], [False, False]])
+    assert torch.equal(apply_prefix_weights(advantages, prefix, 0.5, 3.0), torch.tensor([[1.0, 6.0], [3.0, 3.0]]))
+    assert torch.equal(apply_prefix_weights(advantages, prefix), advantages)
+    with pytest.raises(TypeError, match=r"prefix_mask: expected dtype torch\.bool, got torch\.float32"):
+        apply_prefix_weights(advantages, prefix.float())
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"index": [0, 0]}, ValueError, "index: expected 3 group ids, one for each row of the scores, got 2"),
+        ({"index": torch.zeros(3, 1)}, ValueError, r"index: expected 3 group ids.*got \[3, 1\]"),
+        ({"index": 5}, TypeError, "index: expected a sequence, array or tensor of group ids, got int"),
+        ({"on_policy_mask": torch.ones(2)}, ValueError, r"on_policy_mask: expected shape \[3\], that of scores"),
+        ({"on_policy_mask": [1, 1, 1]}, TypeError, "on_policy_mask: expected a torch.Tensor, got list"),
+        ({"eos_mask": torch.ones(3, 3)}, ValueError, "eos_mask: expected shape"),
+        ({"token_level_rewards": torch.zeros(3)}, ValueError, "token_level_rewards: expected shape"),
+        ({"token_level_rewards": torch.zeros(3, 2, dtype=torch.int64)}, TypeError, "token_level_rewards: expected a"),
+    ],
+)
+def test_bad_input_names_the_argument(changes, error, words):
+    arguments = {
+        "token_level_rewards": torch.zeros(3, 2),
+        "eos_mask": torch.ones(3, 2),
+        "index": [0, 0, 1],
+        "on_policy_mask": torch.ones(3),
+    }
+    with pytest.raises(error, match=words):
+        compute_grpo_outcome_advantage_split(**(arguments | changes))
+    with pytest.raises(ValueError, match="baseline: got 'mean', expected one of union, on_policy"):
+        group_advantage(torch.zeros(3), [0, 0, 1], torch.ones(3), "mean")

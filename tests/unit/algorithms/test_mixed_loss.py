@@ -1,0 +1,270 @@
+"""Properties of the mixed loss: any split gives the same gradient, everything stays finite, eq. 8 holds."""
+
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from hypothesis import given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+from training.algorithms import (  # noqa: E402
+    MixedPolicyOptions,
+    add_sft_multitask_loss,
+    compute_sft_pure_loss,
+    compute_token_on_off_policy_loss,
+    mean_stats,
+    mixed_policy_token_loss,
+    normalise_loss,
+    shape_off_policy,
+)
+from training.algorithms.names import NORMALISERS  # noqa: E402
+
+RESHAPES = [
+    "no_reshape",
+    "logp",
+    "p_logp",
+    "square_root",
+    "pow",
+    "p_div_p_0.1",
+    "p_div_p_0.5",
+    "p_div_p_1e-6",
+    "p_div_p_7",
+]
+NAMES = ("old_log_prob", "log_prob", "advantages", "eos_mask", "prefix_mask")
+
+
+@st.composite
+def batches(draw, low=-6.0):
+    """Float64 tensors of a step: rows of any length, empty ones, all-prefix ones, one on-policy row alone."""
+    n_rows, length = draw(st.integers(1, 5)), draw(st.integers(1, 6))
+    edge = st.sampled_from([low, 0.0, -1e-3])
+    values = st.lists(st.one_of(st.floats(low, 0.0), edge), min_size=n_rows * length, max_size=n_rows * length)
+    old, log_prob = (torch.tensor(draw(values), dtype=torch.float64).view(n_rows, length) for _ in range(2))
+    scores = draw(st.lists(st.floats(-2.0, 2.0), min_size=n_rows, max_size=n_rows))
+    lengths = st.lists(st.integers(0, length), min_size=n_rows, max_size=n_rows)
+    ends, starts = (torch.tensor(draw(lengths)).unsqueeze(-1) for _ in range(2))
+    position = torch.arange(length)
+    mask = position < ends
+    advantages = torch.tensor(scores, dtype=torch.float64).unsqueeze(-1).expand(n_rows, length) * mask
+    return dict(zip(NAMES, (old, log_prob, advantages, mask, (position < starts) & mask), strict=True))
+
+
+def choices():
+    """Keyword arguments of mixed_policy_token_loss."""
+    return st.fixed_dictionaries(
+        {
+            "off_policy_reshape": st.sampled_from(RESHAPES),
+            "on_policy_reshape": st.sampled_from(RESHAPES),
+            "loss_remove_clip": st.booleans(),
+            "use_off_policy_loss": st.booleans(),
+            "off_max_clip": st.sampled_from([None, 0.6]),
+            "off_min_clip": st.sampled_from([None, 0.1]),
+            "all_max_clip": st.sampled_from([None, 0.8]),
+            "clip_upper_bound": st.sampled_from([None, 1.28, 100.0]),
+        }
+    )
+
+
+def step_share(rows, how, counts, coef, ranks=1, pad=0, **options):
+    """The share of some rows in the loss of the step, and its gradient."""
+    rows = {name: torch.nn.functional.pad(tensor, (0, pad)) for name, tensor in rows.items()}
+    rows["log_prob"] = rows["log_prob"].clone().requires_grad_()
+    losses, stats = mixed_policy_token_loss(**rows, **options)
+    losses = add_sft_multitask_loss(losses, rows["log_prob"], rows["eos_mask"], rows["prefix_mask"], coef)
+    share = normalise_loss(losses, rows["eos_mask"], how, ranks=ranks, **counts)
+    share.backward()
+    width = rows["log_prob"].shape[1] - pad
+    return share.detach(), rows["log_prob"].grad[:, :width], stats
+
+
+@pytest.mark.parametrize("how", NORMALISERS)
+@settings(deadline=None, max_examples=50)
+@given(batch=batches(), options=choices(), data=st.data())
+def test_any_split_into_ranks_and_micro_batches_and_any_padding_gives_the_same(how, batch, options, data):
+    mask = batch["eos_mask"]
+    counts = {
+        "tokens": max(int(mask.sum()), 1),
+        "sequences": max(int(mask.any(dim=-1).sum()), 1),
+        "response_length": mask.shape[1],
+    }
+    coef = data.draw(st.sampled_from([0.0, 0.3]))
+    loss, gradient, stats = step_share(batch, how, counts, coef, **options)
+    rank_of = data.draw(st.lists(st.integers(0, 1), min_size=len(mask), max_size=len(mask)))
+    micro_of = data.draw(st.lists(st.integers(0, 1), min_size=len(mask), max_size=len(mask)))
+    total, summed, totals = 0.0, torch.zeros_like(gradient), {}
+    for rank in (0, 1):
+        for micro in (0, 1):
+            chosen = [i for i in range(len(mask)) if (rank_of[i], micro_of[i]) == (rank, micro)]
+            if not chosen:
+                continue
+            pad = data.draw(st.integers(0, 3))
+            rows = {name: tensor[chosen] for name, tensor in batch.items()}
+            share, part, some = step_share(rows, how, counts, coef, ranks=2, pad=pad, **options)
+            total += share / 2  # gradients of the two ranks are averaged
+            summed[chosen] += part / 2
+            for name, (value, count) in some.items():
+                known = totals.get(name, (0.0, 0))
+                totals[name] = (known[0] + value, known[1] + count)
+    torch.testing.assert_close(torch.as_tensor(total), loss, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(summed, gradient, rtol=1e-6, atol=1e-12)
+    for name, value in mean_stats(stats).items():
+        torch.testing.assert_close(mean_stats(totals)[name], value, rtol=1e-6, atol=1e-9, msg=name)
+
+
+@settings(deadline=None, max_examples=50)
+@given(batch=batches(), options=choices(), order=st.randoms(use_true_random=False))
+def test_the_order_of_rows_does_not_matter(batch, options, order):
+    rows = list(range(len(batch["eos_mask"])))
+    order.shuffle(rows)
+    losses, _ = mixed_policy_token_loss(**batch, **options)
+    shuffled, _ = mixed_policy_token_loss(**{name: tensor[rows] for name, tensor in batch.items()}, **options)
+    torch.testing.assert_close(shuffled, losses[rows], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@settings(deadline=None, max_examples=100)
+@given(batch=batches(low=-1e4), options=choices(), phi=st.sampled_from([None, 0.0, 1.0, -1.0, math.nan]))
+def test_finite_for_any_log_probability(dtype, batch, options, phi):
+    batch = {name: tensor.to(dtype) if tensor.is_floating_point() else tensor for name, tensor in batch.items()}
+    # Padding may hold anything.
+    for name in ("old_log_prob", "log_prob", "advantages"):
+        batch[name] = torch.where(batch["eos_mask"], batch[name], math.nan)
+    batch["log_prob"].requires_grad_()
+    if phi is not None:
+        options = options | {"target_probs": torch.full_like(batch["advantages"], phi), "shape_target_ratio": True}
+    losses, stats = mixed_policy_token_loss(**batch, **options)
+    assert losses.dtype == torch.float32
+    assert losses.isfinite().all()
+    assert (losses[~batch["eos_mask"]] == 0).all()
+    losses.sum().backward()
+    assert batch["log_prob"].grad.isfinite().all()
+    assert (batch["log_prob"].grad[~batch["eos_mask"]] == 0).all()
+    assert all(value.isfinite() for value in mean_stats(stats).values())
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.floats(-1e4, 0.0), st.floats(1e-6, 10.0), st.floats(-2.0, 2.0))
+def test_the_gradient_of_p_div_p_gamma_is_eq_8(log_p, gamma, advantage):
+    """Of the logit of the chosen token, d log p / d logit = 1 - p: gamma p (1 - p) A / (p + gamma)^2."""
+    log_prob = torch.tensor([[log_p]], dtype=torch.float64, requires_grad=True)
+    one = torch.ones(1, 1, dtype=torch.bool)
+    advantages = torch.full((1, 1), advantage, dtype=torch.float64)
+    losses, _ = mixed_policy_token_loss(
+        torch.zeros_like(log_prob), log_prob, advantages, one, one, off_policy_reshape=f"p_div_p_{gamma:.17f}"
+    )
+    (-losses.sum()).backward()
+    gamma, p = float(f"{gamma:.17f}"), math.exp(log_p)
+    eq_8 = gamma * p * (1 - p) * advantage / (p + gamma) ** 2
+    assert log_prob.grad.item() * (1 - p) == pytest.approx(eq_8, rel=1e-9, abs=1e-300)
+
+
+@pytest.mark.parametrize("reshape", RESHAPES)
+def test_shapes_equal_their_plain_formulas(reshape):
+    p = torch.linspace(0.01, 1.0, 50, dtype=torch.float64)
+    plain = {
+        "no_reshape": p,
+        "logp": 0.3 * p.log(),
+        "p_logp": p + 0.3 * p.log(),
+        "square_root": p.sqrt(),
+        "pow": p**1.7,
+    }.get(reshape)
+    if plain is None:
+        plain = p / (p + float(reshape.removeprefix("p_div_p_")))
+    torch.testing.assert_close(shape_off_policy(p.log(), reshape, weight=0.3, pow_exp=1.7), plain, rtol=1e-9, atol=0)
+
+
+@settings(deadline=None, max_examples=50)
+@given(batch=batches(), options=choices())
+def test_teacher_tokens_know_no_old_policy_and_own_tokens_no_off_policy_options(batch, options):
+    losses, _ = mixed_policy_token_loss(**batch, **options)
+    other, _ = mixed_policy_token_loss(**batch | {"old_log_prob": batch["old_log_prob"] - 1.0}, **options)
+    teacher = batch["prefix_mask"]
+    assert torch.equal(losses[teacher], other[teacher])
+    changed = options | {"off_policy_reshape": "logp", "off_max_clip": 0.2, "use_off_policy_loss": False}
+    other, _ = mixed_policy_token_loss(**batch, **changed)
+    assert torch.equal(losses[~teacher], other[~teacher])
+    assert (other[teacher] == 0).all()
+
+
+@settings(deadline=None, max_examples=50)
+@given(batch=batches(), options=choices())
+def test_the_seeds_function_is_the_mean_of_the_token_losses(batch, options):
+    losses, stats = mixed_policy_token_loss(**batch, **options)
+    if options.pop("use_off_policy_loss"):
+        given = {"cliprange": 0.2, "off_cliprange": 0.2} | options
+        given["clip_upper_bound"] = options["clip_upper_bound"] or 1.0
+        output = compute_token_on_off_policy_loss(**batch, **given)
+        assert output["pg_loss"].item() == pytest.approx(float(losses.sum() / stats["pg_loss"][1].clamp(min=1)))
+        summed = compute_token_on_off_policy_loss(**batch, **given, loss_remove_token_mean=True)
+        assert summed["pg_loss"].item() == pytest.approx(float(losses.sum() / losses.shape[1]))
+
+
+def test_without_a_clip_a_ratio_of_one_gives_the_policy_gradient():
+    """d loss / d log_prob = -A at old = new: REINFORCE, also where max(-A r, -A clamp(r)) is a tie."""
+    advantages = torch.tensor([[1.0, -2.0]])
+    old, mask = torch.tensor([[-1.0, -0.5]]), torch.ones(1, 2, dtype=torch.bool)
+    log_prob = old.clone().requires_grad_()
+    losses, _ = mixed_policy_token_loss(old, log_prob, advantages, mask, ~mask)
+    losses.sum().backward()
+    assert torch.equal(log_prob.grad, -advantages)
+
+
+def test_the_multitask_loss_adds_the_sft_loss_of_teacher_tokens():
+    torch.manual_seed(0)
+    old = -torch.rand(3, 5, dtype=torch.float64)
+    mask = torch.arange(5) < torch.tensor([[5], [3], [0]])
+    prefix = mask & (torch.arange(5) < torch.tensor([[5], [1], [0]]))
+    losses, _ = mixed_policy_token_loss(old, old, torch.ones_like(old), mask, prefix, use_off_policy_loss=False)
+    both = add_sft_multitask_loss(losses, old, mask, prefix, 0.1)
+    assert torch.equal(both[~prefix], losses[~prefix])
+    assert both[prefix].mean().item() == pytest.approx(0.1 * compute_sft_pure_loss(old, prefix).item())
+
+
+def test_options_name_every_argument_of_the_loss():
+    batch = {name: torch.zeros(1, 1) for name in NAMES[:3]}
+    mask = torch.ones(1, 1, dtype=torch.bool)
+    losses, _ = mixed_policy_token_loss(**batch, eos_mask=mask, prefix_mask=mask, **MixedPolicyOptions().token_loss())
+    assert losses.shape == (1, 1)
+
+
+BAD = [
+    ({"old_log_prob": torch.zeros(2, 4)}, ValueError, r"old_log_prob: expected shape \[2, 3\], that of log_prob, got"),
+    ({"log_prob": torch.zeros(3)}, ValueError, r"log_prob: expected shape \[batch, response_length\], got \[3\]"),
+    ({"log_prob": torch.zeros(2, 3, dtype=torch.int64)}, TypeError, "log_prob: expected a floating-point tensor"),
+    ({"advantages": torch.zeros(2)}, ValueError, "advantages: expected shape"),
+    ({"advantages": None}, TypeError, "advantages: expected a torch.Tensor, got NoneType"),
+    ({"eos_mask": torch.ones(2, 2)}, ValueError, "eos_mask: expected shape"),
+    ({"prefix_mask": torch.zeros(2, 3)}, TypeError, "prefix_mask: expected dtype torch.bool"),
+    ({"target_probs": torch.zeros(1, 3)}, ValueError, "target_probs: expected shape"),
+    ({"off_policy_reshape": "p_div_p_0"}, ValueError, "Invalid off_policy_reshape: 'p_div_p_0'.*G > 0"),
+    ({"off_policy_reshape": "p_div_p_-0.1"}, ValueError, "no_reshape, logp, p_logp, square_root, pow, or p_div_p_G"),
+    ({"off_policy_reshape": "p_div_p_nan"}, ValueError, "off_policy_reshape"),
+    ({"off_policy_reshape": "p_div_p_inf"}, ValueError, "off_policy_reshape"),
+    ({"off_policy_reshape": "p_div_p_1_0"}, ValueError, "off_policy_reshape"),
+    ({"on_policy_reshape": None}, ValueError, "Invalid on_policy_reshape: None"),
+]
+
+
+@pytest.mark.parametrize(("changes", "error", "words"), BAD)
+def test_bad_input_names_the_argument(changes, error, words):
+    arguments = {name: torch.zeros(2, 3) for name in NAMES[:3]}
+    arguments |= {"eos_mask": torch.ones(2, 3), "prefix_mask": torch.zeros(2, 3, dtype=torch.bool)}
+    with pytest.raises(error, match=words):
+        mixed_policy_token_loss(**(arguments | changes))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"how": "mean"}, "loss_normaliser: got 'mean', expected one of token-mean"),
+        ({"how": "token-mean"}, "tokens: needed by loss_normaliser 'token-mean'"),
+        ({"how": "constant", "sequences": 2}, "response_length: needed by"),
+        ({"how": "token-mean", "tokens": 0}, "tokens: expected a positive number, got 0"),
+        ({"how": "token-mean", "tokens": 3, "mask": torch.ones(1, 2)}, "mask: expected shape"),
+    ],
+)
+def test_a_normaliser_says_which_count_it_needs(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        normalise_loss(**({"losses": torch.zeros(2, 3), "mask": torch.ones(2, 3)} | arguments))
