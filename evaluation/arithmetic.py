@@ -24,7 +24,7 @@ from evaluation.errors import InputError
 
 LARGEST_TOTAL = 99  # every intermediate result is between 0 and this
 HELD_OUT_SHARE = 0.25  # of all expressions: only evaluation splits draw these, nothing else does
-FRUITLESS_DRAWS = 10_000  # draws in a row that find nothing new before a split counts as exhausted
+FRUITLESS_DRAWS = 1_000  # draws in a row that find nothing new before a split counts as exhausted
 
 Expression = tuple[int | str, ...]  # numbers and operators in turn: (7, "+", 5, "-", 3)
 
