@@ -84,16 +84,20 @@ def group_advantage(
     group, n_groups = _group_numbers(index, scores.shape[0])
     group = group.to(scores.device)
 
-    # In float64: group sums hardly depend on the order of the rows, and equal scores have a deviation of exactly 0.
+    # In float64 and relative to the group's largest score: sums hardly depend on the order of the rows, and equal
+    # scores have a deviation of exactly 0, where a rounding error of 1e-17 would pass for a deviation.
     value = scores.double()
-    weight = member.double() if baseline == "on_policy" else torch.ones_like(value)
+    counted = member if baseline == "on_policy" else torch.ones_like(member)
+    largest = value.new_full((n_groups,), -torch.inf)
+    largest = largest.scatter_reduce_(0, group, value.masked_fill(~counted, -torch.inf), "amax")
+    origin = largest.masked_fill(largest == -torch.inf, 0.0)[group]
 
     def group_sum(per_row: torch.Tensor) -> torch.Tensor:
-        return value.new_zeros(n_groups).index_add_(0, group, per_row * weight)
+        return value.new_zeros(n_groups).index_add_(0, group, per_row * counted)
 
     count = group_sum(torch.ones_like(value))
-    mean = torch.where(count > 1, group_sum(value) / count.clamp(min=1), 0.0)
-    centred = value - mean[group]
+    mean = group_sum(value - origin) / count.clamp(min=1)
+    centred = torch.where(count[group] > 1, (value - origin) - mean[group], value)
     if not use_std:
         return centred.to(scores.dtype)
     std = (group_sum(centred.square()) / (count - 1).clamp(min=1)).sqrt()

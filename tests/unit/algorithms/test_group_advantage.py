@@ -96,6 +96,10 @@ def test_equal_scores_carry_no_signal_whatever_their_value():
     for value in (0.1, 1 / 3, 1e-3):
         ours = group_advantage(torch.full((7,), value), [0] * 7, torch.ones(7), "union", True, 0.0)
         assert torch.equal(ours, torch.zeros(7))
+    # In float64 the mean of three 0.1 is not 0.1: a deviation of 1e-17 would make the demonstration's advantage 9e5.
+    scores = torch.tensor([1.0, 0.1, 0.1, 0.1], dtype=torch.float64)
+    ours = group_advantage(scores, [0] * 4, torch.tensor([0, 1, 1, 1]))
+    assert ours.tolist() == pytest.approx([0.9 / (1 + 1e-6), 0.0, 0.0, 0.0])
 
 
 def test_no_rows():

@@ -255,6 +255,16 @@ def test_bad_input_names_the_argument(changes, error, words):
         mixed_policy_token_loss(**(arguments | changes))
 
 
+@pytest.mark.parametrize("how", NORMALISERS)
+def test_what_stands_outside_the_mask_does_not_count(how):
+    losses = torch.tensor([[1.0, 3.0, math.nan], [math.inf, 0.0, 0.0]], requires_grad=True)
+    mask = torch.tensor([[1, 1, 0], [0, 0, 0]])
+    loss = normalise_loss(losses, mask, how, tokens=2, sequences=1, response_length=4)
+    loss.backward()
+    assert loss.item() == {"seq-mean-token-sum": 4.0, "constant": 1.0}.get(how, 2.0)
+    assert (losses.grad[mask == 0] == 0).all()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
