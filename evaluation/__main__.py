@@ -145,6 +145,7 @@ def _compare(options: argparse.Namespace) -> None:
 
 
 def _report(options: argparse.Namespace) -> None:
+    from evaluation.benchmarks import suite_entries
     from evaluation.files import atomic_write
     from evaluation.report import build_scorecard
     from evaluation.tables import read_folder, read_json, read_json_lines, read_suite_file
@@ -152,7 +153,7 @@ def _report(options: argparse.Namespace) -> None:
     scorecard = build_scorecard(
         read_folder(options.base, "graded"),
         read_folder(options.policy, "graded"),
-        suite=read_suite_file(options.suite),
+        suite=suite_entries(read_suite_file(options.suite)),
         lineage=read_json(options.lineage) if options.lineage else {},
         training_metrics=read_json_lines(options.metrics) if options.metrics else [],
         funnel=read_json(options.funnel) if options.funnel else [],

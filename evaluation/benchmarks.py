@@ -19,8 +19,9 @@ from evaluation.prompts import LETTERS, messages, with_options
 if TYPE_CHECKING:
     import pyarrow as pa
 
+GROUPS = {"evals": "In domain", "ood": "Out of domain"}
 SUITES = Path(__file__).resolve().parent / "suites"
-SAMPLES_KEY = b"samples"  # parquet metadata of a suite: JSON {benchmark: k of avg@k}
+ENTRIES_KEY = b"benchmarks"  # parquet metadata of a suite table: its registry entries as JSON
 
 
 class Columns(BaseModel):
@@ -102,19 +103,21 @@ def read_suite(
     seed: int = 0,
     system_prompt: str | None = None,
 ) -> "pa.Table":
-    """All rows of ``benchmarks`` as one BENCHMARK table, with each one's k of avg@k in its metadata."""
+    """All rows of ``benchmarks`` as one BENCHMARK table, with their registry entries in its metadata."""
     import pyarrow as pa
 
     chosen = list(benchmarks)
     tables = [read_benchmark(b, roots, limit=limit, seed=seed, system_prompt=system_prompt) for b in chosen]
-    samples = json.dumps({benchmark.name: benchmark.samples for benchmark in chosen})
-    return pa.concat_tables(tables).replace_schema_metadata({SAMPLES_KEY: samples})
+    entries = json.dumps([benchmark.model_dump(mode="json") for benchmark in chosen])
+    return pa.concat_tables(tables).replace_schema_metadata({ENTRIES_KEY: entries})
 
 
-def default_samples(suite: "pa.Table") -> dict[str, int]:
-    """k of avg@k by benchmark, as `read_suite` recorded it; 1 where nothing is recorded."""
-    recorded = json.loads((suite.schema.metadata or {}).get(SAMPLES_KEY, b"{}"))
-    return {name: recorded.get(name, 1) for name in suite["benchmark"].unique().to_pylist()}
+def suite_entries(suite: "pa.Table") -> list[Benchmark]:
+    """The registry entries that `read_suite` recorded in a suite table; InputError if it was made by something else."""
+    recorded = (suite.schema.metadata or {}).get(ENTRIES_KEY)
+    if recorded is None:
+        raise InputError("the suite's parquet file lacks its registry entries; make it with python -m evaluation suite")
+    return [Benchmark.model_validate(entry) for entry in json.loads(recorded)]
 
 
 def read_benchmark(

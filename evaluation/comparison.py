@@ -29,10 +29,10 @@ def compare(answer: str, gold: str) -> tuple[str, str]:
     """Verdict ("correct" | "wrong" | "gold_unparsed") and its reason for two non-empty answers."""
     from math_verify import parse, verify
 
-    gold_forms = parse(f"\\boxed{{{gold}}}", parsing_timeout=None)
+    gold_forms = parse(f"\\boxed{{{gold}}}", parsing_timeout=None)  # pyright: ignore[reportArgumentType]  # documented, not typed
     if not any(not isinstance(form, str) for form in gold_forms):
         return "gold_unparsed", "math-verify finds no expression in the gold answer"
-    answer_forms = parse(f"\\boxed{{{answer}}}", parsing_timeout=None)
+    answer_forms = parse(f"\\boxed{{{answer}}}", parsing_timeout=None)  # pyright: ignore[reportArgumentType]  # documented, not typed
     if not answer_forms:
         return "wrong", "math-verify finds no expression in the answer"
     equal = verify(gold_forms, answer_forms, timeout_seconds=None)

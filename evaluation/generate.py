@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation.benchmarks import default_samples
+from evaluation.benchmarks import suite_entries
 from evaluation.errors import InputError
 from evaluation.files import digest_tree, write_table
 from evaluation.progress import Progress
@@ -151,7 +151,7 @@ def _requests(model: Path, suite: "pa.Table", names: list[str], sampling: Sampli
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=trust, local_files_only=True)
-    samples = default_samples(suite)
+    samples = {benchmark.name: benchmark.samples for benchmark in suite_entries(suite)}
     requests = []
     for row in suite.select(["benchmark", "id", "prompt"]).to_pylist():
         name = row["benchmark"]

@@ -38,6 +38,8 @@ class Worker:
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
         )
+        assert self._process.stdin and self._process.stdout
+        self._requests, self._replies = self._process.stdin, self._process.stdout
         try:
             self._reply(START_S)
         except WorkerDied as error:
@@ -52,8 +54,8 @@ class Worker:
         """(verdict, reason); raises WorkerDied when there is no reply within the limit."""
         request = json.dumps({"answer": answer, "gold": gold}).encode() + b"\n"
         try:
-            self._process.stdin.write(request)
-            self._process.stdin.flush()
+            self._requests.write(request)
+            self._requests.flush()
         except (BrokenPipeError, OSError) as error:
             raise WorkerDied("the worker's pipe is closed") from error
         reply = self._reply(self._limit_s + GRACE_S)
@@ -68,14 +70,14 @@ class Worker:
         if self._owner != os.getpid():
             return
         self._process.kill()
-        for pipe in (self._process.stdin, self._process.stdout):
+        for pipe in (self._requests, self._replies):
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
         self._process.wait()
 
     def _reply(self, within_s: float) -> dict:
         deadline = time.monotonic() + within_s
-        descriptor = self._process.stdout.fileno()
+        descriptor = self._replies.fileno()
         while b"\n" not in self._buffer:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([descriptor], [], [], left)[0]:

@@ -1,0 +1,132 @@
+"""The scorecard's pictures as inline SVG: small, sharp in print, coloured by the page's CSS in light and dark.
+
+Every function returns one ``<svg>`` element; texts are escaped. Colours are classes (``base``, ``policy``, verdict
+names) that the page's style sheet defines.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+
+LABEL_WIDTH = 180
+PLOT_WIDTH = 540
+ROW_HEIGHT = 46
+
+
+def intervals(rows: Sequence[tuple[str, tuple[float, float, float], tuple[float, float, float]]]) -> str:
+    """Base and policy of each benchmark as points with intervals; ``rows``: (name, base, policy), (low, mean, high)."""
+    height = ROW_HEIGHT * len(rows) + 30
+    parts = []
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        x = _x(share)
+        parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="6" y2="{height - 24}"/>')
+        parts.append(f'<text class="tick" x="{x:.1f}" y="{height - 8}" text-anchor="middle">{share:.0%}</text>')
+    for number, (name, base, policy) in enumerate(rows):
+        middle = ROW_HEIGHT * number + 6 + ROW_HEIGHT / 2
+        parts.append(
+            f'<text class="label" x="{LABEL_WIDTH - 14}" y="{middle + 4}" text-anchor="end">{escape(name)}</text>'
+        )
+        parts.append(_interval("base", base, middle - 8, f"{name}, base"))
+        parts.append(_interval("policy", policy, middle + 8, f"{name}, policy"))
+    return _svg(LABEL_WIDTH + PLOT_WIDTH + 24, height, "Scores with 95% intervals", parts)
+
+
+def _interval(role: str, values: tuple[float, float, float], y: float, name: str) -> str:
+    low, mean, high = values
+    title = escape(f"{name}: {mean:.1%}, 95% interval {low:.1%} to {high:.1%}")
+    line = f'<line class="bar" x1="{_x(low):.1f}" x2="{_x(high):.1f}" y1="{y}" y2="{y}"/>'
+    return f'<g class="{role}"><title>{title}</title>{line}<circle cx="{_x(mean):.1f}" cy="{y}" r="5.5"/></g>'
+
+
+def _x(share: float) -> float:
+    return LABEL_WIDTH + PLOT_WIDTH * share
+
+
+def shares(rows: Sequence[tuple[str, Mapping[str, int]]], order: Sequence[str]) -> str:
+    """One stacked bar a row: the parts of (name, {class: count}), in ``order``."""
+    height, bar = 30 * len(rows) + 4, 18
+    parts = []
+    for number, (name, counts) in enumerate(rows):
+        y, total, x = 30 * number + 6, sum(counts.values()) or 1, float(LABEL_WIDTH)
+        parts.append(f'<text class="label" x="{LABEL_WIDTH - 14}" y="{y + 13}" text-anchor="end">{escape(name)}</text>')
+        for kind in order:
+            width = PLOT_WIDTH * counts.get(kind, 0) / total
+            if width:
+                title = escape(
+                    f"{name}: {kind.replace('_', ' ')} {counts[kind]} of {total} ({counts[kind] / total:.1%})"
+                )
+                rectangle = f'<rect x="{x:.1f}" y="{y}" width="{width:.2f}" height="{bar}"/>'
+                parts.append(f'<g class="{escape(kind)}"><title>{title}</title>{rectangle}</g>')
+            x += width
+    return _svg(LABEL_WIDTH + PLOT_WIDTH + 24, height, "What became of the samples", parts)
+
+
+def funnel(stages: Sequence[tuple[str, int]]) -> str:
+    """Rows that remain after each stage, as bars whose length is their share of the first stage."""
+    first = max((rows for _, rows in stages), default=0) or 1
+    parts = []
+    for number, (name, rows) in enumerate(stages):
+        y, width = 32 * number + 4, max(1.0, PLOT_WIDTH * rows / first)
+        parts.append(f'<text class="label" x="{LABEL_WIDTH - 14}" y="{y + 15}" text-anchor="end">{escape(name)}</text>')
+        parts.append(f'<rect class="stage" x="{LABEL_WIDTH}" y="{y}" width="{width:.1f}" height="20" rx="3"/>')
+        inside = width > PLOT_WIDTH - 110
+        x, anchor, kind = (width - 8, "end", "inside") if inside else (width + 8, "start", "tick")
+        text = f"{rows:,}" + (f" · {100 * rows / first:.3g}%" if number else "")
+        parts.append(
+            f'<text class="{kind}" x="{LABEL_WIDTH + x:.1f}" y="{y + 15}" text-anchor="{anchor}">{text}</text>'
+        )
+    return _svg(LABEL_WIDTH + PLOT_WIDTH + 24, 32 * len(stages) + 6, "Rows after each stage", parts)
+
+
+def curve(title: str, points: Sequence[tuple[float, float]]) -> str:
+    """One metric over training steps with its range and last value; ``points``: (step, value), finite."""
+    width, height, left, right, top, bottom = 340, 170, 46, 14, 34, 26
+    steps, values = [x for x, _ in points], [y for _, y in points]
+    ticks = _ticks(min(values), max(values))
+    low, high = ticks[0], ticks[-1]
+    span = (max(steps) - min(steps)) or 1
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        across = left + (width - left - right) * (x - min(steps)) / span
+        return across, top + (height - top - bottom) * (high - y) / (high - low)
+
+    parts = [f'<text class="title" x="{left}" y="18">{escape(title)}</text>']
+    last = f'<text class="value" x="{width - right}" y="18" text-anchor="end">{_short(values[-1])}</text>'
+    parts.append(last)
+    for value in ticks:
+        y = place(steps[0], value)[1]
+        parts.append(f'<line class="grid" x1="{left}" x2="{width - right}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text class="tick" x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{value:,g}</text>')
+    for step, anchor in ((steps[0], "start"), (steps[-1], "end")):
+        x = place(step, low)[0]
+        parts.append(f'<text class="tick" x="{x:.1f}" y="{height - 8}" text-anchor="{anchor}">step {step:g}</text>')
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in points))
+    parts.append(f'<polyline class="curve" points="{path}"/>')
+    x, y = place(*points[-1])
+    parts.append(f'<circle class="curve-end" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>')
+    return _svg(width, height, f"{title} over training steps", parts)
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Two to five round values that enclose ``low`` and ``high``."""
+    if low == high:
+        low, high = (low - 1, high + 1) if low == 0 else (min(0.0, 2 * low), max(0.0, 2 * low))
+    rough = (high - low) / 3
+    power = 10 ** math.floor(math.log10(rough))
+    step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [round(i * step, 12) for i in range(first, last + 1)]
+
+
+def _short(value: float) -> str:
+    if value == 0:
+        return "0"
+    size = math.floor(math.log10(abs(value)))
+    if size >= 5 or size < -3:
+        return f"{value:.1e}"
+    return f"{value:,.{max(0, 2 - size)}f}" if size < 2 else f"{value:,.0f}"
+
+
+def _svg(width: float, height: float, name: str, parts: Sequence[str]) -> str:
+    opening = f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(name)}">'
+    return opening + "".join(parts) + "</svg>"

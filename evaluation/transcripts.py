@@ -1,0 +1,84 @@
+"""A few samples that a reader should see: what the training gained and lost, right, wrong, truncated."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LONGEST = 6_000  # characters of a response on the page; the middle of longer ones is left out
+
+KINDS = {
+    "gained": "wrong before, right now",
+    "lost": "right before, wrong now",
+    "right": "right",
+    "wrong": "wrong",
+    "truncated": "stopped at the token limit",
+}
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """One problem with the policy's response, and the base's where the two differ in verdict."""
+
+    benchmark: str
+    id: str
+    kind: str  # a key of KINDS
+    prompt: str
+    gold: str
+    response: str
+    extracted: str | None
+    verdict: str
+    tokens: int
+    before: str | None = None
+    before_extracted: str | None = None
+
+
+def choose_transcripts(tables: "Mapping[str, tuple[pa.Table, pa.Table]]") -> list[Transcript]:
+    """At most one transcript of each kind a benchmark, from {benchmark: (base, policy)}; the same for the same rows."""
+    return [found for name, (base, policy) in tables.items() for found in _of_benchmark(name, base, policy)]
+
+
+def _of_benchmark(name: str, base: "pa.Table", policy: "pa.Table") -> list[Transcript]:
+    before = {(row["id"], row["sample"]): row for row in base.to_pylist()}
+    chosen: dict[str, Transcript] = {}
+    for row in sorted(policy.to_pylist(), key=_shuffled):
+        kind, old = _kind(row, before.get((row["id"], row["sample"])))
+        if kind in chosen or any(taken.id == row["id"] for taken in chosen.values()):
+            continue
+        chosen[kind] = Transcript(
+            benchmark=name,
+            id=row["id"],
+            kind=kind,
+            prompt=shorten(row["prompt"]),
+            gold=row["gold"],
+            response=shorten(row["response"]),
+            extracted=row["extracted"],
+            verdict=row["verdict"],
+            tokens=row["tokens"],
+            before=shorten(old["response"]) if old else None,
+            before_extracted=old["extracted"] if old else None,
+        )
+    return [chosen[kind] for kind in KINDS if kind in chosen]
+
+
+def _kind(row: Mapping[str, Any], old: Mapping[str, Any] | None) -> tuple[str, Mapping[str, Any] | None]:
+    if row["verdict"] == "truncated":
+        return "truncated", None
+    if old is not None and bool(old["score"]) != bool(row["score"]):
+        return ("gained" if row["score"] else "lost"), old
+    return ("right" if row["score"] else "wrong"), None
+
+
+def _shuffled(row: Mapping[str, Any]) -> bytes:
+    return hashlib.sha256(f"{row['id']}/{row['sample']}".encode()).digest()
+
+
+def shorten(text: str, longest: int = LONGEST) -> str:
+    """``text``, or its two ends with a note of how much is left out between them."""
+    if len(text) <= longest:
+        return text
+    half = longest // 2
+    return f"{text[:half]}\n\n[… {len(text) - 2 * half:,} characters left out …]\n\n{text[-half:]}"

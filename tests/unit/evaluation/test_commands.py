@@ -1,0 +1,142 @@
+"""``python -m evaluation`` from suite to scorecard on stored responses; every command explains itself."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from evaluation.__main__ import main
+from evaluation.arithmetic import problems
+from evaluation.files import write_table
+from evaluation.records import SAMPLE
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def respond(suite: pa.Table, folder: Path, right: float) -> None:
+    """Stored samples: the teacher's own trace for a share of the problems, a wrong or missing answer for the rest."""
+    teacher = {p.id: p.trace for split in ("test", "long") for p in problems(split, 30, seed=0)}
+    for name in suite["benchmark"].unique().to_pylist():
+        rows = [row for row in suite.to_pylist() if row["benchmark"] == name]
+        samples = []
+        for number, row in enumerate(rows):
+            wrong = "<think>\n</think>\n\n\\boxed{-1}" if number % 2 else "<think> and so on"
+            response = teacher[row["id"]] if number < right * len(rows) else wrong
+            samples.append(
+                {
+                    "benchmark": name, "id": row["id"], "sample": 0, "prompt": row["problem"], "response": response,
+                    "tokens": len(response), "finish_reason": "stop" if "</think>" in response else "length", "seed": 0,
+                }
+            )  # fmt: skip
+        table = pa.Table.from_pylist(samples, schema=SAMPLE)
+        write_table(table, folder / f"{name}.parquet", {"checkpoint": folder.name})
+
+
+@pytest.fixture(scope="module")
+def graded_folders(tmp_path_factory):
+    """(suite file, base results, policy results), made by the commands themselves."""
+    folder = tmp_path_factory.mktemp("run")
+    suite = folder / "suite.parquet"
+    chosen = ("--benchmarks", "arithmetic", "arithmetic_long")
+    assert main(["suite", *chosen, "--limit", "30", "--out", str(suite)]) == 0
+    for role, right in (("base", 0.1), ("policy", 0.8)):
+        respond(pq.read_table(suite), folder / "samples" / role, right)
+        out = folder / role
+        assert (
+            main(["grade", "--suite", str(suite), "--samples", str(folder / "samples" / role), "--out", str(out)]) == 0
+        )
+    return suite, folder / "base", folder / "policy"
+
+
+def test_grading_counts_every_row(graded_folders, capsys):
+    _, _, policy = graded_folders
+    table = pq.read_table(policy / "arithmetic.parquet")
+    assert sum(table["score"].to_pylist()) == 24
+    assert table["verdict"].value_counts().to_pylist() == [
+        {"values": "correct", "counts": 24}, {"values": "truncated", "counts": 3}, {"values": "wrong", "counts": 3},
+    ]  # fmt: skip
+    assert table.schema.metadata[b"checkpoint"] == b"policy"
+
+
+def test_compare(graded_folders, capsys):
+    _, base, policy = graded_folders
+    assert main(["compare", str(base), str(policy)]) == 0
+    out = capsys.readouterr().out
+    assert "difference +70.0 points [" in out
+    assert "exact McNemar" in out
+
+
+def test_report(graded_folders, tmp_path, capsys):
+    suite, base, policy = graded_folders
+    metrics = tmp_path / "metrics.jsonl"
+    metrics.write_text("".join(json.dumps({"step": i, "data": {"reward/on_policy": i / 4}}) + "\n" for i in range(4)))
+    page, markdown = tmp_path / "out/card.html", tmp_path / "out/card.md"
+    arguments = ["--suite", suite, "--base", base, "--policy", policy, "--out", page, "--markdown", markdown]
+    assert main(["report", *map(str, arguments), "--metrics", str(metrics)]) == 0
+    assert "+70.0" in capsys.readouterr().out
+    assert "Reward of own samples" in page.read_text(encoding="utf-8")
+    assert markdown.read_text(encoding="utf-8").startswith("**The policy is above the base on 2 of 2")
+
+
+def test_missing_rows_are_refused(graded_folders, tmp_path, capsys):
+    suite, base, _ = graded_folders
+    table = pq.read_table(base.parent / "samples/base/arithmetic.parquet")
+    write_table(table.slice(1), tmp_path / "samples/arithmetic.parquet")
+    status = main(
+        ["grade", "--suite", str(suite), "--samples", str(tmp_path / "samples"), "--out", str(tmp_path / "out")]
+    )
+    assert status == 2
+    assert "29 rows over 29 problems do not cover the 30 problems" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["compare", "/nowhere"], "/nowhere: no <benchmark>.parquet there"),
+        (["suite", "--suite", "chess", "--out", "x.parquet"], "benchmark suite 'chess'"),
+        (["suite", "--suite", "paper", "--benchmarks", "go", "--out", "x.parquet"], "benchmark go: not in suite paper"),
+        (["suite", "--suite", "paper", "--out", "x.parquet"], "benchmark aime24: no file valid.all.parquet"),
+    ],
+)
+def test_mistakes_are_one_line(arguments, expected, capsys):
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and expected in error and error.count("\n") == 1
+
+
+def test_a_full_disk_leaves_nothing(graded_folders, tmp_path):
+    """The result does not fit: one message, exit status 1, no file at all."""
+    suite, base, policy = graded_folders
+    program = (
+        "import resource, signal, sys\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
+        "from evaluation.__main__ import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    arguments = ["report", "--suite", suite, "--base", base, "--policy", policy, "--out", tmp_path / "card.html"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ") and "File too large" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["suite", "generate", "grade", "compare", "report"])
+def test_help(command):
+    done = subprocess.run(
+        [sys.executable, "-m", "evaluation", command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert f"python -m evaluation {command}" in done.stdout
