@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+if TYPE_CHECKING:
+    import pyarrow as pa  # a third of a second to import, and the Dagster code location loads this module
 
 CHUNK_BYTES = 1 << 20
 
@@ -33,8 +33,10 @@ def write_json(value: Any, path: Path) -> None:
         temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def write_table(table: pa.Table, path: Path, metadata: Mapping[str, str] | None = None) -> None:
+def write_table(table: "pa.Table", path: Path, metadata: Mapping[str, str] | None = None) -> None:
     """Write ``table`` as zstd parquet, atomically; ``metadata`` joins the schema's key-value metadata."""
+    import pyarrow.parquet as pq
+
     if metadata:
         table = table.replace_schema_metadata({**(table.schema.metadata or {}), **metadata})
     with atomic_write(path) as temporary:
@@ -63,8 +65,10 @@ def digest_tree(folder: Path, pattern: str = "*") -> str:
     return digest.hexdigest()
 
 
-def digest_table(table: pa.Table) -> str:
+def digest_table(table: "pa.Table") -> str:
     """sha256 over the rows of ``table``: the same for the same rows, whatever the chunks or the compression."""
+    import pyarrow as pa
+
     sink = pa.BufferOutputStream()
     combined = table.replace_schema_metadata(None).combine_chunks()
     with pa.ipc.new_stream(sink, combined.schema) as stream:
