@@ -112,6 +112,15 @@ def split_advantage(device: torch.device, repeat: int, prompts: int, length: int
         lambda: group_advantage(scores, index, on_policy), lambda: loop_over_rows(scores, index, on_policy), device, 3
     )
     table.append(Row(f"group advantage [{rows}]", ours, "a loop over rows", theirs, ratio, "<= 1/20", ratio <= 1 / 20))
+
+    def loop_and_passes() -> None:
+        torch.where(mask, loop_over_rows(rewards.sum(dim=-1), index, on_policy).unsqueeze(-1), 0.0)
+
+    ours, theirs, ratio = compare(
+        lambda: compute_grpo_outcome_advantage_split(rewards, mask, index, on_policy), loop_and_passes, device, 3
+    )
+    # No target: the two passes are most of our time, and the loop makes them too.
+    table.append(Row("  with its two passes", ours, "loop and passes", theirs, ratio, "-", True))
     return table
 
 

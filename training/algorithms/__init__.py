@@ -3,7 +3,7 @@
 One subject a file, in the order in which a training step meets them:
 
 - ``options``: every choice in one frozen dataclass, validated before anything starts
-- ``prefix``: how much of the teacher's target a sample starts with (seed 002)
+- ``prefix``: how much of the teacher's target a sample starts with (seed 002); ``masks``: which tokens those are
 - ``rejection``: groups whose scores carry no signal
 - ``advantage``: the group baseline (paper eq. 2; seed 004)
 - ``correction``: vLLM's log-probabilities against the actor's (seed 003)
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from training.algorithms.correction import prefix_is_ratios, rollout_correction
     from training.algorithms.entropy import EntropyController, next_entropy_coefficient
+    from training.algorithms.masks import off_policy_mask
     from training.algorithms.mixed_loss import compute_token_on_off_policy_loss, mean_stats, mixed_policy_token_loss
     from training.algorithms.normalise import normalise_loss
     from training.algorithms.options import (
@@ -38,12 +39,13 @@ if TYPE_CHECKING:
     from training.algorithms.prefix import cut_prefix, prefix_length, prefix_ratio, prefix_ratios
     from training.algorithms.rejection import Rejection, reject_groups
     from training.algorithms.reshape import parse_reshape, shape_off_policy, shape_on_policy
-    from training.algorithms.sft import add_sft_multitask_loss, compute_sft_pure_loss
+    from training.algorithms.sft import compute_sft_pure_loss, sft_token_loss
 
 _HOME = {
     "advantage": ("apply_prefix_weights", "compute_grpo_outcome_advantage_split", "group_advantage"),
     "correction": ("prefix_is_ratios", "rollout_correction"),
     "entropy": ("EntropyController", "next_entropy_coefficient"),
+    "masks": ("off_policy_mask",),
     "mixed_loss": ("compute_token_on_off_policy_loss", "mean_stats", "mixed_policy_token_loss"),
     "normalise": ("normalise_loss",),
     "options": (
@@ -56,7 +58,7 @@ _HOME = {
     "prefix": ("cut_prefix", "prefix_length", "prefix_ratio", "prefix_ratios"),
     "rejection": ("Rejection", "reject_groups"),
     "reshape": ("parse_reshape", "shape_off_policy", "shape_on_policy"),
-    "sft": ("add_sft_multitask_loss", "compute_sft_pure_loss"),
+    "sft": ("compute_sft_pure_loss", "sft_token_loss"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
@@ -68,7 +70,6 @@ __all__ = [
     "Rejection",
     "RolloutCorrectionOptions",
     "SFTMultitaskOptions",
-    "add_sft_multitask_loss",
     "apply_prefix_weights",
     "compute_grpo_outcome_advantage_split",
     "compute_sft_pure_loss",
@@ -79,6 +80,7 @@ __all__ = [
     "mixed_policy_token_loss",
     "next_entropy_coefficient",
     "normalise_loss",
+    "off_policy_mask",
     "parse_reshape",
     "prefix_is_ratios",
     "prefix_length",
@@ -86,6 +88,7 @@ __all__ = [
     "prefix_ratios",
     "reject_groups",
     "rollout_correction",
+    "sft_token_loss",
     "shape_off_policy",
     "shape_on_policy",
 ]

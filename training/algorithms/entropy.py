@@ -7,6 +7,7 @@ The coefficient follows the entropy as the temperature of soft actor-critic does
 import math
 from dataclasses import dataclass
 
+from training.algorithms.option_checks import contradiction
 from training.algorithms.options import EntropyOptions
 
 
@@ -30,13 +31,23 @@ def next_entropy_coefficient(coefficient: float, entropy: float, options: Entrop
 
 @dataclass
 class EntropyController:
-    """The coefficient between steps. Its state is one float: put ``state_dict()`` into the checkpoint."""
+    """The coefficient between steps, constant unless ``options.use``. Put ``state_dict()`` into the checkpoint.
+
+    Raises:
+        InputError: an adaptive coefficient that starts at 0, where a change of its logarithm has no effect.
+    """
 
     options: EntropyOptions
     coefficient: float
 
+    def __post_init__(self) -> None:
+        if self.options.use and not self.coefficient > 0:
+            contradiction("adaptive_entropy.use", True, "entropy_coeff", self.coefficient, "it must start above 0")
+
     def update(self, entropy: float) -> float:
         """Move the coefficient by this step's mean token entropy (nats) and return it."""
+        if not self.options.use:
+            return self.coefficient
         self.coefficient = next_entropy_coefficient(self.coefficient, entropy, self.options)
         return self.coefficient
 

@@ -64,8 +64,8 @@ def mixed_policy_token_loss(
         prefix_mask: the same shape, bool: teacher tokens.
         cliprange: epsilon of PPO.
         clip_upper_bound: a higher upper clip than ``1 + cliprange``; None for none.
-        use_off_policy_loss: False gives teacher tokens no loss (the supervised loss may follow:
-            ``add_sft_multitask_loss``).
+        use_off_policy_loss: False gives teacher tokens no loss (they may have the supervised one:
+            ``sft_token_loss``).
         all_max_clip: tokens whose probability exceeds it get no loss and leave the count of ``stats["pg_loss"]``.
         target_probs: the same shape, or None for the paper's phi = 1.
 

@@ -169,13 +169,16 @@ class MixedPolicyOptions:
         self._check_combinations()
 
     @classmethod
-    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
-        """Build from a plain mapping, such as a resolved Hydra block.
+    def from_mapping(cls, values: Mapping[str, Any], n: int | None = None) -> Self:
+        """Build from a plain mapping, such as a resolved Hydra block, and check it for ``n`` rollouts of a prompt.
 
         Raises:
             InputError: an unknown key (with the nearest known one), or whatever the values contradict.
         """
-        return build(cls, values, "")
+        options = build(cls, values, "")
+        if n is not None:
+            options.check_group(n)
+        return options
 
     def check_group(self, n: int) -> None:
         """Check what depends on ``n``, the rollouts of a prompt.
@@ -197,7 +200,7 @@ class MixedPolicyOptions:
                     f"all {n} samples of a group have a prefix, none is on-policy",
                 )
 
-    def token_loss(self) -> dict[str, Any]:
+    def loss_arguments(self) -> dict[str, Any]:
         """The keyword arguments of ``mixed_policy_token_loss`` that these options decide."""
         names = (
             "clip_upper_bound",

@@ -11,12 +11,13 @@ from hypothesis import strategies as st  # noqa: E402
 
 from training.algorithms import (  # noqa: E402
     MixedPolicyOptions,
-    add_sft_multitask_loss,
     compute_sft_pure_loss,
     compute_token_on_off_policy_loss,
     mean_stats,
     mixed_policy_token_loss,
     normalise_loss,
+    off_policy_mask,
+    sft_token_loss,
     shape_off_policy,
 )
 from training.algorithms.names import NORMALISERS  # noqa: E402
@@ -72,8 +73,9 @@ def step_share(rows, how, counts, coef, ranks=1, pad=0, **options):
     rows = {name: torch.nn.functional.pad(tensor, (0, pad)) for name, tensor in rows.items()}
     rows["log_prob"] = rows["log_prob"].clone().requires_grad_()
     losses, stats = mixed_policy_token_loss(**rows, **options)
-    losses = add_sft_multitask_loss(losses, rows["log_prob"], rows["eos_mask"], rows["prefix_mask"], coef)
     share = normalise_loss(losses, rows["eos_mask"], how, ranks=ranks, **counts)
+    sft = sft_token_loss(rows["log_prob"], rows["prefix_mask"])
+    share = share + coef * normalise_loss(sft, rows["prefix_mask"], "token-mean", tokens=counts["tokens"], ranks=ranks)
     share.backward()
     width = rows["log_prob"].shape[1] - pad
     return share.detach(), rows["log_prob"].grad[:, :width], stats
@@ -211,21 +213,31 @@ def test_without_a_clip_a_ratio_of_one_gives_the_policy_gradient():
     assert torch.equal(log_prob.grad, -advantages)
 
 
-def test_the_multitask_loss_adds_the_sft_loss_of_teacher_tokens():
+def test_the_multitask_loss_is_the_sft_loss_of_teacher_tokens():
     torch.manual_seed(0)
-    old = -torch.rand(3, 5, dtype=torch.float64)
+    log_prob = -torch.rand(3, 5, dtype=torch.float64)
     mask = torch.arange(5) < torch.tensor([[5], [3], [0]])
-    prefix = mask & (torch.arange(5) < torch.tensor([[5], [1], [0]]))
-    losses, _ = mixed_policy_token_loss(old, old, torch.ones_like(old), mask, prefix, use_off_policy_loss=False)
-    both = add_sft_multitask_loss(losses, old, mask, prefix, 0.1)
-    assert torch.equal(both[~prefix], losses[~prefix])
-    assert both[prefix].mean().item() == pytest.approx(0.1 * compute_sft_pure_loss(old, prefix).item())
+    prefix = off_policy_mask(torch.tensor([5, 1, 0]), mask)
+    losses = sft_token_loss(log_prob, prefix)
+    assert (losses[~prefix] == 0).all()
+    share = normalise_loss(losses, prefix, "token-mean", tokens=int(prefix.sum()))
+    assert share.item() == pytest.approx(compute_sft_pure_loss(log_prob, prefix).item())
+
+
+def test_teacher_tokens_are_the_first_valid_ones():
+    mask = torch.tensor([[1, 1, 1], [1, 1, 0], [1, 1, 0], [0, 0, 0]])
+    expected = torch.tensor([[1, 1, 1], [1, 1, 0], [0, 0, 0], [0, 0, 0]]).bool()
+    assert torch.equal(off_policy_mask(torch.tensor([3, 3, 0, 2]), mask), expected)
+    with pytest.raises(ValueError, match=r"prefix_length: expected shape \[4\], that of a row of mask, got \[3\]"):
+        off_policy_mask(torch.tensor([1, 2, 3]), mask)
 
 
 def test_options_name_every_argument_of_the_loss():
     batch = {name: torch.zeros(1, 1) for name in NAMES[:3]}
     mask = torch.ones(1, 1, dtype=torch.bool)
-    losses, _ = mixed_policy_token_loss(**batch, eos_mask=mask, prefix_mask=mask, **MixedPolicyOptions().token_loss())
+    losses, _ = mixed_policy_token_loss(
+        **batch, eos_mask=mask, prefix_mask=mask, **MixedPolicyOptions().loss_arguments()
+    )
     assert losses.shape == (1, 1)
 
 
@@ -278,3 +290,12 @@ def test_what_stands_outside_the_mask_does_not_count(how):
 def test_a_normaliser_says_which_count_it_needs(arguments, words):
     with pytest.raises(ValueError, match=words):
         normalise_loss(**({"losses": torch.zeros(2, 3), "mask": torch.ones(2, 3)} | arguments))
+
+
+def test_every_exported_name_exists():
+    import training.algorithms
+
+    for name in training.algorithms.__all__:
+        assert callable(getattr(training.algorithms, name))
+    with pytest.raises(ImportError):
+        exec("from training.algorithms import no_such_name")

@@ -9,7 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaluation.errors import InputError
-from training.algorithms import EntropyController, EntropyOptions, MixedPolicyOptions, reject_groups
+from training.algorithms import (
+    EntropyController,
+    EntropyOptions,
+    MixedPolicyOptions,
+    next_entropy_coefficient,
+    reject_groups,
+)
 from training.algorithms.names import NORMALISERS
 
 LUFFY = {"loss_remove_clip": True, "prefix": {"n_prefix": 1}, "loss_normaliser": "constant"}
@@ -87,7 +93,7 @@ def test_a_contradiction_names_both_options(values, first, second):
 )
 def test_a_contradiction_with_the_group_size(values, n, words):
     with pytest.raises(InputError, match=words):
-        MixedPolicyOptions.from_mapping(values).check_group(n)
+        MixedPolicyOptions.from_mapping(values, n=n)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +156,13 @@ def test_the_entropy_coefficient_refuses_what_is_no_entropy():
     with pytest.raises(ValueError, match="entropy: expected a finite number of nats, got nan"):
         EntropyController(ENTROPY, 1e-3).update(math.nan)
     with pytest.raises(ValueError, match=r"coefficient: expected a positive number, got 0\.0"):
-        EntropyController(ENTROPY, 0.0).update(0.5)
+        next_entropy_coefficient(0.0, 0.5, ENTROPY)
+    with pytest.raises(InputError, match=r"adaptive_entropy\.use=True contradicts entropy_coeff=0\.0"):
+        EntropyController(ENTROPY, 0.0)
+
+
+def test_a_coefficient_that_is_not_adaptive_stays():
+    assert EntropyController(EntropyOptions(), 0.0).update(3.0) == 0.0
 
 
 def test_groups_without_signal_are_rejected_and_demonstrations_never_counted():
