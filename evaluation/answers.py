@@ -23,7 +23,6 @@ _LABELLED = re.compile(r"\(?([A-J])[.):]\)?\s*(?=\S)")
 _LESS = r"(<|\\leq?(?![a-zA-Z])|\\leqslant|≤)"
 _BETWEEN = re.compile(rf"([^<≤]+?)\s*{_LESS}\s*[a-zA-Z]\s*{_LESS}\s*([^<≤]+)")
 _MEMBER = re.compile(r"[a-zA-Z]\s*\\in\s*(?=[\[(\\{])")
-_NEGATION = re.compile(r"(?<![a-zA-Z])(?:not|cannot|never|no)(?![a-zA-Z])", re.IGNORECASE)
 
 _LETTER = re.compile(r"\(?\s*([A-J1-9]|10)\s*\)?\s*[.:)]?")
 _LETTER_WITH_TEXT = re.compile(r"(?:\(([A-J])\)|([A-J])[.):])\s*\S.*", re.DOTALL)
@@ -149,7 +148,7 @@ def _interval(text: str) -> str:
 def contradiction(answer: str, gold: str) -> str | None:
     """Why a normalised pair cannot be the same although symbolic comparison would accept it, or None.
 
-    Guards against math-verify's false positives: another kind of bracket, number base or unit, a negation.
+    Guards against math-verify's false positives: another kind of bracket, number base or unit.
     """
     if {_bracket(answer), _bracket(gold)} == {"set", "tuple"}:
         return "a set is not a tuple"
@@ -159,8 +158,6 @@ def contradiction(answer: str, gold: str) -> str | None:
     units = [_unit(_QUANTITY.fullmatch(side)) for side in (answer, gold)]
     if all(units) and units[0] != units[1]:
         return f"units differ: {units[0]} and {units[1]}"
-    if _NEGATION.search(_TEXT.sub(r" \1 ", answer)) and not _NEGATION.search(_TEXT.sub(r" \1 ", gold)):
-        return "the answer negates"
     return None
 
 

@@ -170,6 +170,32 @@ def test_hostile_answers_end_in_time_and_the_next_one_is_graded():
         assert grader.verify("\\frac{2}{4}", "\\frac12") is Verdict.CORRECT
 
 
+def test_a_worker_that_hangs_or_dies_is_replaced():
+    before = set(children(os.getpid()))
+    with Grader(workers=1, limit_s=0.5) as grader:
+        assert grader.verify("\\frac{2}{4}", "\\frac12") is Verdict.CORRECT
+        (worker,) = set(children(os.getpid())) - before
+        os.kill(worker, signal.SIGSTOP)  # no alarm reaches it, as in one long call into C
+        grade = grader.grade("\\boxed{\\frac{3}{6}}", "\\frac12", thinking=False)
+        assert (grade.verdict, grade.reason) == (Verdict.TIMEOUT, "no reply within 1.5 s")
+        assert not runs(worker)
+        assert grader.verify("\\frac{4}{8}", "\\frac12") is Verdict.CORRECT
+        (worker,) = set(children(os.getpid())) - before
+        os.kill(worker, signal.SIGKILL)
+        time.sleep(0.1)
+        assert grader.verify("\\frac{5}{10}", "\\frac12") is Verdict.CORRECT
+
+
+def test_what_can_be_interrupted_keeps_its_worker():
+    before = set(children(os.getpid()))
+    with Grader(workers=1, limit_s=0.5) as grader:
+        grader.verify("\\frac{2}{4}", "\\frac12")
+        worker = set(children(os.getpid())) - before
+        grade = grader.grade("\\boxed{(1+x)^{50000}}", "5", thinking=False)
+        assert (grade.verdict, grade.reason) == (Verdict.TIMEOUT, "not settled in 0.5 s")
+        assert set(children(os.getpid())) - before == worker
+
+
 def test_threads_share_a_grader(grader):
     found = []
 

@@ -93,7 +93,9 @@ class Page(HTMLParser):
 def test_page_is_self_contained_escaped_and_well_formed(card, results, tmp_path):
     before, after = ({n: t.set_column(t.schema.get_field_index("response"), "response", pc.binary_join_element_wise(
         t["response"], HOSTILE, "")) for n, t in tables.items()} for tables in results)  # fmt: skip
-    hostile = build_scorecard(before, after, suite=load_suite("embedded"), lineage=LINEAGE | {"note": HOSTILE})
+    hostile = build_scorecard(
+        before, after, suite=load_suite("embedded"), lineage=LINEAGE | {"note": HOSTILE}, funnel=[(HOSTILE, 3)]
+    )
     for scorecard in (card, hostile):
         path = tmp_path / "card.html"
         scorecard.write_html(path)
