@@ -171,14 +171,15 @@ def _load(model: Path, requests: list[Request], sampling: Sampling, trust: bool)
     from transformers import AutoConfig
     from vllm import LLM
 
-    config = AutoConfig.from_pretrained(model, trust_remote_code=trust, local_files_only=True)
+    config = AutoConfig.from_pretrained(model, trust_remote_code=trust, local_files_only=True).get_text_config()
     longest = max((len(request.tokens) for request in requests), default=0)
     context = min(config.max_position_embeddings, longest + sampling.max_tokens)
     options: dict[str, Any] = {"model": str(model), "max_model_len": context, "trust_remote_code": trust}
     options["enable_prefix_caching"] = True
     if _is_cpu():
         head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        per_token = 2 * config.num_hidden_layers * config.num_key_value_heads * head * 4
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        per_token = 2 * config.num_hidden_layers * heads * head * 4  # keys and values in float32
         low, high = CPU_CACHE_BYTES
         options |= {
             "dtype": "float32",
