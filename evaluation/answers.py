@@ -5,6 +5,7 @@ the reward rule is seed 004's: last box after the last ``</think>``.
 """
 
 import re
+from decimal import Decimal
 from fractions import Fraction
 
 THINK_END = "</think>"
@@ -17,6 +18,7 @@ _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:(?:,\d{3})+|(?: \d{3})+)(?:\.\d+)?")
 _SCIENTIFIC = re.compile(r"([+-]?\d+(?:\.\d+)?)[eE]([+-]?\d+)")
 _INTEGER = re.compile(r"[+-]?\d+")
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)")
+_PERCENT = re.compile(r"(.*[^\s\\])\s*\\?%")
 _BASED = re.compile(r"(\d+)_\{?(\d+)\}?")
 _QUANTITY = re.compile(r"[+-]?[\d.]+\s*(?:\\text\{\s*([a-zA-Z/ .]+?)\s*\}|([a-zA-Z]+))(?:\^\{?(-?\d)\}?)?")
 _LABELLED = re.compile(r"\(?([A-J])[.):]\)?\s*(?=\S)")
@@ -135,6 +137,25 @@ def reconcile(answer: str, gold: str) -> tuple[str, str]:
     elif answer[:1] in "[(" and answer[-1:] in "])" and "," in answer:
         gold = _interval(gold)
     return answer, gold
+
+
+def percent_forms(answer: str, gold: str) -> list[tuple[str, str]]:
+    """The pairs to compare when one side of a normalised pair is a percentage: ``50\\%`` is 0.5 and, loosely, 50.
+
+    Done here because latex2sympy's parser for antlr 4.9 (the training interpreter's) cannot read a percent sign.
+    """
+    percent = [_PERCENT.fullmatch(side) for side in (answer, gold)]
+    if percent[0] and percent[1]:
+        return [(percent[0].group(1), percent[1].group(1))]
+    if percent[0]:
+        return [(_hundredth(percent[0].group(1)), gold), (percent[0].group(1), gold)]
+    if percent[1]:
+        return [(answer, _hundredth(percent[1].group(1))), (answer, percent[1].group(1))]
+    return [(answer, gold)]
+
+
+def _hundredth(text: str) -> str:
+    return f"{Decimal(text) / 100:f}" if _DECIMAL.fullmatch(text) and len(text) < 20 else f"\\frac{{{text}}}{{100}}"
 
 
 def _interval(text: str) -> str:

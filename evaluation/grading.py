@@ -20,6 +20,7 @@ from evaluation.answers import (
     extract_boxed,
     extract_choice,
     normalize,
+    percent_forms,
     reconcile,
     same_choice,
     same_string,
@@ -128,7 +129,7 @@ class Grader:
 
     def parses(self, gold: str) -> bool:
         """Whether a gold answer is one that answers can be compared with (boxed, as math-verify reads it)."""
-        text = normalize(gold)
+        text = percent_forms("", normalize(gold))[-1][1]
         if compare_numbers(text, text):
             return True
         if not text or _too_large(text):
@@ -143,7 +144,12 @@ class Grader:
             return Verdict.NO_ANSWER, "the answer is empty"
         if same_string(answer, gold):
             return Verdict.CORRECT, "same text"
-        answer, gold = reconcile(normalize(answer), normalize(gold))
+        results = (self._settle(*pair) for pair in percent_forms(*reconcile(normalize(answer), normalize(gold))))
+        first = next(results)
+        return first if first[0] is Verdict.CORRECT else next((r for r in results if r[0] is Verdict.CORRECT), first)
+
+    def _settle(self, answer: str, gold: str) -> tuple[Verdict, str]:
+        """Verdict on a normalised pair: as numbers, by its form, by symbolic algebra."""
         equal = compare_numbers(answer, gold)
         if equal is not None:
             return (Verdict.CORRECT, "same number") if equal else (Verdict.WRONG, "another number")

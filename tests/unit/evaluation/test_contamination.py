@@ -10,6 +10,8 @@ from evaluation.benchmarks import load_suite, read_suite
 from evaluation.contamination import overlaps
 from evaluation.records import BENCHMARK
 
+pytest.importorskip("rapidfuzz")  # in the orchestration interpreter, where targets are checked
+
 PROBLEM = (
     "Every morning Aya goes for a $9$-kilometer-long walk and stops at a coffee shop afterwards. When she walks at a "
     "constant speed of $s$ kilometers per hour, the walk takes her 4 hours."

@@ -53,6 +53,10 @@ def test_last_box(text, expected):
     ("answer", "gold"),
     [
         ("50\\%", "0.5"),
+        ("50\\%", "\\frac12"),
+        ("50", "50 \\%"),
+        ("0.175", "17.5%"),
+        ("\\frac{1}{2}\\%", "0.5\\%"),
         ("1\\,000", "1000"),
         ("1,000", "1000"),
         ("1{,}000", "1000"),
@@ -97,6 +101,8 @@ def test_same_answers(grader, answer, gold):
         ("5\\text{ cm}^2", "5\\text{ cm}^3"),
         ("3", "1\\frac12"),
         ("\\text{No}", "\\text{Yes}"),
+        ("5\\%", "0.5"),
+        ("50\\%", "5\\%"),
     ],
 )
 def test_different_answers(grader, answer, gold):
@@ -116,6 +122,7 @@ def test_what_is_nobodys_fault_is_not_called_wrong(grader):
     assert grader.verify("5", "") is Verdict.GOLD_UNPARSED
     assert grader.verify("5", "\\text{}^{") is Verdict.GOLD_UNPARSED
     assert not grader.parses("\\text{}^{")
+    assert grader.parses("17.5\\%")
     assert grader.parses("\\left( 3, \\frac{\\pi}{2} \\right)")
     assert grader.verify("1" * 2000, "5") is Verdict.WRONG or grader.verify("1" * 2000, "5") is Verdict.ERROR
     assert grader.verify("x" * 2000, "5") is Verdict.ERROR
