@@ -102,7 +102,7 @@ def same_string(first: str, second: str) -> bool:
 
 
 def _letters(text: str) -> str:
-    return _TEXT.sub(r"\1", normalize(text)).replace(" ", "")
+    return _TEXT.sub(r"\1", normalize(text)).replace(" ", "").rstrip(".")
 
 
 def compare_numbers(answer: str, gold: str) -> bool | None:

@@ -52,6 +52,7 @@ def test_last_box(text, expected):
 @pytest.mark.parametrize(
     ("answer", "gold"),
     [
+        ("4:30 \\text{ p.m.}", "\\text{4:30 p.m.}"),
         ("50\\%", "0.5"),
         ("50\\%", "\\frac12"),
         ("50", "50 \\%"),
