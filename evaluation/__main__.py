@@ -72,7 +72,9 @@ def parser() -> argparse.ArgumentParser:
     report.add_argument("--policy", type=Path, required=True, metavar="DIR", help="from `grade`")
     report.add_argument("--lineage", type=Path, metavar="JSON", help="the policy's lineage.json")
     report.add_argument("--metrics", type=Path, metavar="JSONL", help="the training run's metrics.jsonl")
-    report.add_argument("--funnel", type=Path, metavar="JSON", help="stages of data preparation, from targets/prepared")
+    report.add_argument(
+        "--funnel", type=Path, metavar="JSON", help="preparation of the targets: [[stage, rows left], …]"
+    )
     report.add_argument("--out", type=Path, required=True, metavar="FILE.html")
     report.add_argument("--markdown", type=Path, metavar="FILE.md")
     report.set_defaults(command=_report)

@@ -62,20 +62,30 @@ def shares(rows: Sequence[tuple[str, Mapping[str, int]]], order: Sequence[str]) 
 
 
 def funnel(stages: Sequence[tuple[str, int]]) -> str:
-    """Rows that remain after each stage, as bars whose length is their share of the first stage."""
+    """Rows that remain after each stage: its name, a bar as long as their share of the first stage, what was lost."""
     first = max((rows for _, rows in stages), default=0) or 1
-    parts = []
+    labels, plot, parts, before = 320, 300, [], None
     for number, (name, rows) in enumerate(stages):
-        y, width = 32 * number + 4, max(1.0, PLOT_WIDTH * rows / first)
-        parts.append(f'<text class="label" x="{LABEL_WIDTH - 14}" y="{y + 15}" text-anchor="end">{escape(name)}</text>')
-        parts.append(f'<rect class="stage" x="{LABEL_WIDTH}" y="{y}" width="{width:.1f}" height="20" rx="3"/>')
-        inside = width > PLOT_WIDTH - 110
-        x, anchor, kind = (width - 8, "end", "inside") if inside else (width + 8, "start", "tick")
-        text = f"{rows:,}" + (f" · {100 * rows / first:.3g}%" if number else "")
+        y, width = 30 * number + 4, max(1.0, plot * rows / first)
+        title = escape(f"{name}: {rows:,} rows left, {100 * rows / first:.3g}% of {first:,}")
         parts.append(
-            f'<text class="{kind}" x="{LABEL_WIDTH + x:.1f}" y="{y + 15}" text-anchor="{anchor}">{text}</text>'
+            f'<text class="reason" x="{labels - 14}" y="{y + 14}" text-anchor="end">{escape(_clip(name))}</text>'
         )
-    return _svg(LABEL_WIDTH + PLOT_WIDTH + 24, 32 * len(stages) + 6, "Rows after each stage", parts)
+        bar = f'<rect class="stage" x="{labels}" y="{y}" width="{width:.1f}" height="18" rx="3"/>'
+        parts.append(f"<g><title>{title}</title>{bar}</g>")
+        x = labels + width + 8
+        lost = (
+            f'<tspan class="lost" dx="8">\u2212{before - rows:,}</tspan>'
+            if before is not None and before > rows
+            else ""
+        )
+        parts.append(f'<text class="tick" x="{x:.1f}" y="{y + 14}">{rows:,}{lost}</text>')
+        before = rows
+    return _svg(LABEL_WIDTH + PLOT_WIDTH + 24, 30 * len(stages) + 6, "Rows after each stage", parts)
+
+
+def _clip(name: str, longest: int = 46) -> str:
+    return name if len(name) <= longest else name[: longest - 1] + "…"
 
 
 def curve(title: str, points: Sequence[tuple[float, float]]) -> str:
@@ -110,7 +120,7 @@ def curve(title: str, points: Sequence[tuple[float, float]]) -> str:
 def _ticks(low: float, high: float) -> list[float]:
     """Two to five round values that enclose ``low`` and ``high``."""
     if low == high:
-        low, high = (low - 1, high + 1) if low == 0 else (min(0.0, 2 * low), max(0.0, 2 * low))
+        low, high = (0.0, 1.0) if low == 0 else (min(0.0, low), max(0.0, low))
     rough = (high - low) / 3
     power = 10 ** math.floor(math.log10(rough))
     step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough)

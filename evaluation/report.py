@@ -7,7 +7,7 @@ import html
 import json
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -146,13 +146,13 @@ def build_scorecard(
     suite: Sequence[Benchmark],
     lineage: Mapping[str, Any] | None = None,
     training_metrics: Sequence[Mapping[str, Any]] = (),
-    funnel: Sequence[Any] = (),
+    funnel: Iterable[tuple[str, int]] = (),
 ) -> Scorecard:
     """The scorecard of two sets of GRADED tables by benchmark name.
 
     ``suite``: entries that give titles, groups and the order. ``lineage``: the policy's ``lineage.json``.
     ``training_metrics``: ``{"step": int, "data": {name: value}}`` records. ``funnel``: stages of data preparation in
-    order, as (name, rows) pairs or ``{"stage": name, "rows": rows}``.
+    order, as (name, rows left) pairs.
 
     Raises InputError for results of different checkpoints (among each other, or other than the lineage names), for
     benchmarks that only one side has, and for different problems.
@@ -193,7 +193,7 @@ def build_scorecard(
         averages=tuple(_average(group, rows) for group in GROUPS if any(row.group == group for row in rows)),
         lineage=lineage,
         training_metrics=training_metrics,
-        funnel=[_stage(stage) for stage in funnel],
+        funnel=[(str(name), int(rows)) for name, rows in funnel],
         transcripts=choose_transcripts({name: (base[name], policy[name]) for name in entries if name in base}),
         sampling=_sampling_text(sampling[1], rows),
         warnings=tuple(_warnings(rows, sampling)),
@@ -229,11 +229,6 @@ def _average(group: str, rows: Sequence[Row]) -> Average:
         low=low,
         high=high,
     )
-
-
-def _stage(stage: Any) -> tuple[str, int]:
-    name, rows = (stage["stage"], stage["rows"]) if isinstance(stage, Mapping) else stage
-    return str(name), int(rows)
 
 
 def _sampling_text(found: set[str], rows: Sequence[Row]) -> str:

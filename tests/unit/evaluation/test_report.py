@@ -46,7 +46,7 @@ def card(results):
         suite=load_suite("embedded"),
         lineage=LINEAGE,
         training_metrics=METRICS,
-        funnel=[("read", 5073), {"stage": "kept", "rows": 1843}],
+        funnel=[("read", 5073), ["the answer is not the gold answer", 1843]],
     )
 
 
@@ -113,9 +113,19 @@ def test_page_is_self_contained_escaped_and_well_formed(card, results, tmp_path)
 def test_page_shows_every_part(card, tmp_path):
     card.write_html(tmp_path / "card.html")
     text = (tmp_path / "card.html").read_text(encoding="utf-8")
-    for part in ("Scores", "Reward of own samples", "5,073", "Lineage", "cccccccccccccccc", "wrong before, right now",
-                 "right before, wrong now",
-                 "stopped at the token limit", "prefers-color-scheme: dark", "@media print"):  # fmt: skip
+    for part in (
+        "Scores",
+        "Reward of own samples",
+        "5,073",
+        "\u22123,230",
+        "Lineage",
+        "cccccccccccccccc",
+        "wrong before, right now",
+        "right before, wrong now",
+        "stopped at the token limit",
+        "prefers-color-scheme: dark",
+        "@media print",
+    ):
         assert part in text, part
     assert "Entropy" not in text  # a curve of nothing but nan is no curve
     assert "&lt;embedded&gt;" in text
