@@ -1,9 +1,9 @@
 """One problem, one survivor: which problems are the same, and which of their traces stay.
 
 Exact duplicates agree after normalisation of blanks, case and math delimiters. Near duplicates have a similarity of at
-least ``near_duplicate`` percent AND the same numbers and operators in the same order AND the same gold answer: a
-changed number makes another problem, however similar the text (of 7,474 MATH-train problems, plain similarity would
-merge "What is $\\cot 45$?" with "What is $\\cot 30$?").
+least ``near_duplicate`` percent AND the same numbers and operators in the same order AND the same gold answer. By
+similarity alone, problems that differ in one number would be one: of the 294 pairs of MATH-train problems that reach 95
+percent, 280 have different answers.
 """
 
 import re

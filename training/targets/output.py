@@ -103,9 +103,9 @@ def staging(out_dir: Path) -> Iterator[Path]:
         os.close(handle)
 
 
-def publish(room: Path, out_dir: Path) -> None:
+def publish(room: Path, out_dir: Path, names: Sequence[str] = (REJECTED_FILE, PROFILE_FILE, PREPARED)) -> None:
     """Move the finished files of ``room`` to ``out_dir``."""
-    for name in (REJECTED_FILE, PROFILE_FILE, PREPARED):
+    for name in names:
         os.replace(room / name, out_dir / name)
 
 

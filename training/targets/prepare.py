@@ -92,6 +92,7 @@ def prepare(
     made_by = {
         "format": "luffy-targets",
         "version": FORMAT_VERSION,
+        "source": json.dumps(config.source),
         "config": json.dumps(config.model_dump(mode="json"), sort_keys=True),
         "config_digest": config.digest(),
         "tokenizer_digest": lengths.digest,
@@ -248,7 +249,7 @@ def _summary(first: _First, kept: int, judge: Judge) -> dict[str, Any]:
         "funnel": funnel,
         "dialects": dict(judge.dialects),
         "disagreements": {what: count for what, count in judge.disagreements.items() if count},
-        "source": sorted(first.sources),
+        "sources": sorted(first.sources),
     }
 
 

@@ -6,7 +6,6 @@ between filter and file shows.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from evaluation.contamination import BenchmarkIndex
@@ -15,8 +14,8 @@ from training.targets.dedupe import problem_digest
 from training.targets.filters import compression_ratio
 from training.targets.judge import END_TOKEN
 from training.targets.tokens import Lengths
+from training.targets.verify import gold_parses
 
-THREADS = 4  # they wait for the grader's processes
 THINK = re.compile(r"<think>\n.*\S.*\n</think>\n\n\S", re.DOTALL)
 
 
@@ -29,9 +28,7 @@ def profile_rows(
     """
     tokens = lengths.count([row["target"] for row in rows]) if rows else []
     prompts = lengths.count([lengths.prompt_text(row["prompt"]) for row in rows]) if rows else []
-    golds = list({row["gold"]: None for row in rows})
-    with ThreadPoolExecutor(THREADS) as threads:
-        parses = dict(zip(golds, threads.map(grader.parses, golds), strict=True))
+    parses = gold_parses((row["gold"] for row in rows), grader)
     for row, target_tokens, prompt_tokens in zip(rows, tokens, prompts, strict=True):
         target = row["target"]
         boxed = extract_boxed(answer_part(target, thinking=True) or "")

@@ -1,0 +1,139 @@
+"""``python -m training.targets``: prepare targets without Dagster."""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evaluation.errors import InputError
+from training.targets.config import build_config, read_config
+from training.targets.prepare import Prepared, prepare
+from training.targets.quality import SUITE, validate
+from training.targets.split import Split, select_train
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SECONDS_BETWEEN_LINES = 2.0
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(
+        prog="python -m training.targets",
+        description="Turn raw traces into training targets: normalise, verify, filter, deduplicate; say why each row "
+        "is in or out. Writes prepared, rejected, profile, train and heldout .parquet.",
+    )
+    result.add_argument(
+        "--source",
+        action="append",
+        help="'embedded' (default), a parquet/JSONL file, folder or glob, or a hub dataset id; may be repeated",
+    )
+    result.add_argument("--out", type=Path, required=True, help="folder to write into")
+    result.add_argument("--tokenizer", type=Path, required=True, help="the policy's tokenizer.json or model folder")
+    result.add_argument("--config", type=Path, help="YAML with settings; every setting is described in config.py")
+    result.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help="one setting")
+    result.add_argument(
+        "--benchmarks", help="suite (embedded, paper, a YAML) or parquet whose problems must not be used"
+    )
+    result.add_argument(
+        "--benchmark-root",
+        type=Path,
+        action="append",
+        default=[],
+        help="folder with the suite's files; may be repeated",
+    )
+    result.add_argument("--heldout-share", type=float, default=0.0, help="share of problems held out (default 0)")
+    result.add_argument("--max-rows", type=int, help="at most so many rows in train.parquet")
+    result.add_argument("--workers", type=int, default=2, help="processes that compare answers (default 2)")
+    result.add_argument("--check", action="store_true", help="run the quality checks; exit status 1 if one blocks")
+    result.add_argument("--suite", type=Path, default=SUITE, help="YAML of the quality checks")
+    return result
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    config = read_config(options.config, options.overrides)
+    if options.source:
+        config = build_config({**config.model_dump(), "source": options.source})
+    if options.workers < 1:
+        raise InputError(f"--workers {options.workers}: expected 1 or more")
+    began = time.monotonic()
+    prepared = prepare(
+        config,
+        options.out,
+        benchmarks=_benchmarks(options.benchmarks, options.benchmark_root),
+        tokenizer_json=options.tokenizer,
+        progress=_Lines(),
+        workers=options.workers,
+    )
+    split = select_train(
+        prepared, options.out, heldout_share=options.heldout_share, max_rows=options.max_rows, seed=config.seed
+    )
+    _show(prepared, split, time.monotonic() - began)
+    return _check(prepared, options.suite) if options.check else 0
+
+
+def _benchmarks(name: str | None, roots: Sequence[Path]) -> "pa.Table | None":
+    if name is None:
+        return None
+    if not name.endswith(".parquet"):
+        from evaluation.benchmarks import load_suite, read_suite
+
+        return read_suite(load_suite(name), roots)
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_table(name, columns=["benchmark", "id", "problem"])
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"benchmarks {name}: not a parquet with benchmark, id and problem: {error}") from error
+
+
+class _Lines:
+    """Progress as a line every two seconds at most, and at each change of stage."""
+
+    def __init__(self) -> None:
+        self._stage = ""
+        self._last = 0.0
+
+    def __call__(self, stage: str, done: int, total: int | None) -> None:
+        now = time.monotonic()
+        if stage == self._stage and now - self._last < SECONDS_BETWEEN_LINES:
+            return
+        self._stage, self._last = stage, now
+        print(f"{stage:12} {done:>9,}" + (f" of {total:,}" if total is not None else ""), file=sys.stderr, flush=True)
+
+
+def _show(prepared: Prepared, split: Split, seconds: float) -> None:
+    read = prepared.counts["read"]
+    print(f"{'read':18}{read:>9,}")
+    for step in prepared.funnel:
+        print(f"{step['filter']:18}{-step['removed']:>9,}{step['left']:>9,}  {step['title']}")
+    print(f"{'kept':18}{prepared.counts['kept']:>9,}  {read / seconds:,.0f} rows/s")
+    for what, count in prepared.disagreements.items():
+        print(f"{what}: {count:,}")
+    print(f"train {split.rows:,} rows {split.train}, held out {split.heldout_rows:,}; rejected: {prepared.rejected}")
+
+
+def _check(prepared: Prepared, suite: Path) -> int:
+    results = validate(prepared.profile, suite=suite)
+    for result in results:
+        state = "ok" if result.passed else "FAILED" if result.severity == "error" else "warning"
+        print(f"{state:8}{result.name:32}{result.error or result.observed}")
+    return int(any(not result.passed and result.severity == "error" for result in results))
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except OSError as error:
+        print(f"error: {error.strerror or error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
