@@ -1,0 +1,71 @@
+"""benchmarks/suite: the problems that models are scored on."""
+
+from collections.abc import Sequence
+
+import dagster as dg
+
+from assets.display import columns, counts, preview
+from assets.failures import explained
+from assets.identity import PROJECT, code_version, identity
+from assets.options import BenchmarkOptions, chosen, launchpad
+from assets.storage import Reference, Storage
+from evaluation.benchmarks import Benchmark
+
+KEY = dg.AssetKey(["benchmarks", "suite"])
+FILE = "suite.parquet"
+
+
+def build_benchmarks(suite: Sequence[Benchmark], options: BenchmarkOptions) -> list[dg.AssetsDefinition]:
+    """The suite as one parquet file of prompts and gold answers."""
+    Config = launchpad(options)
+
+    @dg.asset(
+        key=KEY,
+        group_name="benchmarks",
+        kinds={"parquet"},
+        code_version=code_version("evaluation/benchmarks.py", "evaluation/benchmark_files.py", "evaluation/prompts.py"),
+        description="All problems that base and policy are scored on, with prompts and gold answers: "
+        + ", ".join(benchmark.title for benchmark in suite)
+        + ".",
+    )
+    @explained
+    def benchmarks_suite(
+        context: dg.AssetExecutionContext, config: Config, storage: Storage
+    ) -> dg.MaterializeResult[Reference]:
+        import pyarrow.compute as pc
+
+        from evaluation.benchmarks import read_suite
+        from evaluation.files import digest_table, write_table
+
+        wanted = chosen(config, options, stage="benchmarks/suite")
+        roots = [PROJECT / root for root in wanted.roots]
+        table = read_suite(suite, roots, limit=wanted.limit, seed=wanted.seed, system_prompt=wanted.system_prompt)
+        parts = {b.name: table.filter(pc.equal(table["benchmark"], b.name)) for b in suite}
+        digests = {b.name: identity(digest_table(parts[b.name]), b.samples) for b in suite}
+        digest = identity(digests)
+        folder = storage.folder("benchmarks", "suite", digest)
+        reused = folder.exists()
+        if not reused:
+            with storage.writing(folder) as temporary:
+                write_table(table, temporary / FILE)
+        sizes = {name: part.num_rows for name, part in parts.items()}
+        context.log.info(f"{table.num_rows} problems: " + ", ".join(f"{n} {name}" for name, n in sizes.items()))
+        return dg.MaterializeResult(
+            value=Reference(
+                str(folder / FILE),
+                digest,
+                counts=sizes,
+                details={"digests": digests, "samples": {b.name: b.samples for b in suite}},
+            ),
+            data_version=dg.DataVersion(digest),
+            metadata={
+                "dagster/row_count": table.num_rows,
+                "dagster/column_schema": columns(table.schema),
+                "problems": counts(sizes, ("benchmark", "problems")),
+                "preview": preview(table, ["benchmark", "prompt", "gold", "grader"]),
+                "file": dg.MetadataValue.path(str(folder / FILE)),
+                "reused": reused,
+            },
+        )
+
+    return [benchmarks_suite]

@@ -1,0 +1,218 @@
+"""evals/<role>/<benchmark> and ood/<role>/<benchmark>: what base and policy score, one op a role.
+
+The op loads the model once for all selected benchmarks, in the training interpreter; what was generated for the same
+model, problems and sampling is not generated again, what was graded by the same grader not graded again.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from assets.benchmarks import KEY as SUITE
+from assets.display import columns, counts, preview
+from assets.failures import explained
+from assets.identity import SHOWN, code_version, identity
+from assets.interpreter import TrainingInterpreter
+from assets.models import KEY as BASE
+from assets.options import EvaluationOptions, chosen, launchpad
+from assets.storage import Reference, Storage
+from assets.training import POLICY
+from evaluation.benchmarks import Benchmark
+from evaluation.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROLES = {"base": BASE, "policy": POLICY}
+GENERATING = ("evaluation/generate.py", "evaluation/prompts.py", "evaluation/benchmarks.py")
+GRADING = ("evaluation/grading.py", "evaluation/answers.py", "evaluation/comparison.py", "evaluation/workers.py")
+
+
+def key(benchmark: Benchmark, role: str) -> dg.AssetKey:
+    """The asset that holds the scores of ``role`` on ``benchmark``."""
+    return dg.AssetKey([benchmark.group, role, benchmark.name])
+
+
+def build_evals(suite: Sequence[Benchmark], options: EvaluationOptions) -> list[dg.AssetsDefinition]:
+    """The scores of both roles on every benchmark of the suite."""
+    return [_build(role, suite, options) for role in ROLES]
+
+
+def _build(role: str, suite: Sequence[Benchmark], options: EvaluationOptions) -> dg.AssetsDefinition:
+    Config = launchpad(options)
+    version = code_version(*GENERATING, *GRADING)
+    outs = {
+        f"{benchmark.group}_{role}_{benchmark.name}": dg.AssetOut.from_spec(
+            dg.AssetSpec(
+                key(benchmark, role),
+                group_name=benchmark.group,
+                kinds={"vllm"},
+                code_version=version,
+                description=f"{benchmark.title}: every sample of the {role} with its verdict.",
+            ),
+            dagster_type=Reference,
+            is_required=False,
+        )
+        for benchmark in suite
+    }
+    names = {key(benchmark, role): benchmark.name for benchmark in suite}
+
+    @dg.multi_asset(
+        name=f"evals__{role}",
+        outs=outs,
+        ins={"model": dg.AssetIn(ROLES[role]), "suite": dg.AssetIn(SUITE)},
+        can_subset=True,
+        pool="gpu",
+    )
+    @explained
+    def evals(
+        context: dg.AssetExecutionContext,
+        config: Config,
+        model: Reference,
+        suite: Reference,
+        storage: Storage,
+        interpreter: TrainingInterpreter,
+    ) -> Iterator[dg.MaterializeResult[Reference]]:
+        from evaluation.tables import read_suite_file
+
+        wanted = chosen(config, options, stage=f"evals/{role}")
+        selected = {names[asset]: asset for asset in sorted(context.selected_asset_keys)}
+        if unknown := selected.keys() - suite.details["digests"].keys():
+            raise InputError(f"benchmarks/suite lacks {', '.join(sorted(unknown))}; materialize benchmarks/suite again")
+        if role == "policy":
+            check_policy(model)
+        samples = generate(context, list(selected), model, suite, wanted, storage, interpreter)
+        graded = grade(context, samples, read_suite_file(Path(suite.path)), wanted, storage)
+        shown = []
+        for name, asset in selected.items():
+            result = _result(asset, graded[name], samples[name], model, suite, name)
+            shown.append(f"{name} {result.value.details['accuracy']:.1%}")
+            yield result
+        context.log.info(", ".join(shown))
+
+    return evals
+
+
+def check_policy(policy: Reference) -> None:
+    """The checkpoint must be the one that training/policy made, byte for byte."""
+    from training.lineage import read_manifest
+
+    if (found := read_manifest(Path(policy.path))["checkpoint_digest"]) != policy.digest:
+        raise InputError(
+            f"checkpoint {policy.path} is {found[:SHOWN]}, but training/policy made {policy.short}: "
+            "materialize training/policy again"
+        )
+
+
+def generate(
+    context: dg.AssetExecutionContext,
+    names: Sequence[str],
+    model: Reference,
+    suite: Reference,
+    options: EvaluationOptions,
+    storage: Storage,
+    interpreter: TrainingInterpreter,
+) -> dict[str, Path]:
+    """The sample files of ``names``; those that are not there yet are drawn in one load of the model."""
+    sampling = options.model_dump(include={"samples", "temperature", "top_p", "max_tokens", "seed"})
+    code = code_version(*GENERATING)
+    folders = {
+        name: storage.folder(
+            "generations", name, identity(model.digest, suite.details["digests"][name], sampling, code)
+        )
+        for name in names
+    }
+    if missing := [name for name in names if not folders[name].exists()]:
+        with storage.scratch("generations") as out:
+            arguments = ["evaluation", "generate", "--model", model.path, "--suite", suite.path]
+            arguments += ["--benchmarks", *missing, "--out", str(out), "--checkpoint", model.digest]
+            arguments += ["--temperature", str(options.temperature), "--top-p", str(options.top_p)]
+            arguments += ["--max-tokens", str(options.max_tokens), "--seed", str(options.seed)]
+            arguments += ["--samples", str(options.samples)] if options.samples else []
+            arguments += ["--trust-remote-code"] if options.trust_remote_code else []
+            try:
+                interpreter.run(context, arguments, lambda message: context.log.info(progress_line(message)))
+            finally:  # benchmarks that were complete when the step was interrupted are kept
+                for name in missing:
+                    if (out / f"{name}.parquet").exists():
+                        with storage.writing(folders[name]) as folder:
+                            (out / f"{name}.parquet").rename(folder / "samples.parquet")
+    return {name: folder / "samples.parquet" for name, folder in folders.items()}
+
+
+def progress_line(message: Mapping[str, Any]) -> str:
+    """A progress message of the generator as one line."""
+    count = f"{message['done']} of {message['total']} samples"
+    return f"{message['benchmark']}: {count}, time left {message['left_s']:.0f} s"
+
+
+def grade(
+    context: dg.AssetExecutionContext,
+    samples: Mapping[str, Path],
+    suite: "pa.Table",
+    options: EvaluationOptions,
+    storage: Storage,
+) -> dict[str, Path]:
+    """The verdict files of ``samples``; those that are not there yet are graded now."""
+    import pyarrow.parquet as pq
+
+    from evaluation.files import write_table
+    from evaluation.grading import Grader, grade_table
+
+    settings = [options.thinking, options.grade_limit_s, code_version(*GRADING)]
+    folders = {
+        name: storage.folder("graded", name, identity(path.parent.name, settings)) for name, path in samples.items()
+    }
+    if missing := [name for name, folder in folders.items() if not folder.exists()]:
+        with Grader(options.grade_workers, options.grade_limit_s) as grader:
+            for name in missing:
+                table = grade_table(pq.read_table(samples[name]), suite, grader, thinking=options.thinking)
+                with storage.writing(folders[name]) as folder:
+                    write_table(table, folder / "graded.parquet")
+                context.log.info(f"{name}: {table.num_rows} samples graded")
+    return {name: folder / "graded.parquet" for name, folder in folders.items()}
+
+
+def _result(
+    asset: dg.AssetKey, graded: Path, samples: Path, model: Reference, suite: Reference, name: str
+) -> dg.MaterializeResult[Reference]:
+    import pyarrow.parquet as pq
+
+    from evaluation.files import digest_table
+    from evaluation.statistics import summarize
+
+    table = pq.read_table(graded)
+    summary = summarize(table)
+    digest = identity(digest_table(table), model.digest)
+    return dg.MaterializeResult(
+        asset_key=asset,
+        value=Reference(
+            str(graded),
+            digest,
+            counts={"problems": summary.problems, "samples": summary.samples},
+            details={"checkpoint": model.digest, "problems": suite.details["digests"][name], "accuracy": summary.mean},
+        ),
+        data_version=dg.DataVersion(digest),
+        metadata={
+            "accuracy": summary.mean,
+            "95% interval": f"{summary.low:.1%} to {summary.high:.1%}",
+            "low": summary.low,
+            "high": summary.high,
+            "problems": summary.problems,
+            "samples a problem": summary.k,
+            "majority": summary.majority,
+            **{f"pass@{k}": value for k, value in summary.pass_at.items()},
+            "truncated": summary.truncated,
+            "without an answer": summary.unanswered,
+            "mean tokens": summary.mean_tokens,
+            "verdicts": counts(summary.verdicts, ("verdict", "samples")),
+            "checkpoint": model.digest,
+            "dagster/row_count": table.num_rows,
+            "dagster/column_schema": columns(table.schema),
+            "samples": preview(table, ["prompt", "response", "gold", "extracted", "verdict"]),
+            "file": dg.MetadataValue.path(str(graded)),
+            "generated": dg.MetadataValue.path(str(samples)),
+        },
+    )

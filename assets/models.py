@@ -1,0 +1,79 @@
+"""models/base: the model that training starts from, as a checked Hugging Face folder."""
+
+import json
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from assets.failures import explained
+from assets.identity import PROJECT, code_version
+from assets.interpreter import TrainingInterpreter
+from assets.options import ModelOptions, chosen, launchpad
+from assets.storage import Reference, Storage
+
+KEY = dg.AssetKey(["models", "base"])
+
+
+def build_models(options: ModelOptions) -> list[dg.AssetsDefinition]:
+    """The base model, by default from ``options``."""
+    Config = launchpad(options)
+
+    @dg.asset(
+        key=KEY,
+        group_name="models",
+        kinds={"huggingface"},
+        code_version=code_version("training/models.py"),
+        description="The model that training starts from: the shipped tiny one, a folder, a GGUF file or a hub id, "
+        "checked file by file.",
+    )
+    @explained
+    def base(
+        context: dg.AssetExecutionContext, config: Config, storage: Storage, interpreter: TrainingInterpreter
+    ) -> dg.MaterializeResult[Reference]:
+        from training.models import resolve_base
+
+        wanted = chosen(config, options, stage="models/base")
+        source = str(PROJECT / wanted.source) if (PROJECT / wanted.source).exists() else wanted.source
+        with storage.writable():
+            model = resolve_base(
+                source,
+                storage.path / "models" / "base",
+                revision=wanted.revision,
+                train_python=PROJECT / interpreter.python,
+            )
+        facts = describe(model.path)
+        context.log.info(f"{wanted.source}: {facts['parameters']:,} parameters at {model.path}")
+        return dg.MaterializeResult(
+            value=Reference(str(model.path), model.digest, details={"source": wanted.source, **facts}),
+            data_version=dg.DataVersion(model.digest),
+            metadata={
+                "source": wanted.source,
+                "revision": model.revision or "",
+                "folder": dg.MetadataValue.path(str(model.path)),
+                **facts,
+            },
+        )
+
+    return [base]
+
+
+def describe(folder: Path) -> dict[str, Any]:
+    """Size and shape of the model in ``folder``, from its config and the headers of its weights."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    names = {
+        "architecture": (config.get("architectures") or [config.get("model_type", "")])[0],
+        "layers": config.get("num_hidden_layers"),
+        "width": config.get("hidden_size"),
+        "vocabulary": config.get("vocab_size"),
+        "context_tokens": config.get("max_position_embeddings"),
+    }
+    parameters = sum(_parameters(file) for file in folder.glob("*.safetensors"))
+    return {"parameters": parameters, **{name: value for name, value in names.items() if value is not None}}
+
+
+def _parameters(file: Path) -> int:
+    with file.open("rb") as stream:
+        header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
+    return sum(prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")

@@ -1,0 +1,136 @@
+"""registry/champion: the policy that is in use. It moves only to one that is better beyond chance."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from assets.display import cell
+from assets.failures import explained
+from assets.identity import SHOWN, code_version
+from assets.models import KEY as BASE
+from assets.options import PromotionOptions, chosen, launchpad
+from assets.promotion import Decision, decide, read_champion, to_record
+from assets.report import SCORECARD, check_checkpoint, eval_inputs, read_tables, scores
+from assets.storage import Reference, Storage
+from assets.training import POLICY
+from evaluation.benchmarks import Benchmark
+
+CHAMPION = dg.AssetKey(["registry", "champion"])
+
+
+def build_registry(suite: Sequence[Benchmark], options: PromotionOptions) -> list[dg.AssetsDefinition]:
+    """The champion, by default under the limits of ``options``."""
+    Config = launchpad(options)
+
+    @dg.asset(
+        key=CHAMPION,
+        group_name="registry",
+        kinds={"json"},
+        code_version=code_version("assets/promotion.py", "evaluation/statistics.py", "evaluation/report.py"),
+        ins={
+            "scorecard": dg.AssetIn(SCORECARD),
+            "base": dg.AssetIn(BASE),
+            "policy": dg.AssetIn(POLICY),
+            **eval_inputs(suite),
+        },
+        description="The policy in use: champion.json. A new policy replaces it when it is better in domain beyond "
+        "chance, loses no more than allowed out of domain, and is not cut at the token limit; the first is compared "
+        "with the base. Every decision is kept.",
+    )
+    @explained
+    def champion(
+        context: dg.AssetExecutionContext,
+        config: Config,
+        storage: Storage,
+        scorecard: Reference,
+        base: Reference,
+        policy: Reference,
+        **evals: Reference,
+    ) -> dg.MaterializeResult[Reference]:
+        from evaluation.files import write_json
+
+        wanted = chosen(config, options, stage="registry/champion")
+        challenger = scores(evals, suite, "policy")
+        check_checkpoint(challenger, suite, "policy", policy)
+        folder = storage.path / "registry"
+        file = folder / "champion.json"
+        current = read_champion(file)
+        decision = _judge(current, challenger, scores(evals, suite, "base"), suite, policy, wanted)
+        now = datetime.now(UTC)
+        record = {
+            "policy": policy.path,
+            "checkpoint": policy.digest,
+            "base": base.digest,
+            "scorecard": scorecard.path,
+            "scores": {name: {"file": r.path, "problems": r.details["problems"]} for name, r in challenger.items()},
+            "decision": to_record(decision),
+            "limits": wanted.model_dump(),
+            "previous": current["checkpoint"] if current else None,
+            "dagster_run": context.run_id,
+            "time": now.isoformat(timespec="seconds"),
+        }
+        with storage.writable():
+            write_json(record, folder / "decisions" / f"{now:%Y%m%dT%H%M%S}-{policy.short}.json")
+            if decision.promoted:
+                write_json(record, file)
+        held = record if decision.promoted else current
+        text = f"{'promoted' if decision.promoted else 'not promoted'}: {policy.short}"
+        context.log.info("; ".join([text, *decision.reasons]))
+        digest = held["checkpoint"] if held else "none"
+        return dg.MaterializeResult(
+            value=Reference(str(file if held else folder), digest, details={"promoted": decision.promoted}),
+            data_version=dg.DataVersion(digest),
+            metadata={
+                "champion": digest[:SHOWN],
+                "promoted": decision.promoted,
+                "reasons": dg.MetadataValue.md("\n".join(f"- {cell(reason)}" for reason in decision.reasons) or "none"),
+                "compared with": decision.against[:SHOWN],
+                "in-domain difference": decision.difference,
+                "low": decision.low,
+                "high": decision.high,
+                **{f"difference {name}": value for name, value in decision.ood.items()},
+                **{f"truncated {name}": value for name, value in decision.truncated.items()},
+                "file": dg.MetadataValue.path(str(file)),
+            },
+        )
+
+    return [champion]
+
+
+def _judge(
+    current: Mapping[str, Any] | None,
+    challenger: Mapping[str, Reference],
+    base: Mapping[str, Reference],
+    suite: Sequence[Benchmark],
+    policy: Reference,
+    options: PromotionOptions,
+) -> Decision:
+    """The decision on ``policy``: against the current champion, or against the base where there is none."""
+    limits = {"max_ood_drop": options.max_ood_drop, "max_truncated": options.max_truncated}
+    tables = read_tables(challenger)
+    if current is None:
+        return decide(read_tables(base), tables, suite=suite, **limits)
+    if current["checkpoint"] == policy.digest:
+        return _held(current, "it is the champion already")
+    missing = [
+        name
+        for name, reference in challenger.items()
+        if current["scores"].get(name, {}).get("problems") != reference.details["problems"]
+        or not Path(current["scores"][name]["file"]).exists()
+    ]
+    if missing:
+        return _held(
+            current,
+            f"the champion has no scores on these problems of {', '.join(missing)}: nothing to compare with; "
+            "score it on this suite, or move champion.json away to start from the base",
+        )
+    opponent = {name: Reference(current["scores"][name]["file"], current["checkpoint"]) for name in challenger}
+    return decide(read_tables(opponent), tables, suite=suite, **limits)
+
+
+def _held(current: Mapping[str, Any], reason: str) -> Decision:
+    """No promotion, and nothing that was compared."""
+    return Decision(False, current["checkpoint"], (reason,), 0.0, 0.0, 0.0, {}, {})

@@ -1,0 +1,145 @@
+"""report/scorecard: base and policy on the same problems, with the lineage of both."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from assets.evals import ROLES, key
+from assets.failures import explained
+from assets.identity import code_version, identity
+from assets.models import KEY as BASE
+from assets.storage import Reference, Storage
+from assets.targets import PREPARED
+from assets.training import POLICY
+from evaluation.benchmarks import Benchmark
+from evaluation.errors import InputError
+
+SCORECARD = dg.AssetKey(["report", "scorecard"])
+PAGE, TEXT, MARKDOWN, NUMBERS = "scorecard.html", "scorecard.txt", "scorecard.md", "scorecard.json"
+
+
+def eval_inputs(suite: Sequence[Benchmark], roles: Sequence[str] = tuple(ROLES)) -> dict[str, dg.AssetIn]:
+    """Every score of ``roles`` as an input named ``<role>__<benchmark>``."""
+    return {f"{role}__{benchmark.name}": dg.AssetIn(key(benchmark, role)) for role in roles for benchmark in suite}
+
+
+def scores(inputs: Mapping[str, Reference], suite: Sequence[Benchmark], role: str) -> dict[str, Reference]:
+    """The references of ``role`` by benchmark, in the suite's order."""
+    return {benchmark.name: inputs[f"{role}__{benchmark.name}"] for benchmark in suite}
+
+
+def check_checkpoint(found: Mapping[str, Reference], suite: Sequence[Benchmark], role: str, model: Reference) -> None:
+    """All scores of a role must be of the model that its asset names now; InputError lists those that are not."""
+    groups = {benchmark.name: benchmark for benchmark in suite}
+    stale = {
+        key(groups[name], role).to_user_string(): reference.details["checkpoint"]
+        for name, reference in found.items()
+        if reference.details["checkpoint"] != model.digest
+    }
+    if stale:
+        listed = ", ".join(f"{name} ({digest[:16]})" for name, digest in stale.items())
+        raise InputError(
+            f"scores of another checkpoint than {ROLES[role].to_user_string()}'s {model.short}: {listed}; "
+            "materialize them again"
+        )
+
+
+def read_tables(references: Mapping[str, Reference]) -> dict[str, Any]:
+    """The GRADED tables behind ``references``."""
+    import pyarrow.parquet as pq
+
+    return {name: pq.read_table(reference.path) for name, reference in references.items()}
+
+
+def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
+    """The scorecard of the suite."""
+
+    @dg.asset(
+        key=SCORECARD,
+        group_name="report",
+        kinds={"html"},
+        code_version=code_version("evaluation/*.py", "evaluation/templates/*"),
+        ins={
+            "prepared": dg.AssetIn(PREPARED),
+            "base": dg.AssetIn(BASE),
+            "policy": dg.AssetIn(POLICY),
+            **eval_inputs(suite),
+        },
+        description="Base against policy, benchmark by benchmark, with 95% intervals of the difference, transcripts, "
+        "training curves and lineage, as one page. Refuses scores of different checkpoints.",
+    )
+    @explained
+    def scorecard(
+        context: dg.AssetExecutionContext,
+        storage: Storage,
+        prepared: Reference,
+        base: Reference,
+        policy: Reference,
+        **evals: Reference,
+    ) -> dg.MaterializeResult[Reference]:
+        from evaluation.report import build_scorecard
+        from evaluation.tables import read_json_lines
+        from training.lineage import read_manifest
+
+        models = {"base": base, "policy": policy}
+        found = {role: scores(evals, suite, role) for role in ROLES}
+        for role, model in models.items():
+            check_checkpoint(found[role], suite, role, model)
+        if (trained_from := policy.details["base"]) != base.digest:
+            raise InputError(
+                f"training/policy was trained from base {trained_from[:16]}, but models/base is {base.short} now: "
+                "materialize training/policy again"
+            )
+        tables = {role: read_tables(found[role]) for role in ROLES}
+        card = build_scorecard(
+            tables["base"],
+            tables["policy"],
+            suite=suite,
+            lineage=read_manifest(Path(policy.path)),
+            training_metrics=read_json_lines(Path(policy.details["metrics"])),
+            funnel=prepared.details["funnel"],
+        )
+        digest = identity(
+            [[name, r.digest] for role in ROLES for name, r in found[role].items()],
+            code_version("evaluation/*.py", "evaluation/templates/*"),
+        )
+        folder = storage.folder("report", "scorecard", digest)
+        if not folder.exists():
+            with storage.writing(folder) as temporary:
+                card.write_html(temporary / PAGE)
+                (temporary / TEXT).write_text(card.to_text() + "\n", encoding="utf-8")
+                (temporary / MARKDOWN).write_text(card.to_markdown(), encoding="utf-8")
+                (temporary / NUMBERS).write_text(json.dumps(numbers(card), indent=2), encoding="utf-8")
+        context.log.info(card.verdict())
+        return dg.MaterializeResult(
+            value=Reference(str(folder), digest, details={"policy": policy.digest, "base": base.digest}),
+            data_version=dg.DataVersion(digest),
+            metadata={
+                "verdict": card.verdict(),
+                "scorecard": dg.MetadataValue.md(card.to_markdown()),
+                "page": dg.MetadataValue.path(str(folder / PAGE)),
+                **{f"{average.group} base": average.base for average in card.averages},
+                **{f"{average.group} policy": average.policy for average in card.averages},
+                **{f"{average.group} difference": average.difference for average in card.averages},
+                "policy checkpoint": policy.digest,
+                "base checkpoint": base.digest,
+            },
+        )
+
+    return [scorecard]
+
+
+def numbers(card: Any) -> dict[str, Any]:
+    """Every figure of the scorecard, for programs."""
+    from dataclasses import asdict
+
+    return {
+        "base": card.base,
+        "policy": card.policy,
+        "rows": [{"title": row.title, "group": row.group, **asdict(row)} for row in card.rows],
+        "averages": [asdict(average) for average in card.averages],
+        "warnings": list(card.warnings),
+    }

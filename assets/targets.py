@@ -1,0 +1,275 @@
+"""targets/source, prepared, rejected and train: from raw traces to what the trainer reads."""
+
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from assets.benchmarks import KEY as SUITE
+from assets.display import PREVIEW_ROWS, cell, columns, counts, pictures, preview
+from assets.failures import explained
+from assets.identity import SHOWN, code_version, identity
+from assets.models import KEY as BASE
+from assets.options import SplitOptions, TargetOptions, chosen, launchpad
+from assets.storage import Reference, Storage
+
+if TYPE_CHECKING:
+    from training.targets.prepare import Prepared
+
+SOURCE = dg.AssetKey(["targets", "source"])
+PREPARED = dg.AssetKey(["targets", "prepared"])
+REJECTED = dg.AssetKey(["targets", "rejected"])
+TRAIN = dg.AssetKey(["targets", "train"])
+PREPARING = ("training/targets/*.py", "evaluation/grading.py", "evaluation/answers.py", "evaluation/comparison.py")
+PREPARING += ("evaluation/contamination.py", "evaluation/arithmetic.py")
+SAID_EVERY_S = 2.0
+WORKERS = 2  # processes that compare answers; the output does not depend on it
+
+
+def build_targets(options: TargetOptions, split: SplitOptions) -> list[dg.AssetsDefinition | dg.SourceAsset]:
+    """The targets, by default from the source and with the filters of ``options``, split by ``split``."""
+    return [_source(options), _prepared(options), _train(split)]
+
+
+def _source(options: TargetOptions) -> dg.SourceAsset:
+    @explained
+    def source(context: dg.AssetExecutionContext) -> dg.ObserveResult:
+        digest, metadata = observation(options)
+        context.log.info(f"{', '.join(options.source)}: {metadata['dagster/row_count']} rows, digest {digest[:SHOWN]}")
+        return dg.ObserveResult(data_version=dg.DataVersion(digest), metadata=metadata)
+
+    with warnings.catch_warnings():  # the decorator is beta in Dagster 1.13, whose exact minor version is pinned
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        return dg.observable_source_asset(
+            key=SOURCE,
+            group_name="targets",
+            tags={"dagster/kind/dataset": ""},
+            description="The raw traces: the embedded generator, files, or a dataset of the hub. Observing records "
+            "their digest and rows.",
+        )(source)
+
+
+def observation(options: TargetOptions) -> tuple[str, dict[str, Any]]:
+    """Digest of the source as it is now, and what to show of it."""
+    from training.targets.sources import observe
+
+    seen = observe(options)
+    lines = ["| part | rows | digest |", "|---|--:|---|"]
+    lines += [
+        f"| {cell(name)} | {'' if rows is None else rows} | {digest[:SHOWN]} |" for name, digest, rows in seen.parts
+    ]
+    rows = {} if seen.rows is None else {"dagster/row_count": seen.rows}
+    return seen.digest, {"source": ", ".join(options.source), "parts": dg.MetadataValue.md("\n".join(lines)), **rows}
+
+
+def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
+    Config = launchpad(options)
+    version = code_version(*PREPARING)
+    specs = {
+        "prepared": dg.AssetSpec(
+            PREPARED,
+            group_name="targets",
+            kinds={"parquet"},
+            code_version=version,
+            description="Targets that can be trusted: answers verified, one think block, within the token limits, no "
+            "duplicates, nothing of the benchmarks. With a flat profile that the checks look at.",
+        ),
+        "rejected": dg.AssetSpec(
+            REJECTED,
+            group_name="targets",
+            kinds={"parquet"},
+            code_version=version,
+            description="Every trace that did not become a target, with the filter that refused it and why.",
+        ),
+    }
+
+    @dg.multi_asset(
+        name="targets__prepared",
+        outs={name: dg.AssetOut.from_spec(spec, dagster_type=Reference) for name, spec in specs.items()},
+        ins={"suite": dg.AssetIn(SUITE), "base": dg.AssetIn(BASE)},
+        deps=[SOURCE],
+    )
+    @explained
+    def prepared(
+        context: dg.AssetExecutionContext, config: Config, suite: Reference, base: Reference, storage: Storage
+    ) -> Iterator[dg.MaterializeResult[Reference]]:
+        import pyarrow.parquet as pq
+
+        from training.targets.prepare import prepare, read_prepared
+
+        wanted = chosen(config, options, stage="targets/prepared")
+        digest, seen = observation(wanted)
+        context.log_event(dg.AssetObservation(SOURCE, metadata=seen, tags={"dagster/data_version": digest}))
+        inputs = [digest, wanted.digest(), base.digest, suite.digest]
+        folder = storage.folder("targets", "prepared", identity(inputs, version))
+        reused = folder.exists()
+        if not reused:
+            with storage.writing(folder) as temporary:
+                benchmarks, report = pq.read_table(suite.path), _Progress(context)
+                prepare(
+                    wanted,
+                    temporary,
+                    benchmarks=benchmarks,
+                    tokenizer_json=Path(base.path),
+                    progress=report,
+                    workers=WORKERS,
+                )
+        made = read_prepared(folder)
+        yield _prepared_result(made, {"source_digest": digest, "config_digest": wanted.digest()}, reused)
+        yield _rejected_result(made, reused)
+        verb = "reused" if reused else "kept"
+        context.log.info(f"{verb} {made.counts['kept']:,} targets of {made.counts['read']:,} traces")
+
+    return prepared
+
+
+class _Progress:
+    """The preparation's progress as log lines, one every two seconds at most."""
+
+    def __init__(self, context: dg.AssetExecutionContext) -> None:
+        self._context = context
+        self._said = 0.0
+
+    def __call__(self, stage: str, done: int, total: int | None) -> None:
+        if (now := time.monotonic()) - self._said >= SAID_EVERY_S:
+            self._said = now
+            self._context.log.info(f"{stage}: {done:,}" + (f" of {total:,}" if total else ""))
+
+
+def _prepared_result(made: "Prepared", facts: dict[str, str], reused: bool) -> dg.MaterializeResult[Reference]:
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    from evaluation.charts import funnel
+
+    stages = [("read", made.counts["read"]), *((step["title"], step["left"]) for step in made.funnel)]
+    table = pq.read_table(made.prepared, columns=["prompt", "target", "reward_model", "extra_info"])
+    lengths = pq.read_table(made.profile, columns=["prompt_tokens", "target_tokens"])
+    return dg.MaterializeResult(
+        asset_key=PREPARED,
+        value=Reference(
+            str(made.prepared),
+            made.digest,
+            counts={"rows": made.counts["kept"], "read": made.counts["read"]},
+            details={
+                "source": list(made.config.source),
+                "profile": str(made.profile),
+                "funnel": stages,
+                "seed": made.config.seed,
+                **facts,
+            },
+        ),
+        data_version=dg.DataVersion(made.digest),
+        metadata={
+            "dagster/row_count": made.counts["kept"],
+            "dagster/column_schema": columns(pq.read_schema(made.prepared)),
+            "read": made.counts["read"],
+            "share kept": made.counts["kept"] / made.counts["read"],
+            "what the filters left": pictures(funnel(stages)),
+            "dialects": counts(made.dialects, ("markers of the traces", "traces")),
+            "our verdict against the source's": counts(made.disagreements, ("verdicts", "traces")),
+            "target tokens, mean": pc.mean(lengths["target_tokens"]).as_py(),
+            "target tokens, longest": pc.max(lengths["target_tokens"]).as_py(),
+            "prompt tokens, longest": pc.max(lengths["prompt_tokens"]).as_py(),
+            "preview": preview(table, ["prompt", "target", "reward_model"]),
+            "settings": dg.MetadataValue.json(made.config.model_dump(mode="json")),
+            "file": dg.MetadataValue.path(str(made.prepared)),
+            "reused": reused,
+        },
+    )
+
+
+def _rejected_result(made: "Prepared", reused: bool) -> dg.MaterializeResult[Reference]:
+    import pyarrow.parquet as pq
+
+    from evaluation.files import digest_table
+
+    table = pq.read_table(made.rejected)
+    digest = digest_table(table)
+    reasons = {name: count for name, count in made.counts.items() if name not in ("read", "kept")}
+    return dg.MaterializeResult(
+        asset_key=REJECTED,
+        value=Reference(str(made.rejected), digest, counts={"rows": table.num_rows}),
+        data_version=dg.DataVersion(digest),
+        metadata={
+            "dagster/row_count": table.num_rows,
+            "dagster/column_schema": columns(table.schema),
+            "reasons": counts(reasons, ("filter", "traces")),
+            "preview": preview(table, ["id", "reason", "detail", "problem", "gold"], rows=10),
+            "file": dg.MetadataValue.path(str(made.rejected)),
+            "reused": reused,
+        },
+    )
+
+
+def _train(options: SplitOptions) -> dg.AssetsDefinition:
+    Config = launchpad(options)
+    version = code_version("training/targets/split.py", "training/targets/output.py")
+
+    @dg.asset(
+        key=TRAIN,
+        group_name="targets",
+        kinds={"parquet"},
+        code_version=version,
+        ins={"prepared": dg.AssetIn(PREPARED)},
+        description="The file that the trainer reads, in the schema of LUFFY's published training set. Its blocking "
+        "checks stand between it and the trainer.",
+    )
+    @explained
+    def train(
+        context: dg.AssetExecutionContext, config: Config, prepared: Reference, storage: Storage
+    ) -> dg.MaterializeResult[Reference]:
+        import pyarrow.parquet as pq
+
+        from training.targets.prepare import read_prepared
+        from training.targets.split import HELDOUT, select_train
+        from training.targets.split import TRAIN as TRAIN_FILE
+
+        wanted = chosen(config, options, stage="targets/train")
+        source = Path(prepared.path).parent
+        parts = identity(source.name, wanted.model_dump(), version)
+        folder = storage.folder("targets", "train", parts)
+        reused = folder.exists()
+        if not reused:
+            with storage.writing(folder) as temporary:
+                select_train(read_prepared(source), temporary, **wanted.model_dump(), seed=prepared.details["seed"])
+        file = pq.ParquetFile(folder / TRAIN_FILE)
+        heldout = pq.read_metadata(folder / HELDOUT).num_rows
+        digest = file.metadata.metadata[b"rows_digest"].decode()
+        rows = file.metadata.num_rows
+        context.log.info(f"{rows:,} targets to train on" + (f", {heldout:,} held out" if heldout else ""))
+        return dg.MaterializeResult(
+            value=Reference(
+                str(folder / TRAIN_FILE),
+                digest,
+                counts={"rows": rows, "heldout": heldout},
+                details={
+                    "prepared_digest": prepared.digest,
+                    "profile": prepared.details["profile"],
+                    "heldout": str(folder / HELDOUT),
+                    "source": prepared.details["source"],
+                    "source_digest": prepared.details["source_digest"],
+                },
+            ),
+            data_version=dg.DataVersion(digest),
+            metadata={
+                "dagster/row_count": rows,
+                "dagster/column_schema": columns(file.schema_arrow),
+                "held out": heldout,
+                "preview": _first_rows(file, ["prompt", "target", "reward_model", "extra_info"]),
+                "file": dg.MetadataValue.path(str(folder / TRAIN_FILE)),
+                "reused": reused,
+            },
+        )
+
+    return train
+
+
+def _first_rows(file: Any, names: Sequence[str]) -> dg.MarkdownMetadataValue:
+    import pyarrow as pa
+
+    batch = next(file.iter_batches(PREVIEW_ROWS, columns=list(names)))
+    return preview(pa.Table.from_batches([batch]), names)

@@ -1,0 +1,179 @@
+"""training/policy: mixed-policy RL in the training interpreter, and training/metrics, its curves while it runs."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from assets.display import pictures
+from assets.failures import explained
+from assets.identity import code_version
+from assets.interpreter import TrainingInterpreter
+from assets.models import KEY as BASE
+from assets.options import TrainingOptions, chosen, launchpad
+from assets.storage import Reference, Storage
+from assets.targets import TRAIN
+
+POLICY = dg.AssetKey(["training", "policy"])
+METRICS = dg.AssetKey(["training", "metrics"])
+POINTS = 80  # the UI keeps about 100 observations
+
+
+class StepObserver:
+    """Turns the trainer's step messages into log lines, and at most `POINTS` of them into observations."""
+
+    def __init__(self, context: dg.AssetExecutionContext) -> None:
+        self._context = context
+        self.policy: str | None = None
+        self.reused = False
+
+    def __call__(self, message: Mapping[str, Any]) -> None:
+        match message["event"]:
+            case "step":
+                self._step(message["step"], message["total"], message["metrics"], message["seconds_left"])
+            case "done":
+                self.policy, self.reused = message["policy"], message["reused"]
+            case _:
+                self._context.log.info(message["message"])
+
+    def _step(self, step: int, total: int, metrics: Mapping[str, Any], seconds_left: float) -> None:
+        reward = metrics.get("reward/on_policy")
+        shown = "" if reward is None else f", reward {reward:.2f}"
+        minutes, seconds = divmod(round(seconds_left), 60)
+        self._context.log.info(f"step {step} of {total}{shown}, time left {minutes}:{seconds:02}")
+        every = max(1, math.ceil(total / (POINTS - 2)))
+        if step in (1, total) or step % every == 0:
+            numbers = {name: float(value) for name, value in metrics.items() if _finite(value)}
+            self._context.log_event(dg.AssetObservation(METRICS, metadata={"step": step, **numbers}))
+
+
+def build_training(
+    options: TrainingOptions, automation: dg.AutomationCondition[dg.AssetKey] | None
+) -> list[dg.AssetsDefinition | dg.AssetSpec]:
+    """The policy, retrained under ``automation``, and the external asset of its metrics."""
+    Config = launchpad(options)
+
+    @dg.asset(
+        key=POLICY,
+        group_name="training",
+        kinds={"verl", "vllm", "pytorch"},
+        pool="gpu",
+        code_version=code_version("training/**/*.py", "training/config/**/*.yaml", "evaluation/grading.py"),
+        automation_condition=automation,
+        ins={"train": dg.AssetIn(TRAIN), "base": dg.AssetIn(BASE)},
+        description="The trained policy: a Hugging Face folder with lineage.json. Mixed-policy RL by verl and vLLM: "
+        "each group of rollouts has targets among its samples. A run that was interrupted resumes; one of the same "
+        "targets, base model, configuration and code is reused.",
+    )
+    @explained
+    def policy(
+        context: dg.AssetExecutionContext,
+        config: Config,
+        train: Reference,
+        base: Reference,
+        storage: Storage,
+        interpreter: TrainingInterpreter,
+    ) -> dg.MaterializeResult[Reference]:
+        from training.lineage import TrainingRequest, read_manifest
+
+        wanted = chosen(config, options, stage="training/policy")
+        interpreter.executable()
+        request = TrainingRequest.of_files(
+            recipe=wanted.recipe,
+            hardware=wanted.hardware,
+            overrides=wanted.overrides,
+            seed=wanted.seed,
+            targets=Path(train.path),
+            model=Path(base.path),
+        )
+        out = run_folder(storage, request.identity(), force=wanted.force)
+        lineage = upstream(context, train, base)
+        with storage.writable():
+            out.mkdir(parents=True, exist_ok=True)
+            (out / "upstream.json").write_text(json.dumps(lineage, indent=2, sort_keys=True), encoding="utf-8")
+        observer = StepObserver(context)
+        arguments = ["training", "--recipe", wanted.recipe, "--hardware", wanted.hardware, "--targets", train.path]
+        arguments += ["--model", base.path, "--out", str(out), "--seed", str(wanted.seed)]
+        arguments += ["--lineage", str(out / "upstream.json")]
+        arguments += [part for override in wanted.overrides for part in ("--set", override)]
+        interpreter.run(context, arguments, observer)
+
+        folder = Path(observer.policy or out / "policy")
+        manifest = read_manifest(folder)
+        digest = manifest["checkpoint_digest"]
+        records = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+        context.log.info(f"{'reused' if observer.reused else 'wrote'} {folder}")
+        return dg.MaterializeResult(
+            value=Reference(
+                str(folder),
+                digest,
+                counts={"steps": manifest["steps"]},
+                details={"identity": manifest["identity"], "metrics": str(out / "metrics.jsonl"), "base": base.digest},
+            ),
+            data_version=dg.DataVersion(digest),
+            metadata={
+                "recipe": wanted.recipe,
+                "hardware": wanted.hardware,
+                "steps": manifest["steps"],
+                "attempts": manifest["attempts"],
+                "targets": train.counts.get("rows", 0),
+                "reused": observer.reused,
+                "identity": manifest["identity"],
+                "folder": dg.MetadataValue.path(str(folder)),
+                "run folder": dg.MetadataValue.path(str(out)),
+                "lineage": dg.MetadataValue.json({k: v for k, v in manifest.items() if k != "config"}),
+                "configuration": dg.MetadataValue.json(manifest["config"]),
+                **_curves(records),
+            },
+        )
+
+    metrics = dg.AssetSpec(
+        METRICS,
+        deps=[POLICY],
+        group_name="training",
+        kinds={"verl"},
+        description="Step metrics of the training that runs: rewards, lengths, losses, timings. Observed while "
+        f"it runs, about {POINTS} points a run; the full curves are in training/policy's metadata and metrics.jsonl.",
+    )
+    return [policy, metrics]
+
+
+def run_folder(storage: Storage, identity: str, *, force: bool) -> Path:
+    """Where a run of ``identity`` belongs: the newest folder of it, or a new one where ``force`` asks for another run.
+
+    A folder whose policy is complete is never written to again, so what was evaluated stays what it was.
+    """
+    first = storage.folder("training", "policy", identity)
+    folders = [first]
+    while (following := first.with_name(f"{first.name}-{len(folders) + 1}")).exists():
+        folders.append(following)
+    complete = (folders[-1] / "policy").exists()
+    return first.with_name(f"{first.name}-{len(folders) + 1}") if force and complete else folders[-1]
+
+
+def upstream(context: dg.AssetExecutionContext, train: Reference, base: Reference) -> dict[str, Any]:
+    """What the checkpoint's manifest says of where its inputs came from."""
+    return {
+        "dagster_run": context.run_id,
+        "targets": {"digest": train.digest, "counts": dict(train.counts), **train.details},
+        "base_model": {"digest": base.digest, **base.details},
+    }
+
+
+def _curves(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """The full curves as a picture, and the last value of the reward, which the UI plots over materializations."""
+    from evaluation.page import training_curves
+
+    shown: dict[str, Any] = {}
+    if drawn := training_curves(records):
+        shown["curves"] = pictures(*drawn)
+    if records and _finite(reward := records[-1]["data"].get("reward/on_policy")):
+        shown["reward"] = float(reward)
+    return shown
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

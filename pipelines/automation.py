@@ -1,0 +1,17 @@
+"""When assets materialize without being asked."""
+
+import dagster as dg
+
+
+def retrain_on_new_targets() -> dg.AutomationCondition[dg.AssetKey]:
+    """Train again when the content of an input changed, its blocking checks passed and nothing of it is under way.
+
+    `AutomationCondition.eager` would retrain on a materialization that made identical data.
+    """
+    condition = dg.AutomationCondition
+    return (
+        condition.any_deps_match(condition.data_version_changed()).since_last_handled()
+        & condition.all_deps_blocking_checks_passed()
+        & ~condition.any_deps_in_progress()
+        & ~condition.in_progress()
+    ).with_label("retrain_on_new_targets")
