@@ -144,10 +144,10 @@ def _run(frame: "pd.DataFrame", configurations: list[dict[str, Any]], suite: Pat
     """Great Expectations' own result of each configuration, as plain data."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"  # read at import: it would post to the network
     import great_expectations as gx
-    from great_expectations.exceptions import GreatExpectationsError
+    from great_expectations.exceptions.exceptions import GreatExpectationsError
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 
-    context = gx.get_context(mode="ephemeral")
+    context: Any = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False}
     expectations = []
     for number, configuration in enumerate(configurations):
@@ -166,7 +166,7 @@ def _run(frame: "pd.DataFrame", configurations: list[dict[str, Any]], suite: Pat
     )
     context.suites.add(validation.suite)
     context.validation_definitions.add(validation)
-    found = validation.run(batch_parameters={"dataframe": frame}, result_format="BASIC").to_json_dict()
+    found: Any = validation.run(batch_parameters={"dataframe": frame}, result_format="BASIC").to_json_dict()
     by_number = {outcome["expectation_config"]["meta"]["number"]: outcome for outcome in found["results"]}
     return [by_number[number] for number in range(len(configurations))]
 

@@ -1,0 +1,69 @@
+"""Small sources and a real tokenizer for the tests of targets."""
+
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if importlib.util.find_spec("great_expectations") is None:  # the training interpreter does not prepare targets
+    collect_ignore_glob = ["test_*.py"]
+
+TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a byte-level tokenizer (one token a byte) and the ChatML template."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    vocabulary = {c: i for i, c in enumerate(special + sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    made = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    made.add_special_tokens(special)
+    folder = tmp_path_factory.mktemp("tokenizer")
+    made.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"eos_token": {"content": "<|im_end|>"}, "chat_template": TEMPLATE})
+    )
+    return folder
+
+
+def trace(k: int, **changes: Any) -> dict[str, Any]:
+    """Row ``k`` of a source, a good one unless ``changes`` say otherwise."""
+    row = {
+        "problem": f"A farmer has {k} sheep in the barn and buys {k} more at the market. How many has he now?",
+        "answer": str(2 * k),
+        "response": f"<think>\nTwice {k} is {2 * k}.\n</think>\n\nHe has \\boxed{{{2 * k}}}.",
+    }
+    return row | changes
+
+
+@pytest.fixture
+def jsonl(tmp_path: Path) -> Callable[..., Path]:
+    """Writes rows (dicts, or raw lines as str/bytes) as a JSONL file and returns its path."""
+
+    def write(*rows: Any, name: str = "traces.jsonl") -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = [
+            row if isinstance(row, bytes) else row.encode() if isinstance(row, str) else json.dumps(row).encode()
+            for row in rows
+        ]
+        path.write_bytes(b"\n".join(lines) + b"\n")
+        return path
+
+    return write
+
+
+@pytest.fixture
+def good() -> Callable[..., dict[str, Any]]:
+    """`trace`: a row that passes every filter."""
+    return trace

@@ -1,0 +1,42 @@
+"""``python -m training.targets`` on the embedded source, and its one-line errors."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from training.targets.__main__ import main
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_it_prepares_splits_and_checks(tmp_path: Path, tokenizer: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    settings = ["--set", "embedded_rows=100", "--benchmarks", "embedded", "--heldout-share", "0.1", "--check"]
+    assert main(["--out", str(out), "--tokenizer", str(tokenizer), *settings]) == 0
+    files = {path.name for path in out.iterdir()}
+    assert files == {f"{name}.parquet" for name in ("prepared", "profile", "rejected", "train", "heldout")}
+    rows = {path.stem: pq.read_metadata(path).num_rows for path in out.iterdir()}
+    assert rows["prepared"] == rows["profile"] == rows["train"] + rows["heldout"] == 100 - rows["rejected"]
+    shown = capsys.readouterr().out
+    assert "answers_verified" in shown and "FAILED" not in shown
+
+
+def test_a_check_that_blocks_gives_status_1(
+    tmp_path: Path, tokenizer: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = ["--set", "embedded_rows=20", "--set", "min_rows=21", "--check"]
+    assert main(["--out", str(tmp_path / "out"), "--tokenizer", str(tokenizer), *settings]) == 1
+    assert "FAILED  enough_rows" in capsys.readouterr().out
+
+
+def test_mistakes_are_one_line_and_status_2(tmp_path: Path, tokenizer: Path) -> None:
+    for mistake in (["--source", str(tmp_path / "gone.parquet")], ["--benchmarks", "nosuch"]):
+        command = [sys.executable, "-m", "training.targets", "--out", str(tmp_path / "out")]
+        command += ["--tokenizer", str(tokenizer), *mistake]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 2
+        assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done.stderr
+        assert not (tmp_path / "out").exists()

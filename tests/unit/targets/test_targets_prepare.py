@@ -1,0 +1,284 @@
+"""Preparation: every row is kept or refused with its reason, once; the same bytes whatever the circumstances."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from evaluation.errors import InputError
+from evaluation.records import BENCHMARK, PROFILE, REJECTED, TARGET
+from training.targets import prepare as module
+from training.targets.config import build_config, read_config
+from training.targets.prepare import Prepared, prepare, read_prepared
+
+ROOT = Path(__file__).resolve().parents[3]
+LOOP = "<think>\n" + "and again we add one to it\n" * 200 + "</think>\n\n\\boxed{4}"
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return pq.read_table(path).to_pylist()
+
+
+def run(
+    source: Path | str, out: Path, tokenizer: Path, *, workers: int = 1, benchmarks: Any = None, **settings: Any
+) -> Prepared:
+    config = build_config({"source": str(source), **settings})
+    return prepare(config, out, tokenizer_json=tokenizer, workers=workers, benchmarks=benchmarks)
+
+
+def benchmark(*problems: str) -> pa.Table:
+    found = [{"benchmark": "aime24", "id": f"item-{k}", "problem": problem} for k, problem in enumerate(problems)]
+    return pa.Table.from_pylist(found, schema=BENCHMARK)
+
+
+def test_each_reason_is_given_to_the_row_that_earns_it(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
+    cases: list[tuple[Any, str | None]] = [
+        (good(1), None),
+        (good(1, response="<think>\nother words\n</think>\n\n\\boxed{2}"), "surplus"),
+        (good(2, response="<think>\nhm\n</think>\n\n\\boxed{5}"), "wrong"),
+        (good(3, response="<think>\nhm"), "unclosed"),
+        (good(4, response="<think>\nhm\n</think>\n\neight"), "no_box"),
+        (good(5, answer=None), "no_gold"),
+        (good(6, answer="see proof"), "proof"),
+        (good(7, problem="What is shown? [asy] draw((0,0)); [/asy]"), "figure"),
+        (good(8, problem="Which? (A) one (B) two (C) three", answer="B"), "choice_gold"),
+        (good(9, problem="nul \0 inside"), "bad_text"),
+        ('{"problem": "lone \\ud800", "answer": "4", "response": "<think>a</think>\\\\boxed{4}"}', "bad_text"),
+        (good(10, response="<think>\n" + "x" * 20_000 + "\n</think>\n\n\\boxed{20}"), "too_large"),
+        (good(2, response=LOOP), "loop"),
+        (
+            good(12, response="<think>\n" + "\u6211\u4eec\u52a0\u8d77\u6765" + "\n</think>\n\n\\boxed{24}"),
+            "foreign_script",
+        ),
+        (good(13, problem="p " * 700, answer="26"), "prompt_too_long"),
+        (good(14, response="<think>\n" + os.urandom(4500).hex() + "\n</think>\n\n\\boxed{28}"), "target_too_long"),
+        (good(15, problem="Find the number of ways to seat six knights at a round table."), "contaminated"),
+        (good(1, problem=good(1)["problem"].replace("market", "Market  ")), "surplus"),
+        (good(1, problem=good(1)["problem"].replace("has he", "does he have")), "near_duplicate"),
+        ("{not json", "unreadable"),
+        (
+            good(16, answer="9^{9^{9^9}}", response="<think>\nhm\n</think>\n\n\\boxed{9^{9^9}}"),
+            "verify_error|verify_timeout|wrong|gold_unparsed",
+        ),
+        (good(17), None),
+    ]
+    prepared = run(
+        jsonl(*(case for case, _ in cases)),
+        tmp_path / "out",
+        tokenizer,
+        workers=2,
+        benchmarks=benchmark("Find the number of ways to seat six knights at a round table."),
+        max_text_bytes=20_000,
+        near_duplicate=90,
+        grade_limit_s=1.0,
+    )
+    refused = {row["row"]: row for row in rows(prepared.rejected)}
+    kept = {int(row["extra_info"]["id"].split(":")[1]) for row in rows(prepared.prepared)}
+    assert kept | refused.keys() == set(range(len(cases)))
+    assert not kept & refused.keys()
+    for number, (_, reason) in enumerate(cases):
+        if reason is None:
+            assert number in kept
+        else:
+            assert refused[number]["reason"] in reason.split("|"), (number, reason, refused[number])
+            assert refused[number]["detail"]
+    assert "aime24/item-0" in refused[16]["detail"]
+    assert prepared.counts["read"] == len(cases) == prepared.counts["kept"] + sum(s["removed"] for s in prepared.funnel)
+    assert prepared.funnel[-1]["left"] == prepared.counts["kept"]
+
+
+def test_files_have_their_schemas_and_say_how_they_were_made(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
+) -> None:
+    source = jsonl(*(good(k) for k in range(1, 8)))
+    prepared = run(source, tmp_path / "out", tokenizer, system_prompt="Think first.", benchmarks=benchmark("another"))
+    for path, schema in ((prepared.prepared, TARGET), (prepared.profile, PROFILE), (prepared.rejected, REJECTED)):
+        assert pq.read_schema(path).equals(schema), path
+        metadata = pq.read_schema(path).metadata
+        assert metadata[b"config_digest"].decode() == prepared.config.digest()
+        assert json.loads(metadata[b"source"]) == [str(source)]
+    first = rows(prepared.prepared)[0]
+    assert first["prompt"] == [
+        {"role": "system", "content": "Think first."},
+        {"role": "user", "content": good(1)["problem"]},
+    ]
+    assert [message["role"] for message in first["target"]] == ["assistant"]
+    assert first["reward_model"] == {"style": "rule", "ground_truth": "2"}
+    profile = rows(prepared.profile)[0]
+    rendered = f"Ssystem\nThink first.E\nSuser\n{good(1)['problem']}E\nSassistant\n"  # S, E: the tokens <|im_…|>
+    assert profile["prompt_tokens"] == len(rendered)
+    assert profile["target_tokens"] == len(first["target"][0]["content"]) + 1  # and the end token
+    assert profile["benchmark_overlap"] is False
+    assert read_prepared(tmp_path / "out") == prepared
+
+
+def test_the_same_bytes_whatever_the_workers_and_batches(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fractions = [
+        good(k, answer=f"\\frac{{{k}}}{{7}}", response=f"<think>\nhm\n</think>\n\n\\boxed{{{k}/7}}")
+        for k in range(1, 7)
+    ]
+    source = jsonl(*fractions, *(good(k) for k in range(1, 40)), good(3), "{", good(4, answer=None))
+    first = run(source, tmp_path / "one", tokenizer, workers=1)
+    monkeypatch.setattr(module, "TRACES_A_BATCH", 7)
+    monkeypatch.setattr(module, "ROWS_A_READ", 5)
+    second = run(source, tmp_path / "two", tokenizer, workers=2)
+    for name in ("prepared", "profile", "rejected"):
+        assert getattr(first, name).read_bytes() == getattr(second, name).read_bytes(), name
+    assert first.digest == second.digest
+    changed = run(source, tmp_path / "three", tokenizer, keep="shortest", traces_per_problem=2)
+    assert changed.digest != first.digest
+
+
+def test_the_survivor_of_a_problem_follows_the_rule(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
+    def response(words: str) -> str:
+        return f"<think>\n{words}\n</think>\n\n\\boxed{{2}}"
+
+    texts = ["quite a long chain of thoughts", "short", "of middling length", "short"]
+    source = jsonl(*(good(1, response=response(text)) for text in texts))
+
+    def survivors(**settings: Any) -> list[int]:
+        prepared = run(source, tmp_path / "out", tokenizer, **settings)
+        return [int(row["extra_info"]["id"].split(":")[1]) for row in rows(prepared.prepared)]
+
+    assert survivors() == [0]
+    assert survivors(keep="shortest") == [1]
+    assert survivors(traces_per_problem=3) == [0, 1, 2]
+    assert survivors(traces_per_problem=9) == [0, 1, 2]  # the fourth is the second again
+    assert survivors(keep="shortest", traces_per_problem=2) == [1, 2]
+
+
+def test_nothing_left_says_why_and_leaves_everything_as_it_was(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
+) -> None:
+    out = tmp_path / "out"
+    good_source = jsonl(*(good(k) for k in range(1, 5)))
+    earlier = run(good_source, out, tokenizer)
+    before = {path: path.read_bytes() for path in out.iterdir()}
+    wrong = jsonl(*(good(k, answer="77") for k in range(1, 5)), good(5, answer=None), name="wrong.jsonl")
+    with pytest.raises(InputError, match=r"wrong\.jsonl: none of 5 traces can be a target: 4 wrong .*; 1 no_gold"):
+        run(wrong, out, tokenizer)
+    assert {path: path.read_bytes() for path in out.iterdir()} == before
+    assert read_prepared(out) == earlier
+    with pytest.raises(InputError):
+        run(wrong, tmp_path / "new", tokenizer)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_full_disk_is_one_clear_error_and_nothing_is_left(tmp_path: Path, tokenizer: Path) -> None:
+    """A limit on file sizes fails the same write calls as a full disk does."""
+    out = tmp_path / "out"
+    code = (
+        "import resource, signal, sys\nfrom pathlib import Path\nfrom training.targets.__main__ import main\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nresource.setrlimit(resource.RLIMIT_FSIZE, (30000, 30000))\n"
+        f"main(['--out', {str(out)!r}, '--tokenizer', {str(tokenizer)!r}, '--workers', '1'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    last = done.stderr.strip().splitlines()[-1]
+    assert "OSError" in last and f"cannot write targets into {out}" in last and "File too large" in last, done.stderr
+    assert not out.exists()
+
+
+def test_a_killed_preparation_is_repeated_with_the_same_bytes(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
+) -> None:
+    hard = [
+        good(k, answer=f"\\sqrt{{{k}}}", response=f"<think>\nhm\n</think>\n\n\\boxed{{{k}^{{1/2}}}}")
+        for k in range(2, 120)
+    ]
+    source = jsonl(*hard)
+    out = tmp_path / "out"
+    command = [
+        sys.executable,
+        "-m",
+        "training.targets",
+        "--source",
+        str(source),
+        "--out",
+        str(out),
+        "--tokenizer",
+        str(tokenizer),
+    ]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not (out / ".preparing").is_dir() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.3)
+    with pytest.raises(InputError, match="another process is preparing"):
+        run(source, out, tokenizer)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (out / "prepared.parquet").exists()
+    again = run(source, out, tokenizer)
+    undisturbed = run(source, tmp_path / "other", tokenizer)
+    assert again.prepared.read_bytes() == undisturbed.prepared.read_bytes()
+    assert not (out / ".preparing").exists()
+
+
+def test_a_row_that_vanishes_is_noticed(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The proof of conservation reads the files back: lose a row on the way and it must fail."""
+    monkeypatch.setattr(module, "_refuse", lambda *_: None)
+    with pytest.raises(RuntimeError, match="conservation violated"):
+        run(jsonl(good(1), good(2, answer=None)), tmp_path / "out", tokenizer)
+    assert not (tmp_path / "out").exists()
+
+
+def test_settings_that_do_not_exist_or_fit_are_named(tmp_path: Path, tokenizer: Path) -> None:
+    with pytest.raises(InputError, match=r"max_tokens: .*known keys: source"):
+        build_config({"max_tokens": 1})
+    with pytest.raises(InputError, match="near_duplicate"):
+        build_config({"near_duplicate": 3})
+    with pytest.raises(InputError, match="expected KEY=VALUE"):
+        read_config(None, ["seed"])
+    path = tmp_path / "c.yaml"
+    path.write_text("seed: 3\nkeep: shortest\n")
+    config = read_config(path, ["seed=4"])
+    assert (config.seed, config.keep) == (4, "shortest")
+    with pytest.raises(InputError, match=r"nowhere\.yaml"):
+        read_config(tmp_path / "nowhere.yaml")
+    with pytest.raises(InputError, match="no such file; give the policy's tokenizer"):
+        run("embedded", tmp_path / "out", tmp_path / "no-model")
+
+
+def test_real_traces_end_to_end(tmp_path: Path, tokenizer: Path, shared: Path) -> None:
+    settings = {"limit": 300, "max_target_tokens": 32_768, "max_prompt_tokens": 4_096}
+    source = shared / "data/traces/math_train_budget_forced.parquet"
+    prepared = run(source, tmp_path / "budget", tokenizer, workers=2, **settings)
+    assert prepared.counts["read"] == 300
+    assert prepared.counts["kept"] > 150
+    originals = {f"{source.name}:{k}": row for k, row in enumerate(rows(source))}
+    for row in rows(prepared.prepared):
+        original = originals[row["extra_info"]["id"]]
+        assert row["prompt"][-1]["content"] == original["problem"]
+        answer = row["target"][0]["content"].rpartition("</think>")[2].strip()
+        assert answer in original["response"]
+
+
+def test_traces_on_benchmark_problems_come_out_nearly_empty(tmp_path: Path, tokenizer: Path, shared: Path) -> None:
+    from evaluation.benchmarks import load_suite, read_suite
+
+    names = ("aime24", "amc", "math500", "minerva", "olympiadbench")
+    suite = [benchmark for benchmark in load_suite("paper") if benchmark.name in names]
+    table = read_suite(suite, [shared / "data/luffy", shared / "data/problems"])
+    source = shared / "data/traces/skythought_long_cot.parquet"
+    try:
+        counts = run(source, tmp_path / "out", tokenizer, workers=2, benchmarks=table).counts
+    except InputError as error:
+        assert "contaminated" in str(error)
+        return
+    assert counts["contaminated"] > 0.95 * counts["read"]
+    assert counts["kept"] < 0.002 * counts["read"]
+    reasons = Counter(row["reason"] for row in rows(tmp_path / "out/rejected.parquet"))
+    assert reasons.most_common(1)[0][0] == "contaminated"

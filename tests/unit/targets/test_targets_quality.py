@@ -1,0 +1,125 @@
+"""The gates: each check fails when what it guards is broken, and a broken check has failed."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from evaluation.errors import InputError
+from evaluation.records import BENCHMARK
+from training.targets.config import build_config
+from training.targets.prepare import Prepared, prepare
+from training.targets.quality import check_names, load_checks, validate
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory, tokenizer: Path) -> Prepared:
+    other = pa.Table.from_pylist([{"benchmark": "b", "id": "0", "problem": "none of these"}], schema=BENCHMARK)
+    config = build_config({"embedded_rows": 120, "max_target_tokens": 400})
+    return prepare(config, tmp_path_factory.mktemp("out"), tokenizer_json=tokenizer, benchmarks=other, workers=1)
+
+
+def broken_copy(prepared: Prepared, path: Path, column: str, values: list[Any]) -> Path:
+    """The profile with the first values of a column replaced."""
+    table = pq.read_table(prepared.profile)
+    place = table.column_names.index(column)
+    changed = values + table[column].to_pylist()[len(values) :]
+    pq.write_table(table.set_column(place, column, pa.array(changed, table.schema.field(column).type)), path)
+    return path
+
+
+def test_a_prepared_set_passes(prepared: Prepared) -> None:
+    results = validate(prepared.profile)
+    assert [result.name for result in results] == check_names()
+    assert [result for result in results if not result.passed] == []
+    assert all(result.rows == 120 and result.observed is not None for result in results)
+
+
+BREAKS: dict[str, tuple[str, list[Any]]] = {
+    "ids_unique": ("id", ["x", "x"]),
+    "ids_present": ("id", [None]),
+    "problems_not_repeated": ("problem_digest", ["d", "d"]),
+    "answers_verified": ("verified", [False]),
+    "golds_parse": ("gold_parses", [None]),
+    "one_think_block": ("has_think", [False]),
+    "answers_boxed": ("has_answer", [None]),
+    "prompts_fit": ("prompt_tokens", [1025]),
+    "targets_fit": ("target_tokens", [401]),
+    "no_benchmark_problem": ("benchmark_overlap", [True]),
+    "overlap_looked_for": ("benchmark_overlap", [None]),
+    "few_near_loops": ("compression_ratio", [0.1, 0.1]),
+    "targets_not_crowding_the_limit": ("target_tokens", [400] * 120),
+}
+
+
+def test_each_check_fails_for_its_own_fault(prepared: Prepared, tmp_path: Path) -> None:
+    for name, (column, values) in BREAKS.items():
+        results = validate(broken_copy(prepared, tmp_path / f"{name}.parquet", column, values))
+        assert [result.name for result in results if not result.passed] == [name]
+    table = pq.read_table(prepared.profile)
+    pq.write_table(table.slice(0, 0), tmp_path / "empty.parquet")
+    assert "enough_rows" in [r.name for r in validate(tmp_path / "empty.parquet") if not r.passed]
+    pq.write_table(table.append_column("more", pa.array([1] * 120)), tmp_path / "wide.parquet")
+    assert [r.name for r in validate(tmp_path / "wide.parquet") if not r.passed] == ["profile_schema"]
+    assert {*BREAKS, "enough_rows", "profile_schema"} == set(check_names())
+
+
+def suite(path: Path, **check: Any) -> Path:
+    entry = {
+        "name": "mine",
+        "severity": "error",
+        "description": "d",
+        "type": "expect_column_values_to_be_between",
+        **check,
+    }
+    path.write_text(yaml.safe_dump({"name": "s", "checks": [entry]}))
+    return path
+
+
+def test_users_add_checks_without_code(prepared: Prepared, tmp_path: Path) -> None:
+    path = suite(tmp_path / "s.yaml", kwargs={"column": "target_tokens", "max_value": "$longest"})
+    assert validate(prepared.profile, suite=path, parameters={"longest": 400})[0].passed
+    failed = validate(prepared.profile, suite=path, parameters={"longest": 30})[0]
+    assert not failed.passed and failed.failing and failed.severity == "error"
+    assert str(failed.observed).startswith(f"{failed.failing} of 120: ")
+
+
+def test_a_check_that_breaks_has_failed_and_says_so(prepared: Prepared, tmp_path: Path) -> None:
+    result = validate(prepared.profile, suite=suite(tmp_path / "s.yaml", kwargs={"column": "gone", "max_value": 1}))[0]
+    assert not result.passed
+    assert result.error and "gone" in result.error
+
+
+def test_suites_that_do_not_work_are_named(prepared: Prepared, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"mine: no number \$unknown; known: .*max_target_tokens"):
+        validate(prepared.profile, suite=suite(tmp_path / "a.yaml", kwargs={"column": "id", "max_value": "$unknown"}))
+    with pytest.raises(InputError, match="mine: expect_nothing"):
+        validate(prepared.profile, suite=suite(tmp_path / "b.yaml", type="expect_nothing"))
+    with pytest.raises(InputError, match="severity"):
+        load_checks(suite(tmp_path / "c.yaml", severity="fatal"))
+    with pytest.raises(InputError, match="give a YAML file"):
+        load_checks(tmp_path / "gone.yaml")
+    with pytest.raises(InputError, match="cannot be read"):
+        validate(tmp_path / "gone.parquet")
+    with pytest.raises(InputError, match="no column"):
+        validate(prepared.prepared)
+
+
+def test_names_cost_no_heavy_import() -> None:
+    code = (
+        "import sys\nfrom training.targets.quality import check_names\nassert check_names()\n"
+        "import training.targets.prepare, training.targets.split, training.targets.sources\n"
+        "heavy = {'great_expectations', 'datasets', 'math_verify', 'pandas', 'tokenizers', 'rapidfuzz', 'dagster'}\n"
+        "print(sorted(heavy & sys.modules.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"
