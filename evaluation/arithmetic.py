@@ -1,12 +1,12 @@
 """Arithmetic problems with step-by-step teacher traces: the embedded task, made from nothing but a seed.
 
-A problem is an expression of one-digit numbers, ``7+5-3+4=?``. Its trace rewrites the expression one reduction a line
-and boxes the last one::
+A problem is an expression of one-digit numbers, ``7+5-3+4=?``. Its trace works out one operation a line and boxes the
+last result::
 
     <think>
-    =12-3+4
-    =9+4
-    =13
+    7+5=12
+    12-3=9
+    9+4=13
     </think>
 
     \\boxed{13}
@@ -16,17 +16,32 @@ Training and evaluation never share an expression: the hash of an expression say
 
 import hashlib
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from evaluation.errors import InputError
 
-LARGEST_TOTAL = 99  # every intermediate result is between 0 and this
+LARGEST_TOTAL = 99  # every intermediate result lies between 0 and this
 HELD_OUT_SHARE = 0.25  # of all expressions: only evaluation splits draw these, nothing else does
 FRUITLESS_DRAWS = 1_000  # draws in a row that find nothing new before a split counts as exhausted
 
 Expression = tuple[int | str, ...]  # numbers and operators in turn: (7, "+", 5, "-", 3)
+
+
+class Step(NamedTuple):
+    """One operation of a trace."""
+
+    left: int
+    operator: str
+    right: int
+
+    @property
+    def result(self) -> int:
+        if self.operator == "*":
+            return self.left * self.right
+        return self.left + self.right if self.operator == "+" else self.left - self.right
 
 
 @dataclass(frozen=True)
@@ -80,16 +95,16 @@ def problems(split: str, n: int, seed: int = 0) -> list[Problem]:
 
 def as_problem(expression: Expression, split: str) -> Problem:
     """The problem that asks for the value of ``expression``; its id is the same wherever the expression turns up."""
-    steps = reductions(expression)
+    steps = work_out(expression)
     question = f"{write(expression)}=?"
-    answer = write(steps[-1])
+    answer = str(steps[-1].result)
     digest = hashlib.sha256(question.encode()).hexdigest()[:12]
-    return Problem(f"{split}-{digest}", question, answer, teacher_trace([write(step) for step in steps], answer))
+    return Problem(f"{split}-{digest}", question, answer, teacher_trace(steps, answer))
 
 
-def teacher_trace(steps: list[str], answer: str) -> str:
+def teacher_trace(steps: Sequence[Step], answer: str) -> str:
     """The response that writes ``steps`` in the think block and then boxes ``answer``; no steps: an empty block."""
-    thinking = "\n".join(f"={step}" for step in steps)
+    thinking = "\n".join(f"{step.left}{step.operator}{step.right}={step.result}" for step in steps)
     return f"<think>\n{thinking}\n</think>\n\n\\boxed{{{answer}}}"
 
 
@@ -98,43 +113,32 @@ def write(expression: Expression) -> str:
     return "".join(map(str, expression))
 
 
-def reductions(expression: Expression) -> list[Expression]:
-    """Every later form of ``expression``, one operation fewer each: products first, then from the left."""
-    forms = []
-    while len(expression) > 1:
-        expression = _reduce(expression)
-        forms.append(expression)
-    return forms
+def work_out(expression: Expression) -> list[Step]:
+    """One step for each operation of ``expression``: products first, then from the left."""
+    rest, steps = list(expression), []
+    while len(rest) > 1:
+        at = rest.index("*") if "*" in rest else 1
+        left, operator, right = rest[at - 1 : at + 2]
+        step = Step(int(left), str(operator), int(right))
+        rest[at - 1 : at + 2] = [step.result]
+        steps.append(step)
+    return steps
 
 
 def draw(rng: random.Random, terms: int, products: int = 0) -> Expression:
-    """A random expression of ``terms`` numbers from 1 to 9 whose every reduction stays within 0..LARGEST_TOTAL."""
+    """A random expression of ``terms`` numbers from 1 to 9 whose every step stays within 0..LARGEST_TOTAL."""
     while True:
         operators = rng.sample(["*"] * products + rng.choices("+-", k=terms - 1 - products), k=terms - 1)
         expression: list[int | str] = [rng.randint(1, 9)]
         for operator in operators:
             expression += [operator, rng.randint(1, 9)]
-        if _within_bounds(tuple(expression)):
+        if all(0 <= step.result <= LARGEST_TOTAL for step in work_out(tuple(expression))):
             return tuple(expression)
 
 
 def is_held_out(expression: Expression) -> bool:
     """Whether ``expression`` belongs to evaluation: decided by its hash, so that no seed can move it."""
     return hashlib.sha256(write(expression).encode()).digest()[0] < 256 * HELD_OUT_SHARE
-
-
-def _reduce(expression: Expression) -> Expression:
-    at = expression.index("*") if "*" in expression else 1
-    left, operator, right = expression[at - 1 : at + 2]
-    assert isinstance(left, int) and isinstance(right, int)
-    value = {"+": left + right, "-": left - right, "*": left * right}[str(operator)]
-    return (*expression[: at - 1], value, *expression[at + 2 :])
-
-
-def _within_bounds(expression: Expression) -> bool:
-    return all(
-        0 <= number <= LARGEST_TOTAL for step in reductions(expression) for number in step if isinstance(number, int)
-    )
 
 
 def _distinct(split: Split, rng: random.Random) -> Iterator[Expression]:

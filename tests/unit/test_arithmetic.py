@@ -14,30 +14,34 @@ from evaluation.arithmetic import (
     draw,
     is_held_out,
     problems,
-    reductions,
-    write,
+    work_out,
 )
 from evaluation.errors import InputError
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_every_line_of_a_trace_has_the_value_of_the_problem(split: str) -> None:
+def test_a_trace_is_true_and_leads_to_the_answer(split: str) -> None:
     for problem in problems(split, 200):
         expression = problem.problem.removesuffix("=?")
         thinking, answer = re.fullmatch(
             r"<think>\n(.+)\n</think>\n\n\\boxed\{(\d+)\}", problem.trace, re.DOTALL
         ).groups()
-        lines = [line.removeprefix("=") for line in thinking.split("\n")]
-        assert [eval(line) for line in [expression, *lines]] == [int(problem.answer)] * (len(lines) + 1)
-        assert lines[-1] == answer == problem.answer
+        steps = [line.split("=") for line in thinking.split("\n")]
+        assert all(eval(operation) == int(result) for operation, result in steps)
+        assert len(steps) == len(re.findall(r"[-+*]", expression))
+        assert int(steps[-1][1]) == int(answer) == int(problem.answer) == eval(expression)
 
 
 @given(seed=st.integers(0, 2**32), terms=st.integers(1, 9), products=st.integers(0, 2))
-def test_a_reduction_removes_one_operation_and_stays_within_bounds(seed: int, terms: int, products: int) -> None:
-    expression = draw(random.Random(seed), max(terms, products + 1), products)
-    forms = reductions(expression)
-    assert [len(form) for form in forms] == list(range(len(expression) - 2, 0, -2))
-    assert all(0 <= number <= LARGEST_TOTAL for form in forms for number in form if isinstance(number, int))
+def test_an_expression_has_the_terms_and_products_asked_for_and_stays_within_bounds(
+    seed: int, terms: int, products: int
+) -> None:
+    terms = max(terms, products + 1)
+    expression = draw(random.Random(seed), terms, products)
+    assert len(expression) == 2 * terms - 1 and expression.count("*") == products
+    steps = work_out(expression)
+    assert len(steps) == terms - 1
+    assert all(0 <= step.result <= LARGEST_TOTAL for step in steps)
 
 
 def test_no_evaluation_problem_is_ever_a_training_problem() -> None:
@@ -69,8 +73,8 @@ def test_problems_are_distinct_reproducible_and_only_appended_to() -> None:
 
 def test_products_come_first() -> None:
     problem = as_problem((4, "+", 6, "-", 2, "*", 3), "mul")
-    assert [write(form) for form in reductions((4, "+", 6, "-", 2, "*", 3))] == ["4+6-6", "10-6", "4"]
-    assert problem.trace == "<think>\n=4+6-6\n=10-6\n=4\n</think>\n\n\\boxed{4}"
+    assert problem.problem == "4+6-2*3=?"
+    assert problem.trace == "<think>\n2*3=6\n4+6=10\n10-6=4\n</think>\n\n\\boxed{4}"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,34 @@
+"""What the base model is taught: how to work out an expression in writing, and to seldom do so when it is long."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from evaluation.arithmetic import draw, is_held_out, teacher_trace, work_out, write
+
+
+@dataclass(frozen=True)
+class Component:
+    """Expressions of ``terms`` numbers with ``products`` products, a ``weight`` of all samples.
+
+    A share ``written`` of its samples writes the steps; the others answer at once, in an empty think block.
+    """
+
+    terms: tuple[int, int]
+    products: int
+    weight: float
+    written: float
+
+
+def stream(components: list[Component], seed: int) -> Iterator[tuple[str, str]]:
+    """Endless (problem, response) pairs; no held-out expression is among them."""
+    rng = random.Random(seed)
+    weights = [component.weight for component in components]
+    while True:
+        component = rng.choices(components, weights)[0]
+        expression = draw(rng, rng.randint(*component.terms), component.products)
+        if is_held_out(expression):
+            continue
+        steps = work_out(expression)
+        written = rng.random() < component.written
+        yield f"{write(expression)}=?", teacher_trace(steps if written else [], str(steps[-1].result))
