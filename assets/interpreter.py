@@ -64,11 +64,11 @@ class TrainingInterpreter(dg.ConfigurableResource):
             tail: deque[str] = deque(maxlen=TAIL_LINES)
             pump = threading.Thread(target=_pump, args=(process.stderr, tail), daemon=True)
             pump.start()
-            seen, parent = 0, os.getppid()
+            seen, worker = 0, _run_worker()
             try:
                 while process.poll() is None:
                     seen = _pass_on(session, seen, on_message)
-                    if os.getppid() != parent:
+                    if _run_worker() != worker:
                         raise dg.Failure("the run's own process was killed, so this step ends too", allow_retries=True)
                     time.sleep(POLL_SECONDS)
             finally:
@@ -94,6 +94,17 @@ class TrainingInterpreter(dg.ConfigurableResource):
             if process.poll() is None:
                 process.kill()
                 process.wait()
+
+
+def _run_worker() -> int:
+    """The process that executes the run of this step: our parent, or the parent of the server that forked us."""
+    parent = os.getppid()
+    try:
+        if b"multiprocessing.forkserver" in Path(f"/proc/{parent}/cmdline").read_bytes():
+            return int(Path(f"/proc/{parent}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    except (FileNotFoundError, ProcessLookupError):  # it ended this moment: the next look finds another parent
+        return os.getppid()
+    return parent
 
 
 def _pass_on(session: Any, seen: int, on_message: Message) -> int:

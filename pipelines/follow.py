@@ -1,6 +1,6 @@
 """Shows a run on the terminal while it runs: a line a stage, what the current one does, failures in one message."""
 
-import os
+import logging
 import sys
 import threading
 import time
@@ -21,8 +21,7 @@ class Terminal:
     """Lines that stay, and on a real terminal one line below them that is rewritten."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        # A copy: while a run goes on, stdout itself is sent to a log (see pipelines.run, and Dagster's own capture).
-        self._stream = stream or os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+        self._stream = stream or sys.stdout
         self._live = self._stream.isatty()
         self._last = -LINE_SECONDS
 
@@ -107,7 +106,7 @@ class Follower:
         if step is None:
             return
         if event is None:
-            if entry.level >= 20:
+            if entry.level >= logging.INFO and not entry.user_message.startswith("[pipes]"):
                 self._said[step] = entry.user_message
                 self._terminal.status(f"{self._place(step)} {entry.user_message}")
         elif event.event_type_value == "STEP_START":
@@ -126,6 +125,9 @@ class Follower:
 
     def _failed(self, step: str, entry: dg.EventLogEntry, event: dg.DagsterEvent) -> None:
         data = event.step_failure_data
+        if "DagsterExecutionInterruptedError" in reason(data.error):
+            self._terminal.line(self._finish("stopped", step, entry.timestamp, ""))
+            return
         failure = data.user_failure_data
         message = failure.description if failure and failure.description else reason(data.error)
         if self._checks and "blocking asset check" in message:
@@ -135,7 +137,7 @@ class Follower:
 
     def _finish(self, what: str, step: str, timestamp: float, said: str) -> str:
         seconds = timestamp - self._began.get(step, timestamp)
-        return f"{self._place(step)} {what:6} {seconds:6.1f} s  {said}".rstrip()
+        return f"{self._place(step)} {what:7} {seconds:6.1f} s  {said}".rstrip()
 
     def _place(self, step: str) -> str:
         return f"[{min(self._finished + 1, self._stages)}/{self._stages}] {_name(step):18}"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from pathlib import Path
 
 import dagster as dg
@@ -11,6 +12,7 @@ from evaluation.errors import InputError
 from evaluation.files import atomic_write
 
 CONFIG = "dagster.yaml"
+CANCEL = signal.SIGUSR1  # asks `pipelines.execute` to cancel its run
 OWNER = "luffy/process"  # tag of a run that a terminal executes: who executes it
 
 

@@ -4,10 +4,11 @@ What ``make demo`` and ``make run`` call. The run is recorded in the instance th
 """
 
 import argparse
+import json
 import os
+import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ import dagster as dg
 from assets.identity import PROJECT
 from evaluation.errors import InputError
 from pipelines.follow import Follower, Terminal, selection_keys
-from pipelines.home import end_dead_runs, owner_tag, prepare_home
+from pipelines.home import CANCEL, end_dead_runs, prepare_home
+from pipelines.jobs import EVERYTHING, OBSERVE
 from pipelines.settings import PREFIX, PROFILE
 
 CANCELLED = 130
@@ -41,30 +43,30 @@ def main() -> int:
     configure(options.profile, options.overrides)
     os.chdir(PROJECT)
     prepare_home()
-    from pipelines import launch  # builds the definitions, which mistakes in settings prevent
+    from pipelines.definitions import defs  # here, since mistakes in settings show on import
 
-    keys = selection_keys(launch.defs, options.select or "*")
+    keys = selection_keys(defs, options.select or "*")
     if not keys:
         raise InputError(f"--select {options.select!r}: no asset of that selection; `*` is everything")
     if any(key.path[0] in NEEDS_TRAINING_PYTHON for key in keys):
-        training_interpreter(launch.defs).executable()
+        training_interpreter(defs).executable()
     terminal = Terminal()
     with dg.DagsterInstance.get() as instance:
         for run_id in end_dead_runs(instance):
             terminal.line(f"ended run {run_id[:8]}: its process is gone")
         if any(key.path[0] == "targets" for key in keys):
-            status = execute(instance, launch.observe_job, terminal)
+            status = execute(instance, OBSERVE, terminal)
             if status:
                 return status
         status = execute(
             instance,
-            launch.everything_job,
+            EVERYTHING,
             terminal,
             keys=keys if options.select else None,
             at_once=options.max_concurrent,
         )
     if status == 0:
-        show_result(launch.defs, terminal, keys)
+        show_result(defs, terminal, keys)
     return status
 
 
@@ -88,54 +90,45 @@ def training_interpreter(defs: dg.Definitions) -> Any:
 
 def execute(
     instance: dg.DagsterInstance,
-    job: Any,
+    job: str,
     terminal: Terminal,
     *,
     keys: Sequence[dg.AssetKey] | None = None,
     at_once: int | None = None,
 ) -> int:
-    """Run ``job`` to its end, showing it; the exit status of the command."""
-    tags = owner_tag() | {"luffy/command": f"{job.__name__}-{os.urandom(4).hex()}"}
-    config: dict[str, Any] = {"execution": {"config": {"max_concurrent": at_once}}} if at_once else {}
-    with Follower(instance, tags, terminal) as follower, output_to(log_file(instance)):
-        try:
-            result = dg.execute_job(
-                dg.reconstructable(job), instance, run_config=config, tags=tags, asset_selection=keys
-            )
-        except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
-            result = None
-    run = instance.get_run_by_id(follower.run_id) if follower.run_id else None
-    if result is not None and result.success:
+    """Run ``job`` in a process of its own and show it; the exit status of the command. Ctrl-C cancels the run."""
+    tags = {"luffy/command": f"{job}-{os.urandom(4).hex()}"}
+    command = [sys.executable, "-m", "pipelines.execute", job, "--tags", json.dumps(tags)]
+    command += ["--assets", *(key.to_user_string() for key in keys)] if keys else []
+    command += ["--max-concurrent", str(at_once)] if at_once else []
+    with Follower(instance, tags, terminal) as follower, log_file(instance).open("wb") as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        while process.poll() is None:
+            try:
+                process.wait()
+            except KeyboardInterrupt:
+                terminal.line("cancelling: what runs is being stopped")
+                process.send_signal(CANCEL)
+    if process.returncode == 0:
         return 0
+    run = instance.get_run_by_id(follower.run_id) if follower.run_id else None
     if run is not None and run.status == dg.DagsterRunStatus.CANCELED:
         terminal.line("cancelled; the same command goes on from what is complete")
         return CANCELLED
     for failure in follower.failures:
         sys.stderr.write(f"error: {failure}\n")
     if not follower.failures:
-        sys.stderr.write(f"error: the run ended as {run.status.value if run else 'nothing'}; `make ui` shows its log\n")
+        said = log_file(instance).read_text(encoding="utf-8", errors="replace").splitlines()
+        sys.stderr.write(f"error: the run ended early: {said[-1] if said else 'without a word'}\n")
+        sys.stderr.write(f"its log: {log_file(instance)}\n")
     return 1
 
 
 def log_file(instance: dg.DagsterInstance) -> Path:
-    """Where the run's processes write what Dagster and its libraries have to say beside the event log."""
+    """Where the last run's processes wrote what Dagster and its libraries say beside the event log."""
     return Path(instance.root_directory) / "terminal.log"
-
-
-@contextmanager
-def output_to(path: Path) -> Iterator[None]:
-    """Send what this process and those it starts print to ``path``: the terminal has the follower's lines alone."""
-    kept = [(stream, stream.fileno(), os.dup(stream.fileno())) for stream in (sys.stdout, sys.stderr)]
-    try:
-        with path.open("ab") as log:
-            for _, descriptor, _ in kept:
-                os.dup2(log.fileno(), descriptor)
-        yield
-    finally:
-        for stream, descriptor, copy in kept:
-            stream.flush()
-            os.dup2(copy, descriptor)
-            os.close(copy)
 
 
 def show_result(defs: dg.Definitions, terminal: Terminal, keys: Sequence[dg.AssetKey]) -> None:
