@@ -65,9 +65,7 @@ def normalise(response: str, *, split_plain: bool = False) -> Parts | Fault:
     elif split_plain:
         parts = _split(text, "plain")
     else:
-        return Fault(
-            "no_think", "no marker says where the thoughts end; plain_text: split would look for the conclusion"
-        )
+        return Fault("no_think", "no marker ends the thoughts; plain_text: split would look for the conclusion")
     return parts if isinstance(parts, Fault) else _check(parts)
 
 
