@@ -7,7 +7,7 @@ import dagster as dg
 from assets.display import columns, counts, preview
 from assets.failures import explained
 from assets.identity import PROJECT, code_version, identity
-from assets.options import BenchmarkOptions, chosen, launchpad
+from assets.options import BenchmarkOptions, chosen, configured
 from assets.storage import Reference, Storage
 from evaluation.benchmarks import Benchmark
 
@@ -17,7 +17,6 @@ FILE = "suite.parquet"
 
 def build_benchmarks(suite: Sequence[Benchmark], options: BenchmarkOptions) -> list[dg.AssetsDefinition]:
     """The suite as one parquet file of prompts and gold answers."""
-    Config = launchpad(options)
 
     @dg.asset(
         key=KEY,
@@ -29,8 +28,9 @@ def build_benchmarks(suite: Sequence[Benchmark], options: BenchmarkOptions) -> l
         + ".",
     )
     @explained
+    @configured(options)
     def benchmarks_suite(
-        context: dg.AssetExecutionContext, config: Config, storage: Storage
+        context: dg.AssetExecutionContext, config: dg.Config, storage: Storage
     ) -> dg.MaterializeResult[Reference]:
         import pyarrow.compute as pc
 
@@ -40,7 +40,7 @@ def build_benchmarks(suite: Sequence[Benchmark], options: BenchmarkOptions) -> l
         wanted = chosen(config, options, stage="benchmarks/suite")
         roots = [PROJECT / root for root in wanted.roots]
         table = read_suite(suite, roots, limit=wanted.limit, seed=wanted.seed, system_prompt=wanted.system_prompt)
-        parts = {b.name: table.filter(pc.equal(table["benchmark"], b.name)) for b in suite}
+        parts = {b.name: table.filter(pc.field("benchmark") == b.name) for b in suite}
         digests = {b.name: identity(digest_table(parts[b.name]), b.samples) for b in suite}
         digest = identity(digests)
         folder = storage.folder("benchmarks", "suite", digest)

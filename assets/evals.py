@@ -16,7 +16,7 @@ from assets.failures import explained
 from assets.identity import SHOWN, code_version, identity
 from assets.interpreter import TrainingInterpreter
 from assets.models import KEY as BASE
-from assets.options import EvaluationOptions, chosen, launchpad
+from assets.options import EvaluationOptions, chosen, configured
 from assets.storage import Reference, Storage
 from assets.training import POLICY
 from evaluation.benchmarks import Benchmark
@@ -41,7 +41,6 @@ def build_evals(suite: Sequence[Benchmark], options: EvaluationOptions) -> list[
 
 
 def _build(role: str, suite: Sequence[Benchmark], options: EvaluationOptions) -> dg.AssetsDefinition:
-    Config = launchpad(options)
     version = code_version(*GENERATING, *GRADING)
     outs = {
         f"{benchmark.group}_{role}_{benchmark.name}": dg.AssetOut.from_spec(
@@ -67,9 +66,10 @@ def _build(role: str, suite: Sequence[Benchmark], options: EvaluationOptions) ->
         pool="gpu",
     )
     @explained
+    @configured(options)
     def evals(
         context: dg.AssetExecutionContext,
-        config: Config,
+        config: dg.Config,
         model: Reference,
         suite: Reference,
         storage: Storage,

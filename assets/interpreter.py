@@ -55,7 +55,7 @@ class TrainingInterpreter(dg.ConfigurableResource):
             process = subprocess.Popen(
                 command,
                 cwd=PROJECT,
-                env=self._environment() | session.get_bootstrap_env_vars(),
+                env={**self._environment(), **session.get_bootstrap_env_vars()},
                 stdin=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 start_new_session=True,

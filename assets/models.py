@@ -10,7 +10,7 @@ import dagster as dg
 from assets.failures import explained
 from assets.identity import PROJECT, code_version
 from assets.interpreter import TrainingInterpreter
-from assets.options import ModelOptions, chosen, launchpad
+from assets.options import ModelOptions, chosen, configured
 from assets.storage import Reference, Storage
 
 KEY = dg.AssetKey(["models", "base"])
@@ -18,7 +18,6 @@ KEY = dg.AssetKey(["models", "base"])
 
 def build_models(options: ModelOptions) -> list[dg.AssetsDefinition]:
     """The base model, by default from ``options``."""
-    Config = launchpad(options)
 
     @dg.asset(
         key=KEY,
@@ -29,8 +28,9 @@ def build_models(options: ModelOptions) -> list[dg.AssetsDefinition]:
         "checked file by file.",
     )
     @explained
+    @configured(options)
     def base(
-        context: dg.AssetExecutionContext, config: Config, storage: Storage, interpreter: TrainingInterpreter
+        context: dg.AssetExecutionContext, config: dg.Config, storage: Storage, interpreter: TrainingInterpreter
     ) -> dg.MaterializeResult[Reference]:
         from training.models import resolve_base
 

@@ -5,6 +5,7 @@ the operator launched back. So a limit is written down once, and holds for profi
 """
 
 import types
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import dagster as dg
@@ -13,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from evaluation.errors import InputError
 from training.targets.config import PrepareConfig
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 Options = TypeVar("Options", bound=BaseModel)
 TargetOptions = PrepareConfig  # targets/prepared
 
@@ -75,12 +77,10 @@ class PromotionOptions(_Section):
     max_truncated: float = Field(default=0.25, ge=0, le=1, description="share of samples cut at the token limit")
 
 
-def launchpad(options: BaseModel, *, without: frozenset[str] = frozenset()) -> Any:
-    """The `dg.Config` class of an op whose defaults are the values of ``options``, without the named fields."""
+def launchpad(options: BaseModel) -> type[dg.Config]:
+    """The `dg.Config` class of an op whose defaults are the values of ``options``."""
     fields: dict[str, Any] = {}
     for name, info in type(options).model_fields.items():
-        if name in without:
-            continue
         kind, note = _launchpad_type(info.annotation)
         value = getattr(options, name)
         if isinstance(value, BaseModel):
@@ -89,6 +89,19 @@ def launchpad(options: BaseModel, *, without: frozenset[str] = frozenset()) -> A
         default = list(value) if isinstance(value, tuple) else value
         fields[name] = (kind, Field(default=default, description=description or None))
     return create_model(type(options).__name__, __base__=dg.Config, __module__=__name__, **fields)
+
+
+def configured(options: BaseModel) -> Callable[[Function], Function]:
+    """Give the op that the decorated function becomes the configuration `launchpad` makes of ``options``.
+
+    The class depends on the profile, so it cannot be the annotation that is written at the parameter ``config``.
+    """
+
+    def decorate(function: Function) -> Function:
+        function.__annotations__["config"] = launchpad(options)
+        return function
+
+    return decorate
 
 
 def chosen(config: dg.Config, options: Options, *, stage: str) -> Options:

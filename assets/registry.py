@@ -11,7 +11,7 @@ from assets.display import cell
 from assets.failures import explained
 from assets.identity import SHOWN, code_version
 from assets.models import KEY as BASE
-from assets.options import PromotionOptions, chosen, launchpad
+from assets.options import PromotionOptions, chosen, configured
 from assets.promotion import Decision, decide, read_champion, to_record
 from assets.report import SCORECARD, check_checkpoint, eval_inputs, read_tables, scores
 from assets.storage import Reference, Storage
@@ -23,7 +23,6 @@ CHAMPION = dg.AssetKey(["registry", "champion"])
 
 def build_registry(suite: Sequence[Benchmark], options: PromotionOptions) -> list[dg.AssetsDefinition]:
     """The champion, by default under the limits of ``options``."""
-    Config = launchpad(options)
 
     @dg.asset(
         key=CHAMPION,
@@ -41,9 +40,10 @@ def build_registry(suite: Sequence[Benchmark], options: PromotionOptions) -> lis
         "with the base. Every decision is kept.",
     )
     @explained
+    @configured(options)
     def champion(
         context: dg.AssetExecutionContext,
-        config: Config,
+        config: dg.Config,
         storage: Storage,
         scorecard: Reference,
         base: Reference,

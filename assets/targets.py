@@ -13,7 +13,7 @@ from assets.display import PREVIEW_ROWS, cell, columns, counts, pictures, previe
 from assets.failures import explained
 from assets.identity import SHOWN, code_version, identity
 from assets.models import KEY as BASE
-from assets.options import SplitOptions, TargetOptions, chosen, launchpad
+from assets.options import SplitOptions, TargetOptions, chosen, configured
 from assets.storage import Reference, Storage
 
 if TYPE_CHECKING:
@@ -66,7 +66,6 @@ def observation(options: TargetOptions) -> tuple[str, dict[str, Any]]:
 
 
 def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
-    Config = launchpad(options)
     version = code_version(*PREPARING)
     specs = {
         "prepared": dg.AssetSpec(
@@ -93,8 +92,9 @@ def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
         deps=[SOURCE],
     )
     @explained
+    @configured(options)
     def prepared(
-        context: dg.AssetExecutionContext, config: Config, suite: Reference, base: Reference, storage: Storage
+        context: dg.AssetExecutionContext, config: dg.Config, suite: Reference, base: Reference, storage: Storage
     ) -> Iterator[dg.MaterializeResult[Reference]]:
         import pyarrow.parquet as pq
 
@@ -140,7 +140,6 @@ class _Progress:
 
 
 def _prepared_result(made: "Prepared", facts: dict[str, str], reused: bool) -> dg.MaterializeResult[Reference]:
-    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     from evaluation.charts import funnel
@@ -148,6 +147,7 @@ def _prepared_result(made: "Prepared", facts: dict[str, str], reused: bool) -> d
     stages = [("read", made.counts["read"]), *((step["title"], step["left"]) for step in made.funnel)]
     table = pq.read_table(made.prepared, columns=["prompt", "target", "reward_model", "extra_info"])
     lengths = pq.read_table(made.profile, columns=["prompt_tokens", "target_tokens"])
+    prompts, tokens = (column.to_numpy() for column in lengths.columns)
     return dg.MaterializeResult(
         asset_key=PREPARED,
         value=Reference(
@@ -171,9 +171,9 @@ def _prepared_result(made: "Prepared", facts: dict[str, str], reused: bool) -> d
             "what the filters left": pictures(funnel(stages)),
             "dialects": counts(made.dialects, ("markers of the traces", "traces")),
             "our verdict against the source's": counts(made.disagreements, ("verdicts", "traces")),
-            "target tokens, mean": pc.mean(lengths["target_tokens"]).as_py(),
-            "target tokens, longest": pc.max(lengths["target_tokens"]).as_py(),
-            "prompt tokens, longest": pc.max(lengths["prompt_tokens"]).as_py(),
+            "target tokens, mean": float(tokens.mean()),
+            "target tokens, longest": int(tokens.max()),
+            "prompt tokens, longest": int(prompts.max()),
             "preview": preview(table, ["prompt", "target", "reward_model"]),
             "settings": dg.MetadataValue.json(made.config.model_dump(mode="json")),
             "file": dg.MetadataValue.path(str(made.prepared)),
@@ -206,7 +206,6 @@ def _rejected_result(made: "Prepared", reused: bool) -> dg.MaterializeResult[Ref
 
 
 def _train(options: SplitOptions) -> dg.AssetsDefinition:
-    Config = launchpad(options)
     version = code_version("training/targets/split.py", "training/targets/output.py")
 
     @dg.asset(
@@ -219,8 +218,9 @@ def _train(options: SplitOptions) -> dg.AssetsDefinition:
         "checks stand between it and the trainer.",
     )
     @explained
+    @configured(options)
     def train(
-        context: dg.AssetExecutionContext, config: Config, prepared: Reference, storage: Storage
+        context: dg.AssetExecutionContext, config: dg.Config, prepared: Reference, storage: Storage
     ) -> dg.MaterializeResult[Reference]:
         import pyarrow.parquet as pq
 

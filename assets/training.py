@@ -13,7 +13,7 @@ from assets.failures import explained
 from assets.identity import code_version
 from assets.interpreter import TrainingInterpreter
 from assets.models import KEY as BASE
-from assets.options import TrainingOptions, chosen, launchpad
+from assets.options import TrainingOptions, chosen, configured
 from assets.storage import Reference, Storage
 from assets.targets import TRAIN
 
@@ -51,10 +51,9 @@ class StepObserver:
 
 
 def build_training(
-    options: TrainingOptions, automation: dg.AutomationCondition[dg.AssetKey] | None
+    options: TrainingOptions, automation: dg.AutomationCondition[Any] | None
 ) -> list[dg.AssetsDefinition | dg.AssetSpec]:
     """The policy, retrained under ``automation``, and the external asset of its metrics."""
-    Config = launchpad(options)
 
     @dg.asset(
         key=POLICY,
@@ -69,9 +68,10 @@ def build_training(
         "targets, base model, configuration and code is reused.",
     )
     @explained
+    @configured(options)
     def policy(
         context: dg.AssetExecutionContext,
-        config: Config,
+        config: dg.Config,
         train: Reference,
         base: Reference,
         storage: Storage,

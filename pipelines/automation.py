@@ -1,9 +1,11 @@
 """When assets materialize without being asked."""
 
+from typing import Any
+
 import dagster as dg
 
 
-def retrain_on_new_targets() -> dg.AutomationCondition[dg.AssetKey]:
+def retrain_on_new_targets() -> dg.AutomationCondition[Any]:
     """Train again when the content of an input changed, its blocking checks passed and nothing of it is under way.
 
     `AutomationCondition.eager` would retrain on a materialization that made identical data.

@@ -106,7 +106,7 @@ class Follower:
         if step is None:
             return
         if event is None:
-            if entry.level >= logging.INFO and not entry.user_message.startswith("[pipes]"):
+            if int(entry.level) >= logging.INFO and not entry.user_message.startswith("[pipes]"):
                 self._said[step] = entry.user_message
                 self._terminal.status(f"{self._place(step)} {entry.user_message}")
         elif event.event_type_value == "STEP_START":

@@ -26,7 +26,9 @@ NEEDS_TRAINING_PYTHON = {"training", "evals", "ood"}
 
 
 def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(prog="python -m pipelines.run", description=__doc__.splitlines()[0].split(": ")[1])
+    result = argparse.ArgumentParser(
+        prog="python -m pipelines.run", description=(__doc__ or "").splitlines()[0].split(": ")[1]
+    )
     result.add_argument(
         "--select", metavar="ASSETS", help="an asset selection, e.g. 'group:targets' (default: everything)"
     )

@@ -89,7 +89,7 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Settings:
     Raises InputError that names the profile or variable, the key and what was expected.
     """
     environment = os.environ if environment is None else environment
-    profile = _profile(environment.get(PROFILE, "embedded"))
+    profile = _profile(environment.get(PROFILE) or "embedded")
     values, origin = _read(profile), {}
     for variable, text in sorted(environment.items()):
         if not variable.startswith(PREFIX):
@@ -107,8 +107,8 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Settings:
         place = first["loc"]
         where = origin.get(tuple(place[:2]), f"profile {profile}")
         if first["type"] == "extra_forbidden":
-            section = Settings.model_fields.get(str(place[0])) if len(place) > 1 else None
-            known = section.annotation.model_fields if section and section.annotation else Settings.model_fields
+            section = type(getattr(Settings(), str(place[0]))) if len(place) > 1 else Settings
+            known = section.model_fields
             name = ".".join(map(str, place))
             raise InputError(f"{where}: {name} is not a setting; expected one of {', '.join(known)}") from error
         raise InputError(f"{where}: {explain(error)}") from error
