@@ -2,14 +2,13 @@
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from evaluation.arithmetic import draw, is_held_out, teacher_trace, work_out, write
 
 
-@dataclass(frozen=True)
-class Component:
-    """Expressions of ``terms`` numbers with ``products`` products, a ``weight`` of all samples.
+class Component(NamedTuple):
+    """Expressions of ``terms`` numbers (inclusive range) with ``products`` products, a ``weight`` of all samples.
 
     A share ``written`` of its samples writes the steps; the others answer at once, in an empty think block.
     """
@@ -20,13 +19,12 @@ class Component:
     written: float
 
 
-def stream(components: list[Component], seed: int) -> Iterator[tuple[str, str]]:
+def stream(components: list[Component], rng: random.Random) -> Iterator[tuple[str, str]]:
     """Endless (problem, response) pairs; no held-out expression is among them."""
-    rng = random.Random(seed)
     weights = [component.weight for component in components]
     while True:
         component = rng.choices(components, weights)[0]
-        expression = draw(rng, rng.randint(*component.terms), component.products)
+        expression = draw(rng, max(rng.randint(*component.terms), component.products + 1), component.products)
         if is_held_out(expression):
             continue
         steps = work_out(expression)

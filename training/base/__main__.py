@@ -1,0 +1,131 @@
+"""Make the embedded base model: ``python -m training.base --out DIR`` (about half an hour on one core).
+
+Writes ``DIR/model`` (a Hugging Face folder) and ``DIR/making.json``: recipe, digests, versions, time and scores.
+"""
+
+import argparse
+import platform
+import random
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+import yaml
+from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
+
+from evaluation.arithmetic import problems as draw_problems
+from evaluation.errors import InputError
+from evaluation.files import digest_file, write_json
+from evaluation.grading import Grader
+from training.base.mixture import Component, stream
+from training.base.tokenizer import byte_tokenizer
+from training.models import model_digest
+from training.sft import Progress, Schedule, batches, encode, fit, save
+
+RECIPE = Path(__file__).parent / "recipe.yaml"
+
+
+def new_model(tokenizer: Qwen2Tokenizer, sizes: dict[str, int]) -> Qwen2ForCausalLM:
+    """A Qwen2 of ``sizes`` with random weights for the tokens of ``tokenizer``."""
+    config = Qwen2Config(
+        vocab_size=len(tokenizer),
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        **sizes,
+    )
+    return Qwen2ForCausalLM(config)
+
+
+def teach(model: PreTrainedModel, tokenizer: Qwen2Tokenizer, recipe: dict[str, Any]) -> None:
+    """Take ``model`` through the phases of ``recipe``."""
+    rng = random.Random(recipe["seed"])
+    for phase in recipe["phases"]:
+        mixture = [Component(**component) for component in phase["mixture"]]
+        examples = (
+            encode(tokenizer, [{"role": "user", "content": problem}], response)
+            for problem, response in stream(mixture, rng)
+        )
+        schedule = Schedule(**phase["schedule"])
+        fit(model, batches(examples, recipe["batch_size"], rng), schedule, Progress(phase["name"], schedule.steps))
+
+
+@torch.no_grad()
+def answer(model: PreTrainedModel, tokenizer: Qwen2Tokenizer, questions: list[str], max_new_tokens: int) -> list[str]:
+    """The most probable response to each question."""
+    prompts = [
+        tokenizer.apply_chat_template([{"role": "user", "content": q}], add_generation_prompt=True, tokenize=False)
+        for q in questions
+    ]
+    inputs = tokenizer(prompts, return_tensors="pt", padding=True, padding_side="left", add_special_tokens=False)
+    output = model.generate(**inputs, max_new_tokens=max_new_tokens, do_sample=False)
+    return tokenizer.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
+
+
+def measure(
+    model: PreTrainedModel, tokenizer: Qwen2Tokenizer, splits: list[str], problems: int, seed: int, max_new_tokens: int
+) -> dict[str, dict[str, float]]:
+    """Share of ``problems`` problems of each split that the model answers rightly, and answers in writing."""
+    scores = {}
+    with Grader(workers=1) as grader:
+        for split in splits:
+            drawn = draw_problems(split, problems, seed)
+            responses = answer(model, tokenizer, [problem.problem for problem in drawn], max_new_tokens)
+            grades = grader.grade_many(
+                (response, problem.answer, "math") for response, problem in zip(responses, drawn, strict=True)
+            )
+            scores[split] = {
+                "correct": sum(grade.score for grade in grades) / problems,
+                "written": sum("=" in response for response in responses) / problems,
+            }
+    return scores
+
+
+def make(out: Path, recipe: dict[str, Any]) -> None:
+    """Make the model of ``recipe`` in ``out / "model"`` and write down how."""
+    started = time.monotonic()
+    torch.manual_seed(recipe["seed"])
+    tokenizer = byte_tokenizer()
+    model = new_model(tokenizer, recipe["model"])
+    teach(model, tokenizer, recipe)
+    scores = measure(model, tokenizer, **recipe["measure"])
+    save(model, tokenizer, out / "model")
+    making = {
+        "recipe": recipe,
+        "recipe_sha256": digest_file(RECIPE),
+        "model_digest": model_digest(out / "model"),
+        "parameters": model.num_parameters(),
+        "scores": scores,
+        "seconds": round(time.monotonic() - started),
+        "threads": torch.get_num_threads(),
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+        },
+    }
+    write_json(making, out / "making.json")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line; 2 is a mistake in the input."""
+    parser = argparse.ArgumentParser(prog="python -m training.base", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="folder to make; it must not exist")
+    arguments = parser.parse_args(argv)
+    try:
+        if arguments.out.exists():
+            raise InputError(f"{arguments.out}: already there; expected a new folder: choose another name")
+        arguments.out.mkdir(parents=True)
+        make(arguments.out, yaml.safe_load(RECIPE.read_text(encoding="utf-8")))
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
