@@ -19,7 +19,7 @@ def explained(function: Callable[..., Any]) -> Callable[..., Any]:
             try:
                 yield from function(*args, **kwargs)
             except InputError as error:
-                raise as_failure(error) from error
+                raise as_failure(error) from None
 
         return generator
 
@@ -28,7 +28,7 @@ def explained(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*args, **kwargs)
         except InputError as error:
-            raise as_failure(error) from error
+            raise as_failure(error) from None
 
     return plain
 

@@ -23,7 +23,16 @@ from evaluation.errors import InputError
 from evaluation.files import write_json
 
 # What an operator can mend by making room or by giving rights.
-UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST}
+UNWRITABLE = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENOTDIR,
+    errno.EEXIST,
+}
 
 
 @dataclass(frozen=True)
@@ -124,13 +133,13 @@ class ReferenceIOManager(dg.ConfigurableIOManager):
         try:
             self.storage.write_reference(context.asset_key.to_user_string(), obj)
         except InputError as error:
-            raise as_failure(error) from error
+            raise as_failure(error) from None
 
     def load_input(self, context: dg.InputContext) -> Reference:
         try:
             return self.storage.read_reference(context.asset_key.to_user_string())
         except InputError as error:
-            raise as_failure(error) from error
+            raise as_failure(error) from None
 
 
 def _below(filename: Any, folder: Path) -> bool:

@@ -152,5 +152,5 @@ def selection_keys(defs: dg.Definitions, text: str) -> Sequence[dg.AssetKey]:
     graph = defs.resolve_asset_graph()
     with warnings.catch_warnings():  # Dagster's own use of its own beta parameter
         warnings.simplefilter("ignore", dg.BetaWarning)
-        keys = dg.AssetSelection.from_string(text).resolve(graph)
+        keys = dg.AssetSelection.from_string(text).required_multi_asset_neighbors().resolve(graph)
     return sorted(keys & graph.materializable_asset_keys)

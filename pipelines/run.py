@@ -27,7 +27,7 @@ NEEDS_TRAINING_PYTHON = {"training", "evals", "ood"}
 
 def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
-        prog="python -m pipelines.run", description=(__doc__ or "").splitlines()[0].split(": ")[1]
+        prog="python -m pipelines.run", description="Materialize the graph through Dagster and show it here."
     )
     result.add_argument(
         "--select", metavar="ASSETS", help="an asset selection, e.g. 'group:targets' (default: everything)"

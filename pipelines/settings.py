@@ -129,7 +129,7 @@ def _read(profile: Path) -> dict[str, Any]:
     try:
         values = yaml.safe_load(profile.read_text(encoding="utf-8")) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InputError(f"profile {profile}: not readable as YAML: {error}") from error
+        raise InputError(f"profile {profile}: not readable as YAML: {_one_line(error)}") from error
     if not isinstance(values, dict) or not all(isinstance(section, dict) for section in values.values()):
         raise InputError(
             f"profile {profile}: expected sections ({', '.join(Settings.model_fields)}) of keys and values"
@@ -141,4 +141,8 @@ def _value(variable: str, text: str) -> Any:
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise InputError(f"variable {variable}: {text!r} is not YAML: {error}") from error
+        raise InputError(f"variable {variable}: {text!r} is not YAML: {_one_line(error)}") from error
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

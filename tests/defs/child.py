@@ -1,0 +1,44 @@
+"""Programs that stand at the other end of Dagster Pipes in the tests: ``python -m tests.defs.child NAME``."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from dagster_pipes import open_dagster_pipes
+
+
+def steps(total: str) -> None:
+    """Report so many training steps."""
+    with open_dagster_pipes() as pipes:
+        for step in range(1, int(total) + 1):
+            metrics = {"reward/on_policy": step / int(total), "actor/loss": 0.5, "note": "text", "bad": float("nan")}
+            event = {"event": "step", "step": step, "total": int(total), "metrics": metrics, "seconds_left": 61.0}
+            pipes.report_custom_message(event)
+        pipes.report_custom_message({"event": "done", "policy": "/policy", "reused": False})
+
+
+def mistake() -> None:
+    """End as a program does that was given a wrong input."""
+    sys.stderr.write("a warning\nerror: targets t.parquet: no such file\n")
+    sys.exit(2)
+
+
+def crash() -> None:
+    """End with a stack trace."""
+    raise RuntimeError("the engine broke")
+
+
+def hang(file: str) -> None:
+    """Write our process id and that of a grandchild in a session of its own, which ignores TERM, then wait."""
+    stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+    child = subprocess.Popen([sys.executable, "-c", stubborn], start_new_session=True)
+    temporary = Path(file).with_suffix(".tmp")
+    temporary.write_text(f"{os.getpid()} {child.pid}")
+    temporary.rename(file)
+    time.sleep(600)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,50 @@
+"""What the tests of the definitions share: a house to run, and the message of a run that failed."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+
+@dataclass
+class House:
+    """Definitions of one profile with its storage, and an instance to run them on."""
+
+    defs: Any
+    storage: Path
+    instance: Any
+
+    def run(self, *keys: str, config: dict[str, Any] | None = None) -> Any:
+        """Materialize ``keys`` with their checks in one run of the job `everything`; the result, also if it failed."""
+        job = self.defs.resolve_job_def("everything")
+        selection = [dg.AssetKey.from_user_string(key) for key in keys]
+        return job.execute_in_process(
+            instance=self.instance,
+            asset_selection=selection,
+            run_config={"ops": config} if config else None,
+            raise_on_error=False,
+        )
+
+    def files(self) -> dict[str, str]:
+        """Digest of each file in the storage."""
+        found = sorted(path for path in self.storage.rglob("*") if path.is_file())
+        return {str(p.relative_to(self.storage)): hashlib.sha256(p.read_bytes()).hexdigest() for p in found}
+
+    def metadata(self, key: str) -> dict[str, Any]:
+        """Metadata of the last materialization of ``key``."""
+        event = self.instance.get_latest_materialization_event(dg.AssetKey.from_user_string(key))
+        return {name: entry.value for name, entry in event.asset_materialization.metadata.items()}
+
+    def data_version(self, key: str) -> str:
+        """Data version of the last materialization of ``key``."""
+        event = self.instance.get_latest_materialization_event(dg.AssetKey.from_user_string(key))
+        return event.asset_materialization.tags["dagster/data_version"]
+
+
+def message(result: Any) -> str:
+    """The description of the failure that ended a run."""
+    failures = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
+    assert len(failures) == 1, [event.message for event in failures]
+    return failures[0].step_failure_data.user_failure_data.description

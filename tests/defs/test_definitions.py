@@ -1,0 +1,153 @@
+"""What the code location defines: keys, gates, defaults, and that it loads fast and light."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from pipelines.definitions import build_defs
+from pipelines.settings import load_settings
+from training.targets.quality import check_names
+
+ROOT = Path(__file__).resolve().parents[2]
+LINE = [
+    *("targets/source", "targets/prepared", "targets/rejected", "targets/train", "models/base"),
+    *("training/policy", "training/metrics", "benchmarks/suite", "report/scorecard", "registry/champion"),
+]
+PAPER = {
+    "evals": ["aime24", "aime25", "amc", "math500", "minerva", "olympiadbench"],
+    "ood": ["arc_c", "gpqa_diamond", "mmlu_pro"],
+}
+EMBEDDED = {"evals": ["arithmetic"], "ood": ["arithmetic_long", "arithmetic_mul", "arithmetic_short"]}
+HEAVY = ["torch", "vllm", "verl", "ray", "transformers", "datasets", "great_expectations", "math_verify"]
+
+
+def definitions(profile: str, **settings: str) -> dg.Definitions:
+    return build_defs(settings=load_settings({"LUFFY_PROFILE": profile, **settings}))
+
+
+def graph(profile: str, **settings: str):
+    return definitions(profile, **settings).resolve_asset_graph()
+
+
+@pytest.mark.parametrize(("profile", "benchmarks"), [("embedded", EMBEDDED), ("paper", PAPER)])
+def test_the_keys_are_those_of_the_architecture(profile, benchmarks):
+    scores = [
+        f"{group}/{role}/{name}" for group in benchmarks for role in ("base", "policy") for name in benchmarks[group]
+    ]
+    assert sorted(key.to_user_string() for key in graph(profile).get_all_asset_keys()) == sorted([*LINE, *scores])
+
+
+def test_the_arrows_are_those_of_the_architecture():
+    found = graph("embedded")
+
+    def parents(key: str) -> set[str]:
+        return {parent.to_user_string() for parent in found.get(dg.AssetKey.from_user_string(key)).parent_keys}
+
+    assert "targets/source" in parents("targets/prepared")
+    assert parents("targets/train") == {"targets/prepared"}
+    assert parents("training/policy") == {"targets/train", "models/base"}
+    assert parents("training/metrics") == {"training/policy"}
+    assert parents("evals/base/arithmetic") == {"models/base", "benchmarks/suite"}
+    assert parents("ood/policy/arithmetic_mul") == {"training/policy", "benchmarks/suite"}
+    assert {"evals/base/arithmetic", "evals/policy/arithmetic"} <= parents("report/scorecard")
+    assert "report/scorecard" in parents("registry/champion")
+
+
+@pytest.mark.parametrize("profile", ["embedded", "paper"])
+def test_every_asset_says_what_it_is(profile):
+    found = graph(profile)
+    for key in found.get_all_asset_keys():
+        node = found.get(key)
+        assert node.description and node.description.endswith("."), key
+        assert node.group_name == key.path[0], key
+        assert node.kinds, key
+        if node.is_materializable:
+            assert node.code_version, key
+        assert not node.owners, key
+
+
+def test_the_definitions_can_be_loaded_and_resolved():
+    dg.Definitions.validate_loadable(definitions("embedded"))
+    dg.Definitions.validate_loadable(definitions("paper"))
+
+
+def test_every_check_of_the_suite_gates_the_training_file():
+    checks = graph("embedded").asset_check_keys
+    assert {check.name for check in checks} == set(check_names())
+    assert {check.asset_key for check in checks} == {dg.AssetKey(["targets", "train"])}
+    specs = [spec for checks in definitions("embedded").asset_checks or [] for spec in checks.check_specs]
+    assert specs and all(spec.blocking for spec in specs)
+
+
+def test_a_suite_can_be_narrowed():
+    keys = {key.to_user_string() for key in graph("paper", LUFFY__SUITE__ONLY="[aime24, arc_c]").get_all_asset_keys()}
+    assert {key for key in keys if key.startswith(("evals/policy", "ood/policy"))} == {
+        "evals/policy/aime24",
+        "ood/policy/arc_c",
+    }
+
+
+def test_training_and_evaluation_share_the_gpu_pool():
+    pools = {
+        name: definitions("embedded").resolve_job_def("everything").get_node_named(name).definition.pool
+        for name in ("training__policy", "evals__base", "evals__policy", "targets__prepared")
+    }
+    assert pools == {
+        "training__policy": "gpu",
+        "evals__base": "gpu",
+        "evals__policy": "gpu",
+        "targets__prepared": None,
+    }
+
+
+def test_the_launchpad_shows_the_settings():
+    settings = {
+        "LUFFY__TRAINING__SEED": "7",
+        "LUFFY__TRAINING__OVERRIDES": "[a=1, b=2]",
+        "LUFFY__TARGETS__KEEP": "shortest",
+    }
+    job = definitions("embedded", **settings).resolve_job_def("everything")
+
+    def default(op: str, key: str):
+        return job.get_node_named(op).definition.config_schema.config_type.fields[key].default_value
+
+    assert default("training__policy", "seed") == 7
+    assert default("training__policy", "overrides") == ["a=1", "b=2"]
+    assert default("targets__prepared", "keep") == "shortest"
+    assert default("targets__prepared", "source") == ["embedded"]
+    assert default("evals__policy", "temperature") == 0.6
+
+
+def test_nothing_runs_by_itself_until_someone_turns_it_on():
+    found = definitions("embedded")
+    assert {s.name: s.default_status.value for s in found.schedules or []} == {
+        "weekly_retrain": "STOPPED",
+        "hourly_observation": "STOPPED",
+    }
+    assert {s.name: s.default_status.value for s in found.sensors or []} == {
+        "log_run_failures": "STOPPED",
+        "retrain_on_new_targets": "STOPPED",
+    }
+
+
+LOAD = """
+import json, sys, time
+import dagster
+before = time.perf_counter()
+import pipelines.definitions
+print(json.dumps([time.perf_counter() - before, sorted(sys.modules)]))
+"""
+
+
+def test_the_location_loads_fast_and_light():
+    runs = [
+        json.loads(subprocess.run([sys.executable, "-c", LOAD], cwd=ROOT, capture_output=True, check=True).stdout)
+        for _ in range(4)
+    ]
+    seconds, modules = min(runs)
+    assert not set(HEAVY) & {name.partition(".")[0] for name in modules}
+    assert seconds <= 0.3, f"loading takes {seconds:.2f} s beyond dagster itself"

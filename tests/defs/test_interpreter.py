@@ -1,0 +1,114 @@
+"""The training interpreter: messages, failures, and that nothing survives a step. Real processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from assets.interpreter import TrainingInterpreter
+from assets.training import METRICS, POINTS, StepObserver
+from tests.defs.house import message
+
+INTERPRETER = TrainingInterpreter(python=sys.executable, grace_seconds=20)
+
+
+def run(*arguments: str, interpreter: TrainingInterpreter = INTERPRETER, seen: list | None = None):
+    @dg.asset
+    def probe(context: dg.AssetExecutionContext) -> None:
+        observer = StepObserver(context)
+        interpreter.run(context, ["tests.defs.child", *arguments], observer)
+        if seen is not None:
+            seen.append(observer)
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        return dg.materialize([probe], instance=instance, raise_on_error=False)
+
+
+def observations(result) -> list[dg.AssetObservation]:
+    events = [event for event in result.all_events if event.event_type_value == "ASSET_OBSERVATION"]
+    return [event.asset_observation_data.asset_observation for event in events]
+
+
+def test_each_step_becomes_an_observation_of_the_metrics():
+    seen: list[StepObserver] = []
+    found = observations(run("steps", "3", seen=seen))
+    assert [entry.asset_key for entry in found] == [METRICS] * 3
+    assert {name: value.value for name, value in found[1].metadata.items()} == {
+        "step": 2,
+        "reward/on_policy": pytest.approx(2 / 3),
+        "actor/loss": 0.5,
+    }
+    assert (seen[0].policy, seen[0].reused) == ("/policy", False)
+
+
+def test_a_long_training_is_observed_no_more_than_the_ui_keeps():
+    steps = [entry.metadata["step"].value for entry in observations(run("steps", "1000"))]
+    assert POINTS - 10 <= len(steps) <= POINTS
+    assert (steps[0], steps[-1]) == (1, 1000)
+
+
+def test_a_mistake_is_the_programs_own_message():
+    assert message(run("mistake")) == "targets t.parquet: no such file"
+
+
+def test_a_crash_shows_how_it_ended():
+    shown = message(run("crash"))
+    assert "tests.defs.child ended with status 1" in shown
+    assert "RuntimeError: the engine broke" in shown
+
+
+def test_no_interpreter_says_how_to_get_one(tmp_path: Path):
+    with pytest.raises(Exception, match="make setup") as caught:
+        TrainingInterpreter(python=str(tmp_path / "none")).executable()
+    assert "LUFFY__INTERPRETER__PYTHON" in str(caught.value)
+
+
+WORKER = """
+import sys
+import dagster as dg
+from assets.interpreter import TrainingInterpreter
+
+@dg.asset
+def probe(context: dg.AssetExecutionContext) -> None:
+    interpreter = TrainingInterpreter(python=sys.executable, grace_seconds=20)
+    interpreter.run(context, ["tests.defs.child", "hang", sys.argv[1]], print)
+
+dg.materialize([probe], instance=dg.DagsterInstance.ephemeral(), raise_on_error=False)
+"""
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_survives_the_step_however_it_ends(tmp_path: Path, signum: int):
+    root = Path(__file__).resolve().parents[2]
+    worker = subprocess.Popen(
+        [sys.executable, "-c", WORKER, str(tmp_path / "pids")],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    wait_until((tmp_path / "pids").exists, 60)
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    assert all(alive(pid) for pid in pids)
+    worker.send_signal(signum)
+    wait_until(lambda: not any(alive(pid) for pid in pids), 40)
+    worker.wait(20)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wait_until(condition, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.1)

@@ -1,0 +1,141 @@
+"""``python -m pipelines.run`` and ``python -m pipelines.ui``, started as a user starts them."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from pipelines.home import end_dead_runs
+
+ROOT = Path(__file__).resolve().parents[2]
+PART = "group:models or group:benchmarks or group:targets"
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LUFFY", "DAGSTER"))}
+    return kept | {
+        "DAGSTER_HOME": str(tmp_path / "home"),
+        "LUFFY__STORAGE__ROOT": str(tmp_path / "storage"),
+        "LUFFY__TARGETS__EMBEDDED_ROWS": "300",
+        "LUFFY__BENCHMARKS__LIMIT": "20",
+    }
+
+
+def run(
+    environment: dict[str, str], *arguments: str, module: str = "pipelines.run"
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", module, *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_a_run_shows_a_line_a_stage_and_where_the_outputs_are(environment, tmp_path: Path):
+    done = run(environment, "--select", PART)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert any(
+        re.match(r"\[\d/5\] targets/prepared +done +[\d.]+ s  kept [\d]+ targets of 300 traces", line) for line in lines
+    )
+    assert any("15 of 15 checks passed" in line for line in lines)
+    assert f"outputs: {tmp_path / 'storage'}" in lines
+    assert lines[-1] == "look at everything: make ui"
+    assert done.stderr == ""
+    assert not list((tmp_path / "storage").rglob("*.tmp"))
+
+
+def test_the_run_is_in_the_instance_that_the_ui_shows(environment, monkeypatch):
+    assert run(environment, "--select", "group:benchmarks").returncode == 0
+    monkeypatch.setenv("DAGSTER_HOME", environment["DAGSTER_HOME"])
+    with dg.DagsterInstance.get() as instance:
+        (found,) = instance.get_runs()
+        assert (found.job_name, found.status) == ("everything", dg.DagsterRunStatus.SUCCESS)
+        assert instance.get_latest_materialization_event(dg.AssetKey(["benchmarks", "suite"]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "arguments", "status", "part"),
+    [
+        ({"LUFFY__TARGETS__SOURCE": "none.parquet"}, ["--select", PART], 1, "none.parquet"),
+        ({"LUFFY__MODEL__SOURCE": "/no/model"}, ["--select", PART], 1, "models/base: model '/no/model' does not exist"),
+        ({"LUFFY__INTERPRETER__PYTHON": "/no/python"}, [], 2, "run `make setup`"),
+        ({"LUFFY__TRAINING__SEEED": "1"}, [], 2, "training.seeed is not a setting"),
+        ({}, ["--profile", "unknown"], 2, "profile 'unknown'"),
+        ({}, ["--select", "group:nothing"], 2, "no asset of that selection"),
+        ({}, ["--set", "training.seed"], 2, "expected SECTION.KEY=VALUE"),
+    ],
+)
+def test_a_mistake_is_one_message_and_an_exit_status(environment, changes, arguments, status, part):
+    done = run({**environment, **changes}, *arguments)
+    errors = done.stderr.splitlines()
+    assert done.returncode == status
+    assert len(errors) == 1, done.stderr
+    assert errors[0].startswith("error: ")
+    assert part in errors[0]
+
+
+def test_a_gate_that_fails_says_which(environment):
+    done = run(environment, "--select", PART, "--set", "targets.min_rows=5000")
+    assert done.returncode == 1
+    assert "enough_rows" in done.stderr and "300" in done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+
+
+def test_ctrl_c_cancels_the_run_and_leaves_nothing(environment, tmp_path: Path, monkeypatch):
+    command = [sys.executable, "-m", "pipelines.run", "--select", PART, "--set", "targets.embedded_rows=40000"]
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "targets/prepared" in line:
+            break
+    os.killpg(process.pid, signal.SIGINT)
+    rest = process.stdout.read()
+    assert process.wait(60) == 130
+    assert "cancelled" in rest
+    assert not list((tmp_path / "storage" / "targets").rglob("*.parquet"))
+    monkeypatch.setenv("DAGSTER_HOME", environment["DAGSTER_HOME"])
+    with dg.DagsterInstance.get() as instance:
+        assert instance.get_runs(limit=1)[0].status == dg.DagsterRunStatus.CANCELED
+
+
+def test_a_run_whose_process_was_killed_is_ended_by_the_next(environment, monkeypatch):
+    assert run(environment, "--select", "group:benchmarks").returncode == 0
+    monkeypatch.setenv("DAGSTER_HOME", environment["DAGSTER_HOME"])
+    with dg.DagsterInstance.get() as instance:
+        finished = instance.get_runs()[0]
+        dead = finished._replace(run_id="11111111-2222-3333-4444-555555555555", status=dg.DagsterRunStatus.STARTED)
+        instance.add_run(dead)
+        assert end_dead_runs(instance) == [dead.run_id]
+        assert instance.get_run_by_id(dead.run_id).status == dg.DagsterRunStatus.CANCELED
+        assert instance.get_run_by_id(finished.run_id).status == dg.DagsterRunStatus.SUCCESS
+
+
+def test_a_taken_port_is_one_message(environment):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = run(environment, "--port", str(taken.getsockname()[1]), module="pipelines.ui")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: port ")
+    assert "make ui PORT=" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_an_operators_own_instance_file_is_kept(environment, tmp_path: Path):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "dagster.yaml").write_text("# mine\ntelemetry: {enabled: false}\n")
+    assert run(environment, "--select", "group:benchmarks").returncode == 0
+    assert (tmp_path / "home" / "dagster.yaml").read_text().startswith("# mine")

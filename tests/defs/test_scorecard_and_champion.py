@@ -1,0 +1,194 @@
+"""report/scorecard and registry/champion on written scores: what they refuse, when the champion moves."""
+
+import json
+import random
+from dataclasses import asdict
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from assets.storage import Reference, Storage
+from evaluation.files import write_json
+from evaluation.records import GRADED
+from tests.defs.house import House, message
+from training.lineage import write_manifest
+
+BENCHMARKS = {"arithmetic": "evals", "arithmetic_long": "ood", "arithmetic_mul": "ood", "arithmetic_short": "ood"}
+OUTPUTS = ("report/scorecard", "registry/champion")
+
+
+def graded(name: str, accuracy: float, checkpoint: str, truncated: float = 0.0, problems: int = 200) -> pa.Table:
+    chance = random.Random(f"{name}{checkpoint}")
+    rows = []
+    for number in range(problems):
+        right, cut = chance.random() < accuracy, chance.random() < truncated
+        rows.append(
+            {
+                "benchmark": name,
+                "id": f"{number:04}",
+                "sample": 0,
+                "prompt": f"{number}+1=?",
+                "response": "<think>\n1\n</think>\n\n\\boxed{1}",
+                "tokens": 9,
+                "finish_reason": "length" if cut else "stop",
+                "seed": number,
+                "gold": "1",
+                "extracted": "1",
+                "verdict": "correct" if right else "truncated" if cut else "wrong",
+                "score": float(right),
+            }
+        )
+    sampling = {"samples": None, "temperature": 0.6, "top_p": 0.95, "max_tokens": 192, "seed": 0}
+    metadata = {"checkpoint": checkpoint, "sampling": json.dumps(sampling)}
+    return pa.Table.from_pylist(rows, schema=GRADED.with_metadata(metadata))
+
+
+class Written:
+    """References and files as the upstream assets leave them."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self.storage = Storage(root=str(house.storage))
+        self.base = "b" * 64
+        (house.storage / "base").mkdir(parents=True)
+        self.refer("models/base", house.storage / "base", self.base)
+        self.refer("targets/prepared", house.storage / "base", "t" * 64, {"funnel": [["read", 300], ["kept", 280]]})
+
+    def refer(self, key: str, path: Path, digest: str, details: dict | None = None) -> None:
+        write_json(asdict(Reference(str(path), digest, details=details or {})), self.storage.reference_file(key))
+
+    def policy(self, name: str, **accuracies: float) -> str:
+        """A checkpoint with its scores; the digest that its manifest names."""
+        run = self.house.storage / "runs" / name
+        (run / "policy").mkdir(parents=True)
+        (run / "policy" / "model.safetensors").write_text(name)
+        write_manifest(run / "policy", {"base_model": {"digest": self.base}, "steps": 3})
+        records = [{"step": step, "data": {"reward/on_policy": step / 3}} for step in (1, 2, 3)]
+        (run / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        digest = json.loads((run / "policy" / "lineage.json").read_text())["checkpoint_digest"]
+        details = {"metrics": str(run / "metrics.jsonl"), "base": self.base}
+        self.refer("training/policy", run / "policy", digest, details)
+        self.scores("policy", digest, **accuracies)
+        return digest
+
+    def scores(self, role: str, checkpoint: str, truncated: float = 0.0, **accuracies: float) -> None:
+        for name in accuracies:
+            file = self.house.storage / "scores" / f"{name}-{checkpoint[:8]}.parquet"
+            file.parent.mkdir(exist_ok=True)
+            pq.write_table(graded(name, accuracies[name], checkpoint, truncated), file)
+            details = {"checkpoint": checkpoint, "problems": f"problems of {name}", "accuracy": accuracies[name]}
+            self.refer(f"{BENCHMARKS[name]}/{role}/{name}", file, f"{name}{checkpoint}", details)
+
+    @property
+    def champion(self) -> dict | None:
+        file = self.house.storage / "registry" / "champion.json"
+        return json.loads(file.read_text()) if file.exists() else None
+
+
+@pytest.fixture
+def written(build) -> Written:
+    made = Written(build())
+    made.scores("base", made.base, arithmetic=0.06, arithmetic_long=0.02, arithmetic_mul=0.05, arithmetic_short=0.95)
+    return made
+
+
+GOOD = {"arithmetic": 0.5, "arithmetic_long": 0.3, "arithmetic_mul": 0.05, "arithmetic_short": 0.94}
+
+
+def test_a_better_policy_is_reported_and_becomes_the_champion(written: Written):
+    digest = written.policy("first", **GOOD)
+    assert written.house.run(*OUTPUTS).success
+    shown = written.house.metadata("report/scorecard")
+    page = Path(shown["page"]).read_text(encoding="utf-8")
+    assert "http://" not in page.replace("http://www.w3.org/", "")
+    assert "above the base" in shown["verdict"]
+    assert shown["evals difference"] == pytest.approx(0.44, abs=0.1)
+    assert (Path(shown["page"]).parent / "scorecard.txt").read_text().count("arithmetic") >= 4
+    decision = written.house.metadata("registry/champion")
+    assert decision["promoted"] is True
+    assert decision["compared with"] == written.base[:16]
+    assert written.champion["checkpoint"] == digest
+
+
+def test_a_policy_that_is_not_better_beyond_chance_is_not_promoted(written: Written):
+    written.policy("weak", **{**GOOD, "arithmetic": 0.07})
+    assert written.house.run(*OUTPUTS).success
+    decision = written.house.metadata("registry/champion")
+    assert decision["promoted"] is False
+    assert "not above zero beyond chance" in decision["reasons"]
+    assert written.champion is None
+    assert len(list((written.house.storage / "registry" / "decisions").iterdir())) == 1
+
+
+def test_a_policy_that_forgets_is_not_promoted(written: Written):
+    written.policy("forgets", **{**GOOD, "arithmetic_short": 0.4})
+    assert written.house.run(*OUTPUTS).success
+    assert "arithmetic" in written.house.metadata("registry/champion")["reasons"]
+    assert written.champion is None
+
+
+def test_a_policy_that_does_not_end_its_answers_is_not_promoted(written: Written):
+    digest = written.policy("long", **GOOD)
+    written.scores("policy", digest, truncated=0.9, arithmetic=0.5)
+    assert written.house.run(*OUTPUTS).success
+    assert "cut at the token limit" in written.house.metadata("registry/champion")["reasons"]
+
+
+def test_the_next_policy_has_to_beat_the_champion_and_not_the_base(written: Written):
+    first = written.policy("first", **GOOD)
+    assert written.house.run(*OUTPUTS).success
+    written.policy("worse", **{**GOOD, "arithmetic": 0.3})
+    assert written.house.run(*OUTPUTS).success
+    assert written.house.metadata("registry/champion")["compared with"] == first[:16]
+    assert written.champion["checkpoint"] == first
+    third = written.policy("third", **{**GOOD, "arithmetic": 0.9})
+    assert written.house.run(*OUTPUTS).success
+    assert (written.champion["checkpoint"], written.champion["previous"]) == (third, first)
+    assert written.house.run(*OUTPUTS).success
+    assert "champion already" in written.house.metadata("registry/champion")["reasons"]
+
+
+def test_a_champion_of_other_problems_stays_and_says_why(written: Written):
+    written.policy("first", **GOOD)
+    assert written.house.run(*OUTPUTS).success
+    file = written.house.storage / "registry" / "champion.json"
+    record = json.loads(file.read_text())
+    record["scores"]["arithmetic"]["problems"] = "others"
+    write_json(record, file)
+    written.policy("second", **{**GOOD, "arithmetic": 0.9})
+    assert written.house.run(*OUTPUTS).success
+    assert "no scores on these problems of arithmetic" in written.house.metadata("registry/champion")[
+        "reasons"
+    ].replace("\\", "")
+    assert written.champion == record
+
+
+def test_scores_of_another_checkpoint_are_refused_by_name(written: Written):
+    written.policy("first", **GOOD)
+    written.scores("policy", "f" * 64, arithmetic_mul=0.1)
+    result = written.house.run("report/scorecard")
+    assert "ood/policy/arithmetic_mul (ffffffffffffffff)" in message(result)
+    assert "materialize them again" in message(result)
+
+
+def test_a_policy_of_another_base_is_refused(written: Written):
+    written.policy("first", **GOOD)
+    other = "c" * 64
+    written.refer("models/base", written.house.storage / "base", other)
+    written.scores("base", other, **GOOD)
+    assert "trained from base bbbbbbbbbbbbbbbb" in message(written.house.run("report/scorecard"))
+
+
+def test_a_checkpoint_whose_files_changed_is_not_evaluated(written: Written):
+    written.policy("first", **GOOD)
+    policy = Path(written.storage.read_reference("training/policy").path)
+    (policy / "model.safetensors").write_text("other weights")
+    suite = {"digests": {"arithmetic": "d"}, "samples": {"arithmetic": 1}}
+    file = written.house.storage / "suite.parquet"
+    from evaluation.records import BENCHMARK
+
+    pq.write_table(BENCHMARK.empty_table(), file)
+    written.refer("benchmarks/suite", file, "s" * 64, suite)
+    assert "its files are not those" in message(written.house.run("evals/policy/arithmetic"))

@@ -1,0 +1,82 @@
+"""Settings: profile, environment, and one message for each mistake."""
+
+from pathlib import Path
+
+import pytest
+
+from evaluation.errors import InputError
+from pipelines.settings import PROFILES, Settings, load_settings
+
+
+def test_the_shipped_profiles_are_valid():
+    assert {file.stem for file in PROFILES.glob("*.yaml")} == {"embedded", "paper"}
+    assert load_settings({}).suite.name == "embedded"
+    assert load_settings({"LUFFY_PROFILE": ""}).suite.name == "embedded"
+    paper = load_settings({"LUFFY_PROFILE": "paper"})
+    assert (paper.training.hardware, paper.suite.name, paper.targets.max_target_tokens) == ("gpu", "paper", 8192)
+
+
+def test_a_profile_may_be_a_file_and_say_little(tmp_path: Path):
+    (tmp_path / "mine.yaml").write_text("training: {seed: 3}\n")
+    settings = load_settings({"LUFFY_PROFILE": str(tmp_path / "mine.yaml")})
+    assert settings.training.seed == 3
+    assert settings.storage == Settings().storage
+
+
+def test_the_environment_overrides_single_keys():
+    settings = load_settings(
+        {
+            "LUFFY__TARGETS__SOURCE": "/data/traces.parquet",
+            "LUFFY__TARGETS__MAPPING": "{problem: question, answer: gold, response: text}",
+            "LUFFY__TRAINING__OVERRIDES": "['trainer.total_training_steps=3']",
+            "LUFFY__EVALUATION__SAMPLES": "4",
+        }
+    )
+    assert settings.targets.source == ("/data/traces.parquet",)
+    assert settings.targets.mapping.problem == "question"
+    assert settings.targets.max_prompt_tokens == 64  # the profile's
+    assert settings.training.overrides == ("trainer.total_training_steps=3",)
+    assert settings.evaluation.samples == 4
+
+
+@pytest.mark.parametrize(
+    ("environment", "parts"),
+    [
+        ({"LUFFY__TRAINING__RECIPEE": "x"}, ["LUFFY__TRAINING__RECIPEE", "training.recipee", "recipe, hardware"]),
+        ({"LUFFY__TRANING__SEED": "1"}, ["LUFFY__TRANING__SEED", "TRAINING"]),
+        ({"LUFFY__TRAINING": "1"}, ["LUFFY__TRAINING", "SECTION__KEY"]),
+        ({"LUFFY__TRAINING__SEED": "many"}, ["LUFFY__TRAINING__SEED", "training.seed", "integer", "many"]),
+        ({"LUFFY__EVALUATION__TOP_P": "1.5"}, ["LUFFY__EVALUATION__TOP_P", "less than or equal to 1"]),
+        ({"LUFFY__TARGETS__SOURCE": "[a"}, ["LUFFY__TARGETS__SOURCE", "YAML"]),
+        ({"LUFFY_PROFILE": "paperr"}, ["paperr", "embedded, paper"]),
+    ],
+)
+def test_a_mistake_is_one_message_that_names_it(environment, parts):
+    with pytest.raises(InputError) as caught:
+        load_settings(environment)
+    for part in parts:
+        assert part in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("training: {recipe: [", "not readable as YAML"),
+        ("- a\n- b\n", "expected sections"),
+        ("training: 3\n", "expected sections"),
+        ("trainning: {seed: 1}\n", "trainning is not a setting"),
+        ("training: {seeds: 1}\n", "training.seeds is not a setting"),
+        ("targets: {max_target_tokens: 0}\n", "targets.max_target_tokens"),
+    ],
+)
+def test_a_wrong_profile_names_the_file_and_the_key(tmp_path: Path, text: str, part: str):
+    (tmp_path / "mine.yaml").write_text(text)
+    with pytest.raises(InputError, match=r"mine\.yaml") as caught:
+        load_settings({"LUFFY_PROFILE": str(tmp_path / "mine.yaml")})
+    assert part in str(caught.value)
+
+
+def test_an_unknown_benchmark_lists_those_of_the_suite():
+    with pytest.raises(InputError, match=r"aime26.*aime24, aime25"):
+        load_settings({"LUFFY_PROFILE": "paper", "LUFFY__SUITE__ONLY": "[aime26]"}).benchmark_suite()

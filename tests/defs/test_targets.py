@@ -1,0 +1,187 @@
+"""The targets' part of the graph, run for real on the embedded source: outputs, reuse, gates, bad input."""
+
+import json
+import resource
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from evaluation.records import REJECTED, TARGET
+from tests.defs.house import message
+
+INPUTS = ("models/base", "benchmarks/suite")
+TARGETS = ("targets/prepared", "targets/rejected", "targets/train")
+SMALL = {"targets__embedded_rows": "300", "benchmarks__limit": "20"}
+
+
+def good_row(k: int) -> dict[str, str]:
+    return {
+        "problem": f"{k}+{k}=?",
+        "answer": str(2 * k),
+        "response": f"<think>\nTwice {k} is {2 * k}.\n</think>\n\nIt is \\boxed{{{2 * k}}}.",
+    }
+
+
+def write_rows(path: Path, rows: list[dict[str, str]]) -> str:
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    return str(path)
+
+
+def test_the_targets_are_prepared_checked_and_accounted_for(build):
+    house = build(**SMALL)
+    result = house.run(*INPUTS, *TARGETS)
+    assert result.success
+
+    prepared, rejected = house.metadata("targets/prepared"), house.metadata("targets/rejected")
+    assert prepared["read"] == 300
+    assert prepared["dagster/row_count"] + rejected["dagster/row_count"] == 300
+    assert prepared["dagster/column_schema"].columns[0].name == "data_source"
+    assert "data:image/svg+xml;base64," in prepared["what the filters left"]
+    assert pq.read_schema(prepared["file"]).equals(TARGET)
+    assert pq.read_schema(rejected["file"]).equals(REJECTED)
+    train = house.metadata("targets/train")
+    assert pq.read_table(train["file"]).num_rows == train["dagster/row_count"] > 200
+
+    checks = result.get_asset_check_evaluations()
+    assert len(checks) == 15
+    assert all(check.passed for check in checks if check.severity == dg.AssetCheckSeverity.ERROR)
+    observed = house.instance.fetch_observations(dg.AssetKey(["targets", "source"]), limit=1).records
+    assert observed[0].asset_observation.tags["dagster/data_version"]
+
+
+def test_the_same_content_is_not_prepared_again(build):
+    house = build(**SMALL)
+    assert house.run(*INPUTS, *TARGETS).success
+    before, versions = house.files(), [house.data_version(key) for key in (*INPUTS, *TARGETS)]
+    assert house.run(*INPUTS, *TARGETS).success
+    assert house.metadata("targets/prepared")["reused"] is True
+    assert house.files() == before
+    assert [house.data_version(key) for key in (*INPUTS, *TARGETS)] == versions
+
+
+def test_other_settings_make_other_files_and_leave_the_old_ones(build):
+    assert build(**SMALL).run(*INPUTS, *TARGETS).success
+    house = build(**SMALL)
+    before, version = house.files(), house.data_version("targets/train")
+    changed = {"targets__train": {"config": {"max_rows": 50}}}
+    assert house.run("targets/train", config=changed).success
+    assert house.metadata("targets/train")["dagster/row_count"] == 50
+    assert house.data_version("targets/train") != version
+    after = house.files()
+    assert {name: after[name] for name in before if not name.startswith("references/")} == {
+        name: digest for name, digest in before.items() if not name.startswith("references/")
+    }
+
+
+def test_a_source_can_be_observed(build):
+    house = build(**SMALL)
+    job = house.defs.resolve_job_def("observe_sources")
+    assert job.execute_in_process(instance=house.instance).success
+    found = house.instance.fetch_observations(dg.AssetKey(["targets", "source"]), limit=1).records[0]
+    assert found.asset_observation.metadata["dagster/row_count"].value == 300
+
+
+def test_a_failing_gate_stops_the_run_before_training(build):
+    house = build(**SMALL, targets__min_rows="100000")
+    result = house.run(*INPUTS, *TARGETS, "training/policy")
+    assert not result.success
+    failed = [check for check in result.get_asset_check_evaluations() if not check.passed]
+    assert [check.check_name for check in failed] == ["enough_rows"]
+    assert "300" in failed[0].description
+    started = {event.step_key for event in result.all_events if event.event_type_value == "STEP_START"}
+    assert "training__policy" not in started
+    assert "targets__train" in started
+
+
+def bad_sources(folder: Path) -> dict[str, tuple[str, list[str]]]:
+    (folder / "not.parquet").write_text("hello")
+    unboxed = {**good_row(1), "response": "<think>\nhm\n</think>\n\nTwo."}
+    wrong = write_rows(folder / "columns.parquet", [{"question": "1+1", "text": "2"}])
+    empty = write_rows(folder / "empty.parquet", [unboxed, {**unboxed, "problem": "2+2=?"}])
+    return {
+        "missing": (str(folder / "none.parquet"), ["none.parquet"]),
+        "not a parquet": (str(folder / "not.parquet"), ["not.parquet", "parquet"]),
+        "wrong columns": (wrong, ["columns.parquet", "question"]),
+        "nothing left": (empty, ["empty.parquet", "none of 2 traces can be a target"]),
+    }
+
+
+@pytest.mark.parametrize("case", ["missing", "not a parquet", "wrong columns", "nothing left"])
+def test_a_bad_source_is_one_message_and_touches_nothing(build, tmp_path: Path, case: str):
+    assert build(**SMALL).run(*INPUTS, *TARGETS).success
+    source, parts = bad_sources(tmp_path)[case]
+    house = build(**SMALL, targets__source=source)
+    before = house.files()
+    result = house.run("targets/prepared", "targets/rejected")
+    assert not result.success
+    for part in parts:
+        assert part in message(result)
+    assert house.files() == before
+
+
+def test_rows_without_an_answer_are_rejected_and_said_so(build, tmp_path: Path):
+    rows = [*map(good_row, range(11, 41)), {**good_row(50), "answer": None}]
+    house = build(**SMALL, targets__source=write_rows(tmp_path / "traces.parquet", rows))
+    assert house.run(*INPUTS, *TARGETS).success
+    assert house.metadata("targets/prepared")["dagster/row_count"] == 30
+    refused = pq.read_table(house.metadata("targets/rejected")["file"]).to_pylist()
+    assert [(row["row"], row["problem"]) for row in refused] == [(30, "50+50=?")]
+
+
+@pytest.mark.parametrize("source", ["no/such/folder-of-mine", "/nowhere/model"])
+def test_a_model_that_is_not_there_is_one_message(build, source: str):
+    house = build(model__source=source)
+    result = house.run("models/base")
+    assert source.lstrip("/") in message(result)
+    assert house.files() == {}
+
+
+def test_a_wrong_value_in_the_launchpad_is_one_message(build):
+    house = build(**SMALL)
+    result = house.run("benchmarks/suite", config={"benchmarks__suite": {"config": {"limit": 0}}})
+    assert message(result).startswith("benchmarks/suite: limit: ")
+    result = house.run(*INPUTS, *TARGETS[:2], config={"targets__prepared": {"config": {"keep": "longest"}}})
+    assert "keep" in message(result) and "longest" in message(result)
+
+
+def test_an_asset_without_its_input_says_what_to_materialize(build):
+    house = build(**SMALL)
+    result = house.run("targets/train")
+    assert not result.success
+    failure = next(event for event in result.all_events if event.event_type_value == "STEP_FAILURE")
+    assert "targets/prepared: not materialized" in json.dumps(failure.step_failure_data.error.to_string())
+
+
+def test_a_storage_that_cannot_be_written_is_one_message(build, tmp_path: Path):
+    (tmp_path / "file").write_text("in the way")
+    house = build(**SMALL, storage__root=str(tmp_path / "file" / "storage"))
+    result = house.run("benchmarks/suite")
+    assert "cannot write" in message(result)
+    assert "LUFFY__STORAGE__ROOT" in message(result)
+
+
+@pytest.fixture
+def full_disk() -> Iterator[None]:
+    """No file grows over 20 kB, and writing more is an error: what a disk does that becomes full meanwhile."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_disk_that_fills_up_is_one_message_and_leaves_nothing_half_written(build, request):
+    house = build(benchmarks__limit="20")
+    assert house.run(*INPUTS).success
+    before = house.files()
+    request.getfixturevalue("full_disk")
+    result = house.run("targets/prepared", "targets/rejected")
+    assert "cannot write" in message(result)
+    assert "make room" in message(result)
+    assert house.files() == before
