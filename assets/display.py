@@ -53,8 +53,15 @@ def cell(value: Any, characters: int = PREVIEW_CHARACTERS) -> str:
     return text
 
 
+def shown(value: float) -> float:
+    """A measured number without the digits that mean nothing."""
+    return float(f"{value:.4g}")
+
+
 def counts(values: Mapping[str, int], names: tuple[str, str]) -> dg.MarkdownMetadataValue:
     """A table of counts, largest first."""
+    if not values:
+        return dg.MetadataValue.md("none")
     lines = [f"| {names[0]} | {names[1]} |", "|---|--:|"]
     lines += [f"| {cell(name)} | {count:,} |" for name, count in sorted(values.items(), key=lambda item: -item[1])]
     return dg.MetadataValue.md("\n".join(lines))

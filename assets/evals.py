@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.benchmarks import KEY as SUITE
-from assets.display import columns, counts, preview
+from assets.display import columns, counts, preview, shown
 from assets.failures import explained
 from assets.identity import SHOWN, code_version, identity
 from assets.interpreter import TrainingInterpreter
@@ -196,17 +196,17 @@ def _result(
         ),
         data_version=dg.DataVersion(digest),
         metadata={
-            "accuracy": summary.mean,
+            "accuracy": shown(summary.mean),
             "95% interval": f"{summary.low:.1%} to {summary.high:.1%}",
-            "low": summary.low,
-            "high": summary.high,
+            "low": shown(summary.low),
+            "high": shown(summary.high),
             "problems": summary.problems,
             "samples a problem": summary.k,
-            "majority": summary.majority,
-            **{f"pass@{k}": value for k, value in summary.pass_at.items()},
-            "truncated": summary.truncated,
-            "without an answer": summary.unanswered,
-            "mean tokens": summary.mean_tokens,
+            "majority": shown(summary.majority),
+            **{f"pass@{k}": shown(value) for k, value in summary.pass_at.items()},
+            "truncated": shown(summary.truncated),
+            "without an answer": shown(summary.unanswered),
+            "mean tokens": shown(summary.mean_tokens),
             "verdicts": counts(summary.verdicts, ("verdict", "samples")),
             "checkpoint": model.digest,
             "dagster/row_count": table.num_rows,

@@ -7,15 +7,13 @@ from typing import Any
 
 import dagster as dg
 
-from assets.display import cell
+from assets.display import cell, shown
 from assets.failures import explained
 from assets.identity import SHOWN, code_version
-from assets.models import KEY as BASE
 from assets.options import PromotionOptions, chosen, configured
 from assets.promotion import Decision, decide, read_champion, to_record
-from assets.report import SCORECARD, check_checkpoint, eval_inputs, read_tables, scores
+from assets.report import SCORECARD, read_tables
 from assets.storage import Reference, Storage
-from assets.training import POLICY
 from evaluation.benchmarks import Benchmark
 
 CHAMPION = dg.AssetKey(["registry", "champion"])
@@ -29,12 +27,7 @@ def build_registry(suite: Sequence[Benchmark], options: PromotionOptions) -> lis
         group_name="registry",
         kinds={"json"},
         code_version=code_version("assets/promotion.py", "evaluation/statistics.py", "evaluation/report.py"),
-        ins={
-            "scorecard": dg.AssetIn(SCORECARD),
-            "base": dg.AssetIn(BASE),
-            "policy": dg.AssetIn(POLICY),
-            **eval_inputs(suite),
-        },
+        ins={"scorecard": dg.AssetIn(SCORECARD)},
         description="The policy in use: champion.json. A new policy replaces it when it is better in domain beyond "
         "chance, loses no more than allowed out of domain, and is not cut at the token limit; the first is compared "
         "with the base. Every decision is kept.",
@@ -42,30 +35,23 @@ def build_registry(suite: Sequence[Benchmark], options: PromotionOptions) -> lis
     @explained
     @configured(options)
     def champion(
-        context: dg.AssetExecutionContext,
-        config: dg.Config,
-        storage: Storage,
-        scorecard: Reference,
-        base: Reference,
-        policy: Reference,
-        **evals: Reference,
+        context: dg.AssetExecutionContext, config: dg.Config, storage: Storage, scorecard: Reference
     ) -> dg.MaterializeResult[Reference]:
         from evaluation.files import write_json
 
         wanted = chosen(config, options, stage="registry/champion")
-        challenger = scores(evals, suite, "policy")
-        check_checkpoint(challenger, suite, "policy", policy)
+        policy, base = scorecard.details["policy"], scorecard.details["base"]
         folder = storage.path / "registry"
         file = folder / "champion.json"
         current = read_champion(file)
-        decision = _judge(current, challenger, scores(evals, suite, "base"), suite, policy, wanted)
+        decision = _judge(current, scorecard, suite, wanted)
         now = datetime.now(UTC)
         record = {
-            "policy": policy.path,
-            "checkpoint": policy.digest,
-            "base": base.digest,
+            "policy": policy["path"],
+            "checkpoint": policy["digest"],
+            "base": base["digest"],
             "scorecard": scorecard.path,
-            "scores": {name: {"file": r.path, "problems": r.details["problems"]} for name, r in challenger.items()},
+            "scores": scorecard.details["scores"]["policy"],
             "decision": to_record(decision),
             "limits": wanted.model_dump(),
             "previous": current["checkpoint"] if current else None,
@@ -73,11 +59,11 @@ def build_registry(suite: Sequence[Benchmark], options: PromotionOptions) -> lis
             "time": now.isoformat(timespec="seconds"),
         }
         with storage.writable():
-            write_json(record, folder / "decisions" / f"{now:%Y%m%dT%H%M%S}-{policy.short}.json")
+            write_json(record, folder / "decisions" / f"{now:%Y%m%dT%H%M%S}-{policy['digest'][:SHOWN]}.json")
             if decision.promoted:
                 write_json(record, file)
         held = record if decision.promoted else current
-        text = f"{'promoted' if decision.promoted else 'not promoted'}: {policy.short}"
+        text = f"{'promoted' if decision.promoted else 'not promoted'}: {policy['digest'][:SHOWN]}"
         context.log.info("; ".join([text, *decision.reasons]))
         digest = held["checkpoint"] if held else "none"
         return dg.MaterializeResult(
@@ -88,11 +74,11 @@ def build_registry(suite: Sequence[Benchmark], options: PromotionOptions) -> lis
                 "promoted": decision.promoted,
                 "reasons": dg.MetadataValue.md("\n".join(f"- {cell(reason)}" for reason in decision.reasons) or "none"),
                 "compared with": decision.against[:SHOWN],
-                "in-domain difference": decision.difference,
-                "low": decision.low,
-                "high": decision.high,
-                **{f"difference {name}": value for name, value in decision.ood.items()},
-                **{f"truncated {name}": value for name, value in decision.truncated.items()},
+                "in-domain difference": shown(decision.difference),
+                "low": shown(decision.low),
+                "high": shown(decision.high),
+                **{f"difference {name}": shown(value) for name, value in decision.ood.items()},
+                **{f"truncated {name}": shown(value) for name, value in decision.truncated.items()},
                 "file": dg.MetadataValue.path(str(file)),
             },
         )
@@ -101,34 +87,31 @@ def build_registry(suite: Sequence[Benchmark], options: PromotionOptions) -> lis
 
 
 def _judge(
-    current: Mapping[str, Any] | None,
-    challenger: Mapping[str, Reference],
-    base: Mapping[str, Reference],
-    suite: Sequence[Benchmark],
-    policy: Reference,
-    options: PromotionOptions,
+    current: Mapping[str, Any] | None, scorecard: Reference, suite: Sequence[Benchmark], options: PromotionOptions
 ) -> Decision:
-    """The decision on ``policy``: against the current champion, or against the base where there is none."""
-    limits = {"max_ood_drop": options.max_ood_drop, "max_truncated": options.max_truncated}
-    tables = read_tables(challenger)
-    if current is None:
-        return decide(read_tables(base), tables, suite=suite, **limits)
-    if current["checkpoint"] == policy.digest:
+    """The decision on the scorecard's policy: against the current champion, or the base where there is none."""
+    scores = scorecard.details["scores"]
+    opponent = current["scores"] if current else scores["base"]
+    if current and current["checkpoint"] == scorecard.details["policy"]["digest"]:
         return _held(current, "it is the champion already")
     missing = [
         name
-        for name, reference in challenger.items()
-        if current["scores"].get(name, {}).get("problems") != reference.details["problems"]
-        or not Path(current["scores"][name]["file"]).exists()
+        for name, score in scores["policy"].items()
+        if opponent.get(name, {}).get("problems") != score["problems"] or not Path(opponent[name]["file"]).exists()
     ]
-    if missing:
+    if current and missing:
         return _held(
             current,
             f"the champion has no scores on these problems of {', '.join(missing)}: nothing to compare with; "
             "score it on this suite, or move champion.json away to start from the base",
         )
-    opponent = {name: Reference(current["scores"][name]["file"], current["checkpoint"]) for name in challenger}
-    return decide(read_tables(opponent), tables, suite=suite, **limits)
+    return decide(
+        read_tables({name: opponent[name]["file"] for name in scores["policy"]}),
+        read_tables({name: score["file"] for name, score in scores["policy"].items()}),
+        suite=suite,
+        max_ood_drop=options.max_ood_drop,
+        max_truncated=options.max_truncated,
+    )
 
 
 def _held(current: Mapping[str, Any], reason: str) -> Decision:

@@ -7,6 +7,7 @@ from typing import Any
 
 import dagster as dg
 
+from assets.display import shown
 from assets.evals import ROLES, key
 from assets.failures import explained
 from assets.identity import code_version, identity
@@ -21,9 +22,9 @@ SCORECARD = dg.AssetKey(["report", "scorecard"])
 PAGE, TEXT, MARKDOWN, NUMBERS = "scorecard.html", "scorecard.txt", "scorecard.md", "scorecard.json"
 
 
-def eval_inputs(suite: Sequence[Benchmark], roles: Sequence[str] = tuple(ROLES)) -> dict[str, dg.AssetIn]:
-    """Every score of ``roles`` as an input named ``<role>__<benchmark>``."""
-    return {f"{role}__{benchmark.name}": dg.AssetIn(key(benchmark, role)) for role in roles for benchmark in suite}
+def eval_inputs(suite: Sequence[Benchmark]) -> dict[str, dg.AssetIn]:
+    """Every score of both roles as an input named ``<role>__<benchmark>``."""
+    return {f"{role}__{benchmark.name}": dg.AssetIn(key(benchmark, role)) for role in ROLES for benchmark in suite}
 
 
 def scores(inputs: Mapping[str, Reference], suite: Sequence[Benchmark], role: str) -> dict[str, Reference]:
@@ -47,11 +48,11 @@ def check_checkpoint(found: Mapping[str, Reference], suite: Sequence[Benchmark],
         )
 
 
-def read_tables(references: Mapping[str, Reference]) -> dict[str, Any]:
-    """The GRADED tables behind ``references``."""
+def read_tables(files: Mapping[str, str]) -> dict[str, Any]:
+    """The GRADED tables in ``files``."""
     import pyarrow.parquet as pq
 
-    return {name: pq.read_table(reference.path) for name, reference in references.items()}
+    return {name: pq.read_table(file) for name, file in files.items()}
 
 
 def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
@@ -93,7 +94,7 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
                 f"training/policy was trained from base {trained_from[:16]}, but models/base is {base.short} now: "
                 "materialize training/policy again"
             )
-        tables = {role: read_tables(found[role]) for role in ROLES}
+        tables = {role: read_tables({name: r.path for name, r in found[role].items()}) for role in ROLES}
         card = build_scorecard(
             tables["base"],
             tables["policy"],
@@ -115,15 +116,26 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
                 (temporary / NUMBERS).write_text(json.dumps(numbers(card), indent=2), encoding="utf-8")
         context.log.info(card.verdict())
         return dg.MaterializeResult(
-            value=Reference(str(folder), digest, details={"policy": policy.digest, "base": base.digest}),
+            value=Reference(
+                str(folder),
+                digest,
+                details={
+                    "policy": {"path": policy.path, "digest": policy.digest},
+                    "base": {"path": base.path, "digest": base.digest},
+                    "scores": {
+                        role: {n: {"file": r.path, "problems": r.details["problems"]} for n, r in found[role].items()}
+                        for role in ROLES
+                    },
+                },
+            ),
             data_version=dg.DataVersion(digest),
             metadata={
                 "verdict": card.verdict(),
                 "scorecard": dg.MetadataValue.md(card.to_markdown()),
                 "page": dg.MetadataValue.path(str(folder / PAGE)),
-                **{f"{average.group} base": average.base for average in card.averages},
-                **{f"{average.group} policy": average.policy for average in card.averages},
-                **{f"{average.group} difference": average.difference for average in card.averages},
+                **{f"{average.group} base": shown(average.base) for average in card.averages},
+                **{f"{average.group} policy": shown(average.policy) for average in card.averages},
+                **{f"{average.group} difference": shown(average.difference) for average in card.averages},
                 "policy checkpoint": policy.digest,
                 "base checkpoint": base.digest,
             },

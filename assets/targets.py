@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.benchmarks import KEY as SUITE
-from assets.display import PREVIEW_ROWS, cell, columns, counts, pictures, preview
+from assets.display import PREVIEW_ROWS, cell, columns, counts, pictures, preview, shown
 from assets.failures import explained
 from assets.identity import SHOWN, code_version, identity
 from assets.models import KEY as BASE
@@ -167,11 +167,11 @@ def _prepared_result(made: "Prepared", facts: dict[str, str], reused: bool) -> d
             "dagster/row_count": made.counts["kept"],
             "dagster/column_schema": columns(pq.read_schema(made.prepared)),
             "read": made.counts["read"],
-            "share kept": made.counts["kept"] / made.counts["read"],
+            "share kept": shown(made.counts["kept"] / made.counts["read"]),
             "what the filters left": pictures(funnel(stages)),
             "dialects": counts(made.dialects, ("markers of the traces", "traces")),
             "our verdict against the source's": counts(made.disagreements, ("verdicts", "traces")),
-            "target tokens, mean": float(tokens.mean()),
+            "target tokens, mean": shown(tokens.mean()),
             "target tokens, longest": int(tokens.max()),
             "prompt tokens, longest": int(prompts.max()),
             "preview": preview(table, ["prompt", "target", "reward_model"]),

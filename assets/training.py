@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.display import pictures
+from assets.display import pictures, shown
 from assets.failures import explained
 from assets.identity import code_version
 from assets.interpreter import TrainingInterpreter
@@ -41,9 +41,9 @@ class StepObserver:
 
     def _step(self, step: int, total: int, metrics: Mapping[str, Any], seconds_left: float) -> None:
         reward = metrics.get("reward/on_policy")
-        shown = "" if reward is None else f", reward {reward:.2f}"
+        reached = "" if reward is None else f", reward {reward:.2f}"
         minutes, seconds = divmod(round(seconds_left), 60)
-        self._context.log.info(f"step {step} of {total}{shown}, time left {minutes}:{seconds:02}")
+        self._context.log.info(f"step {step} of {total}{reached}, time left {minutes}:{seconds:02}")
         every = max(1, math.ceil(total / (POINTS - 2)))
         if step in (1, total) or step % every == 0:
             numbers = {name: float(value) for name, value in metrics.items() if _finite(value)}
@@ -167,12 +167,12 @@ def _curves(records: list[dict[str, Any]]) -> dict[str, Any]:
     """The full curves as a picture, and the last value of the reward, which the UI plots over materializations."""
     from evaluation.page import training_curves
 
-    shown: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     if drawn := training_curves(records):
-        shown["curves"] = pictures(*drawn)
+        found["curves"] = pictures(*drawn)
     if records and _finite(reward := records[-1]["data"].get("reward/on_policy")):
-        shown["reward"] = float(reward)
-    return shown
+        found["reward"] = shown(reward)
+    return found
 
 
 def _finite(value: Any) -> bool:
