@@ -26,14 +26,15 @@ def build_checks() -> list[dg.AssetChecksDefinition]:
         for check in load_checks()
     ]
 
-    @dg.multi_asset_check(name="targets__checks", specs=specs, ins={"train": TRAIN})
+    @dg.multi_asset_check(name="targets__checks", specs=specs, ins={"train": TRAIN}, can_subset=True)
     @explained
     def targets_checks(context: dg.AssetCheckExecutionContext, train: Reference) -> Iterator[dg.AssetCheckResult]:
         from pathlib import Path
 
         from training.targets.quality import validate
 
-        results = validate(Path(train.details["profile"]))
+        wanted = {check.name for check in context.selected_asset_check_keys}
+        results = [result for result in validate(Path(train.details["profile"])) if result.name in wanted]
         for result in results:
             seen = result.error or ("" if result.observed is None else str(result.observed))
             numbers = {} if result.failing is None else {"failing": result.failing}

@@ -39,10 +39,13 @@ def preview(table: "pa.Table", names: Sequence[str], rows: int = PREVIEW_ROWS) -
 
 
 def cell(value: Any, characters: int = PREVIEW_CHARACTERS) -> str:
-    """One table cell: messages as their last content, whitespace squeezed, Markdown and HTML made harmless."""
+    """One table cell: messages as their last content, a struct of one field as that,
+    whitespace squeezed, Markdown and HTML made harmless."""
     if isinstance(value, list) and value and isinstance(value[-1], Mapping) and "content" in value[-1]:
         value = value[-1]["content"]
-    if isinstance(value, float):
+    elif isinstance(value, Mapping) and len(value) == 1:
+        (value,) = value.values()
+    elif isinstance(value, float):
         value = f"{value:.4g}"
     text = " ".join(str(value).split())
     if len(text) > characters:

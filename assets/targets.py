@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ REJECTED = dg.AssetKey(["targets", "rejected"])
 TRAIN = dg.AssetKey(["targets", "train"])
 PREPARING = ("training/targets/*.py", "evaluation/grading.py", "evaluation/answers.py", "evaluation/comparison.py")
 PREPARING += ("evaluation/contamination.py", "evaluation/arithmetic.py")
+SHOWN_COLUMNS = ["extra_info.id", "prompt", "target", "reward_model.ground_truth"]
 SAID_EVERY_S = 2.0
 WORKERS = 2  # processes that compare answers; the output does not depend on it
 
@@ -145,7 +146,6 @@ def _prepared_result(made: "Prepared", facts: dict[str, str], reused: bool) -> d
     from evaluation.charts import funnel
 
     stages = [("read", made.counts["read"]), *((step["title"], step["left"]) for step in made.funnel)]
-    table = pq.read_table(made.prepared, columns=["prompt", "target", "reward_model", "extra_info"])
     lengths = pq.read_table(made.profile, columns=["prompt_tokens", "target_tokens"])
     prompts, tokens = (column.to_numpy() for column in lengths.columns)
     return dg.MaterializeResult(
@@ -174,7 +174,7 @@ def _prepared_result(made: "Prepared", facts: dict[str, str], reused: bool) -> d
             "target tokens, mean": shown(tokens.mean()),
             "target tokens, longest": int(tokens.max()),
             "prompt tokens, longest": int(prompts.max()),
-            "preview": preview(table, ["prompt", "target", "reward_model"]),
+            "preview": _first_rows(pq.ParquetFile(made.prepared)),
             "settings": dg.MetadataValue.json(made.config.model_dump(mode="json")),
             "file": dg.MetadataValue.path(str(made.prepared)),
             "reused": reused,
@@ -259,7 +259,7 @@ def _train(options: SplitOptions) -> dg.AssetsDefinition:
                 "dagster/row_count": rows,
                 "dagster/column_schema": columns(file.schema_arrow),
                 "held out": heldout,
-                "preview": _first_rows(file, ["prompt", "target", "reward_model", "extra_info"]),
+                "preview": _first_rows(file),
                 "file": dg.MetadataValue.path(str(folder / TRAIN_FILE)),
                 "reused": reused,
             },
@@ -268,8 +268,9 @@ def _train(options: SplitOptions) -> dg.AssetsDefinition:
     return train
 
 
-def _first_rows(file: Any, names: Sequence[str]) -> dg.MarkdownMetadataValue:
+def _first_rows(file: Any) -> dg.MarkdownMetadataValue:
+    """The first TARGET rows of a parquet file, without reading the others."""
     import pyarrow as pa
 
-    batch = next(file.iter_batches(PREVIEW_ROWS, columns=list(names)))
-    return preview(pa.Table.from_batches([batch]), names)
+    batch = next(file.iter_batches(PREVIEW_ROWS, columns=SHOWN_COLUMNS))
+    return preview(pa.Table.from_batches([batch]), batch.schema.names)
