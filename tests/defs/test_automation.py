@@ -1,0 +1,77 @@
+"""Retraining by itself: only when the content of an input changed, and its gates passed."""
+
+import dagster as dg
+import pytest
+
+from pipelines.automation import retrain_on_new_targets
+
+TRAIN, POLICY = dg.AssetKey(["targets", "train"]), dg.AssetKey(["training", "policy"])
+CHECK = dg.AssetCheckSpec("gate", asset=TRAIN, blocking=True)
+
+
+@dg.asset(key=TRAIN, check_specs=[CHECK])
+def train(context: dg.AssetExecutionContext):
+    content, passed = context.run_tags["content"], context.run_tags["gate"] == "pass"
+    yield dg.MaterializeResult(
+        data_version=dg.DataVersion(content), check_results=[dg.AssetCheckResult(check_name="gate", passed=passed)]
+    )
+
+
+@dg.asset(key=POLICY, deps=[TRAIN], automation_condition=retrain_on_new_targets())
+def policy() -> None: ...
+
+
+DEFS = dg.Definitions(assets=[train, policy])
+
+
+class Installation:
+    """An instance with the ticks of its automation sensor."""
+
+    def __init__(self, instance: dg.DagsterInstance) -> None:
+        self.instance = instance
+        self.cursor = None
+
+    def targets(self, content: str, gate: str = "pass") -> None:
+        tags = {"content": content, "gate": gate}
+        DEFS.resolve_implicit_global_asset_job_def().execute_in_process(
+            instance=self.instance, asset_selection=[TRAIN], tags=tags, raise_on_error=False
+        )
+
+    def tick(self) -> bool:
+        """Whether a training is requested; one that is, is done."""
+        found = dg.evaluate_automation_conditions(DEFS, instance=self.instance, cursor=self.cursor)
+        self.cursor = found.cursor
+        if found.total_requested:
+            DEFS.resolve_implicit_global_asset_job_def().execute_in_process(
+                instance=self.instance, asset_selection=[POLICY]
+            )
+        return found.total_requested > 0
+
+
+@pytest.fixture
+def installation():
+    with dg.DagsterInstance.ephemeral() as instance:
+        made = Installation(instance)
+        made.targets("a")
+        made.tick()
+        yield made
+
+
+def test_the_same_content_does_not_retrain(installation: Installation):
+    installation.targets("a")
+    assert not installation.tick()
+    assert not installation.tick()
+
+
+def test_new_content_retrains_once(installation: Installation):
+    installation.targets("b")
+    assert installation.tick()
+    assert not installation.tick()
+
+
+def test_new_content_waits_for_its_gates(installation: Installation):
+    installation.targets("b", gate="fail")
+    assert not installation.tick()
+    installation.targets("b")
+    assert installation.tick()
+    assert not installation.tick()

@@ -1,0 +1,124 @@
+"""The Dagster UI in a real browser, on an instance and a storage of the test's own."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright in this interpreter")
+pytest.importorskip("dagster", reason="no dagster in this interpreter")
+
+ROOT = Path(__file__).resolve().parents[2]
+BROWSER = Path("/usr/bin/chromium")
+QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+QUIET += ["--disable-component-update", "--disable-sync"]
+GROUPS = ["benchmarks", "evals", "models", "ood", "registry", "report", "targets", "training"]
+START_SECONDS = 60
+SECONDS = 60_000  # of the browser, in its milliseconds
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where the UI is served; targets, model and benchmarks are materialized."""
+    if not BROWSER.exists():
+        pytest.skip(f"no {BROWSER}: install Debian's chromium")
+    folder = tmp_path_factory.mktemp("ui")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LUFFY", "DAGSTER"))}
+    environment = kept | {
+        "DAGSTER_HOME": str(folder / "home"),
+        "LUFFY__STORAGE__ROOT": str(folder / "storage"),
+        "LUFFY__TARGETS__EMBEDDED_ROWS": "300",
+        "LUFFY__BENCHMARKS__LIMIT": "20",
+    }
+    part = "group:models or group:benchmarks or group:targets"
+    command = [sys.executable, "-m", "pipelines.run", "--select", part]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=300)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with (folder / "ui.log").open("wb") as log:
+        served = subprocess.Popen(
+            [sys.executable, "-m", "pipelines.ui", "--port", str(port)],
+            cwd=ROOT,
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        wait_for(f"http://127.0.0.1:{port}/server_info", served)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        served.send_signal(signal.SIGINT)
+        try:
+            served.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(served.pid, signal.SIGKILL)
+            served.wait()
+
+
+def wait_for(url: str, served: subprocess.Popen) -> None:
+    end = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+            return
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            assert served.poll() is None, "the UI ended before it answered"
+            assert time.monotonic() < end, f"no answer at {url} after {START_SECONDS} s"
+            time.sleep(0.5)
+
+
+@pytest.fixture
+def page(address: str) -> Iterator[sync_api.Page]:
+    """A browser page on which an error in the console fails the test."""
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(BROWSER), args=QUIET)
+        opened = browser.new_page(viewport={"width": 1500, "height": 1000}, base_url=address)
+        opened.set_default_timeout(SECONDS)
+        errors: list[str] = []
+        opened.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        yield opened
+        browser.close()
+    assert not errors
+
+
+def test_the_graph_shows_every_stage(page):
+    page.goto("/asset-groups/~")
+    for group in GROUPS:
+        page.get_by_text(group, exact=True).first.wait_for()
+
+
+def test_the_training_file_shows_its_rows_checks_and_columns(page):
+    page.goto("/assets/targets/train")
+    page.get_by_text("Row count", exact=True).wait_for()
+    page.get_by_text("reward_model", exact=True).first.wait_for()
+    page.goto("/assets/targets/train?view=checks")
+    page.get_by_text("answers_verified", exact=True).first.click()
+    page.get_by_text("blocking", exact=True).wait_for()
+    page.get_by_text("Passed", exact=True).first.wait_for()
+
+
+def test_a_click_materializes_and_the_checks_run(page):
+    page.goto("/assets/targets/train?view=events")
+    before = page.get_by_text("Materialized in run").first
+    before.wait_for()
+    link = page.locator("a[href*='/runs/']").first.get_attribute("href")
+    page.get_by_text("Materialize", exact=True).first.click()
+    page.wait_for_function(
+        "old => [...document.querySelectorAll(\"a[href*='/runs/']\")].some(a => !a.getAttribute('href').includes(old))",
+        arg=re.search(r"/runs/([\w-]+)", str(link))[1],
+    )
+    page.goto("/runs")
+    page.get_by_text("Success", exact=True).nth(1).wait_for()
+    page.goto("/assets/targets/train?view=checks")
+    page.get_by_text("Passed", exact=True).first.wait_for()
