@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import socket
 import sys
 
@@ -22,6 +23,8 @@ def main() -> None:
     sys.stdout.write(f"Dagster UI: http://{options.host}:{options.port}  (instance {home})\n")
     sys.stdout.flush()
     os.chdir(PROJECT)
+    # A shell starts background jobs with Ctrl-C ignored, and Dagster then ignores TERM too: nothing could stop it.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     command = ["dagster", "dev", "-w", "workspace.yaml", "-h", options.host, "-p", str(options.port)]
     os.execv(sys.executable, [sys.executable, "-m", *command])
 
