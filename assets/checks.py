@@ -51,7 +51,7 @@ def build_checks() -> list[dg.AssetChecksDefinition]:
                     **numbers,
                 },
             )
-        failed = [result.name for result in results if not result.passed]
-        context.log.info(f"{len(results) - len(failed)} of {len(results)} checks passed")
+        failed = [f"{result.severity}: {result.name}" for result in results if not result.passed]
+        context.log.info(", ".join([f"{len(results) - len(failed)} of {len(results)} checks passed", *failed]))
 
     return [targets_checks]

@@ -1,0 +1,69 @@
+"""evals/* for real: vLLM in the training interpreter, grading here."""
+
+import subprocess
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from evaluation.records import GRADED
+from tests.defs.house import House, message
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = ROOT / ".venv-train" / "bin" / "python"
+KEYS = ["evals/base/arithmetic", "ood/base/arithmetic_long", "ood/base/arithmetic_mul", "ood/base/arithmetic_short"]
+SMALL = {"benchmarks__limit": "4", "evaluation__max_tokens": "64"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def training_interpreter() -> None:
+    """Skips where there is none that can generate."""
+    needs = "import importlib.util, sys; sys.exit(any(importlib.util.find_spec(n) is None for n in sys.argv[1:]))"
+    if not PYTHON.exists() or subprocess.run([PYTHON, "-c", needs, "vllm", "dagster_pipes"], check=False).returncode:
+        pytest.skip(f"{PYTHON} has no vllm and dagster_pipes: run `make setup`")
+
+
+def test_the_base_is_scored_once_for_the_same_model_and_problems(build):
+    house: House = build(**SMALL)
+    assert house.run("models/base", "benchmarks/suite", KEYS[0], KEYS[3]).success
+    shown = house.metadata(KEYS[3])
+    assert 0 <= shown["low"] <= shown["accuracy"] <= shown["high"] <= 1
+    assert shown["checkpoint"] == house.data_version("models/base")
+    table = pq.read_table(shown["file"])
+    assert table.schema.equals(GRADED)
+    assert table.num_rows == shown["dagster/row_count"] == 4
+    assert set(table["finish_reason"].to_pylist()) <= {"stop", "length"}
+
+    before = house.files()
+    result = house.run(*KEYS)  # two of the four are there
+    assert result.success
+    after = house.files()
+    assert {name: after[name] for name in before if not name.startswith("references/")} == {
+        name: digest for name, digest in before.items() if not name.startswith("references/")
+    }
+    assert len([name for name in after if name.startswith("generations/")]) == 4
+
+    assert build(**SMALL, evaluation__thinking="false").run(*KEYS).success  # graded anew, not generated anew
+    final = house.files()
+    assert len([name for name in final if name.startswith("generations/")]) == 4
+    assert len([name for name in final if name.startswith("graded/")]) == 8
+    assert not [name for name in final if ".tmp" in name]
+
+
+def test_a_benchmark_that_the_suite_lacks_says_so(build):
+    assert build(**SMALL, suite__only="[arithmetic]").run("models/base", "benchmarks/suite").success
+    result = build(**SMALL).run("ood/base/arithmetic_mul")
+    assert "benchmarks/suite lacks arithmetic_mul" in message(result)
+
+
+def test_a_model_without_a_chat_template_is_refused_before_it_is_loaded(build, tmp_path: Path):
+    house: House = build(**SMALL)
+    assert house.run("models/base", "benchmarks/suite").success
+    folder = Path(house.metadata("models/base")["folder"])
+    copy = tmp_path / "model"
+    copy.mkdir()
+    for file in folder.iterdir():
+        if file.name != "chat_template.jinja":
+            (copy / file.name).write_bytes(file.read_bytes())
+    result = build(**SMALL, model__source=str(copy)).run("models/base")
+    assert "no chat template" in message(result)
