@@ -77,6 +77,7 @@ def build_training(
         storage: Storage,
         interpreter: TrainingInterpreter,
     ) -> dg.MaterializeResult[Reference]:
+        from evaluation.files import write_json
         from training.lineage import TrainingRequest, read_manifest
 
         wanted = chosen(config, options, stage="training/policy")
@@ -93,7 +94,7 @@ def build_training(
         lineage = upstream(context, train, base)
         with storage.writable():
             out.mkdir(parents=True, exist_ok=True)
-            (out / "upstream.json").write_text(json.dumps(lineage, indent=2, sort_keys=True), encoding="utf-8")
+            write_json(lineage, out / "upstream.json")
         observer = StepObserver(context)
         arguments = ["training", "--recipe", wanted.recipe, "--hardware", wanted.hardware, "--targets", train.path]
         arguments += ["--model", base.path, "--out", str(out), "--seed", str(wanted.seed)]
@@ -105,7 +106,9 @@ def build_training(
         manifest = read_manifest(folder)
         digest = manifest["checkpoint_digest"]
         records = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-        context.log.info(f"{'reused' if observer.reused else 'wrote'} {folder}")
+        reward = records[-1]["data"].get("reward/on_policy") if records else None
+        reached = "" if reward is None else f", reward {reward:.2f}"
+        context.log.info(f"{'reused: ' if observer.reused else ''}{manifest['steps']} steps{reached}, policy {folder}")
         return dg.MaterializeResult(
             value=Reference(
                 str(folder),
