@@ -61,19 +61,17 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
         OmegaConf.resolve(config)
     except OmegaConfBaseException as error:
         raise InputError(f"configuration: {str(error).splitlines()[0]}") from error
-    if missing := OmegaConf.missing_keys(config) - {"data.train_files", "data.val_files", "actor_rollout_ref.model.path"}:
-        expected = {key for key in missing if not key.startswith(("critic.", "reward.", "actor_rollout_ref.ref."))}
-        if expected:
-            raise InputError(f"configuration: no value for {', '.join(sorted(expected))}: give it with --set key=value")
-    options(config)
+    mixed_options(config)
     return config
 
 
-def options(config: DictConfig) -> MixedPolicyOptions:
-    """The validated ``mixed`` section; InputError names the options that contradict each other."""
-    return MixedPolicyOptions.from_dict(
-        OmegaConf.to_container(config.mixed), samples=config.actor_rollout_ref.rollout.n
-    )
+def mixed_options(config: DictConfig) -> MixedPolicyOptions:
+    """The validated ``mixed`` section of a run; InputError names the options that contradict each other.
+
+    The clip range is verl's own key, so that it has one place.
+    """
+    actor, values = config.actor_rollout_ref.actor, OmegaConf.to_container(config.mixed)
+    return MixedPolicyOptions.from_mapping({"clip_ratio": actor.clip_ratio, **values}, n=config.actor_rollout_ref.rollout.n)
 
 
 def _explain(error: Exception, base: Sequence[str]) -> str:

@@ -63,14 +63,15 @@ def run_job(job: Job, report: Report, *, force: bool = False) -> bool:
 
     ``report`` receives ``{"event": "progress" | "step" | "done", …}`` dictionaries.
     """
-    config = compose_run(job.request.recipe, job.request.hardware, job.request.overrides, run=job.out.resolve())
+    overrides = (f"seed={job.request.seed}", *job.request.overrides)
+    config = compose_run(job.request.recipe, job.request.hardware, overrides, run=job.out.resolve())
     targets = check_targets(job.targets, config)
     if not force and _reusable(job):
         report({"event": "done", "policy": str(job.policy), "reused": True})
         return True
     with open_dict(config):
-        config.seed = job.request.seed
         config.data.train_files = str(job.targets.resolve())
+        config.data.val_files = config.data.train_files  # verl wants a file; scores come from evaluation/
         config.actor_rollout_ref.model.path = str(job.model.resolve())
         environment = dict(config.pop("environment"))
     job.out.mkdir(parents=True, exist_ok=True)

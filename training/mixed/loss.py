@@ -4,13 +4,13 @@ from typing import Any
 
 import torch
 from tensordict import TensorDict
-from verl.trainer.ppo.core_algos import agg_loss, kl_penalty
+from verl.trainer.ppo.core_algos import kl_penalty
 from verl.utils import tensordict_utils as tu
 from verl.utils.metric import AggregationType, Metric
 from verl.workers.config import ActorConfig
 from verl.workers.utils.padding import no_padding_2_padding
 
-from training.algorithms import mixed_policy_token_loss, off_policy_mask
+from training.algorithms import mixed_policy_token_loss, normalise_loss, off_policy_mask, sft_token_loss
 from training.algorithms.options import MixedPolicyOptions
 
 SUM = AggregationType.SUM
@@ -19,6 +19,7 @@ SUM = AggregationType.SUM
 def mixed_policy_loss(
     actor: ActorConfig,
     options: MixedPolicyOptions,
+    response_length: int,
     model_output: dict[str, torch.Tensor],
     data: TensorDict,
     dp_group: Any = None,
@@ -37,17 +38,19 @@ def mixed_policy_loss(
     batch = data.select(*fields).to_padded_tensor()
     mask = batch["response_mask"].bool()
     prefix_mask = off_policy_mask(batch["prefix_length"], mask)
-    actor.global_batch_info.update(
-        dp_size=data["dp_size"],
-        batch_num_tokens=data["batch_num_tokens"],
-        global_batch_size=data["global_batch_size"],
-        loss_scale_factor=actor.loss_scale_factor,
-    )
 
     def normalised(matrix: torch.Tensor) -> torch.Tensor:
-        return agg_loss(loss_mat=matrix, loss_mask=mask, loss_agg_mode=actor.loss_agg_mode, **actor.global_batch_info)
+        return normalise_loss(
+            matrix,
+            mask,
+            options.loss_normaliser,
+            tokens=data["batch_num_tokens"],
+            sequences=data["global_batch_size"],
+            response_length=response_length,
+            ranks=data["dp_size"],
+        )
 
-    losses, sums = mixed_policy_token_loss(
+    losses, stats = mixed_policy_token_loss(
         old_log_prob=batch["old_log_probs"],
         log_prob=log_prob,
         advantages=batch["advantages"],
@@ -57,7 +60,9 @@ def mixed_policy_loss(
     )
     loss = normalised(losses * batch["rollout_is_weights"])
     metrics: dict[str, Metric | float] = {"pg_loss": Metric(value=loss, aggregation=SUM)}
-    metrics |= {name: Metric(value=value, aggregation=SUM) for name, value in sums.items()}
+    for name, (total, count) in stats.items():
+        metrics[f"sum:{name}"] = Metric(value=total, aggregation=SUM)
+        metrics[f"count:{name}"] = Metric(value=count, aggregation=SUM)
 
     if entropy is not None:
         coefficient = tu.get_non_tensor_data(data, "entropy_coeff", actor.entropy_coeff)
@@ -68,9 +73,14 @@ def mixed_policy_loss(
         divergence = normalised(kl_penalty(log_prob, batch["ref_log_prob"], actor.kl_loss_type))
         loss = loss + actor.kl_loss_coef * divergence
         metrics["kl_loss"] = Metric(value=divergence, aggregation=SUM)
-    if options.use_sft_multitask_loss:
-        count = max(tu.get_non_tensor_data(data, "prefix_tokens", 0), 1)
-        sft = -(log_prob * prefix_mask).sum() / count * data["dp_size"]
-        loss = loss + options.sft_loss_coef * sft
+    if options.sft_multitask.use:
+        sft = normalise_loss(
+            sft_token_loss(log_prob, prefix_mask),
+            prefix_mask,
+            "token-mean",
+            tokens=max(tu.get_non_tensor_data(data, "prefix_tokens", 0), 1),
+            ranks=data["dp_size"],
+        )
+        loss = loss + options.sft_multitask.coef * sft
         metrics["sft_loss"] = Metric(value=sft, aggregation=SUM)
     return loss, metrics

@@ -7,8 +7,8 @@ import torch
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 from verl.utils.profiler import simple_timer
 
-from training.algorithms.options import MixedPolicyOptions
-from training.algorithms.prefix import prefix_length, prefix_ratio
+from training.algorithms.prefix import cut_prefix, prefix_ratio
+from training.configuration import mixed_options
 
 
 class GuidedOutput(AgentLoopOutput):
@@ -26,7 +26,7 @@ class GuidedAgentLoop(AgentLoopBase):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self.options = MixedPolicyOptions.from_dict(dict(self.config.mixed), samples=self.rollout_config.n)
+        self.options = mixed_options(self.config)
         self.seed = self.config.seed
         self.response_length = self.rollout_config.response_length
 
@@ -69,17 +69,14 @@ class GuidedAgentLoop(AgentLoopBase):
         target = row.get("target")
         if not target or not (prefix.n_prefix == -1 or sample < prefix.n_prefix):
             return []
-        tokens = self.tokenizer.encode(target[0]["content"], add_special_tokens=False) + [self.tokenizer.eos_token_id]
-        if len(tokens) > self.response_length:
-            raise ValueError(
-                f"target {row['extra_info'].get('id')!r} has {len(tokens)} tokens, the response limit is "
-                f"{self.response_length}: raise data.max_response_length or let targets/prepared reject it"
-            )
         ratio = prefix_ratio(
-            prefix,
             step=int(row["global_steps"]) - 1,  # verl counts steps from 1, the schedules from 0
+            sample_id=sample,
+            n=self.rollout_config.n,
             seed=self.seed,
             prompt_id=str(row["extra_info"].get("id") or row["index"]),
-            sample=sample,
+            **prefix.schedule(),
         )
-        return tokens[: prefix_length(len(tokens), ratio)]
+        tokens = self.tokenizer.encode(target[0]["content"], add_special_tokens=False)
+        eos = self.tokenizer.eos_token_id
+        return cut_prefix(tokens, ratio, eos_id=eos, response_length=self.response_length)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,9 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.utils.padding import response_to_nested
 
-from training.algorithms import group_advantage, off_policy_mask, prefix_weights, rollout_correction
-from training.algorithms.entropy import AdaptiveEntropyCoefficient
-from training.algorithms.options import MixedPolicyOptions
+from training.algorithms import apply_prefix_weights, group_advantage, off_policy_mask, rollout_correction
+from training.algorithms.entropy import EntropyController
+from training.configuration import mixed_options
 from training.mixed.loss import mixed_policy_loss
 
 STATE = "mixed_state.json"
@@ -54,16 +55,16 @@ class MixedPolicyTrainer(PPOTrainerSync):
     trainer_mode = property(lambda self: "sync", lambda self, _: None)
 
     def __init__(self, config: Any):
-        self.options = MixedPolicyOptions.from_dict(dict(config.mixed), samples=config.actor_rollout_ref.rollout.n)
-        self.entropy_coefficient = AdaptiveEntropyCoefficient.from_options(
-            self.options, initial=config.actor_rollout_ref.actor.entropy_coeff
+        self.options = mixed_options(config)
+        self.entropy = EntropyController(
+            self.options.adaptive_entropy, config.actor_rollout_ref.actor.entropy_coeff
         )
         super().__init__(config)
 
     def _setup(self) -> None:
         super()._setup()
         actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
-        self.actor_rollout_wg.set_loss_fn(partial(mixed_policy_loss, actor, self.options))
+        self.actor_rollout_wg.set_loss_fn(partial(mixed_policy_loss, actor, self.options, self.config.data.max_response_length))
 
     def _build_replay_buffer(self) -> GroupBuffer:
         data, sampler = self.config.data, self.config.trainer.v1.sampler
@@ -115,10 +116,10 @@ class MixedPolicyTrainer(PPOTrainerSync):
         advantages = group_advantage(
             rewards.sum(-1), index, on_policy, baseline=self.options.baseline, use_std=self.options.use_std
         )
-        weights = prefix_weights(prefix_mask, self.options.prefix_reward_weight_alpha, self.options.prefix_reward_weight_beta)
-        advantages = advantages.unsqueeze(-1) * weights * mask
+        prefix = self.options.prefix
+        advantages = apply_prefix_weights(advantages.unsqueeze(-1) * mask, prefix_mask, prefix.alpha, prefix.beta)
         correction, _, correction_metrics = rollout_correction(
-            rows["old_log_probs"], rows["rollout_log_probs"], mask, prefix_mask, **self.options.rollout_correction
+            rows["old_log_probs"], rows["rollout_log_probs"], mask, prefix_mask, **asdict(self.options.rollout_correction)
         )
         metrics.update({f"rollout_correction/{name}": value for name, value in correction_metrics.items()})
         metrics.update(self._group_metrics(scores, index, on_policy))
@@ -149,14 +150,14 @@ class MixedPolicyTrainer(PPOTrainerSync):
         return metrics
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        batch.extra_info["entropy_coeff"] = self.entropy_coefficient.value
+        batch.extra_info["entropy_coeff"] = self.entropy.coefficient
         batch = super()._update_actor(batch, metrics)
         for name in [name for name in metrics if name.startswith("actor/sum:")]:
             mean = name.removeprefix("actor/sum:")
             total, count = metrics.pop(name), metrics.pop(f"actor/count:{mean}")
             metrics[f"actor/{mean}"] = total / count if count else 0.0
-        metrics["actor/entropy_coeff"] = self.entropy_coefficient.value
-        self.entropy_coefficient.update(metrics["actor/entropy"])
+        metrics["actor/entropy_coeff"] = self.entropy.coefficient
+        self.entropy.update(metrics["actor/entropy"])
         if not (math.isfinite(metrics["actor/pg_loss"]) and math.isfinite(metrics["actor/grad_norm"])):
             self._log_rollout_data(batch, self.timing_raw, self.config.trainer.rollout_data_dir)
             self._shutdown_dump_executor()
@@ -170,11 +171,11 @@ class MixedPolicyTrainer(PPOTrainerSync):
         folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
         folder.mkdir(parents=True, exist_ok=True)
         # Before verl's own files: its "latest" marker, written last, then vouches for this one too.
-        (folder / STATE).write_text(json.dumps({"entropy_coefficient": self.entropy_coefficient.state()}))
+        (folder / STATE).write_text(json.dumps({"entropy": self.entropy.state_dict()}))
         super()._save_checkpoint()
 
     def _load_checkpoint(self) -> None:
         super()._load_checkpoint()
         if self.global_steps:
             folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
-            self.entropy_coefficient.load(json.loads((folder / STATE).read_text())["entropy_coefficient"])
+            self.entropy.load_state_dict(json.loads((folder / STATE).read_text())["entropy"])
