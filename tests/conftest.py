@@ -8,7 +8,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 # `make test` runs this folder in both interpreters; each collects what its packages can run.
-TRAINING = ["gpu/*", "unit/algorithms/*", "unit/training/*", "integration/test_generate.py", "integration/test_base_model.py"]
+TRAINING = [
+    "gpu/*",
+    "unit/algorithms/*",
+    "unit/training/*",
+    "integration/test_generate.py",
+    "integration/test_base_model.py",
+]
 if importlib.util.find_spec("torch"):
     kept = {file for pattern in TRAINING for file in Path(__file__).parent.glob(pattern)}
     collect_ignore = [str(file) for file in Path(__file__).parent.rglob("test_*.py") if file not in kept]

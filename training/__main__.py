@@ -15,13 +15,17 @@ from training.lineage import TrainingRequest
 
 
 def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(prog="python -m training", description=__doc__.split(":", 1)[1].strip())
+    result = argparse.ArgumentParser(prog="python -m training", description="Train a policy on prepared targets.")
     result.add_argument("--recipe", default="luffy", help=f"one of: {', '.join(names('recipe'))} (default %(default)s)")
-    result.add_argument("--hardware", default="cpu", help=f"one of: {', '.join(names('hardware'))} (default %(default)s)")
+    result.add_argument(
+        "--hardware", default="cpu", help=f"one of: {', '.join(names('hardware'))} (default %(default)s)"
+    )
     result.add_argument("--targets", type=Path, help="parquet of targets/train")
     result.add_argument("--model", type=Path, help="Hugging Face folder of the base model")
     result.add_argument("--out", type=Path, help="folder of the run; an interrupted run in it is resumed")
-    result.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help="override a key")
+    result.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help="override a key"
+    )
     result.add_argument("--seed", type=int, default=0)
     result.add_argument("--lineage", type=Path, help="JSON that says where targets and model came from")
     result.add_argument("--force", action="store_true", help="train even if the same run is there already")

@@ -71,7 +71,9 @@ def mixed_options(config: DictConfig) -> MixedPolicyOptions:
     The clip range is verl's own key, so that it has one place.
     """
     actor, values = config.actor_rollout_ref.actor, OmegaConf.to_container(config.mixed)
-    return MixedPolicyOptions.from_mapping({"clip_ratio": actor.clip_ratio, **values}, n=config.actor_rollout_ref.rollout.n)
+    return MixedPolicyOptions.from_mapping(
+        {"clip_ratio": actor.clip_ratio, **values}, n=config.actor_rollout_ref.rollout.n
+    )
 
 
 def _explain(error: Exception, base: Sequence[str]) -> str:

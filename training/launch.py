@@ -110,7 +110,9 @@ def check_targets(path: Path, config: DictConfig) -> dict[str, Any]:
     try:
         file = pq.ParquetFile(path)
     except FileNotFoundError:
-        raise InputError(f"targets {path}: no such file: materialize targets/train or give --targets a parquet") from None
+        raise InputError(
+            f"targets {path}: no such file: materialize targets/train or give --targets a parquet"
+        ) from None
     except (OSError, ValueError) as error:
         raise InputError(f"targets {path}: not a readable parquet file ({error})") from error
     missing = [name for name in TARGET.names if name not in file.schema_arrow.names]

@@ -86,12 +86,18 @@ def code_state() -> dict[str, Any]:
         return done.stdout.strip() if done.returncode == 0 else None
 
     status = git("status", "--porcelain")
-    return {"commit": git("rev-parse", "HEAD"), "dirty": None if status is None else bool(status), "digest": code_digest()}
+    return {
+        "commit": git("rev-parse", "HEAD"),
+        "dirty": None if status is None else bool(status),
+        "digest": code_digest(),
+    }
 
 
 def package_versions() -> dict[str, str]:
     """Versions of the packages that decide numbers, as far as this interpreter has them."""
-    installed = {distribution.metadata["Name"].lower(): distribution.version for distribution in metadata.distributions()}
+    installed = {
+        distribution.metadata["Name"].lower(): distribution.version for distribution in metadata.distributions()
+    }
     return {name: installed[name] for name in PACKAGES if name in installed}
 
 

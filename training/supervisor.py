@@ -101,7 +101,9 @@ def supervise(command: list[str], grace: float) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m training.supervisor", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m training.supervisor", description="Run a command so that nothing of it outlives us."
+    )
     parser.add_argument("--grace", type=float, default=10.0, help="seconds between TERM and KILL (default %(default)s)")
     parser.add_argument("command", nargs="+", help="the command, after --")
     arguments = parser.parse_args()

@@ -22,9 +22,7 @@ class TaskRunner(TaskRunnerV1.__ray_metadata__.modified_class):
 
 def main() -> None:
     config = OmegaConf.load(Path(sys.argv[1]))
-    validate_config(
-        config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config)
-    )
+    validate_config(config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
     run_ppo(config, task_runner_class=TaskRunner)
 
 

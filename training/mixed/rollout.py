@@ -1,4 +1,4 @@
-"""Rollouts with off-policy guidance (seed 000 lines 5-11): some samples of a group start with a prefix of the target."""
+"""Rollouts with off-policy guidance (seed 000, lines 5-11): some samples of a group start with part of the target."""
 
 from typing import Any
 from uuid import uuid4

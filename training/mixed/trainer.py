@@ -56,15 +56,15 @@ class MixedPolicyTrainer(PPOTrainerSync):
 
     def __init__(self, config: Any):
         self.options = mixed_options(config)
-        self.entropy = EntropyController(
-            self.options.adaptive_entropy, config.actor_rollout_ref.actor.entropy_coeff
-        )
+        self.entropy = EntropyController(self.options.adaptive_entropy, config.actor_rollout_ref.actor.entropy_coeff)
         super().__init__(config)
 
     def _setup(self) -> None:
         super()._setup()
         actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
-        self.actor_rollout_wg.set_loss_fn(partial(mixed_policy_loss, actor, self.options, self.config.data.max_response_length))
+        self.actor_rollout_wg.set_loss_fn(
+            partial(mixed_policy_loss, actor, self.options, self.config.data.max_response_length)
+        )
 
     def _build_replay_buffer(self) -> GroupBuffer:
         data, sampler = self.config.data, self.config.trainer.v1.sampler
@@ -119,7 +119,11 @@ class MixedPolicyTrainer(PPOTrainerSync):
         prefix = self.options.prefix
         advantages = apply_prefix_weights(advantages.unsqueeze(-1) * mask, prefix_mask, prefix.alpha, prefix.beta)
         correction, _, correction_metrics = rollout_correction(
-            rows["old_log_probs"], rows["rollout_log_probs"], mask, prefix_mask, **asdict(self.options.rollout_correction)
+            rows["old_log_probs"],
+            rows["rollout_log_probs"],
+            mask,
+            prefix_mask,
+            **asdict(self.options.rollout_correction),
         )
         metrics.update({f"rollout_correction/{name}": value for name, value in correction_metrics.items()})
         metrics.update(self._group_metrics(scores, index, on_policy))
@@ -162,8 +166,9 @@ class MixedPolicyTrainer(PPOTrainerSync):
             self._log_rollout_data(batch, self.timing_raw, self.config.trainer.rollout_data_dir)
             self._shutdown_dump_executor()
             raise FloatingPointError(
-                f"step {self.global_steps}: loss {metrics['actor/pg_loss']}, gradient norm {metrics['actor/grad_norm']}; "
-                f"the batch is in {self.config.trainer.rollout_data_dir}/{self.global_steps}.jsonl"
+                f"step {self.global_steps}: loss {metrics['actor/pg_loss']}, "
+                f"gradient norm {metrics['actor/grad_norm']}; the batch is in "
+                f"{self.config.trainer.rollout_data_dir}/{self.global_steps}.jsonl"
             )
         return batch
 

@@ -1,7 +1,8 @@
 """A CPU platform for verl.
 
-verl imports this module in every process of a job when ``VERL_USE_EXTERNAL_MODULES`` names it, as the ``cpu`` hardware
-profile does. Importing it registers the platform and, on a CPU build of torch, lifts what keeps verl from running there.
+verl imports this module in every process of a job when ``VERL_USE_EXTERNAL_MODULES`` names it, as the ``cpu``
+hardware profile does. Importing it registers the platform and, on a CPU build of torch, lifts what keeps verl from
+running there.
 """
 
 import importlib.metadata
