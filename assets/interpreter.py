@@ -49,7 +49,7 @@ class TrainingInterpreter(dg.ConfigurableResource):
         """
         python = str(self.executable())
         command = [python, "-m", "training.supervisor", "--", python, "-m", *arguments]
-        context.log.info(f"{' '.join(arguments)}")
+        context.log.debug(" ".join(command))
         reader = dg.PipesTempFileMessageReader()
         with dg.open_pipes_session(context, dg.PipesTempFileContextInjector(), reader) as session:
             process = subprocess.Popen(

@@ -24,18 +24,28 @@ class Terminal:
         self._stream = stream or sys.stdout
         self._live = self._stream.isatty()
         self._last = -LINE_SECONDS
+        self._waiting = ""
 
     def line(self, text: str) -> None:
         """Write a line that stays."""
+        self._waiting = ""
         self._write(f"{self._clear()}{text}\n")
 
     def status(self, text: str) -> None:
         """Show what is going on; as a line now and then where nothing can be rewritten."""
-        if self._live:
-            self._write(f"{self._clear()}{text[:WIDTH]}")
-        elif time.monotonic() - self._last >= LINE_SECONDS:
+        self._waiting = text
+        self.tick()
+
+    def tick(self) -> None:
+        """Show the last status if it is not shown yet and it is time for it."""
+        if self._waiting and self._live:
+            self._write(f"{self._clear()}{self._waiting[:WIDTH]}")
+        elif self._waiting and time.monotonic() - self._last >= LINE_SECONDS:
             self._last = time.monotonic()
-            self._write(f"{text}\n")
+            self._write(f"{self._waiting}\n")
+        else:
+            return
+        self._waiting = ""
 
     def _clear(self) -> str:
         return "\r\x1b[K" if self._live else ""
@@ -83,6 +93,7 @@ class Follower:
     def _follow(self) -> None:
         while not self._stop.wait(POLL_SECONDS):
             self._read()
+            self._terminal.tick()
 
     def _read(self) -> None:
         if self._run_id is None:
@@ -137,10 +148,11 @@ class Follower:
 
     def _finish(self, what: str, step: str, timestamp: float, said: str) -> str:
         seconds = timestamp - self._began.get(step, timestamp)
-        return f"{self._place(step)} {what:7} {seconds:6.1f} s  {said}".rstrip()
+        return f"{self._place(step, self._finished)} {what:7} {seconds:6.1f} s  {said}".rstrip()
 
-    def _place(self, step: str) -> str:
-        return f"[{min(self._finished + 1, self._stages)}/{self._stages}] {_name(step):18}"
+    def _place(self, step: str, number: int | None = None) -> str:
+        shown = min(number or self._finished + 1, self._stages)
+        return f"[{shown:>{len(str(self._stages))}}/{self._stages}] {_name(step):17}"
 
 
 def _name(step: str) -> str:
