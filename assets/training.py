@@ -20,6 +20,9 @@ from assets.targets import TRAIN
 POLICY = dg.AssetKey(["training", "policy"])
 METRICS = dg.AssetKey(["training", "metrics"])
 POINTS = 80  # the UI keeps about 100 observations
+# What is plotted while a run goes on, of the 120 numbers that verl reports; metrics.jsonl and tensorboard/ have all.
+LIVE = ("actor/", "batch/", "groups/", "reward/", "rollout_correction/", "timing_s/", "critic/score/mean")
+LIVE += ("response_length/mean", "response_length/clip_ratio", "perf/throughput")
 
 
 class StepObserver:
@@ -46,7 +49,7 @@ class StepObserver:
         self._context.log.info(f"step {step} of {total}{reached}, time left {minutes}:{seconds:02}")
         every = max(1, math.ceil(total / (POINTS - 2)))
         if step in (1, total) or step % every == 0:
-            numbers = {name: float(value) for name, value in metrics.items() if _finite(value)}
+            numbers = {k: shown(v) for k, v in metrics.items() if k.startswith(LIVE) and _finite(v)}
             self._context.log_event(dg.AssetObservation(METRICS, metadata={"step": step, **numbers}))
 
 

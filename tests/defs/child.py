@@ -13,7 +13,12 @@ def steps(total: str) -> None:
     """Report so many training steps."""
     with open_dagster_pipes() as pipes:
         for step in range(1, int(total) + 1):
-            metrics = {"reward/on_policy": step / int(total), "actor/loss": 0.5, "note": "text", "bad": float("nan")}
+            metrics = {
+                "reward/on_policy": step / int(total),
+                "actor/loss": 0.5,
+                "actor/note": "text",
+                "actor/bad": float("nan"),
+            }
             event = {"event": "step", "step": step, "total": int(total), "metrics": metrics, "seconds_left": 61.0}
             pipes.report_custom_message(event)
         pipes.report_custom_message({"event": "done", "policy": "/policy", "reused": False})
