@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils.logging import disable_progress_bar
 
 from evaluation.errors import InputError
 
@@ -56,6 +57,7 @@ def main(argv: list[str] | None = None) -> int:
             raise InputError(f"{arguments.out}: already there; expected a new folder: choose another name")
         if not arguments.gguf.is_file():
             raise InputError(f"{arguments.gguf}: no such file; expected a .gguf file: check the path")
+        disable_progress_bar()
         convert(arguments.gguf, arguments.out)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)

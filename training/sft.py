@@ -18,7 +18,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils.logging import disable_progress_bar
 
 from evaluation.errors import InputError
 from training.algorithms import compute_sft_pure_loss
@@ -154,16 +155,18 @@ class Progress:
 def read_targets(path: Path, tokenizer: PreTrainedTokenizerBase, longest: int) -> list[Example]:
     """The examples of a targets file; InputError if it is not one, is empty, or has a row over ``longest`` tokens."""
     try:
-        table = pq.read_table(path, columns=["prompt", "target"])
+        columns = pq.read_schema(path).names
+        missing = {"prompt", "target"} - set(columns)
+        rows = [] if missing else pq.read_table(path, columns=["prompt", "target"]).to_pylist()
     except (OSError, pa.ArrowInvalid) as error:
         raise InputError(f"targets {path}: cannot be read as parquet ({error}): give targets/train's file") from error
-    if table.column_names != ["prompt", "target"] or not table.num_rows:
+    if not rows:
         raise InputError(
-            f"targets {path}: {table.num_rows} rows with columns {table.column_names}; expected rows with prompt and "
+            f"targets {path}: {f'no column {min(missing)}' if missing else 'no rows'}; expected rows with prompt and "
             "target: prepare them with python -m training.targets"
         )
     examples = []
-    for row, record in enumerate(table.to_pylist()):
+    for row, record in enumerate(rows):
         example = encode(tokenizer, record["prompt"], record["target"][0]["content"])
         if (tokens := len(example.prompt) + len(example.response)) > longest:
             raise InputError(
@@ -204,11 +207,13 @@ def tune(arguments: argparse.Namespace) -> None:
         raise InputError(f"--steps {arguments.steps} --batch-size {arguments.batch_size}: expected 1 or more of each")
     check_model(arguments.model)
     tokenizer = AutoTokenizer.from_pretrained(arguments.model)
-    model = AutoModelForCausalLM.from_pretrained(arguments.model, dtype=torch.float32)
+    config = AutoConfig.from_pretrained(arguments.model)
+    if config.pad_token_id is None:
+        config.pad_token_id = tokenizer.eos_token_id
+    examples = read_targets(arguments.targets, tokenizer, config.max_position_embeddings)
+    disable_progress_bar()  # of loading and saving: a terminal should show the updates
+    model = AutoModelForCausalLM.from_pretrained(arguments.model, config=config, dtype=torch.float32)
     model.to("cuda" if torch.cuda.is_available() else "cpu")
-    if model.config.pad_token_id is None:
-        model.config.pad_token_id = tokenizer.eos_token_id
-    examples = read_targets(arguments.targets, tokenizer, model.config.max_position_embeddings)
     rng = random.Random(arguments.seed)
     torch.manual_seed(arguments.seed)
     fit(
