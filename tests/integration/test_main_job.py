@@ -1,0 +1,68 @@
+"""The main job on the user's own files, as the README starts it: real traces, real benchmarks, real verl and vLLM."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from evaluation.records import GRADED
+from training.lineage import read_manifest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.timeout(1500)
+def test_real_traces_become_a_policy_with_scores_and_lineage(shared: Path, tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("LUFFY", "DAGSTER"))}
+    environment |= {
+        "DAGSTER_HOME": str(tmp_path / "home"),
+        "LUFFY_PROFILE": "small",
+        "LUFFY__STORAGE__ROOT": str(tmp_path / "storage"),
+        "LUFFY__TARGETS__SOURCE": json.dumps([str(shared / "data/traces/math_train_budget_forced.parquet")]),
+        "LUFFY__BENCHMARKS__ROOTS": json.dumps([str(shared / "data/luffy")]),
+        # The embedded model reads bytes: give it room for prompts, and only short targets.
+        "LUFFY__TARGETS__MAX_PROMPT_TOKENS": "768",
+        "LUFFY__SUITE__ONLY": '["math500", "arc_c"]',
+        "LUFFY__TRAINING__OVERRIDES": json.dumps(
+            [
+                "data.train_batch_size=2",
+                "data.max_prompt_length=768",
+                "data.max_response_length=512",
+                "actor_rollout_ref.rollout.n=4",
+                "trainer.total_training_steps=2",
+                "trainer.save_freq=2",
+                "algorithm.filter_groups.enable=false",
+            ]
+        ),
+        "LUFFY__EVALUATION__MAX_TOKENS": "64",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "pipelines.run"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "step 2 of 2" in done.stdout
+    assert "math500" in done.stdout
+
+    storage = tmp_path / "storage"
+    policy = next(storage.glob("training/policy/*/policy"))
+    manifest = read_manifest(policy)
+    train = json.loads((storage / "references/targets/train.json").read_text())
+    assert manifest["request"]["targets_digest"] == train["digest"]
+    assert manifest["steps"] == 2
+    assert next(policy.glob("*.safetensors")).stat().st_size > 1_000_000
+    steps = [json.loads(line) for line in (policy.parent / "metrics.jsonl").read_text().splitlines()]
+    assert [record["step"] for record in steps] == [1, 2]
+    assert steps[0]["data"]["batch/guided_samples"] == 2
+    assert steps[0]["data"]["reward/demonstration"] == 1.0
+    assert steps[0]["data"]["rollout_correction/abs_log_ratio_max"] < 1e-2  # vLLM and the actor agree
+    for role in ("base", "policy"):
+        for key in (f"evals/{role}/math500", f"ood/{role}/arc_c"):
+            scored = json.loads((storage / "references" / f"{key}.json").read_text())
+            table = pq.read_table(scored["path"])
+            assert set(GRADED.names) <= set(table.column_names)
+            assert table.num_rows == 2
+    assert list(storage.glob("report/scorecard/**/*.html"))
