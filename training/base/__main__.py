@@ -42,9 +42,9 @@ def new_model(tokenizer: Qwen2Tokenizer, sizes: dict[str, int]) -> Qwen2ForCausa
 
 
 def teach(model: PreTrainedModel, tokenizer: Qwen2Tokenizer, recipe: dict[str, Any]) -> None:
-    """Take ``model`` through the phases of ``recipe``."""
-    rng = random.Random(recipe["seed"])
+    """Take ``model`` through the phases of ``recipe``; each draws its samples anew, so that it can be redone alone."""
     for phase in recipe["phases"]:
+        rng = random.Random(recipe["seed"])
         mixture = [Component(**component) for component in phase["mixture"]]
         examples = (
             encode(tokenizer, [{"role": "user", "content": problem}], response)
