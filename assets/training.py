@@ -16,6 +16,7 @@ from assets.models import KEY as BASE
 from assets.options import TrainingOptions, chosen, configured
 from assets.storage import Reference, Storage
 from assets.targets import TRAIN
+from training.lineage import CODE
 
 POLICY = dg.AssetKey(["training", "policy"])
 METRICS = dg.AssetKey(["training", "metrics"])
@@ -63,7 +64,7 @@ def build_training(
         group_name="training",
         kinds={"verl", "vllm", "pytorch"},
         pool="gpu",
-        code_version=code_version("training/**/*.py", "training/config/**/*.yaml", "evaluation/grading.py"),
+        code_version=code_version(*CODE),
         automation_condition=automation,
         ins={"train": dg.AssetIn(TRAIN), "base": dg.AssetIn(BASE)},
         description="The trained policy: a Hugging Face folder with lineage.json. Mixed-policy RL by verl and vLLM: "

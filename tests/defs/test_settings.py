@@ -9,9 +9,10 @@ from pipelines.settings import PROFILES, Settings, load_settings
 
 
 def test_the_shipped_profiles_are_valid():
-    assert {file.stem for file in PROFILES.glob("*.yaml")} == {"embedded", "paper"}
+    assert {file.stem for file in PROFILES.glob("*.yaml")} == {"embedded", "paper", "small"}
     assert load_settings({}).suite.name == "embedded"
     assert load_settings({"LUFFY_PROFILE": ""}).suite.name == "embedded"
+    assert load_settings({"LUFFY_PROFILE": "small"}).training.hardware == "cpu"
     paper = load_settings({"LUFFY_PROFILE": "paper"})
     assert (paper.training.hardware, paper.suite.name, paper.targets.max_target_tokens) == ("gpu", "paper", 8192)
 
@@ -48,7 +49,7 @@ def test_the_environment_overrides_single_keys():
         ({"LUFFY__TRAINING__SEED": "many"}, ["LUFFY__TRAINING__SEED", "training.seed", "integer", "many"]),
         ({"LUFFY__EVALUATION__TOP_P": "1.5"}, ["LUFFY__EVALUATION__TOP_P", "less than or equal to 1"]),
         ({"LUFFY__TARGETS__SOURCE": "[a"}, ["LUFFY__TARGETS__SOURCE", "YAML"]),
-        ({"LUFFY_PROFILE": "paperr"}, ["paperr", "embedded, paper"]),
+        ({"LUFFY_PROFILE": "paperr"}, ["paperr", "embedded, paper, small"]),
     ],
 )
 def test_a_mistake_is_one_message_that_names_it(environment, parts):
