@@ -120,6 +120,8 @@ class Follower:
             if int(entry.level) >= logging.INFO and not entry.user_message.startswith("[pipes]"):
                 self._said[step] = entry.user_message
                 self._terminal.status(f"{self._place(step)} {entry.user_message}")
+        elif event.event_type_value == "ENGINE_EVENT" and "blocked by limit for pool" in (event.message or ""):
+            self._terminal.status(f"{self._place(step)} waits for another training or evaluation to end")
         elif event.event_type_value == "STEP_START":
             self._began[step] = entry.timestamp
             self._terminal.status(f"{self._place(step)} started")
