@@ -17,7 +17,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -162,12 +163,12 @@ def _train(job: Job, config: DictConfig, environment: Mapping[str, str], attempt
             },
         )
         try:
-            times = [time.monotonic()]
+            seconds: deque[float] = deque(maxlen=10)  # of the last steps
             while True:
                 ended = process.poll() is not None
                 for record in metrics.new_records():
-                    times.append(time.monotonic())
-                    report(_step_event(record, total, times))
+                    seconds.append(record["data"]["timing_s/step"])
+                    report(_step_event(record, total, seconds))
                 if ended:
                     break
                 time.sleep(POLL_SECONDS)
@@ -179,17 +180,15 @@ def _train(job: Job, config: DictConfig, environment: Mapping[str, str], attempt
         raise TrainingFailed(f"{_reason(log, process.returncode)}\nthe whole log: {log}")
 
 
-def _step_event(record: Mapping[str, Any], total: int, times: list[float]) -> dict[str, Any]:
-    """A step with the time left, from the pace of the last ten steps (the first includes the start)."""
-    recent = times[-10:] if len(times) > 2 else times
-    pace = (recent[-1] - recent[0]) / max(len(recent) - 1, 1)
-    step = record["step"]
+def _step_event(record: Mapping[str, Any], total: int, seconds: Collection[float]) -> dict[str, Any]:
+    """A step with the time left, from the mean of the last steps."""
+    left = sum(seconds) / len(seconds) * (total - record["step"])
     return {
         "event": "step",
-        "step": step,
+        "step": record["step"],
         "total": total,
         "metrics": record["data"],
-        "seconds_left": round(pace * (total - step), 1),
+        "seconds_left": round(left, 1),
     }
 
 
