@@ -59,6 +59,8 @@ lint: .venv/installed  ## ruff and basedpyright
 bench: setup  ## measure the figures that the README quotes
 	@$(TRAINING) -m benchmarks.algorithms
 	@$(ORCHESTRATION) -m benchmarks.targets
+	@$(ORCHESTRATION) -m benchmarks.load
+	@$(TRAINING) -m benchmarks.steps
 
 lock:  ## compile requirements/*.lock from pyproject.toml (needs uv; finds local wheels through PIP_FIND_LINKS)
 	UV_FIND_LINKS=$$PIP_FIND_LINKS requirements/compile.sh

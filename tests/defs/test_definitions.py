@@ -134,20 +134,9 @@ def test_nothing_runs_by_itself_until_someone_turns_it_on():
     }
 
 
-LOAD = """
-import json, sys, time
-import dagster
-before = time.perf_counter()
-import pipelines.definitions
-print(json.dumps([time.perf_counter() - before, sorted(sys.modules)]))
-"""
+LOAD = "import json, sys; import pipelines.definitions; print(json.dumps(sorted(sys.modules)))"
 
 
-def test_the_location_loads_fast_and_light():
-    runs = [
-        json.loads(subprocess.run([sys.executable, "-c", LOAD], cwd=ROOT, capture_output=True, check=True).stdout)
-        for _ in range(4)
-    ]
-    seconds, modules = min(runs)
-    assert not set(HEAVY) & {name.partition(".")[0] for name in modules}
-    assert seconds <= 0.3, f"loading takes {seconds:.2f} s beyond dagster itself"
+def test_the_location_loads_nothing_heavy():
+    loaded = subprocess.run([sys.executable, "-c", LOAD], cwd=ROOT, capture_output=True, check=True).stdout
+    assert not set(HEAVY) & {name.partition(".")[0] for name in json.loads(loaded)}

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture(scope="module")
 def grader():
-    with Grader(workers=2, limit_s=2.0) as grader:
+    with Grader(workers=2, limit_s=20.0) as grader:
         yield grader
 
 
