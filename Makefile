@@ -13,7 +13,7 @@ export PYTHONPATH := $(CURDIR)
 export HF_HUB_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run ui test test-unit bench lint lock setup clean
+.PHONY: help demo run ui test test-all test-unit bench lint lock setup clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,10 @@ ui: .venv/installed  ## serve the Dagster UI on PORT (default 3000)
 	@$(ORCHESTRATION) -m pipelines.ui --port $(PORT)
 
 test: setup  ## unit, definition, UI and integration tests, in both environments
+	@$(ORCHESTRATION) -m pytest tests -q -m "not slow"
+	@$(TRAINING) -m pytest tests -q -m "not slow"
+
+test-all: setup  ## the same with the slow ones: the main job on real traces and benchmarks
 	@$(ORCHESTRATION) -m pytest tests -q
 	@$(TRAINING) -m pytest tests -q
 

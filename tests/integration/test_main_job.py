@@ -15,6 +15,7 @@ from training.lineage import read_manifest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_real_traces_become_a_policy_with_scores_and_lineage(shared: Path, tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("LUFFY", "DAGSTER"))}
