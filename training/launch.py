@@ -30,7 +30,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from evaluation.errors import InputError
 from evaluation.files import atomic_write
 from evaluation.records import TARGET
-from training.checkpoints import export_policy, latest_step
+from training.checkpoints import LATEST, export_policy, latest_step
 from training.configuration import PROJECT, compose_run
 from training.lineage import MANIFEST, TrainingRequest, code_state, package_versions, read_manifest
 from training.metrics import MetricsFile, merge_attempts
@@ -79,7 +79,7 @@ def run_job(job: Job, report: Report, *, force: bool = False) -> bool:
     with atomic_write(job.out / "config.yaml") as temporary:
         OmegaConf.save(config, temporary, resolve=True)
     if force:
-        (job.out / "checkpoints" / "latest_checkpointed_iteration.txt").unlink(missing_ok=True)
+        (job.out / "checkpoints" / LATEST).unlink(missing_ok=True)
 
     attempt = len(list((job.out / "attempts").glob("*.log"))) + 1
     started = datetime.now(UTC)
