@@ -4,6 +4,7 @@ import json
 import resource
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import dagster as dg
@@ -165,23 +166,28 @@ def test_a_storage_that_cannot_be_written_is_one_message(build, tmp_path: Path):
     assert "LUFFY__STORAGE__ROOT" in message(result)
 
 
-@pytest.fixture
+@contextmanager
 def full_disk() -> Iterator[None]:
-    """No file grows over 20 kB, and writing more is an error: what a disk does that becomes full meanwhile."""
+    """No file grows over 20 kB, and writing more is an error: what a disk does that becomes full meanwhile.
+
+    The limit holds for every file of this process, pytest's own output among them: keep it around the one call.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    signal.signal(signal.SIGXFSZ, handler)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
 
 
-def test_a_disk_that_fills_up_is_one_message_and_leaves_nothing_half_written(build, request):
+def test_a_disk_that_fills_up_is_one_message_and_leaves_nothing_half_written(build):
     house = build(benchmarks__limit="20")
     assert house.run(*INPUTS).success
     before = house.files()
-    request.getfixturevalue("full_disk")
-    result = house.run("targets/prepared", "targets/rejected")
+    with full_disk():
+        result = house.run("targets/prepared", "targets/rejected")
     assert "cannot write" in message(result)
     assert "make room" in message(result)
     assert house.files() == before
