@@ -7,7 +7,7 @@ ORCHESTRATION := .venv/bin/python
 TRAINING := .venv-train/bin/python
 # Where PyPI's torch is a CUDA build, the CPU build comes from PyTorch's own index.
 TORCH_CPU_INDEX ?= https://download.pytorch.org/whl/cpu
-PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-deps
+PIP_INSTALL := -m pip install -qq --disable-pip-version-check --no-deps
 export DAGSTER_HOME := $(CURDIR)/var/dagster
 export PYTHONPATH := $(CURDIR)
 export HF_HUB_DISABLE_TELEMETRY := 1

@@ -24,14 +24,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from evaluation.errors import InputError
 from evaluation.files import atomic_write
-from evaluation.records import TARGET
 from training.checkpoints import LATEST, export_policy, latest_step
 from training.configuration import PROJECT, compose_run
+from training.inputs import check_targets
 from training.lineage import MANIFEST, TrainingRequest, code_state, package_versions, read_manifest
 from training.metrics import MetricsFile, merge_attempts
 
@@ -66,7 +65,7 @@ def run_job(job: Job, report: Report, *, force: bool = False) -> bool:
     """
     overrides = (f"seed={job.request.seed}", *job.request.overrides)
     config = compose_run(job.request.recipe, job.request.hardware, overrides, run=job.out.resolve())
-    targets = check_targets(job.targets, config)
+    targets = check_targets(job.targets, job.model, config)
     if not force and _reusable(job):
         report({"event": "done", "policy": str(job.policy), "reused": True})
         return True
@@ -104,30 +103,6 @@ def run_job(job: Job, report: Report, *, force: bool = False) -> bool:
     export_policy(job.out / "checkpoints", job.policy, manifest)
     report({"event": "done", "policy": str(job.policy), "reused": False})
     return False
-
-
-def check_targets(path: Path, config: DictConfig) -> dict[str, Any]:
-    """Rows and schema metadata of the targets; InputError if verl could not train on them."""
-    try:
-        file = pq.ParquetFile(path)
-    except FileNotFoundError:
-        raise InputError(
-            f"targets {path}: no such file: materialize targets/train or give --targets a parquet"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"targets {path}: not a readable parquet file ({error})") from error
-    missing = [name for name in TARGET.names if name not in file.schema_arrow.names]
-    if missing:
-        raise InputError(
-            f"targets {path}: no column {', '.join(missing)}; expected {', '.join(TARGET.names)}: "
-            "prepare them with `python -m training.targets`"
-        )
-    rows, batch = file.metadata.num_rows, config.data.train_batch_size
-    if rows < batch:
-        raise InputError(f"targets {path}: {rows} rows are less than one batch of data.train_batch_size={batch}")
-    metadata = {key.decode(): value.decode() for key, value in (file.schema_arrow.metadata or {}).items()}
-    metadata.pop("ARROW:schema", None)
-    return {"rows": rows, "metadata": {key: value for key, value in metadata.items() if key != "pandas"}}
 
 
 def _reusable(job: Job) -> bool:

@@ -103,14 +103,7 @@ def package_versions() -> dict[str, str]:
 
 def write_manifest(checkpoint: Path, manifest: Mapping[str, Any]) -> None:
     """Write ``lineage.json`` into ``checkpoint`` with the digest of the files beside it."""
-    write_json({**manifest, "checkpoint_digest": weights_digest(checkpoint)}, checkpoint / MANIFEST)
-
-
-def weights_digest(checkpoint: Path) -> str:
-    """sha256 over the weights and the tokenizer of a Hugging Face folder: what a model computes is decided by these."""
-    files = sorted(f for f in Path(checkpoint).iterdir() if f.suffix in {".safetensors", ".json", ".jinja", ".txt"})
-    listing = "".join(f"{f.name}\0{digest_file(f)}\n" for f in files if f.name != MANIFEST)
-    return digest_bytes(listing.encode())
+    write_json({**manifest, "checkpoint_digest": model_digest(Path(checkpoint))}, checkpoint / MANIFEST)
 
 
 def read_manifest(checkpoint: Path) -> dict[str, Any]:
@@ -122,6 +115,6 @@ def read_manifest(checkpoint: Path) -> dict[str, Any]:
         raise InputError(f"checkpoint {checkpoint}: no {MANIFEST} there, so nobody knows what made it") from None
     except json.JSONDecodeError as error:
         raise InputError(f"{path}: not JSON ({error}): restore the checkpoint or train again") from error
-    if manifest.get("checkpoint_digest") != weights_digest(checkpoint):
+    if manifest.get("checkpoint_digest") != model_digest(Path(checkpoint)):
         raise InputError(f"checkpoint {checkpoint}: its files are not those that {MANIFEST} describes: train again")
     return manifest

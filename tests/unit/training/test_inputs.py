@@ -1,0 +1,103 @@
+"""What a run refuses before anything starts."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from evaluation.errors import InputError
+from evaluation.records import TARGET
+from training.configuration import compose_run
+from training.inputs import check_targets
+from training.models import SHIPPED
+
+LIMITS = ("data.train_batch_size=2", "data.max_prompt_length=64", "data.max_response_length=32")
+Row = dict[str, Any]
+
+
+def row(number: int) -> Row:
+    return {
+        "data_source": "test",
+        "prompt": [{"role": "user", "content": f"{number}+1=?"}],
+        "target": [{"role": "assistant", "content": f"<think>\n1\n</think>\n\n\\boxed{{{number + 1}}}"}],
+        "ability": "math",
+        "reward_model": {"style": "rule", "ground_truth": str(number + 1)},
+        "extra_info": {"split": "train", "index": number, "id": str(number), "source": "test"},
+    }
+
+
+def checked(file: Path, rows: list[Row], metadata: dict[str, str] | None = None) -> dict[str, Any]:
+    pq.write_table(pa.Table.from_pylist(rows, schema=TARGET.with_metadata(metadata)), file)
+    return check_targets(file, SHIPPED, compose_run("luffy", "cpu", LIMITS, run=file.parent))
+
+
+def test_targets_within_the_limits_pass(tmp_path: Path) -> None:
+    assert checked(tmp_path / "t.parquet", [row(1), row(2)]) == {"rows": 2, "metadata": {}}
+
+
+def longer(limit: int) -> Callable[[Row], Row]:
+    """A target whose text has ``limit`` bytes, which are its tokens."""
+
+    def change(changed: Row) -> Row:
+        text = changed["target"][0]["content"]
+        return changed | {"target": [{"role": "assistant", "content": "x" * (limit - len(text)) + text}]}
+
+    return change
+
+
+def test_a_target_may_fill_the_response_with_its_end_token(tmp_path: Path) -> None:
+    checked(tmp_path / "t.parquet", [row(1), longer(31)(row(2))])
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        pytest.param(
+            longer(32), r"row 1: its target has 32 tokens, more than the 31 that data.max_response", id="target"
+        ),
+        pytest.param(
+            lambda r: r | {"prompt": [{"role": "user", "content": "9" * 99}]},
+            r"row 1: its prompt has \d+ tokens, more than the 64 that data.max_prompt_length=64",
+            id="prompt",
+        ),
+        pytest.param(lambda r: r | {"prompt": []}, "row 1: prompt is no list", id="no prompt"),
+        pytest.param(
+            lambda r: r | {"target": [{"role": "assistant", "content": None}]}, "row 1: target is no", id="null"
+        ),
+        pytest.param(
+            lambda r: r | {"reward_model": {"style": "rule", "ground_truth": " "}}, "row 1: no answer", id="no answer"
+        ),
+        pytest.param(lambda r: r | {"reward_model": None}, "row 1: no answer", id="no reward model"),
+    ],
+)
+def test_a_row_that_cannot_be_trained_on_is_named(tmp_path: Path, change: Callable[[Row], Row], expected: str) -> None:
+    with pytest.raises(InputError, match=expected):
+        checked(tmp_path / "t.parquet", [row(1), change(row(2))])
+
+
+def test_a_file_that_was_prepared_for_another_tokenizer_is_measured(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="row 1: its target"):
+        checked(tmp_path / "t.parquet", [row(1), longer(32)(row(2))], {"tokenizer_digest": "of another"})
+
+
+@pytest.mark.parametrize(
+    ("write", "expected"),
+    [
+        pytest.param(lambda file: None, "no such file", id="absent"),
+        pytest.param(lambda file: file.write_text("{}"), "not a readable parquet", id="not a parquet"),
+        pytest.param(lambda file: pq.write_table(pa.table({"a": [1]}), file), "no column data_source", id="columns"),
+        pytest.param(
+            lambda file: pq.write_table(pa.Table.from_pylist([row(1)], schema=TARGET), file),
+            "1 rows are less",
+            id="few",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_trained_on_is_named(tmp_path: Path, write: Callable[[Path], Any], expected: str) -> None:
+    file = tmp_path / "t.parquet"
+    write(file)
+    with pytest.raises(InputError, match=expected):
+        check_targets(file, SHIPPED, compose_run("luffy", "cpu", LIMITS, run=tmp_path))
