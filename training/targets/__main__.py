@@ -53,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--cache", type=Path, help="folder that remembers judged files (default OUT/.judged; deleting it is safe)"
     )
+    result.add_argument("--prepare-only", action="store_true", help="do not draw train and heldout, nor check anything")
     result.add_argument("--check", action="store_true", help="run the quality checks; exit status 1 if one blocks")
     result.add_argument("--suite", type=Path, default=SUITE, help="YAML of the quality checks")
     result.add_argument("--previous", type=Path, help="an earlier OUT: drift is relative to it, and it is compared")
@@ -75,6 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         progress=_Lines(),
         cache=options.cache or options.out / ".judged",
     )
+    if options.prepare_only:
+        _show(prepared, None, time.monotonic() - began)
+        return 0
     split = select_train(
         prepared, options.out, heldout_share=options.heldout_share, max_rows=options.max_rows, seed=config.seed
     )
@@ -119,7 +123,7 @@ class _Lines:
         print(f"{stage:12} {done:>9,}" + (f" of {total:,}" if total is not None else ""), file=sys.stderr, flush=True)
 
 
-def _show(prepared: Prepared, split: Split, seconds: float) -> None:
+def _show(prepared: Prepared, split: Split | None, seconds: float) -> None:
     read = prepared.counts["read"]
     print(f"{'read':18}{read:>9,}")
     for step in prepared.funnel:
@@ -128,7 +132,9 @@ def _show(prepared: Prepared, split: Split, seconds: float) -> None:
     print(f"{'kept':18}{prepared.counts['kept']:>9,}  {speed}")
     for what, count in prepared.disagreements.items():
         print(f"{what}: {count:,}")
-    print(f"train {split.rows:,} rows {split.train}, held out {split.heldout_rows:,}; rejected: {prepared.rejected}")
+    if split is not None:
+        print(f"train {split.rows:,} rows {split.train}, held out {split.heldout_rows:,}")
+    print(f"rejected: {prepared.rejected}")
 
 
 def _check(prepared: Prepared, suite: Path, previous: Path | None, docs: Path | None) -> int:

@@ -82,6 +82,11 @@ class Judging:
                 temporary.unlink(missing_ok=True)
         return path
 
+    def tidy(self) -> None:
+        """Remove the folder if it holds nothing."""
+        if self.folder.is_dir() and not any(self.folder.iterdir()):
+            self.folder.rmdir()
+
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
@@ -94,6 +99,17 @@ def _locked(path: Path) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
+def count_rows(file: Path) -> int:
+    """Rows of a judged file; InputError if it is damaged."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_metadata(file).num_rows
+    except (OSError, pa.ArrowException) as error:
+        raise _damaged(file, error) from error
+
+
 def judged_rows(files: Sequence[Path], columns: list[str] | None = None) -> Iterator[list[dict[str, Any]]]:
     """The rows of judged files in order, some at a time; InputError for a file that is damaged."""
     import pyarrow as pa
@@ -104,6 +120,8 @@ def judged_rows(files: Sequence[Path], columns: list[str] | None = None) -> Iter
             for batch in pq.ParquetFile(file).iter_batches(ROWS_A_READ, columns=columns):
                 yield batch.to_pylist()
         except (OSError, pa.ArrowException) as error:
-            raise InputError(
-                f"{file}: judged rows that cannot be read ({error}): delete it, it is made again"
-            ) from error
+            raise _damaged(file, error) from error
+
+
+def _damaged(file: Path, error: Exception) -> InputError:
+    return InputError(f"{file}: damaged ({error}): delete it, and its rows are judged again")

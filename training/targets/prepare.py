@@ -21,7 +21,7 @@ from training.targets.dedupe import Duplicates
 from training.targets.engines import build_engine
 from training.targets.filters import REASONS
 from training.targets.judge import Setup
-from training.targets.judged import Judging, code_digest, judged_rows
+from training.targets.judged import Judging, code_digest, count_rows, judged_rows
 from training.targets.output import (
     PREPARED,
     PROFILE_FILE,
@@ -87,6 +87,8 @@ def prepare(
     """
     out_dir = Path(out_dir)
     lengths = load_lengths(Path(tokenizer_json))
+    if benchmarks is not None:
+        benchmarks = benchmarks.select(["benchmark", "id", "problem"])
     benchmarks_digest = digest_table(benchmarks) if benchmarks is not None else ""
     parts = find_parts(config)
     mappings = [part.mapping.model_dump() for part in parts]  # before anything is written: one may not fit
@@ -110,7 +112,10 @@ def prepare(
 
     with staging(out_dir) as room:
         judging = Judging(config, lengths, benchmarks_digest, cache or room / "judged")
-        files = _judge(config, parts, judging, setup, progress or _silent)
+        try:
+            files = _judge(config, parts, judging, setup, progress or _silent)
+        finally:
+            judging.tidy()
         _write(config, parts, files, room, made_by, progress or _silent)
         publish(room, out_dir)
     return read_prepared(out_dir)
@@ -162,8 +167,6 @@ def _judge(
     config: PrepareConfig, parts: Sequence[Part], judging: Judging, setup: Callable[[], Setup], report: Progress
 ) -> list[Path]:
     """The judged file of each part, together at most ``config.limit`` rows."""
-    import pyarrow.parquet as pq
-
     files: list[Path] = []
     before, left = 0, config.limit
     with build_engine(config.engine, setup, config.workers) as engine:
@@ -175,7 +178,7 @@ def _judge(
                 report("judge", before + rows, None if total is None else before + total)
 
             files.append(judging.file(part, left, engine, say))
-            rows = pq.read_metadata(files[-1]).num_rows
+            rows = count_rows(files[-1])
             before += rows
             left = None if left is None else left - rows
     return files

@@ -92,6 +92,14 @@ def select_train(
     return split
 
 
+def read_split(folder: Path) -> Split:
+    """What an earlier `select_train` wrote into ``folder``; InputError if there is none."""
+    found = _unchanged(Path(folder), {})
+    if found is None:
+        raise InputError(f"{folder}: no training file there; run python -m training.targets")
+    return found
+
+
 def account(prepared: Prepared, split: Split) -> Account:
     """Whether each trace that was read is in exactly one place; reads the ids back from the files."""
     import pyarrow.parquet as pq
