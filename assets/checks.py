@@ -17,7 +17,7 @@ ACCOUNT = "every_trace_accounted_for"
 
 
 def build_checks() -> list[dg.AssetChecksDefinition]:
-    """The checks of ``training/targets/suites/targets.yaml``, and `ACCOUNT`; Great Expectations waits until they run."""
+    """The checks of ``training/targets/suites/targets.yaml``, and `ACCOUNT`; Great Expectations waits till they run."""
     specs = [
         dg.AssetCheckSpec(
             check.name,

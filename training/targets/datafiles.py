@@ -52,7 +52,8 @@ def find_files(spec: str) -> list[DataFile]:
             fixed = path[: min(path.find(c) for c in "*?[" if c in path)]
             root = fixed.rpartition("/")[0]
         else:
-            raise InputError(f"source {spec}: no such file or folder")
+            else_why = ", or the storage does not answer" if "://" in spec else ""
+            raise InputError(f"source {spec}: no such file or folder{else_why}")
     except (ImportError, OSError, ValueError) as error:
         if isinstance(error, InputError):
             raise

@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from itertools import islice
+from functools import cache
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
 
 TRACES_A_BATCH = 256
 CHARACTERS_A_BATCH = 4_000_000  # a batch of long texts ends earlier
+FEW_BATCHES = 4  # are judged in less time than two processes need to start
 UNDER_WAY = 3  # batches for each process: one judged, the others waiting
 ATTEMPTS = 3  # at a batch whose process died
+BLOCK_BYTES = 4 << 20  # of traces on Ray: a part that cannot be read in pieces still goes to several judges
 READER_CPUS, JUDGE_CPUS = 0.25, 0.75  # so that on a machine of N cores N readers and N judges fit
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -62,10 +65,13 @@ class SingleEngine:
         self._judge: Judge | None = None
 
     def judged(self, part: Part, limit: int | None, exact: bool) -> Iterator["pa.Table"]:
+        for table in batches(part, limit):
+            yield self.judge_here(table, exact)
+
+    def judge_here(self, table: "pa.Table", exact: bool) -> "pa.Table":
         if self._judge is None:
             self._judge = Judge(self._setup())
-        for table in batches(part, limit):
-            yield self._judge.judge_table(table, exact)
+        return self._judge.judge_table(table, exact)
 
     def __enter__(self) -> "SingleEngine":
         return self
@@ -76,17 +82,25 @@ class SingleEngine:
 
 
 class PoolEngine:
-    """A pool of processes; one that dies is replaced and its batches are judged again."""
+    """A pool of processes; one that dies is replaced and its batches are judged again.
+
+    What is judged sooner than processes start is judged here.
+    """
 
     def __init__(self, setup: Callable[[], Setup], workers: int) -> None:
-        self._setup = setup
+        self._setup = cache(setup)
         self._workers = workers
-        self._made: Setup | None = None
+        self._here = SingleEngine(self._setup)
         self._pool: ProcessPoolExecutor | None = None
 
     def judged(self, part: Part, limit: int | None, exact: bool) -> Iterator["pa.Table"]:
+        tables = batches(part, limit)
+        first = list(islice(tables, FEW_BATCHES + 1))
+        if len(first) <= FEW_BATCHES and self._pool is None:
+            yield from (self._here.judge_here(table, exact) for table in first)
+            return
         waiting: deque[tuple[pa.Table, Future[pa.Table]]] = deque()
-        for table in batches(part, limit):
+        for table in chain(first, tables):
             waiting.append((table, self._submit(table, exact)))
             if len(waiting) >= UNDER_WAY * self._workers:
                 yield self._oldest(waiting, exact)
@@ -112,11 +126,9 @@ class PoolEngine:
         )
 
     def _submit(self, table: "pa.Table", exact: bool) -> "Future[pa.Table]":
-        if self._made is None:
-            self._made = self._setup()
         if self._pool is None:
             context = multiprocessing.get_context("spawn")  # a fork would copy the locks of other threads
-            self._pool = ProcessPoolExecutor(self._workers, context, _start, (self._made,))
+            self._pool = ProcessPoolExecutor(self._workers, context, _start, (self._setup(),))
         try:
             return self._pool.submit(_judge, table, exact)
         except BrokenProcessPool as error:  # noticed when handing over: `_oldest` starts the next pool
@@ -134,6 +146,7 @@ class PoolEngine:
 
     def __exit__(self, *_: object) -> None:
         self._stop()
+        self._here.__exit__()
 
 
 class RayEngine:
@@ -153,6 +166,7 @@ class RayEngine:
         context = ray.data.DataContext.get_current()
         context.execution_options.preserve_order = True
         context.enable_progress_bars = False
+        context.target_max_block_size = BLOCK_BYTES
         pieces: list[Any] = part.pieces() if limit is None else [None]
         work = ray.data.from_items(
             [{"piece": number} for number in range(len(pieces))], override_num_blocks=len(pieces)

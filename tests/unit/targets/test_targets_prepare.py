@@ -349,8 +349,9 @@ def test_a_process_that_keeps_dying_is_one_error(
     tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engines, "_judge", die)
+    monkeypatch.setattr(engines, "TRACES_A_BATCH", 2)
     with pytest.raises(RuntimeError, match=r"judged traces\.jsonl:0 to traces\.jsonl:1 died 3 times"):
-        run(jsonl(good(1), good(2)), tmp_path / "out", tokenizer, workers=2)
+        run(jsonl(*(good(k) for k in range(1, 12))), tmp_path / "out", tokenizer, workers=2)
     assert not (tmp_path / "out").exists()
 
 
