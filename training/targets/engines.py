@@ -92,11 +92,13 @@ class PoolEngine:
         self._workers = workers
         self._here = SingleEngine(self._setup)
         self._pool: ProcessPoolExecutor | None = None
+        self._seen = 0  # batches, as far as it matters
 
     def judged(self, part: Part, limit: int | None, exact: bool) -> Iterator["pa.Table"]:
         tables = batches(part, limit)
         first = list(islice(tables, FEW_BATCHES + 1))
-        if len(first) <= FEW_BATCHES and self._pool is None:
+        self._seen += len(first)
+        if self._seen <= FEW_BATCHES:
             yield from (self._here.judge_here(table, exact) for table in first)
             return
         waiting: deque[tuple[pa.Table, Future[pa.Table]]] = deque()
