@@ -1,20 +1,23 @@
-"""The gates on targets/train: one blocking asset check for each expectation of the suite of data quality."""
+"""The gates on targets/train: a blocking asset check for each expectation of the suite, and the account of traces."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import dagster as dg
 
 from assets.display import cell
 from assets.failures import explained
-from assets.storage import Reference
+from assets.identity import code_version, identity
+from assets.storage import Reference, Storage
 from assets.targets import TRAIN
-from training.targets.quality import load_checks
+from training.targets.quality import CheckResult, load_checks
 
 SEVERITY = {"error": dg.AssetCheckSeverity.ERROR, "warning": dg.AssetCheckSeverity.WARN}
+ACCOUNT = "every_trace_accounted_for"
 
 
 def build_checks() -> list[dg.AssetChecksDefinition]:
-    """The checks of ``training/targets/suites/targets.yaml``; Great Expectations is imported when they run."""
+    """The checks of ``training/targets/suites/targets.yaml``, and `ACCOUNT`; Great Expectations waits till they run."""
     specs = [
         dg.AssetCheckSpec(
             check.name,
@@ -25,33 +28,78 @@ def build_checks() -> list[dg.AssetChecksDefinition]:
         )
         for check in load_checks()
     ]
+    return [_expectations(specs), _account()]
+
+
+def _expectations(specs: list[dg.AssetCheckSpec]) -> dg.AssetChecksDefinition:
+    version = code_version("training/targets/quality.py", "training/targets/suites/targets.yaml")
 
     @dg.multi_asset_check(name="targets__checks", specs=specs, ins={"train": TRAIN}, can_subset=True)
     @explained
-    def targets_checks(context: dg.AssetCheckExecutionContext, train: Reference) -> Iterator[dg.AssetCheckResult]:
-        from pathlib import Path
-
+    def targets_checks(
+        context: dg.AssetCheckExecutionContext, train: Reference, storage: Storage
+    ) -> Iterator[dg.AssetCheckResult]:
         from training.targets.quality import validate
 
+        profile, before = Path(train.details["profile"]), train.details["previous"]
+        previous = Path(before) if before else None
+        pages = storage.folder("targets", "data_docs", identity(str(profile), before, version))
+        if pages.exists():
+            found = validate(profile, previous=previous)
+        else:
+            with storage.writing(pages) as temporary:
+                found = validate(profile, previous=previous, docs=temporary)
         wanted = {check.name for check in context.selected_asset_check_keys}
-        results = [result for result in validate(Path(train.details["profile"])) if result.name in wanted]
+        results = [result for result in found if result.name in wanted]
         for result in results:
-            seen = result.error or ("" if result.observed is None else str(result.observed))
-            numbers = {} if result.failing is None else {"failing": result.failing}
-            yield dg.AssetCheckResult(
-                asset_key=TRAIN,
-                check_name=result.name,
-                passed=result.passed,
-                severity=SEVERITY[result.severity],
-                description=None if result.passed else f"{result.description} Found: {seen}",
-                metadata={
-                    "observed": cell(seen),
-                    "expected": dg.MetadataValue.json(result.expected),
-                    "rows": result.rows,
-                    **numbers,
-                },
-            )
+            yield _outcome(result, pages / "index.html")
         failed = [f"{result.severity}: {result.name}" for result in results if not result.passed]
         context.log.info(", ".join([f"{len(results) - len(failed)} of {len(results)} checks passed", *failed]))
 
-    return [targets_checks]
+    return targets_checks
+
+
+def _outcome(result: CheckResult, page: Path) -> dg.AssetCheckResult:
+    """One result; ``value``, where it is a number, is what the history of the check plots."""
+    seen = result.error or ("" if result.observed is None else str(result.observed))
+    numbers: dict[str, float] = {} if result.failing is None else {"failing": result.failing}
+    if isinstance(result.observed, int | float) and not isinstance(result.observed, bool):
+        numbers["value"] = result.observed
+    return dg.AssetCheckResult(
+        asset_key=TRAIN,
+        check_name=result.name,
+        passed=result.passed,
+        severity=SEVERITY[result.severity],
+        description=None if result.passed else f"{result.description} Found: {seen}",
+        metadata={
+            "observed": cell(seen),
+            "expected": dg.MetadataValue.json(result.expected),
+            "rows": result.rows,
+            "data docs": dg.MetadataValue.url(page.as_uri()),
+            **numbers,
+        },
+    )
+
+
+def _account() -> dg.AssetChecksDefinition:
+    @dg.asset_check(
+        asset=TRAIN,
+        name=ACCOUNT,
+        blocking=True,
+        description="Each trace that was read is once in train, heldout, left_out or rejected, there with its reason.",
+    )
+    @explained
+    def accounted(context: dg.AssetCheckExecutionContext, train: Reference) -> dg.AssetCheckResult:
+        from training.targets.prepare import read_prepared
+        from training.targets.split import account, read_split
+
+        prepared = read_prepared(Path(train.details["profile"]).parent)
+        done = account(prepared, read_split(Path(train.path).parent))
+        return dg.AssetCheckResult(
+            passed=not done.faults,
+            severity=dg.AssetCheckSeverity.ERROR,
+            description="; ".join(done.faults) or None,
+            metadata={"read": done.read, **done.places},
+        )
+
+    return accounted

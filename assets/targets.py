@@ -1,5 +1,6 @@
 """targets/source, prepared, rejected and train: from raw traces to what the trainer reads."""
 
+import tempfile
 import time
 import warnings
 from collections.abc import Iterator
@@ -12,11 +13,16 @@ from assets.benchmarks import KEY as SUITE
 from assets.display import PREVIEW_ROWS, cell, columns, counts, pictures, preview, shown
 from assets.failures import explained
 from assets.identity import SHOWN, code_version, identity
+from assets.interpreter import TrainingInterpreter
 from assets.models import KEY as BASE
 from assets.options import SplitOptions, TargetOptions, chosen, configured
 from assets.storage import Reference, Storage
+from evaluation.errors import InputError
+from evaluation.files import write_json
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from training.targets.prepare import Prepared
 
 SOURCE = dg.AssetKey(["targets", "source"])
@@ -27,7 +33,7 @@ PREPARING = ("training/targets/*.py", "evaluation/grading.py", "evaluation/answe
 PREPARING += ("evaluation/contamination.py", "evaluation/arithmetic.py")
 SHOWN_COLUMNS = ["extra_info.id", "prompt", "target", "reward_model.ground_truth"]
 SAID_EVERY_S = 2.0
-WORKERS = 2  # processes that compare answers; the output does not depend on it
+EXAMPLES = 2  # of each reason that are shown
 
 
 def build_targets(options: TargetOptions, split: SplitOptions) -> list[dg.AssetsDefinition | dg.SourceAsset]:
@@ -95,11 +101,14 @@ def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
     @explained
     @configured(options)
     def prepared(
-        context: dg.AssetExecutionContext, config: dg.Config, suite: Reference, base: Reference, storage: Storage
+        context: dg.AssetExecutionContext,
+        config: dg.Config,
+        suite: Reference,
+        base: Reference,
+        storage: Storage,
+        interpreter: TrainingInterpreter,
     ) -> Iterator[dg.MaterializeResult[Reference]]:
-        import pyarrow.parquet as pq
-
-        from training.targets.prepare import prepare, read_prepared
+        from training.targets.prepare import read_prepared
 
         wanted = chosen(config, options, stage="targets/prepared")
         digest, seen = observation(wanted)
@@ -108,16 +117,12 @@ def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
         folder = storage.folder("targets", "prepared", identity(inputs, version))
         reused = folder.exists()
         if not reused:
+            remembered = storage.path / "targets" / "judged"
             with storage.writing(folder) as temporary:
-                benchmarks, report = pq.read_table(suite.path), _Progress(context)
-                prepare(
-                    wanted,
-                    temporary,
-                    benchmarks=benchmarks,
-                    tokenizer_json=Path(base.path),
-                    progress=report,
-                    workers=WORKERS,
-                )
+                if wanted.engine == "ray":
+                    _prepare_on_ray(context, interpreter, wanted, temporary, suite, base, remembered)
+                else:
+                    _prepare_here(context, wanted, temporary, suite, base, remembered)
         made = read_prepared(folder)
         yield _prepared_result(made, {"source_digest": digest, "config_digest": wanted.digest()}, reused)
         yield _rejected_result(made, reused)
@@ -125,6 +130,46 @@ def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
         context.log.info(f"{verb} {made.counts['kept']:,} targets of {made.counts['read']:,} traces")
 
     return prepared
+
+
+def _prepare_here(
+    context: dg.AssetExecutionContext,
+    wanted: TargetOptions,
+    folder: Path,
+    suite: Reference,
+    base: Reference,
+    remembered: Path,
+) -> None:
+    import pyarrow.parquet as pq
+
+    from training.targets.prepare import prepare
+
+    prepare(
+        wanted,
+        folder,
+        benchmarks=pq.read_table(suite.path),
+        tokenizer_json=Path(base.path),
+        progress=_Progress(context),
+        cache=remembered,
+    )
+
+
+def _prepare_on_ray(
+    context: dg.AssetExecutionContext,
+    interpreter: TrainingInterpreter,
+    wanted: TargetOptions,
+    folder: Path,
+    suite: Reference,
+    base: Reference,
+    remembered: Path,
+) -> None:
+    """The same in the training interpreter, which has Ray."""
+    with tempfile.TemporaryDirectory() as scratch:
+        settings = Path(scratch) / "targets.yaml"
+        write_json(wanted.model_dump(mode="json"), settings)  # JSON is YAML
+        arguments = ["training.targets", "--config", str(settings), "--out", str(folder), "--prepare-only"]
+        arguments += ["--tokenizer", base.path, "--benchmarks", suite.path, "--cache", str(remembered)]
+        interpreter.run(context, arguments, lambda _: None)
 
 
 class _Progress:
@@ -143,11 +188,16 @@ class _Progress:
 def _prepared_result(made: "Prepared", facts: dict[str, str], reused: bool) -> dg.MaterializeResult[Reference]:
     import pyarrow.parquet as pq
 
-    from evaluation.charts import funnel
+    from evaluation.charts import funnel, histogram
 
     stages = [("read", made.counts["read"]), *((step["title"], step["left"]) for step in made.funnel)]
     lengths = pq.read_table(made.profile, columns=["prompt_tokens", "target_tokens"])
     prompts, tokens = (column.to_numpy() for column in lengths.columns)
+    limits = made.config.max_prompt_tokens, made.config.max_target_tokens
+    shapes = [
+        histogram(f"{name} tokens, up to the limit", values.tolist(), limit=limit)
+        for name, values, limit in (("target", tokens, limits[1]), ("prompt", prompts, limits[0]))
+    ]
     return dg.MaterializeResult(
         asset_key=PREPARED,
         value=Reference(
@@ -169,6 +219,8 @@ def _prepared_result(made: "Prepared", facts: dict[str, str], reused: bool) -> d
             "read": made.counts["read"],
             "share kept": shown(made.counts["kept"] / made.counts["read"]),
             "what the filters left": pictures(funnel(stages)),
+            "lengths": pictures(*shapes),
+            "sources": _sources(made),
             "dialects": counts(made.dialects, ("markers of the traces", "traces")),
             "our verdict against the source's": counts(made.disagreements, ("verdicts", "traces")),
             "target tokens, mean": shown(tokens.mean()),
@@ -197,12 +249,36 @@ def _rejected_result(made: "Prepared", reused: bool) -> dg.MaterializeResult[Ref
         metadata={
             "dagster/row_count": table.num_rows,
             "dagster/column_schema": columns(table.schema),
-            "reasons": counts(reasons, ("filter", "traces")),
-            "preview": preview(table, ["id", "reason", "detail", "problem", "gold"], rows=10),
+            "reasons": counts(reasons, ("first reason", "traces")),
+            "reasons, also where another came first": counts(made.found, ("reason", "traces")),
+            "examples of each reason": _examples(table),
             "file": dg.MetadataValue.path(str(made.rejected)),
             "reused": reused,
         },
     )
+
+
+def _sources(made: "Prepared") -> dg.MarkdownMetadataValue:
+    lines = ["| source | read | kept | share kept |", "|---|--:|--:|--:|"]
+    for name, n in made.sources.items():
+        lines.append(f"| {cell(name)} | {n['read']:,} | {n['kept']:,} | {n['kept'] / n['read']:.1%} |")
+    return dg.MetadataValue.md("\n".join(lines))
+
+
+def _examples(table: "pa.Table") -> dg.MarkdownMetadataValue:
+    """The first refused traces of each reason, in the order of the filters."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from training.targets.filters import REASONS
+
+    if not table.num_rows:
+        return dg.MetadataValue.md("none")
+    shown_rows = []
+    for reason in REASONS:
+        shown_rows.append(table.filter(pc.field("reason") == reason).slice(0, EXAMPLES))
+    names = ["reason", "id", "detail", "problem", "gold"]
+    return preview(pa.concat_tables(shown_rows), names, rows=EXAMPLES * len(REASONS))
 
 
 def _train(options: SplitOptions) -> dg.AssetsDefinition:
@@ -232,6 +308,7 @@ def _train(options: SplitOptions) -> dg.AssetsDefinition:
         source = Path(prepared.path).parent
         parts = identity(source.name, wanted.model_dump(), version)
         folder = storage.folder("targets", "train", parts)
+        previous = _previous(storage, prepared.details["profile"])
         reused = folder.exists()
         if not reused:
             with storage.writing(folder) as temporary:
@@ -249,6 +326,7 @@ def _train(options: SplitOptions) -> dg.AssetsDefinition:
                 details={
                     "prepared_digest": prepared.digest,
                     "profile": prepared.details["profile"],
+                    "previous": previous,
                     "heldout": str(folder / HELDOUT),
                     "source": prepared.details["source"],
                     "source_digest": prepared.details["source_digest"],
@@ -259,6 +337,7 @@ def _train(options: SplitOptions) -> dg.AssetsDefinition:
                 "dagster/row_count": rows,
                 "dagster/column_schema": columns(file.schema_arrow),
                 "held out": heldout,
+                "compared with the version before": _comparison(previous, prepared.details["profile"]),
                 "preview": _first_rows(file),
                 "file": dg.MetadataValue.path(str(folder / TRAIN_FILE)),
                 "reused": reused,
@@ -266,6 +345,26 @@ def _train(options: SplitOptions) -> dg.AssetsDefinition:
         )
 
     return train
+
+
+def _previous(storage: Storage, profile: str) -> str | None:
+    """The profile of the version before: of the last materialization that came from other prepared targets."""
+    try:
+        details = storage.read_reference(TRAIN.to_user_string()).details
+    except InputError:
+        return None  # never materialized, or gone
+    earlier = details.get("previous") if details["profile"] == profile else details["profile"]
+    return earlier if earlier and Path(earlier).is_file() else None
+
+
+def _comparison(previous: str | None, profile: str) -> dg.MarkdownMetadataValue:
+    from training.targets.compare import compare
+
+    if previous is None:
+        return dg.MetadataValue.md("there is no version before")
+    lines = ["| | before | now |", "|---|--:|--:|"]
+    lines += [f"| {cell(what)} | {before} | {now} |" for what, before, now in compare(Path(previous), Path(profile))]
+    return dg.MetadataValue.md("\n".join(lines))
 
 
 def _first_rows(file: Any) -> dg.MarkdownMetadataValue:

@@ -1,32 +1,44 @@
-"""Rows a second of target preparation beside the usual way, on the same real rows and one after the other.
+"""Target preparation beside the usual way, on the same real rows and one after the other.
 
-    .venv/bin/python -m benchmarks.targets [--source FILE] [--rows N]
+    .venv/bin/python -m benchmarks.targets [speed] [--source FILE ...] [--rows N]   # rows a second, decisions, workers
+    .venv/bin/python -m benchmarks.targets memory [--rows 100000 1000000]           # peak memory at two sizes
 
-The usual way: ``datasets.map`` with a Python function that tokenizes the whole text and calls math-verify on it in
-line, ``num_proc=2``. Ours: `training.targets.prepare` with two workers, with reading, all filters, duplicates and
-writing. The tokenizer is a BPE of 16,384 tokens trained on the rows, once, outside the timing. What only one of the two
-keeps is counted, with our reasons; duplicates count as kept.
+The usual way: ``datasets.map`` with a Python function that applies the same filters to a row, tokenizes the text and
+calls math-verify on it in line, ``num_proc=2``. Ours: `training.targets.prepare` with two workers, with reading,
+duplicates and writing. The tokenizer is a BPE of 16,384 tokens trained on the rows, once, outside the timing. Where the
+two decide differently about a row, the row's gold and answers are shown: each is a comparison of answers that
+math-verify alone gets wrong, or a limit of it.
+
+Memory is the proportional set size of the preparation and all its processes, sampled five times a second, on the
+shortest real rows repeated.
 """
 
 import argparse
 import os
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing here is on a hub
 
-from training.targets.config import build_config
+from training.targets.config import PrepareConfig, build_config
 from training.targets.prepare import prepare
 from training.targets.sources import read_source
+from training.targets.tokens import END_TOKEN, load_lengths
 
 SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+SOURCES = [SHARED / f"traces/{name}.parquet" for name in ("math_train_budget_forced", "skythought_long_cot")]
 VOCABULARY = 16_384
-LIMIT = 8192  # tokens
 PROCESSES = 2
+DISTINCT = 2000  # real rows that are repeated
+SAMPLED_S = 0.2
+SHOWN = 8  # rows decided differently
 
 
 def train_tokenizer(texts: list[str], folder: Path) -> Path:
@@ -42,13 +54,21 @@ def train_tokenizer(texts: list[str], folder: Path) -> Path:
     return folder
 
 
-def usual_row(row: dict[str, Any], tokenizer: Path) -> dict[str, Any]:
+def usual_row(row: dict[str, Any], config: PrepareConfig, tokenizer: Path) -> dict[str, Any]:
     """What a preparation script usually does with a row."""
     from math_verify import parse, verify
 
+    from training.targets.dialects import BOX, Parts, normalise
+    from training.targets.filters import refusal, unsuitable_problem, unsuitable_text
+
     tokens = len(_loaded(tokenizer).encode(row["response"]).ids)
     correct = verify(parse(f"\\boxed{{{row['gold']}}}"), parse(row["response"]))
-    return {"tokens": tokens, "correct": bool(correct)}
+    parts = normalise(row["response"], split_plain=config.plain_text == "split")
+    fits = isinstance(parts, Parts) and bool(BOX.search(parts.answer)) and not refusal(parts.answer)
+    fits = fits and not unsuitable_problem(row["problem"], row["gold"], config)
+    fits = fits and not list(unsuitable_text(parts.target(), config))
+    short = fits and len(_loaded(tokenizer).encode(parts.target()).ids) + END_TOKEN <= config.max_target_tokens
+    return {"tokens": tokens, "correct": bool(correct), "fits": bool(short)}
 
 
 _TOKENIZERS: dict[Path, Any] = {}
@@ -60,53 +80,146 @@ def _loaded(folder: Path) -> Any:
     return _TOKENIZERS.setdefault(folder, Tokenizer.from_file(str(folder / "tokenizer.json")))
 
 
-def usual(rows: list[dict[str, Any]], tokenizer: Path, folder: Path) -> tuple[float, dict[str, bool]]:
-    """Seconds, and which rows it finds correct and short enough."""
+def usual(rows: list[dict[str, Any]], config: PrepareConfig, tokenizer: Path, folder: Path) -> tuple[float, set[str]]:
+    """Seconds, and the ids of the rows that it keeps."""
     import datasets
 
     datasets.disable_progress_bars()
     began = time.perf_counter()
-    made = datasets.Dataset.from_list(rows).map(usual_row, fn_kwargs={"tokenizer": tokenizer}, num_proc=PROCESSES)
-    made.filter(lambda row: row["correct"] and row["tokens"] <= LIMIT).to_parquet(folder / "usual.parquet")
-    seconds = time.perf_counter() - began
-    return seconds, {row["id"]: row["correct"] and row["tokens"] <= LIMIT for row in made}
+    given = {"config": config, "tokenizer": tokenizer}
+    made = datasets.Dataset.from_list(rows).map(usual_row, fn_kwargs=given, num_proc=PROCESSES)
+    kept = made.filter(lambda row: row["correct"] and row["fits"])
+    kept.to_parquet(folder / "usual.parquet")
+    return time.perf_counter() - began, set(kept["id"])
 
 
-def ours(source: Path, rows: int, tokenizer: Path, folder: Path) -> tuple[float, dict[str, str]]:
-    """Seconds, and the reason of each refused row."""
+def ours(config: PrepareConfig, tokenizer: Path, folder: Path) -> tuple[float, dict[str, tuple[str, str]]]:
+    """Seconds, and the reason and detail of each refused row."""
     import pyarrow.parquet as pq
 
-    config = build_config({"source": str(source), "limit": rows})
     began = time.perf_counter()
-    prepared = prepare(config, folder, tokenizer_json=tokenizer, workers=PROCESSES)
+    prepared = prepare(config, folder, tokenizer_json=tokenizer)
     seconds = time.perf_counter() - began
-    refused = pq.read_table(prepared.rejected, columns=["id", "reason"]).to_pylist()
-    return seconds, {row["id"]: row["reason"] for row in refused}
+    refused = pq.read_table(prepared.rejected, columns=["id", "reason", "detail"]).to_pylist()
+    return seconds, {row["id"]: (row["reason"], row["detail"]) for row in refused}
+
+
+def speed(source: Path, limit: int | None) -> None:
+    """Rows a second of both ways on one source, what they decide differently, and what a second worker brings."""
+    settings = {"source": str(source), "limit": limit, "plain_text": "split"}
+    config = build_config({**settings, "workers": PROCESSES})
+    traces = [t for t in read_source(config) if t.fault is None][:limit]
+    rows = [{"id": t.id, "problem": t.problem, "gold": t.gold, "response": t.response} for t in traces]
+    responses = [row["response"] for row in rows]
+    print(f"{source.name}: {len(rows)} rows of {sum(map(len, responses)) / len(rows):,.0f} characters", flush=True)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        tokenizer = train_tokenizer(responses[:2000], folder)
+        alone, _ = ours(build_config({**settings, "workers": 1}), tokenizer, folder / "alone")
+        seconds, refused = ours(config, tokenizer, folder / "ours")
+        usual_seconds, kept = usual(rows, config, tokenizer, folder)
+        tokens = _tokenizing(tokenizer, responses)
+    print(f"  usual way (datasets.map, num_proc=2) {len(rows) / usual_seconds:8.0f} rows/s")
+    print(f"  training.targets, 2 workers          {len(rows) / seconds:8.0f} rows/s   {usual_seconds / seconds:.1f}x")
+    print(f"  training.targets, 1 worker           {len(rows) / alone:8.0f} rows/s   2 workers: {alone / seconds:.2f}x")
+    print(f"  tokenizing alone, 1 process          {tokens[0]:8.0f} rows/s, row by row as usual {tokens[1]:.0f}")
+    lost = {name: why for name, why in refused.items() if why[0] not in ("surplus", "near_duplicate")}
+    differ = [row for row in rows if (row["id"] in kept) == (row["id"] in lost)]
+    print(f"  decided differently: {len(differ)} rows {dict(Counter(lost.get(r['id'], ('kept',))[0] for r in differ))}")
+    for row in differ[:SHOWN]:
+        print(f"    {row['id']}: gold {row['gold'][:50]!r}: {': '.join(lost.get(row['id'], ('kept', '')))[:150]}")
+
+
+def _tokenizing(tokenizer: Path, texts: list[str]) -> tuple[float, float]:
+    """Rows a second of `Lengths.count`, and of the tokenizer row by row, on the same sample."""
+    lengths, sample = load_lengths(tokenizer), texts[:: max(1, len(texts) // 500)]
+    began = time.perf_counter()
+    counts = lengths.count(sample)
+    fast = time.perf_counter() - began
+    began = time.perf_counter()
+    assert counts == [len(_loaded(tokenizer).encode(text).ids) for text in sample]
+    return len(sample) / fast, len(sample) / (time.perf_counter() - began)
+
+
+def repeated(source: Path, rows: int, path: Path) -> None:
+    """The shortest `DISTINCT` rows of ``source``, again and again."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(source, columns=["problem", "gold_answer", "response", "upstream_correct"])
+    order = pc.call_function("array_sort_indices", [pc.call_function("utf8_length", [table["response"]])])
+    table = table.take(order.slice(0, DISTINCT)).combine_chunks()
+    with pq.ParquetWriter(path, table.schema, compression="zstd") as writer:
+        for start in range(0, rows, DISTINCT):
+            writer.write_table(pa.table(table.slice(0, min(DISTINCT, rows - start))))
+
+
+def memory(source: Path, sizes: list[int], folder: Path) -> None:
+    """Peak memory of a preparation at each number of rows, in a process of its own."""
+    peaks = []
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        here = Path(name)
+        texts = [trace.response or "" for trace in read_source(build_config({"source": str(source)}))]
+        tokenizer = train_tokenizer(texts[:2000], here)
+        for rows in sizes:
+            repeated(source, rows, here / "rows.parquet")
+            command = [sys.executable, "-m", "training.targets", "--source", str(here / "rows.parquet")]
+            command += ["--out", str(here / f"out{rows}"), "--tokenizer", str(tokenizer), "--workers", str(PROCESSES)]
+            began = time.perf_counter()
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            peak = _peak(process)
+            if process.returncode:
+                sys.exit(f"error: {' '.join(command)} ended with status {process.returncode}")
+            seconds = time.perf_counter() - began
+            peaks.append(peak)
+            print(f"{rows:>9,} rows: peak {peak / 2**20:,.0f} MiB, {rows / seconds:,.0f} rows/s", flush=True)
+    if len(sizes) > 1:
+        growth = (peaks[-1] - peaks[0]) / (sizes[-1] - sizes[0])
+        print(f"growth from {sizes[0]:,} to {sizes[-1]:,} rows: {growth:.1f} bytes a row")
+
+
+def _peak(process: "subprocess.Popen[bytes]") -> int:
+    """The largest sum of proportional set sizes of a process and its descendants, in bytes, until it ends."""
+    peak, done = 0, threading.Event()
+    threading.Thread(target=lambda: (process.wait(), done.set()), daemon=True).start()
+    while not done.wait(SAMPLED_S):
+        peak = max(peak, sum(_pss(pid) for pid in _family(process.pid)))
+    return peak
+
+
+def _family(pid: int) -> list[int]:
+    family = [pid]
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                family += _family(int(child))
+    return family
+
+
+def _pss(pid: int) -> int:
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.targets", description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--source", type=Path, default=SHARED / "traces/math_train_budget_forced.parquet")
-    parser.add_argument("--rows", type=int, default=1500)
+    parser.add_argument("what", nargs="?", choices=("speed", "memory"), default="speed")
+    parser.add_argument("--source", type=Path, nargs="+", default=SOURCES)
+    parser.add_argument("--rows", type=int, nargs="+", help="speed: at most so many rows; memory: the sizes")
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where memory writes")
     options = parser.parse_args()
-    if not options.source.is_file():
-        sys.exit(f"error: {options.source}: no such file; give --source a file with traces")
-    traces = read_source(build_config({"source": str(options.source), "limit": options.rows}))
-    rows = [{"id": t.id, "gold": t.gold, "response": t.response} for t in traces if t.fault is None]
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        tokenizer = train_tokenizer([row["response"] for row in rows], folder)
-        our_seconds, refused = ours(options.source, options.rows, tokenizer, folder / "ours")
-        usual_seconds, kept = usual(rows, tokenizer, folder)
-    characters = sum(len(row["response"]) for row in rows) / len(rows)
-    ours_speed, usual_speed = options.rows / our_seconds, len(rows) / usual_seconds
-    print(f"{options.source.name}, {len(rows)} rows, {characters:,.0f} characters each")
-    print(f"usual way (datasets.map, num_proc=2)  {usual_speed:8.0f} rows/s")
-    print(f"training.targets (2 workers)          {ours_speed:8.0f} rows/s   {ours_speed / usual_speed:.1f}x")
-    dropped = {name: reason for name, reason in refused.items() if reason not in ("surplus", "near_duplicate")}
-    only_usual = Counter(dropped[name] for name, good in kept.items() if good and name in dropped)
-    only_ours = sum(not good and name not in dropped for name, good in kept.items())
-    print(f"kept there, refused here: {dict(only_usual.most_common())}; kept here, refused there: {only_ours}")
+    for source in options.source:
+        if not source.is_file():
+            sys.exit(f"error: {source}: no such file; give --source a file with traces")
+    if options.what == "memory":
+        memory(options.source[0], options.rows or [100_000, 1_000_000], options.folder)
+        return
+    for source in options.source:
+        speed(source, options.rows[0] if options.rows else None)
 
 
 if __name__ == "__main__":

@@ -84,6 +84,29 @@ def funnel(stages: Sequence[tuple[str, int]]) -> str:
     return _svg(LABEL_WIDTH + PLOT_WIDTH + 24, 30 * len(stages) + 6, "Rows after each stage", parts)
 
 
+def histogram(title: str, values: Sequence[float], *, limit: float, bins: int = 32) -> str:
+    """How many of ``values`` lie in each of ``bins`` equal intervals from 0 to ``limit``, which none exceeds."""
+    width, height, left, bottom, top = LABEL_WIDTH + PLOT_WIDTH + 24, 190, 46, 26, 34
+    counts = [0] * bins
+    for value in values:
+        counts[min(bins - 1, int(bins * value / limit))] += 1
+    most, plot = max(counts) or 1, width - left - 14
+    parts = [f'<text class="title" x="{left}" y="18">{escape(title)}</text>']
+    for number, count in enumerate(counts):
+        x, tall = left + plot * number / bins, (height - top - bottom) * count / most
+        low, high = (limit * k / bins for k in (number, number + 1))
+        note = escape(f"{low:,.0f} to {high:,.0f}: {count:,}")
+        bar = f'<rect x="{x:.1f}" y="{height - bottom - tall:.1f}" width="{plot / bins - 1:.1f}" height="{tall:.1f}"/>'
+        parts.append(f"<g><title>{note}</title>{bar}</g>")
+    for share, anchor in ((0.0, "start"), (0.5, "middle"), (1.0, "end")):
+        x = left + plot * share
+        parts.append(
+            f'<text class="tick" x="{x:.1f}" y="{height - 8}" text-anchor="{anchor}">{limit * share:,.0f}</text>'
+        )
+    parts.append(f'<text class="tick" x="{left - 6}" y="{top + 4}" text-anchor="end">{most:,}</text>')
+    return _svg(width, height, title, parts)
+
+
 def _clip(name: str, longest: int = 46) -> str:
     return name if len(name) <= longest else name[: longest - 1] + "…"
 

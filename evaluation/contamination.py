@@ -3,23 +3,27 @@
 A shared run of eight words makes a pair a candidate; it is a match when the texts are nearly equal (edit similarity of
 at least 90 of 100) or shared runs cover at least half of the benchmark problem. The bare 8-gram rule of open-r1 refuses
 747 of 7,474 MATH-train problems, most of them for common phrases. Texts with few words (``7+5-3=?``, "Compute $2^8$.")
-differ by what little they hold, so there only equality counts.
+differ by what little they hold, so there only equality counts. A problem comes with and without its drawing
+(``[asy]…[/asy]``), so equality and similarity look at the words alone; what runs cover is counted with it, or a
+benchmark problem would be little more than "What is the area of this trapezoid?".
 """
 
 import re
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
 
 GRAM = 8
 RATIO = 90.0
 COVERAGE = 0.5
 FEWEST_WORDS = 5  # words of two letters or more; below it a text is compared for equality only
+BASE = 0x9E3779B97F4A7C15  # odd: runs of word numbers are hashed as polynomials modulo 2**64
 
 _TOKEN = re.compile(r"[^\W_]+")
+_DRAWING = re.compile(r"\[asy\].*?(?:\[/asy\]|$)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -33,54 +37,79 @@ class Match:
     coverage: float  # share of the benchmark problem's words inside shared runs of eight
 
 
-@dataclass(frozen=True)
-class _Entry:
-    benchmark: str
-    id: str
-    problem: str
-    tokens: tuple[str, ...]
-    text: str
-
-
 class BenchmarkIndex:
-    """The problems of benchmarks, looked up by equality and by shared runs of eight words."""
+    """The problems of benchmarks, looked up by equality and by shared runs of eight words.
+
+    Runs are kept as sorted 64-bit hashes, 12 bytes each, so that an index of 15,000 problems is a few megabytes and can
+    be handed to worker processes.
+    """
 
     def __init__(self, benchmark: "pa.Table") -> None:
         """``benchmark``: BENCHMARK rows, of one or several benchmarks."""
-        self._exact: dict[str, _Entry] = {}
-        self._grams: dict[tuple[str, ...], list[int]] = defaultdict(list)
-        self._entries: list[_Entry] = []
-        for row in benchmark.select(["benchmark", "id", "problem"]).to_pylist():
+        import numpy as np
+
+        self._rows = benchmark.select(["benchmark", "id", "problem"]).to_pylist()
+        self._exact: dict[str, int] = {}
+        self._vocabulary: dict[str, int] = {}
+        self._seen: dict[int, tuple[str, np.ndarray]] = {}
+        numbers: list[int] = []  # of the words of all problems, one after the other
+        owners: list[int] = []  # problems whose words these are
+        lengths: list[int] = []
+        for number, row in enumerate(self._rows):
+            for text in _spellings(row["problem"]):
+                self._exact.setdefault(text, number)
             tokens = _tokens(row["problem"])
-            entry = _Entry(row["benchmark"], row["id"], row["problem"], tokens, " ".join(tokens))
-            self._exact.setdefault(_squeezed(row["problem"]), entry)
             if _wordy(tokens):
-                for gram in set(_runs(tokens)):
-                    self._grams[gram].append(len(self._entries))
-                self._entries.append(entry)
+                numbers += [self._vocabulary.setdefault(token, len(self._vocabulary) + 1) for token in tokens]
+                owners.append(number)
+                lengths.append(len(tokens))
+        owner = np.repeat(np.array(owners, np.int32), lengths)
+        hashes = _runs(numbers)
+        owner, ends = owner[: len(hashes)], owner[GRAM - 1 :]
+        hashes, owner = hashes[owner == ends], owner[owner == ends]  # no run reaches into the next problem
+        order = np.argsort(hashes, kind="stable")
+        self._hashes, self._owners = hashes[order], owner[order]
 
     def match(self, problem: str) -> Match | None:
         """The benchmark problem that ``problem`` repeats most, or None."""
         from rapidfuzz import fuzz
 
-        if equal := self._exact.get(_squeezed(problem)):
-            return Match(equal.benchmark, equal.id, equal.problem, 100.0, 1.0)
+        if equal := [self._exact[text] for text in _spellings(problem) if text in self._exact]:
+            row = self._rows[equal[0]]
+            return Match(row["benchmark"], row["id"], row["problem"], 100.0, 1.0)
         tokens = _tokens(problem)
         if not _wordy(tokens):
             return None
-        runs = set(_runs(tokens))
-        candidates = sorted({number for run in runs for number in self._grams.get(run, ())})
-        text = " ".join(tokens)
-        best: Match | None = None
-        for entry in (self._entries[number] for number in candidates):
-            ratio = fuzz.ratio(text, entry.text, score_cutoff=RATIO)
-            covered = _coverage(entry.tokens, runs)
+        runs = _runs(self._numbers(tokens))
+        text, best = _words(problem), None
+        for number in self._candidates(runs):
+            other, its_runs = self._looked_at(number)
+            ratio = fuzz.ratio(text, other, score_cutoff=RATIO)
+            covered = _coverage(its_runs, runs)
             if ratio < RATIO and covered < COVERAGE:
                 continue
-            ratio = fuzz.ratio(text, entry.text)
+            row, ratio = self._rows[number], fuzz.ratio(text, other)
             if best is None or (ratio, covered) > (best.ratio, best.coverage):
-                best = Match(entry.benchmark, entry.id, entry.problem, round(ratio, 1), round(covered, 3))
+                best = Match(row["benchmark"], row["id"], row["problem"], round(ratio, 1), round(covered, 3))
         return best
+
+    def _looked_at(self, number: int) -> "tuple[str, np.ndarray]":
+        """Words and runs of a benchmark problem; common phrases make the same ones candidates again and again."""
+        if number not in self._seen:
+            problem = self._rows[number]["problem"]
+            self._seen[number] = _words(problem), _runs(self._numbers(_tokens(problem)))
+        return self._seen[number]
+
+    def _numbers(self, tokens: tuple[str, ...]) -> list[int]:
+        return [self._vocabulary.get(token, 0) for token in tokens]  # 0: a word of no benchmark
+
+    def _candidates(self, runs: "np.ndarray") -> list[int]:
+        """Numbers of the benchmark problems that share a run, ascending."""
+        import numpy as np
+
+        first = np.searchsorted(self._hashes, runs, side="left")
+        last = np.searchsorted(self._hashes, runs, side="right")
+        return sorted({int(n) for a, b in zip(first, last, strict=True) if a < b for n in self._owners[a:b]})
 
 
 def overlaps(problems: list[str], benchmark: "pa.Table") -> list[Match | None]:
@@ -93,21 +122,40 @@ def _tokens(text: str) -> tuple[str, ...]:
     return tuple(_TOKEN.findall(text.lower()))
 
 
-def _squeezed(text: str) -> str:
-    return "".join(text.lower().split())
+def _words(text: str) -> str:
+    """What similarity looks at: the words of a text, without its drawing where enough is left."""
+    without = _tokens(_DRAWING.sub(" ", text))
+    return " ".join(without if _wordy(without) else _tokens(text))
+
+
+def _spellings(text: str) -> list[str]:
+    """What equality looks at: the text without blanks, and, where enough is left, without its drawing too."""
+    spellings = ["".join(text.lower().split())]
+    if "[asy]" in text and _wordy(_tokens(without := _DRAWING.sub("", text))):
+        spellings.append("".join(without.lower().split()))
+    return spellings
 
 
 def _wordy(tokens: tuple[str, ...]) -> bool:
     return len(tokens) >= GRAM and sum(len(t) > 1 and t.isalpha() for t in tokens) >= FEWEST_WORDS
 
 
-def _runs(tokens: tuple[str, ...]) -> list[tuple[str, ...]]:
-    return [tokens[i : i + GRAM] for i in range(len(tokens) - GRAM + 1)]
+def _runs(numbers: list[int]) -> "np.ndarray":
+    """Hash of each run of eight; shape (len(numbers) - 7,), uint64."""
+    import numpy as np
+
+    words = np.array(numbers, np.uint64)
+    hashes = np.zeros(max(0, len(numbers) - GRAM + 1), np.uint64)
+    for place in range(GRAM):
+        hashes = hashes * np.uint64(BASE) + words[place : place + len(hashes)]
+    return hashes
 
 
-def _coverage(tokens: tuple[str, ...], runs: set[tuple[str, ...]]) -> float:
-    covered = [False] * len(tokens)
-    for start, run in enumerate(_runs(tokens)):
-        if run in runs:
-            covered[start : start + GRAM] = [True] * GRAM
-    return sum(covered) / len(covered)
+def _coverage(entry: "np.ndarray", runs: "np.ndarray") -> float:
+    """Share of a benchmark problem's words inside runs that the other text has too."""
+    import numpy as np
+
+    covered = np.zeros(len(entry) + GRAM - 1, bool)
+    for start in np.flatnonzero(np.isin(entry, runs)):
+        covered[start : start + GRAM] = True
+    return float(covered.mean())

@@ -33,6 +33,7 @@ TARGET = pa.schema(
 PROFILE = pa.schema(
     [
         ("id", pa.string()),
+        ("source", pa.string()),  # file or dataset the row was read from
         ("problem_digest", pa.string()),
         ("prompt_tokens", pa.int32()),
         ("target_tokens", pa.int32()),
@@ -52,7 +53,8 @@ REJECTED = pa.schema(
         ("source", pa.string()),
         ("row", pa.int64()),  # row in the source
         ("reason", pa.string()),  # name of the first filter that refused it
-        ("detail", pa.string()),  # the numbers or the match behind the reason
+        ("reasons", pa.list_(pa.string())),  # of every filter that refused it, that one first
+        ("detail", pa.string()),  # the numbers or the match behind each reason
         ("problem", pa.string()),
         ("gold", pa.string()),
         ("upstream_correct", pa.bool_()),

@@ -17,6 +17,7 @@ TRAINING = [
     "gpu/*",
     "unit/algorithms/*",
     "unit/training/*",
+    "unit/targets/test_targets_in_training.py",
     "integration/test_generate.py",
     "integration/test_base_model.py",
 ]

@@ -43,13 +43,16 @@ def test_the_targets_are_prepared_checked_and_accounted_for(build):
     assert prepared["dagster/row_count"] + rejected["dagster/row_count"] == 300
     assert prepared["dagster/column_schema"].columns[0].name == "data_source"
     assert "data:image/svg+xml;base64," in prepared["what the filters left"]
+    assert prepared["lengths"].count("data:image/svg+xml;base64,") == 2
+    assert "| embedded | 300 |" in prepared["sources"]
     assert pq.read_schema(prepared["file"]).equals(TARGET)
     assert pq.read_schema(rejected["file"]).equals(REJECTED)
     train = house.metadata("targets/train")
     assert pq.read_table(train["file"]).num_rows == train["dagster/row_count"] > 200
 
     checks = result.get_asset_check_evaluations()
-    assert len(checks) == 15
+    assert len(checks) == 19
+    assert {check.check_name for check in checks} >= {"every_trace_accounted_for", "source_mix_stable"}
     assert all(check.passed for check in checks if check.severity == dg.AssetCheckSeverity.ERROR)
     observed = house.instance.fetch_observations(dg.AssetKey(["targets", "source"]), limit=1).records
     assert observed[0].asset_observation.tags["dagster/data_version"]
@@ -132,6 +135,45 @@ def test_rows_without_an_answer_are_rejected_and_said_so(build, tmp_path: Path):
     assert house.metadata("targets/prepared")["dagster/row_count"] == 30
     refused = pq.read_table(house.metadata("targets/rejected")["file"]).to_pylist()
     assert [(row["row"], row["problem"]) for row in refused] == [(30, "50+50=?")]
+    assert "no\\_gold" in house.metadata("targets/rejected")["examples of each reason"]
+
+
+def test_a_new_version_is_compared_with_the_one_before(build, tmp_path: Path):
+    first, second = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    house = build(**SMALL, targets__source=write_rows(first, [good_row(k) for k in range(11, 41)]))
+    assert house.run(*INPUTS, *TARGETS).success
+    assert house.metadata("targets/train")["compared with the version before"] == "there is no version before"
+    house = build(**SMALL, targets__source=write_rows(second, [good_row(k) for k in range(31, 51)]))
+    result = house.run(*INPUTS, *TARGETS)
+    assert result.success
+    said = house.metadata("targets/train")["compared with the version before"]
+    assert "| targets | 30 | 20 |" in said and "| from b.parquet | 0 | 20 |" in said
+    checks = {check.check_name: check for check in result.get_asset_check_evaluations()}
+    mix = checks["source_mix_stable"]
+    assert not mix.passed and mix.severity == dg.AssetCheckSeverity.WARN and mix.metadata["value"].value == 1.0
+    assert checks["every_trace_accounted_for"].metadata["train"].value == 20
+    page = Path(mix.metadata["data docs"].value.removeprefix("file://"))
+    assert page.is_file() and "Data" in page.read_text(encoding="utf-8")
+    before = house.files()
+    assert house.run(*INPUTS, *TARGETS).success  # again: still compared with the one before, and nothing is made
+    assert house.metadata("targets/train")["compared with the version before"] == said
+    assert house.files() == before
+
+
+def test_a_trace_that_is_lost_stops_the_run_before_training(build):
+    house = build(**SMALL)
+    assert house.run(*INPUTS, *TARGETS).success
+    heldout = Path(house.metadata("targets/train")["file"]).with_name("left_out.parquet")
+    rejected = Path(house.metadata("targets/rejected")["file"])
+    table = pq.read_table(rejected)
+    extra = pa.Table.from_pylist([{"id": "x", "reason": "wrong", "reasons": ["wrong"]}], schema=REJECTED)
+    metadata = {k: v for k, v in pq.read_metadata(heldout).metadata.items() if k != b"ARROW:schema"}
+    pq.write_table(pa.concat_tables([table.slice(0, 0), extra]).replace_schema_metadata(metadata), heldout)
+    result = house.run(*TARGETS, "training/policy")
+    assert not result.success
+    failed = [check for check in result.get_asset_check_evaluations() if not check.passed]
+    assert [check.check_name for check in failed] == ["every_trace_accounted_for"]
+    assert "300 traces read, 301 accounted for" in failed[0].description
 
 
 @pytest.mark.parametrize("source", ["no/such/folder-of-mine", "/nowhere/model"])

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evaluation.errors import InputError
+from training.targets.compare import compare
 from training.targets.config import build_config, read_config
+from training.targets.output import PROFILE_FILE
 from training.targets.prepare import Prepared, prepare
 from training.targets.quality import SUITE, validate
-from training.targets.split import Split, select_train
+from training.targets.split import Split, account, select_train
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,19 +48,25 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument("--heldout-share", type=float, default=0.0, help="share of problems held out (default 0)")
     result.add_argument("--max-rows", type=int, help="at most so many rows in train.parquet")
-    result.add_argument("--workers", type=int, default=2, help="processes that compare answers (default 2)")
+    result.add_argument("--engine", choices=("local", "ray"), help="where traces are judged (default local)")
+    result.add_argument("--workers", type=int, help="processes that judge traces (default 2)")
+    result.add_argument(
+        "--cache", type=Path, help="folder that remembers judged files (default OUT/.judged; deleting it is safe)"
+    )
+    result.add_argument("--prepare-only", action="store_true", help="do not draw train and heldout, nor check anything")
     result.add_argument("--check", action="store_true", help="run the quality checks; exit status 1 if one blocks")
     result.add_argument("--suite", type=Path, default=SUITE, help="YAML of the quality checks")
+    result.add_argument("--previous", type=Path, help="an earlier OUT: drift is relative to it, and it is compared")
+    result.add_argument("--docs", type=Path, help="folder for the pages (Data Docs) of the quality checks")
     return result
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     config = read_config(options.config, options.overrides)
-    if options.source:
-        config = build_config({**config.model_dump(), "source": options.source})
-    if options.workers < 1:
-        raise InputError(f"--workers {options.workers}: expected 1 or more")
+    given = {name: getattr(options, name) for name in ("source", "engine", "workers")}
+    given = {name: value for name, value in given.items() if value is not None}
+    config = build_config({**config.model_dump(), **given}, where="command line")
     began = time.monotonic()
     prepared = prepare(
         config,
@@ -66,13 +74,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         benchmarks=_benchmarks(options.benchmarks, options.benchmark_root),
         tokenizer_json=options.tokenizer,
         progress=_Lines(),
-        workers=options.workers,
+        cache=options.cache or options.out / ".judged",
     )
+    if options.prepare_only:
+        _show(prepared, None, time.monotonic() - began)
+        return 0
     split = select_train(
         prepared, options.out, heldout_share=options.heldout_share, max_rows=options.max_rows, seed=config.seed
     )
     _show(prepared, split, time.monotonic() - began)
-    return _check(prepared, options.suite) if options.check else 0
+    previous = options.previous / PROFILE_FILE if options.previous else None
+    if previous:
+        for name, before, now in compare(previous, prepared.profile):
+            print(f"{name:32}{before:>14}{now:>14}")
+    if account_faults := account(prepared, split).faults:
+        raise RuntimeError("conservation violated: " + "; ".join(account_faults))
+    return _check(prepared, options.suite, previous, options.docs) if options.check else 0
 
 
 def _benchmarks(name: str | None, roots: Sequence[Path]) -> "pa.Table | None":
@@ -106,19 +123,22 @@ class _Lines:
         print(f"{stage:12} {done:>9,}" + (f" of {total:,}" if total is not None else ""), file=sys.stderr, flush=True)
 
 
-def _show(prepared: Prepared, split: Split, seconds: float) -> None:
+def _show(prepared: Prepared, split: Split | None, seconds: float) -> None:
     read = prepared.counts["read"]
     print(f"{'read':18}{read:>9,}")
     for step in prepared.funnel:
         print(f"{step['filter']:18}{-step['removed']:>9,}{step['left']:>9,}  {step['title']}")
-    print(f"{'kept':18}{prepared.counts['kept']:>9,}  {read / seconds:,.0f} rows/s")
+    speed = "nothing has changed: nothing was done" if prepared.reused else f"{read / seconds:,.0f} rows/s"
+    print(f"{'kept':18}{prepared.counts['kept']:>9,}  {speed}")
     for what, count in prepared.disagreements.items():
         print(f"{what}: {count:,}")
-    print(f"train {split.rows:,} rows {split.train}, held out {split.heldout_rows:,}; rejected: {prepared.rejected}")
+    if split is not None:
+        print(f"train {split.rows:,} rows {split.train}, held out {split.heldout_rows:,}")
+    print(f"rejected: {prepared.rejected}")
 
 
-def _check(prepared: Prepared, suite: Path) -> int:
-    results = validate(prepared.profile, suite=suite)
+def _check(prepared: Prepared, suite: Path, previous: Path | None, docs: Path | None) -> int:
+    results = validate(prepared.profile, suite=suite, previous=previous, docs=docs)
     for result in results:
         state = "ok" if result.passed else "FAILED" if result.severity == "error" else "warning"
         print(f"{state:8}{result.name:32}{result.error or result.observed}")

@@ -11,6 +11,11 @@ from evaluation.errors import InputError
 from evaluation.files import digest_bytes
 
 EMBEDDED = "embedded"
+# Settings that say which traces are read and which of several survive, not whether one of them is good.
+NOT_JUDGING = frozenset(
+    {"source", "mapping", "split", "subset", "revision", "limit", "embedded_rows", "seed"}
+    | {"near_duplicate", "traces_per_problem", "keep", "min_rows"}
+)
 
 
 class ColumnMapping(BaseModel):
@@ -29,6 +34,7 @@ class ColumnMapping(BaseModel):
     reasoning: str | None = None  # thoughts kept apart from the response: they become its think block
     system: str | None = None
     upstream_correct: str | None = None
+    worked_solution: bool = False  # the answer column holds a solution: its last box is the gold answer
 
     def columns(self) -> list[str]:
         """The top-level columns that must be there."""
@@ -53,6 +59,7 @@ class PrepareConfig(BaseModel):
     )
     mapping: ColumnMapping | str = Field(default="auto", description="'auto', a ready mapping's name, or the columns")
     split: str = Field(default="train", description="split of a hub dataset")
+    subset: str | None = Field(default=None, description="subset (configuration) of a hub dataset")
     revision: str | None = Field(default=None, description="revision of a hub dataset")
     limit: int | None = Field(default=None, ge=1, description="read only the first rows of all sources together")
     embedded_rows: int = Field(default=4096, ge=1, description="problems the embedded generator makes")
@@ -72,6 +79,7 @@ class PrepareConfig(BaseModel):
     max_target_tokens: int = Field(default=8192, ge=1, description="target and its end token, policy's tokenizer")
     min_compression_ratio: float = Field(default=0.12, ge=0, le=1, description="zlib size / size: below it, it loops")
     compression_min_chars: int = Field(default=2000, ge=1, description="shorter targets are not tested for loops")
+    max_repeats: int = Field(default=20, ge=2, description="a run of 16 words, or a line, that comes so often: a loop")
     max_foreign_share: float = Field(default=0.001, ge=0, le=1, description="characters of other scripts, or U+FFFD")
     refuse_figures: bool = Field(default=True, description="problems that need a figure, an [asy] drawing or a link")
     refuse_choices: bool = Field(default=True, description="gold answers that are a bare option letter")
@@ -80,12 +88,29 @@ class PrepareConfig(BaseModel):
     # --- duplicates
     near_duplicate: float = Field(default=95.0, ge=50, le=100, description="similarity of two equal problems, percent")
     traces_per_problem: int = Field(default=1, ge=1)
-    keep: Literal["first", "shortest"] = Field(default="first", description="which traces of a problem survive")
+    keep: Literal["first", "shortest", "diverse"] = Field(
+        default="first", description="which verified traces of a problem survive; diverse: the least alike"
+    )
     min_rows: int = Field(default=1, ge=1, description="fewer rows than this fail the quality check")
 
+    # --- where it runs: the output does not depend on these
+    engine: Literal["local", "ray"] = Field(
+        default="local", description="processes of this machine, or Ray Data (in the training interpreter)"
+    )
+    workers: int = Field(default=2, ge=1, description="processes that judge traces")
+
+    def deciding(self) -> dict[str, Any]:
+        """The settings that decide what comes out, as JSON values."""
+        return self.model_dump(mode="json", exclude={"engine", "workers"})
+
     def digest(self) -> str:
-        """sha256 of the settings."""
-        return digest_bytes(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode())
+        """sha256 of the settings that decide what comes out."""
+        return digest_bytes(json.dumps(self.deciding(), sort_keys=True).encode())
+
+    def judging_digest(self) -> str:
+        """sha256 of the settings on which the judgement of a single trace depends."""
+        kept = {name: value for name, value in self.deciding().items() if name not in NOT_JUDGING}
+        return digest_bytes(json.dumps({**kept, "sketches": self.keep == "diverse"}, sort_keys=True).encode())
 
 
 def build_config(values: dict[str, Any], *, where: str = "targets config") -> PrepareConfig:

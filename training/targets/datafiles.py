@@ -15,7 +15,7 @@ from evaluation.errors import InputError
 from training.targets.traces import Fault
 
 SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz")
-ROWS_A_READ = 1024
+ROWS_A_READ = 256
 LINES_TO_JUDGE = 100  # lines read to learn the columns of a JSONL file
 CHUNK_BYTES = 1 << 20
 
@@ -44,7 +44,7 @@ def find_files(spec: str) -> list[DataFile]:
     try:
         filesystem, path = fsspec.core.url_to_fs(spec)
         if filesystem.isfile(path):
-            return [DataFile(filesystem, path, PurePosixPath(path).name)]
+            return [DataFile(filesystem, path, _printable(PurePosixPath(path).name))]
         if filesystem.isdir(path):
             found, root = filesystem.find(path), path
         elif any(character in spec for character in "*?["):
@@ -52,7 +52,8 @@ def find_files(spec: str) -> list[DataFile]:
             fixed = path[: min(path.find(c) for c in "*?[" if c in path)]
             root = fixed.rpartition("/")[0]
         else:
-            raise InputError(f"source {spec}: no such file or folder")
+            else_why = ", or the storage does not answer" if "://" in spec else ""
+            raise InputError(f"source {spec}: no such file or folder{else_why}")
     except (ImportError, OSError, ValueError) as error:
         if isinstance(error, InputError):
             raise
@@ -61,7 +62,7 @@ def find_files(spec: str) -> list[DataFile]:
     for entry in sorted(found):
         relative = entry[len(root) :].lstrip("/")
         if relative.endswith(SUFFIXES) and not any(part.startswith(".") for part in relative.split("/")):
-            files.append(DataFile(filesystem, entry, relative))
+            files.append(DataFile(filesystem, entry, _printable(relative)))
     if not files:
         raise InputError(f"source {spec}: no data file there; expected names ending in {', '.join(SUFFIXES)}")
     return files
@@ -95,16 +96,23 @@ def column_names(file: DataFile) -> list[str]:
     return list(columns)
 
 
-def read_rows(file: DataFile, columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
-    """(number, row) of every row in order; ``columns`` limits what is read from a parquet."""
+def row_groups(file: DataFile) -> int:
+    """Pieces of a parquet file that can be read apart; 1 of any other."""
+    return _open_parquet(file).num_row_groups if file.is_parquet else 1
+
+
+def read_rows(file: DataFile, columns: Sequence[str], groups: Sequence[int] | None = None) -> Iterator[tuple[int, Row]]:
+    """(number, row) of every row in order; of a parquet only ``columns``, and only the row ``groups``."""
     if not file.is_parquet:
         yield from _json_rows(file)
         return
     import pyarrow as pa
 
-    number = 0
+    parquet = _open_parquet(file)
+    sizes = [parquet.metadata.row_group(k).num_rows for k in range(parquet.num_row_groups)]
+    number = sum(sizes[: groups[0]]) if groups else 0
     try:
-        for batch in _open_parquet(file).iter_batches(ROWS_A_READ, columns=list(columns)):
+        for batch in parquet.iter_batches(ROWS_A_READ, columns=list(columns), row_groups=groups):
             for row in batch_rows(batch):
                 yield number, row
                 number += 1
@@ -195,6 +203,11 @@ def _array(content: bytes, file: DataFile) -> Iterator[Row]:
         raise InputError(f"source {file.path}: not JSON: {_short(error)}") from error
     for row in rows:
         yield row if isinstance(row, dict) else Fault("wrong_type", f"a row that is a {type(row).__name__}")
+
+
+def _printable(name: str) -> str:
+    """A file's name in ids, which are written as UTF-8."""
+    return name.encode("utf-8", "replace").decode()
 
 
 def _short(error: BaseException) -> str:

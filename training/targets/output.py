@@ -14,14 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.errors import InputError
-from evaluation.records import REJECTED, TARGET
-from training.targets.judge import Accepted
-from training.targets.traces import Fault, Trace
+from training.targets.traces import LONGEST_DETAIL, LONGEST_GOLD, LONGEST_PROBLEM, Fault, printable
 
 ROWS_A_GROUP = 1024  # rows of long text: 30 MB a row group for traces of 8k tokens
-LONGEST_PROBLEM = 2000  # characters of a refused row's texts that are kept
-LONGEST_GOLD = 500
-LONGEST_DETAIL = 400
 PREPARED, PROFILE_FILE, REJECTED_FILE = "prepared.parquet", "profile.parquet", "rejected.parquet"
 
 
@@ -37,6 +32,7 @@ class Stream:
         self.rows = 0
         self._schema = schema
         self._pending: list[dict[str, Any]] = []
+        self._tables: list[Any] = []  # what `extend` has not written yet
         self.path = path
         self._writer = pq.ParquetWriter(path, schema.with_metadata(dict(metadata)), compression="zstd")
 
@@ -46,9 +42,25 @@ class Stream:
         if len(self._pending) == ROWS_A_GROUP:
             self._flush()
 
+    def extend(self, table: Any) -> None:
+        """Add the rows of a pyarrow Table. A stream is fed by `add` or by `extend`, not by both."""
+        import pyarrow as pa
+
+        self.rows += table.num_rows
+        self._tables.append(table)
+        if sum(waiting.num_rows for waiting in self._tables) >= ROWS_A_GROUP:
+            waiting = pa.concat_tables(self._tables).combine_chunks()
+            whole = waiting.num_rows - waiting.num_rows % ROWS_A_GROUP
+            self._writer.write_table(waiting.slice(0, whole), row_group_size=ROWS_A_GROUP)
+            self._tables = [waiting.slice(whole)]
+
     def close(self, metadata: Mapping[str, str] | None = None) -> None:
         """Write what is pending; ``metadata`` that is known only now joins the file's."""
-        if self._pending or not self.rows:
+        if self._tables:
+            import pyarrow as pa
+
+            self._writer.write_table(pa.concat_tables(self._tables), row_group_size=ROWS_A_GROUP)
+        elif self._pending or not self.rows:
             self._flush()
         if metadata:
             self._writer.add_key_value_metadata(dict(metadata))
@@ -125,6 +137,10 @@ class Tally:
         self.count += 1
         self._sum += int.from_bytes(hashlib.blake2b(identity.encode(), digest_size=16).digest(), "big")
 
+    def hexdigest(self) -> str:
+        """The sum as text, to be kept with the count."""
+        return f"{self._sum:x}"
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tally) and (self.count, self._sum) == (other.count, other._sum)
 
@@ -163,57 +179,29 @@ class RowDigest:
         return self._digest.hexdigest()
 
 
-def target_row(accepted: Mapping[str, Any], index: int, split: str = "train") -> dict[str, Any]:
-    """A TARGET row from a spilled one."""
+def target_row(judged: Mapping[str, Any], index: int, split: str = "train") -> dict[str, Any]:
+    """A TARGET row from a judged one."""
     return {
         "data_source": "",
-        "prompt": accepted["prompt"],
-        "target": [{"role": "assistant", "content": accepted["target"]}],
+        "prompt": judged["prompt"],
+        "target": [{"role": "assistant", "content": judged["target"]}],
         "ability": "math",
-        "reward_model": {"style": "rule", "ground_truth": accepted["gold"]},
-        "extra_info": {"split": split, "index": index, "id": accepted["id"], "source": accepted["source"]},
+        "reward_model": {"style": "rule", "ground_truth": judged["gold"]},
+        "extra_info": {"split": split, "index": index, "id": judged["id"], "source": judged["source"]},
     }
 
 
-def spilled_row(accepted: Accepted) -> dict[str, Any]:
-    """What the second pass needs of an accepted trace."""
-    trace = accepted.trace
+def rejected_row(judged: Mapping[str, Any], fault: Fault | None = None) -> dict[str, Any]:
+    """A REJECTED row from a judged one: why, and enough to find the trace again, its texts cut.
+
+    ``fault``: why an accepted trace goes after all; else the reasons are its own.
+    """
+    reasons = [fault.reason] if fault else judged["reasons"]
     return {
-        "id": trace.id,
-        "source": trace.source,
-        "row": trace.row,
-        "problem": trace.problem,
-        "gold": trace.gold,
-        "upstream_correct": trace.upstream_correct,
-        "prompt": accepted.prompt,
-        "target": accepted.target,
-        "answer": accepted.answer,
+        **{name: judged[name] for name in ("id", "source", "row", "upstream_correct")},
+        "reason": reasons[0],
+        "reasons": reasons,
+        "detail": printable(fault.detail if fault else judged["detail"], LONGEST_DETAIL),
+        "problem": printable(judged["problem"], LONGEST_PROBLEM),
+        "gold": printable(judged["gold"], LONGEST_GOLD),
     }
-
-
-def spill_schema() -> Any:
-    """Columns of the temporary file between the two passes."""
-    import pyarrow as pa
-
-    fields = [REJECTED.field(name) for name in ("id", "source", "row", "problem", "gold", "upstream_correct")]
-    texts = [pa.field("target", pa.string()), pa.field("answer", pa.string())]
-    return pa.schema([pa.field("position", pa.int64()), *fields, TARGET.field("prompt"), *texts])
-
-
-def rejected_row(trace: Trace | Mapping[str, Any], fault: Fault) -> dict[str, Any]:
-    """A REJECTED row: why, and enough to find the trace again. Texts are cut, and made valid Unicode."""
-    get = trace.get if isinstance(trace, Mapping) else lambda name: getattr(trace, name)
-    return {
-        "id": get("id"),
-        "source": get("source"),
-        "row": get("row"),
-        "reason": fault.reason,
-        "detail": _printable(fault.detail, LONGEST_DETAIL),
-        "problem": _printable(get("problem"), LONGEST_PROBLEM),
-        "gold": _printable(get("gold"), LONGEST_GOLD),
-        "upstream_correct": get("upstream_correct"),
-    }
-
-
-def _printable(text: str | None, longest: int) -> str | None:
-    return None if text is None else text[:longest].encode("utf-8", "replace").decode().replace("\0", "\ufffd")

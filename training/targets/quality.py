@@ -1,5 +1,7 @@
 """Great Expectations on the profile of prepared targets. The suite is data: see ``suites/targets.yaml``.
 
+Besides the profile's columns a suite can use `DERIVED` ones, and numbers of the settings the profile was made with.
+
 Names and severities are read from the YAML alone; importing the library takes seconds, so only `validate` does.
 The profile is flat and has no text, so that a failing result stays small.
 """
@@ -24,6 +26,7 @@ SUITE = Path(__file__).resolve().parent / "suites" / "targets.yaml"
 PARAMETER = re.compile(r"\$(\w+)(?:\s*\*\s*(\d+(?:\.\d+)?))?")
 FACTS = ("verified", "gold_parses", "has_think", "has_answer")  # must hold: one that is not known counts as false
 MOST_VALUES = 5  # offending values shown
+DERIVED = ("traces_of_problem", "source_mix_shift", "survival_change", "mean_length_change")
 
 
 class Check(BaseModel):
@@ -84,22 +87,74 @@ def check_names(suite: Path = SUITE) -> list[str]:
     return [check.name for check in load_checks(suite)]
 
 
-def validate(profile: Path, *, suite: Path = SUITE, parameters: Mapping[str, float] | None = None) -> list[CheckResult]:
+def validate(
+    profile: Path,
+    *,
+    suite: Path = SUITE,
+    parameters: Mapping[str, float] | None = None,
+    previous: Path | None = None,
+    docs: Path | None = None,
+) -> list[CheckResult]:
     """Results of every check of ``suite`` on a profile file, in the suite's order.
 
-    ``parameters`` are further values for ``$name`` in the suite, beside the settings recorded in the file. An
-    expectation whose evaluation breaks has failed, and says so. Raises InputError for a file that is no profile, a
-    suite with an unknown parameter, or an unknown expectation.
+    ``parameters`` are further values for ``$name`` in the suite, beside the settings recorded in the file.
+    ``previous``: the profile of the version before, to which drift is relative (none: no drift). ``docs``: folder to
+    build Great Expectations' Data Docs in (its ``index.html`` is the page to open). An expectation whose evaluation
+    breaks has failed, and says so. Raises InputError for a file that is no profile, a suite with an unknown parameter,
+    or an unknown expectation.
     """
     checks = load_checks(suite)
     frame, settings = _read(Path(profile))
+    for name, value in drift(Path(profile), previous).items():
+        frame[name] = value
     known = {**settings, **(parameters or {})}
     configurations = [{**_configuration(check, known, suite), "check": check} for check in checks]
-    outcomes = _run(frame, configurations, suite)
+    outcomes = _run(frame, configurations, suite, docs)
     return [
         _result(c["check"], c["kwargs"], outcome, len(frame))
         for c, outcome in zip(configurations, outcomes, strict=True)
     ]
+
+
+def drift(profile: Path, previous: Path | None) -> dict[str, float]:
+    """How a profile differs from that of the version before; 0 throughout where there is none, or no row.
+
+    ``source_mix_shift``: half the sum of the changes of the sources' shares, 0 to 1. ``survival_change``: the largest
+    relative change of a source's share of kept traces. ``mean_length_change``: relative, of the target's tokens.
+    """
+    if previous is None:
+        return dict.fromkeys(DERIVED[1:], 0.0)
+    before, now = _mix(previous), _mix(profile)
+    if not (before["rows"] and now["rows"]):
+        return dict.fromkeys(DERIVED[1:], 0.0)
+    sources = before["kept"].keys() | now["kept"].keys()
+    shares = [[side["kept"].get(name, 0) / side["rows"] for side in (before, now)] for name in sources]
+    both = [(before["survival"][n], now["survival"][n]) for n in before["survival"].keys() & now["survival"].keys()]
+    return {
+        "source_mix_shift": sum(abs(b - a) for a, b in shares) / 2,
+        "survival_change": max((abs(b / a - 1) for a, b in both if a), default=0.0),
+        "mean_length_change": now["tokens"] / before["tokens"] - 1,
+    }
+
+
+def _mix(profile: Path) -> dict[str, Any]:
+    """Rows, mean tokens, kept rows and surviving share by source, of a profile file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(profile, columns=["source", "target_tokens"])
+        metadata = pq.read_metadata(profile).metadata or {}
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"profile {profile}: cannot be read: {error}; prepare targets first") from error
+    counts = table["source"].value_counts().to_pylist()
+    sources = json.loads(metadata.get(b"sources", b"{}"))
+    return {
+        "rows": table.num_rows,
+        "tokens": float(table["target_tokens"].to_numpy().mean()) if table.num_rows else 0.0,
+        "kept": {entry["values"]: entry["counts"] for entry in counts},
+        "survival": {name: n["kept"] / n["read"] for name, n in sources.items()},
+    }
 
 
 def _read(profile: Path) -> tuple["pd.DataFrame", dict[str, Any]]:
@@ -140,8 +195,10 @@ def _configuration(check: Check, known: Mapping[str, Any], suite: Path) -> dict[
     return {"type": check.type, "kwargs": {key: resolve(value) for key, value in check.kwargs.items()}}
 
 
-def _run(frame: "pd.DataFrame", configurations: list[dict[str, Any]], suite: Path) -> list[dict[str, Any]]:
-    """Great Expectations' own result of each configuration, as plain data."""
+def _run(
+    frame: "pd.DataFrame", configurations: list[dict[str, Any]], suite: Path, docs: Path | None
+) -> list[dict[str, Any]]:
+    """Great Expectations' own result of each configuration, as plain data; its pages in ``docs``."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"  # read at import: it would post to the network
     import great_expectations as gx
     from great_expectations.exceptions.exceptions import GreatExpectationsError
@@ -167,8 +224,20 @@ def _run(frame: "pd.DataFrame", configurations: list[dict[str, Any]], suite: Pat
     context.suites.add(validation.suite)
     context.validation_definitions.add(validation)
     found: Any = validation.run(batch_parameters={"dataframe": frame}, result_format="BASIC").to_json_dict()
+    if docs is not None:
+        context.add_data_docs_site("targets", _site(docs))
+        context.build_data_docs(site_names=["targets"])
     by_number = {outcome["expectation_config"]["meta"]["number"]: outcome for outcome in found["results"]}
     return [by_number[number] for number in range(len(configurations))]
+
+
+def _site(folder: Path) -> dict[str, Any]:
+    backend = {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(Path(folder).resolve())}
+    return {
+        "class_name": "SiteBuilder",
+        "store_backend": backend,
+        "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
+    }
 
 
 def _result(check: Check, expected: dict[str, Any], outcome: dict[str, Any], rows: int) -> CheckResult:

@@ -1,7 +1,6 @@
 """Answers against gold answers, by the grader that will also reward the policy."""
 
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evaluation.grading import Grader, Verdict
@@ -15,7 +14,6 @@ FAULTS = {
     Verdict.TIMEOUT: "verify_timeout",
     Verdict.ERROR: "verify_error",
 }
-THREADS = 4  # they only wait for the grader's processes
 LONGEST_SHOWN = 120  # characters of an answer in a detail
 
 
@@ -33,7 +31,8 @@ def verify(targets: Sequence[tuple[str, str]], grader: Grader) -> list[Verified 
     """
     results: list[Verified | Fault] = []
     graded = grader.grade_many((target, gold, "math") for target, gold in targets)
-    parses = gold_parses([g for (_, g), grade in zip(targets, graded, strict=True) if grade.score], grader)
+    correct = dict.fromkeys(gold for (_, gold), grade in zip(targets, graded, strict=True) if grade.score)
+    parses = {gold: grader.parses(gold) for gold in correct}
     for (_, gold), grade in zip(targets, graded, strict=True):
         if grade.verdict is Verdict.CORRECT:
             # Equal texts are correct, but a reward that cannot read the gold answer would refuse every other spelling.
@@ -44,13 +43,6 @@ def verify(targets: Sequence[tuple[str, str]], grader: Grader) -> list[Verified 
         detail = f"answer {_short(grade.extracted)}, gold {_short(gold)}: {grade.reason}"
         results.append(Fault(FAULTS[grade.verdict], detail))
     return results
-
-
-def gold_parses(golds: Iterable[str], grader: Grader) -> dict[str, bool]:
-    """{gold: whether answers can be compared with it}."""
-    unique = list(dict.fromkeys(golds))
-    with ThreadPoolExecutor(THREADS) as threads:
-        return dict(zip(unique, threads.map(grader.parses, unique), strict=True))
 
 
 def _short(text: str | None) -> str:

@@ -74,3 +74,14 @@ def test_real_benchmarks_are_found_and_math_train_is_mostly_kept(shared):
     assert all(overlaps(suite["problem"].to_pylist(), suite))
     found = sum(match is not None for match in overlaps(training, suite))
     assert 10 < found < 150, f"{found} of {len(training)} MATH-train problems match MATH-500 or AIME24"
+
+
+def test_a_problem_is_found_with_and_without_its_drawing():
+    text = "Rectangles $ABCD$ and $EFGH$ are drawn such that $D,E,C,F$ are collinear; what is the length of $CE$?"
+    drawing = "\n[asy]\nimport graph; draw((0,0)--(1,2)); label('A', (0,0));\n[/asy]"
+    assert overlaps([text], table(text + drawing)) != [None]
+    assert overlaps([text + drawing], table(text)) != [None]
+    assert overlaps([f"{text} Explain."], table(text + drawing)) != [None]
+    drawings = ["[asy] draw((0,0)--(1,2)); [/asy]", "[asy] label('B', (3,0)); fill((1,7)--(2,9)--cycle, red); [/asy]"]
+    short = [f"Find its area. {drawing}" for drawing in drawings]
+    assert overlaps([short[0]], table(short[1])) == [None]

@@ -1,15 +1,11 @@
 """Small sources and a real tokenizer for the tests of targets."""
 
-import importlib.util
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-if importlib.util.find_spec("great_expectations") is None:  # the training interpreter does not prepare targets
-    collect_ignore_glob = ["test_*.py"]
 
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
@@ -33,6 +29,22 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "tokenizer_config.json").write_text(
         json.dumps({"eos_token": {"content": "<|im_end|>"}, "chat_template": TEMPLATE})
     )
+    return folder
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a byte-level BPE tokenizer that has learned merges."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    texts = [str(trace(k)["problem"]) + str(trace(k)["response"]) for k in range(200)]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    made.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=500, initial_alphabet=alphabet))
+    folder = tmp_path_factory.mktemp("trained")
+    made.save(str(folder / "tokenizer.json"))
     return folder
 
 

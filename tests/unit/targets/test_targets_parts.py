@@ -2,58 +2,129 @@
 
 import json
 import re
+import tempfile
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from rapidfuzz import fuzz
 
 from evaluation.errors import InputError
 from training.targets import filters
 from training.targets.config import build_config
-from training.targets.dedupe import Candidate, choose, near_duplicates, problem_digest
+from training.targets.dedupe import Duplicates, jaccard, problem_digest, skeleton, sketch
 from training.targets.filters import REASONS, compression_ratio
 from training.targets.prepare import Prepared, prepare
 from training.targets.split import select_train
-from training.targets.tokens import load_lengths
+from training.targets.tokens import PROBES, load_lengths
+from training.targets.traces import Fault
 from training.targets.verify import FAULTS
 
-CANDIDATES = st.lists(
-    st.tuples(st.sampled_from("pqrs"), st.sampled_from("xyz"), st.integers(1, 9)), min_size=1, max_size=30
-).map(lambda found: [Candidate(f"id{k}", p, t, size) for k, (p, t, size) in enumerate(found)])
+ANSWERS = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(1, 9)), min_size=1, max_size=30
+)  # (problem, text, size) of each accepted trace
+STORY = "A very long story about a farmer and his sheep who walk to the market in the rain and count {} of them twice"
 
 
-@given(CANDIDATES, st.integers(1, 4), st.sampled_from(["first", "shortest"]), st.booleans())
-def test_survivors(candidates: list[Candidate], k: int, keep: Any, merged: bool) -> None:
-    same_as = {"q": ("p", 97.0)} if merged else {}
-    faults = choose(candidates, same_as, per_problem=k, keep=keep)
-    groups: dict[str, list[Candidate]] = {}
-    for position, candidate in enumerate(candidates):
-        name = "p" if merged and candidate.problem_digest == "q" else candidate.problem_digest
-        groups.setdefault(name, [])
+def accepted(k: int, problem: str, target: str, size: int = 1, gold: str = "30") -> dict[str, Any]:
+    return {
+        "id": f"id{k}",
+        "problem": problem,
+        "problem_digest": problem_digest(problem),
+        "skeleton": skeleton(problem, gold),
+        "target_digest": target,
+        "size": size,
+        "sketch": sketch(target),
+    }
+
+
+def losers(rows: list[dict[str, Any]], **settings: Any) -> dict[int, Fault]:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Duplicates(Path(folder) / "d.sqlite", build_config(settings)) as duplicates,
+    ):
+        for row in rows:
+            duplicates.add([row])
+        return dict(duplicates.losers())
+
+
+@settings(deadline=None, max_examples=60)
+@given(ANSWERS, st.integers(1, 4), st.sampled_from(["first", "shortest", "diverse"]), st.booleans())
+def test_survivors(found: list[tuple[int, int, int]], k: int, keep: Any, merged: bool) -> None:
+    problems = [STORY.format(15), STORY.format(15) + "." if merged else STORY.format(17), STORY.format(20), "short"]
+    rows = [accepted(n, problems[p], "words of " + "xyz"[t] * 9, size) for n, (p, t, size) in enumerate(found)]
+    faults = losers(rows, traces_per_problem=k, keep=keep)
+    groups: dict[int, list[tuple[int, int, int]]] = {}
+    for position, trace in enumerate(found):
+        group = groups.setdefault(0 if merged and trace[0] == 1 else trace[0], [])
         if position not in faults:
-            groups[name].append(candidate)
-    for kept in groups.values():
-        assert 1 <= len(kept) <= k
-        assert len({candidate.target_digest for candidate in kept}) == len(kept)
+            group.append(trace)
+    for name, kept in groups.items():
+        distinct = {text for problem, text, _ in found if problem == name or (merged and (name, problem) == (0, 1))}
+        assert len(kept) == min(k, len(distinct))
+        assert len({text for _, text, _ in kept}) == len(kept)
+        if keep == "shortest":
+            assert min(size for p, _, size in found if p == name or (merged and (name, p) == (0, 1))) in {
+                size for _, _, size in kept
+            }
     assert {fault.reason for fault in faults.values()} <= {"surplus", "near_duplicate"}
+    assert all(fault.detail for fault in faults.values())
+
+
+def test_the_least_alike_traces_survive() -> None:
+    words = [f"first we write step {k} and then the next one" for k in range(30)]
+    texts = [
+        " ".join(words),
+        " ".join(words[:28]),
+        " ".join(words[:15]) + " other" * 90,
+        "quite another way: " + "x y z w " * 9,
+    ]
+    rows = [accepted(k, "p", text) for k, text in enumerate(texts)]
+    assert losers(rows, keep="diverse", traces_per_problem=2).keys() == {1, 2}
+    assert losers(rows, keep="first", traces_per_problem=2).keys() == {2, 3}
+    assert losers(rows, keep="diverse", traces_per_problem=3).keys() == {1}
 
 
 def test_a_changed_number_makes_another_problem() -> None:
-    text = (
-        "A very long story about a farmer and his sheep who walk to the market in the rain and count {} of them twice"
-    )
-    problems = [
-        (text.format(15), "30"),
-        (text.format(16), "30"),
-        (text.format(15) + ".", "30"),
-        (text.format(15), "31"),
+    rows = [
+        accepted(0, STORY.format(15), "a"),
+        accepted(1, STORY.format(16), "b"),
+        accepted(2, STORY.format(15) + ".", "c"),
+        accepted(3, STORY.format(15), "d", gold="31"),
     ]
-    assert near_duplicates(problems, 95.0).keys() == {2}
-    assert near_duplicates(problems[:2], 95.0) == {}
-    assert near_duplicates([("Find $x+1$.", "2"), ("Find $x-1$.", "2")], 80.0) == {}
+    faults = losers(rows)
+    assert faults.keys() == {2, 3}  # the last has the same text: whatever its gold, it is the same problem
+    assert re.fullmatch(r"99\.\d% similar to the problem of id0", faults[2].detail)
+    assert losers([accepted(0, "Find $x+1$.", "a", gold="2"), accepted(1, "Find $x-1$.", "b", gold="2")]) == {}
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 4), st.sampled_from([95, 90, 85]))
+def test_no_near_duplicate_is_missed_for_its_minhash(seed: int, edits: int, threshold: int) -> None:
+    """Whatever rapidfuzz finds similar enough, MinHash has let through."""
+    random = Random(seed)
+    words = [random.choice(STORY.replace(" {}", "").split()) for _ in range(random.randint(12, 60))]
+    changed = list(words)
+    for _ in range(edits):
+        changed[random.randrange(len(changed))] = random.choice(["and", "so", "sheep", "markets", "rainy"])
+    first, second = " ".join(words), " ".join(changed)
+    similar = fuzz.ratio(first, second) >= threshold and problem_digest(first) != problem_digest(second)
+    faults = losers([accepted(0, first, "a"), accepted(1, second, "b")], near_duplicate=threshold)
+    assert ("near_duplicate" in {fault.reason for fault in faults.values()}) == similar
+
+
+def test_minhash_estimates_jaccard() -> None:
+    words = [f"w{k}" for k in range(400)]
+    other = [*words[:200], *(f"v{k}" for k in range(200))]
+    first, second = (np.frombuffer(sketch(" ".join(text)), "<u4") for text in (words, other))
+    assert jaccard(first, first) == 1.0
+    assert abs(jaccard(first, second) - 196 / 596) < 0.15
 
 
 def test_problems_agree_whatever_their_typography() -> None:
@@ -66,15 +137,31 @@ def test_loops_compress_and_mathematics_does_not() -> None:
     assert compression_ratio("") == 1.0
 
 
-TEXTS = st.lists(st.text(max_size=40), max_size=8)
+TEXTS = st.lists(st.text(max_size=60), max_size=8)
 
 
-@given(texts=TEXTS, limit=st.integers(1, 60))
-def test_the_shortcut_by_bytes_changes_nothing(tokenizer: Path, texts: list[str], limit: int) -> None:
-    lengths = load_lengths(tokenizer)
-    assert lengths.byte_level
-    counts = lengths.count(texts)
-    assert lengths.over(texts, limit) == {k: count for k, count in enumerate(counts) if count > limit}
+@given(texts=TEXTS)
+def test_tiktoken_counts_what_the_tokenizer_counts(trained: Path, texts: list[str]) -> None:
+    lengths = load_lengths(trained)
+    assert lengths.fast is not None
+    assert lengths.count(texts) == lengths.exactly().count(texts)
+    assert lengths.agreeing(texts) is lengths
+
+
+def test_a_tokenizer_that_tiktoken_misreads_is_asked_itself(trained: Path, tmp_path: Path) -> None:
+    model = json.loads((trained / "tokenizer.json").read_text())
+    merges = model["model"]["merges"]
+    model["model"]["merges"] = merges[
+        : len(merges) // 2
+    ]  # the vocabulary has tokens that no merge makes: still one BPE
+    (tmp_path / "tokenizer.json").write_text(json.dumps(model))
+    half = load_lengths(tmp_path)
+    assert half.fast is not None and half.count(PROBES) == half.exactly().count(PROBES)
+    wrong = replace(load_lengths(trained), fast=half.fast)
+    assert wrong.agreeing(PROBES).fast is None
+    model["pre_tokenizer"] = {"type": "Whitespace"}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(model))
+    assert load_lengths(tmp_path).fast is None
 
 
 def test_tokenizer_files_that_do_not_work_are_named(tokenizer: Path, tmp_path: Path) -> None:
@@ -94,8 +181,8 @@ def test_tokenizer_files_that_do_not_work_are_named(tokenizer: Path, tmp_path: P
 
 
 def prepared_embedded(out: Path, tokenizer: Path, rows: int) -> Prepared:
-    config = build_config({"embedded_rows": rows})
-    return prepare(config, out, tokenizer_json=tokenizer, workers=1)
+    config = build_config({"embedded_rows": rows, "workers": 1})
+    return prepare(config, out, tokenizer_json=tokenizer)
 
 
 def ids(path: Path) -> list[str]:
@@ -126,9 +213,9 @@ def test_a_sample_is_stable_and_in_order(tmp_path: Path, tokenizer: Path) -> Non
         select_train(prepared, tmp_path, max_rows=20, seed=1).digest
         != select_train(prepared, tmp_path, max_rows=20).digest
     )
-    for settings in ({"heldout_share": 1.0}, {"max_rows": 0}):
+    for wrong in ({"heldout_share": 1.0}, {"max_rows": 0}):
         with pytest.raises(InputError):
-            select_train(prepared, tmp_path, **settings)
+            select_train(prepared, tmp_path, **wrong)
 
 
 def test_every_reason_that_the_code_gives_is_in_the_funnel() -> None:

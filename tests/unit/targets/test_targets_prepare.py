@@ -1,5 +1,6 @@
 """Preparation: every row is kept or refused with its reason, once; the same bytes whatever the circumstances."""
 
+import contextlib
 import json
 import os
 import signal
@@ -16,11 +17,18 @@ import pytest
 
 from evaluation.errors import InputError
 from evaluation.records import BENCHMARK, PROFILE, REJECTED, TARGET
+from training.targets import engines, judged
 from training.targets import prepare as module
 from training.targets.config import build_config, read_config
+from training.targets.judge import Judge
 from training.targets.prepare import Prepared, prepare, read_prepared
+from training.targets.split import account, select_train
 
 ROOT = Path(__file__).resolve().parents[3]
+LINES = "".join(f"{k * k * 7919:x} {k * k * 104729:o}\nand once more: it is\n" for k in range(20))
+RUNS = " ".join(
+    f"{k * k * 7919:x} {'one two three four five six seven eight ' * 2}{k * k * 104729:o}" for k in range(20)
+)
 LOOP = "<think>\n" + "and again we add one to it\n" * 200 + "</think>\n\n\\boxed{4}"
 
 
@@ -29,10 +37,16 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 def run(
-    source: Path | str, out: Path, tokenizer: Path, *, workers: int = 1, benchmarks: Any = None, **settings: Any
+    source: Path | str,
+    out: Path,
+    tokenizer: Path,
+    *,
+    benchmarks: Any = None,
+    cache: Path | None = None,
+    **settings: Any,
 ) -> Prepared:
-    config = build_config({"source": str(source), **settings})
-    return prepare(config, out, tokenizer_json=tokenizer, workers=workers, benchmarks=benchmarks)
+    config = build_config({"source": str(source), "workers": 1, **settings})
+    return prepare(config, out, tokenizer_json=tokenizer, benchmarks=benchmarks, cache=cache)
 
 
 def benchmark(*problems: str) -> pa.Table:
@@ -70,6 +84,11 @@ def test_each_reason_is_given_to_the_row_that_earns_it(tmp_path: Path, tokenizer
             "verify_error|verify_timeout|wrong|gold_unparsed",
         ),
         (good(17), None),
+        (good(18, response="<think>\nhm\n</think>\n\nI'm sorry, but I can't help with that."), "refusal"),
+        (good(19, response=f"<think>\n{LINES}</think>\n\n\\boxed{{38}}"), "line_loop"),
+        (good(20, response=f"<think>\n{RUNS}\n</think>\n\n\\boxed{{40}}"), "ngram_loop"),
+        (good(21, problem="Prove that there are infinitely many primes.", answer="42"), "proof"),
+        (good(22, answer="Proof omitted."), "proof"),
     ]
     prepared = run(
         jsonl(*(case for case, _ in cases)),
@@ -91,7 +110,11 @@ def test_each_reason_is_given_to_the_row_that_earns_it(tmp_path: Path, tokenizer
         else:
             assert refused[number]["reason"] in reason.split("|"), (number, reason, refused[number])
             assert refused[number]["detail"]
+            assert refused[number]["reasons"][0] == refused[number]["reason"]
     assert "aime24/item-0" in refused[16]["detail"]
+    assert refused[22]["reasons"] == ["refusal", "no_box"]  # every filter that looks at the text alone is named
+    assert refused[6]["reasons"] == ["proof"]
+    assert prepared.found["no_box"] == prepared.counts["no_box"] + 1
     assert prepared.counts["read"] == len(cases) == prepared.counts["kept"] + sum(s["removed"] for s in prepared.funnel)
     assert prepared.funnel[-1]["left"] == prepared.counts["kept"]
 
@@ -130,8 +153,8 @@ def test_the_same_bytes_whatever_the_workers_and_batches(
     ]
     source = jsonl(*fractions, *(good(k) for k in range(1, 40)), good(3), "{", good(4, answer=None))
     first = run(source, tmp_path / "one", tokenizer, workers=1)
-    monkeypatch.setattr(module, "TRACES_A_BATCH", 7)
-    monkeypatch.setattr(module, "ROWS_A_READ", 5)
+    monkeypatch.setattr(engines, "TRACES_A_BATCH", 7)
+    monkeypatch.setattr(judged, "ROWS_A_READ", 5)
     second = run(source, tmp_path / "two", tokenizer, workers=2)
     for name in ("prepared", "profile", "rejected"):
         assert getattr(first, name).read_bytes() == getattr(second, name).read_bytes(), name
@@ -156,6 +179,53 @@ def test_the_survivor_of_a_problem_follows_the_rule(tmp_path: Path, tokenizer: P
     assert survivors(traces_per_problem=3) == [0, 1, 2]
     assert survivors(traces_per_problem=9) == [0, 1, 2]  # the fourth is the second again
     assert survivors(keep="shortest", traces_per_problem=2) == [1, 2]
+
+
+def test_what_has_not_changed_is_not_done_again(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
+    first_file = jsonl(*(good(k) for k in range(1, 30)), good(30, answer="1"), name="in/a.jsonl")
+    out, cache = tmp_path / "out", tmp_path / "cache"
+    first = run(first_file.parent, out, tokenizer, cache=cache)
+    (a,) = cache.glob("*.parquet")
+    stamps = {path: path.stat().st_mtime_ns for path in (first.prepared, first.rejected, first.profile, a)}
+
+    again = run(first_file.parent, out, tokenizer, cache=cache)
+    assert again.reused and again == first
+    assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
+
+    jsonl(*(good(k) for k in range(20, 50)), name="in/b.jsonl")
+    more = run(first_file.parent, out, tokenizer, cache=cache)
+    assert not more.reused and more.counts["read"] == 60 and more.counts["kept"] == 49
+    assert a.stat().st_mtime_ns == stamps[a]
+    assert len(list(cache.glob("*.parquet"))) == 2  # the new file's rows, and nothing else, were judged
+    fresh = run(first_file.parent, tmp_path / "fresh", tokenizer)
+    for name in ("prepared", "profile", "rejected"):
+        assert getattr(more, name).read_bytes() == getattr(fresh, name).read_bytes()
+
+    run(first_file.parent, out, tokenizer, cache=cache, keep="shortest", min_rows=2)  # decided after judging
+    assert len(list(cache.glob("*.parquet"))) == 2
+    run(first_file.parent, out, tokenizer, cache=cache, max_target_tokens=400)
+    assert len(list(cache.glob("*.parquet"))) == 4
+    jsonl(*(good(k) for k in range(1, 10)), name="in/a.jsonl")
+    run(first_file.parent, out, tokenizer, cache=cache)
+    assert len(list(cache.glob("*.parquet"))) == 5
+    assert not [path for path in cache.iterdir() if path.suffix != ".parquet"]
+
+
+def test_a_damaged_memory_is_one_error(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
+    source, cache = jsonl(*(good(k) for k in range(1, 9))), tmp_path / "cache"
+    run(source, tmp_path / "out", tokenizer, cache=cache)
+    (kept,) = cache.glob("*.parquet")
+    kept.write_bytes(kept.read_bytes()[:-100])
+    with pytest.raises(InputError, match=r"damaged .*delete it"):
+        run(source, tmp_path / "other", tokenizer, cache=cache)
+
+
+def test_a_limit_holds_over_all_sources(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
+    for number in range(3):
+        jsonl(*(good(10 * number + k) for k in range(1, 6)), name=f"in/{number}.jsonl")
+    prepared = run(tmp_path / "in", tmp_path / "out", tokenizer, limit=8)
+    assert [row["extra_info"]["id"] for row in rows(prepared.prepared)][-2:] == ["1.jsonl:1", "1.jsonl:2"]
+    assert prepared.counts["read"] == 8
 
 
 def test_nothing_left_says_why_and_leaves_everything_as_it_was(
@@ -192,11 +262,7 @@ def test_a_full_disk_is_one_clear_error_and_nothing_is_left(tmp_path: Path, toke
 def test_a_killed_preparation_is_repeated_with_the_same_bytes(
     tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
 ) -> None:
-    hard = [
-        good(k, answer=f"\\sqrt{{{k}}}", response=f"<think>\nhm\n</think>\n\n\\boxed{{{k}^{{1/2}}}}")
-        for k in range(2, 120)
-    ]
-    source = jsonl(*hard)
+    source = jsonl(*hard_rows(good, 120))
     out = tmp_path / "out"
     command = [
         sys.executable,
@@ -216,8 +282,13 @@ def test_a_killed_preparation_is_repeated_with_the_same_bytes(
     time.sleep(0.3)
     with pytest.raises(InputError, match="another process is preparing"):
         run(source, out, tokenizer)
+    started = [pid for child in children(process.pid) for pid in (child, *children(child))]
     process.send_signal(signal.SIGKILL)
     process.wait()
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}").exists() for pid in started) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not [pid for pid in started if Path(f"/proc/{pid}").exists()], "its processes outlive it"
     assert not (out / "prepared.parquet").exists()
     again = run(source, out, tokenizer)
     undisturbed = run(source, tmp_path / "other", tokenizer)
@@ -225,14 +296,147 @@ def test_a_killed_preparation_is_repeated_with_the_same_bytes(
     assert not (out / ".preparing").exists()
 
 
+def children(parent: int) -> list[int]:
+    """Processes started by ``parent``, as the kernel lists them."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            pid, _, rest = status.read_text().partition(" (")
+            if int(rest.rpartition(") ")[2].split()[1]) == parent:
+                found.append(int(pid))
+    return found
+
+
+def pool_processes(parent: int) -> list[int]:
+    found = []
+    for pid in children(parent):
+        with contextlib.suppress(OSError):
+            if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text():
+                found.append(pid)
+    return found
+
+
+def hard_rows(good: Any, count: int) -> list[Any]:
+    """Rows whose answers need symbolic algebra."""
+    return [
+        good(k, answer=f"\\sqrt{{{k}}}", response=f"<think>\nhm\n</think>\n\n\\boxed{{{k}^{{1/2}}}}.")
+        for k in range(2, count)
+    ]
+
+
+def test_a_process_killed_in_the_middle_changes_nothing(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "TRACES_A_BATCH", 20)
+    source = jsonl(*hard_rows(good, 200))
+    killed: list[int] = []
+
+    def kill_one(stage: str, done: int, total: int | None) -> None:
+        if stage == "judge" and not killed:
+            killed.append(pool_processes(os.getpid())[0])
+            os.kill(killed[0], signal.SIGKILL)
+
+    config = build_config({"source": str(source), "workers": 2})
+    disturbed = prepare(config, tmp_path / "out", tokenizer_json=tokenizer, progress=kill_one)
+    assert killed
+    undisturbed = run(source, tmp_path / "other", tokenizer)
+    for name in ("prepared", "profile", "rejected"):
+        assert getattr(disturbed, name).read_bytes() == getattr(undisturbed, name).read_bytes()
+    assert pool_processes(os.getpid()) == []
+
+
+def test_a_process_that_keeps_dying_is_one_error(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "_judge", die)
+    monkeypatch.setattr(engines, "TRACES_A_BATCH", 2)
+    with pytest.raises(RuntimeError, match=r"judged traces\.jsonl:0 to traces\.jsonl:1 died 3 times"):
+        run(jsonl(*(good(k) for k in range(1, 12))), tmp_path / "out", tokenizer, workers=2)
+    assert not (tmp_path / "out").exists()
+
+
+def die(*_: Any) -> None:
+    """What a pool process does that runs out of memory."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+HOSTILE: list[tuple[Any, str]] = [
+    ({"response": "<think>\n" + "x" * 10_000_000 + "\n</think>\n\n\\boxed{2}"}, "too_large"),
+    ({"problem": "y" * 10_000_000}, "too_large"),
+    ({"response": "<think>\na\0b\n</think>\n\n\\boxed{2}"}, "bad_text"),
+    ({"answer": "9^{9^{9^9}}", "response": "<think>\nhm\n</think>\n\n\\boxed{9^{9^{9^8}}}"}, "wrong|verify|gold"),
+    ({"answer": "(" * 5000 + "1" + ")" * 5000}, "verify|wrong|gold"),
+    (
+        {"response": "<think>\nhm\n</think>\n\n\\boxed{" + "{" * 5000 + "2" + "}" * 5000 + "}"},
+        "verify|wrong|no_box|loop",
+    ),
+    ({"response": "<think>\nhm\n</think>\n\n\\boxed{" + "9" * 100_000 + "}"}, "wrong|verify"),
+    ({"answer": "(1+x)^{5000}", "response": "<think>\nhm\n</think>\n\n\\boxed{(x+1)^{5001}}"}, "wrong|verify"),
+    ({"answer": "1000000!", "response": "<think>\nhm\n</think>\n\n\\boxed{999999!}"}, "wrong|verify"),
+    ({"response": {"deep": "struct"}}, "wrong_type"),
+    ({"problem": ["a", "b"]}, "wrong_type"),
+    ({"response": "<think>\n" + "a" * 300_000 + "\n</think>\n\n\\boxed{2}"}, "target_too_long"),
+    ({"response": "\n" * 200_000}, "no_response"),
+]
+
+
+def test_hostile_rows_are_rejected_rows_and_the_others_are_kept(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
+) -> None:
+    hostile = [good(k, **changes) for k, (changes, _) in enumerate(HOSTILE, 1)]
+    truncated = '{"problem": "lost", "answer": "4", "resp'
+    surrogate = '{"problem": "p \\udfff", "answer": "4", "response": "<think>a</think>\\\\boxed{4}"}'
+    source = jsonl(*hostile, truncated, surrogate, b'{"problem": "\xff\xfe"}', "[" * 200_000, good(90), good(91))
+    began = time.monotonic()
+    prepared = run(source, tmp_path / "out", tokenizer, workers=2, grade_limit_s=1.0, min_compression_ratio=0)
+    assert time.monotonic() - began < 90
+    refused = {row["row"]: row for row in rows(prepared.rejected)}
+    reasons = [*(reason for _, reason in HOSTILE), "unreadable", "bad_text", "bad_text", "unreadable"]
+    for number, reason in enumerate(reasons):
+        assert any(refused[number]["reason"].startswith(r) for r in reason.split("|")), (number, refused[number])
+        assert len(str(refused[number])) < 5_000
+    assert prepared.counts["kept"] == 2
+    assert prepared.counts["read"] == len(reasons) + 2
+
+
 def test_a_row_that_vanishes_is_noticed(
     tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The proof of conservation reads the files back: lose a row on the way and it must fail."""
-    monkeypatch.setattr(module, "_refuse", lambda *_: None)
-    with pytest.raises(RuntimeError, match="conservation violated"):
-        run(jsonl(good(1), good(2, answer=None)), tmp_path / "out", tokenizer)
+    """The proofs of conservation: lose a row on the way, or twist the files, and they must fail."""
+    source = jsonl(good(1), good(2, answer=None), good(3), good(4))
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="conservation violated: 4 traces read, 3"):
+        patch.setattr(module, "_refuse", lambda *_: None)
+        run(source, tmp_path / "out", tokenizer)
+    judge_table = Judge.judge_table
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="row 2 follows 1 of 1 traces of row 0"):
+        patch.setattr(Judge, "judge_table", lambda *a: judge_table(*a).take([0, 2, 3]))
+        run(source, tmp_path / "out", tokenizer)
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="3 rows read, the source has 4"):
+        patch.setattr(Judge, "judge_table", lambda *a: judge_table(*a).slice(0, 3))
+        run(source, tmp_path / "out", tokenizer)
     assert not (tmp_path / "out").exists()
+
+
+def test_every_trace_is_accounted_for_in_the_split(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
+    source = jsonl(*(good(k) for k in range(1, 60)), good(70, answer=None), good(3))
+    prepared = run(source, tmp_path / "out", tokenizer)
+    split = select_train(prepared, tmp_path / "out", heldout_share=0.2, max_rows=30)
+    done = account(prepared, split)
+    assert done.faults == () and done.read == 61 == sum(done.places.values())
+    assert done.places["left_out"] == 59 - 30 - done.places["heldout"]
+    assert {row["reason"] for row in rows(split.left_out)} == {"over_max_rows"}
+    stamp = split.train.stat().st_mtime_ns
+    assert select_train(prepared, tmp_path / "out", heldout_share=0.2, max_rows=30) == split
+    assert split.train.stat().st_mtime_ns == stamp
+    table = pq.read_table(split.left_out)
+    pq.write_table(table.slice(1), split.left_out)
+    assert account(prepared, split).faults == ("61 traces read, 60 accounted for",)
+    pq.write_table(pa.concat_tables([table.slice(1), table.slice(1, 1)]), split.left_out)
+    assert "not the same ones" in account(prepared, split).faults[0]
+    place = table.column_names.index("reasons")
+    empty = pa.array([[]] * table.num_rows, table.schema.field("reasons").type)
+    pq.write_table(table.set_column(place, "reasons", empty), split.left_out)
+    assert account(prepared, split).faults == ("a refused trace has no reason",)
 
 
 def test_settings_that_do_not_exist_or_fit_are_named(tmp_path: Path, tokenizer: Path) -> None:

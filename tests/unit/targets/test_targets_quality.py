@@ -1,5 +1,6 @@
 """The gates: each check fails when what it guards is broken, and a broken check has failed."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import yaml
 
 from evaluation.errors import InputError
 from evaluation.records import BENCHMARK
+from training.targets.compare import compare
 from training.targets.config import build_config
 from training.targets.prepare import Prepared, prepare
 from training.targets.quality import check_names, load_checks, validate
@@ -22,8 +24,8 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory, tokenizer: Path) -> Prepared:
     other = pa.Table.from_pylist([{"benchmark": "b", "id": "0", "problem": "none of these"}], schema=BENCHMARK)
-    config = build_config({"embedded_rows": 120, "max_target_tokens": 400})
-    return prepare(config, tmp_path_factory.mktemp("out"), tokenizer_json=tokenizer, benchmarks=other, workers=1)
+    config = build_config({"embedded_rows": 120, "workers": 1, "max_target_tokens": 400})
+    return prepare(config, tmp_path_factory.mktemp("out"), tokenizer_json=tokenizer, benchmarks=other)
 
 
 def broken_copy(prepared: Prepared, path: Path, column: str, values: list[Any]) -> Path:
@@ -68,7 +70,61 @@ def test_each_check_fails_for_its_own_fault(prepared: Prepared, tmp_path: Path) 
     assert "enough_rows" in [r.name for r in validate(tmp_path / "empty.parquet") if not r.passed]
     pq.write_table(table.append_column("more", pa.array([1] * 120)), tmp_path / "wide.parquet")
     assert [r.name for r in validate(tmp_path / "wide.parquet") if not r.passed] == ["profile_schema"]
-    assert {*BREAKS, "enough_rows", "profile_schema"} == set(check_names())
+    drift = {"source_mix_stable", "survival_stable", "mean_length_stable"}
+    assert {*BREAKS, *drift, "enough_rows", "profile_schema"} == set(check_names())
+
+
+def version(prepared: Prepared, path: Path, *, source: str, tokens: float, survival: float) -> Path:
+    """A profile whose first half comes from another source, with lengths scaled and another share of traces kept."""
+    table = pq.read_table(prepared.profile)
+    lengths = [int(tokens * length) for length in table["target_tokens"].to_pylist()]
+    sources = [source] * (table.num_rows // 2) + table["source"].to_pylist()[table.num_rows // 2 :]
+    for name, values in (("target_tokens", lengths), ("source", sources)):
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, pa.array(values, table.schema.field(name).type))
+    kept = {"embedded": {"read": 120, "kept": int(120 * survival)}}
+    metadata = {**table.schema.metadata, b"sources": json.dumps(kept).encode()}
+    pq.write_table(table.replace_schema_metadata(metadata), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"source": "other"}, "source_mix_stable"),
+        ({"tokens": 0.7}, "mean_length_stable"),
+        ({"tokens": 1.4}, "mean_length_stable"),
+        ({"survival": 0.5}, "survival_stable"),
+        ({"tokens": 1.1, "survival": 0.9}, None),
+    ],
+)
+def test_drift_against_the_version_before_is_a_warning(
+    prepared: Prepared, tmp_path: Path, changes: dict[str, Any], name: str | None
+) -> None:
+    settings = {"source": "embedded", "tokens": 1.0, "survival": 1.0, **changes}
+    previous = version(prepared, tmp_path / "previous.parquet", **settings)
+    failed = [result for result in validate(prepared.profile, previous=previous) if not result.passed]
+    assert [result.name for result in failed] == ([name] if name else [])
+    assert all(result.severity == "warning" and isinstance(result.observed, float) for result in failed)
+
+
+def test_pages_of_the_checks_are_built(prepared: Prepared, tmp_path: Path) -> None:
+    validate(prepared.profile, docs=tmp_path / "docs")
+    pages = "".join(page.read_text(encoding="utf-8") for page in (tmp_path / "docs").rglob("*.html"))
+    assert (tmp_path / "docs/index.html").is_file()
+    assert "target_tokens" in pages and "problem_digest" in pages
+
+
+def test_two_versions_are_compared(prepared: Prepared, tmp_path: Path) -> None:
+    table = pq.read_table(prepared.profile)
+    metadata = {k: v for k, v in pq.read_metadata(prepared.profile).metadata.items() if k != b"ARROW:schema"}
+    pq.write_table(table.slice(20).replace_schema_metadata(metadata), tmp_path / "before.parquet")
+    lines = {what: (before, now) for what, before, now in compare(tmp_path / "before.parquet", prepared.profile)}
+    assert lines["targets"] == ("100", "120")
+    assert lines["targets of the other that are not here"] == ("20", "0")
+    assert lines["from embedded"] == ("100", "120")
+    with pytest.raises(InputError, match="give the folder of a preparation"):
+        compare(tmp_path / "gone.parquet", prepared.profile)
 
 
 def suite(path: Path, **check: Any) -> Path:

@@ -46,6 +46,78 @@ def test_generations_of_one_row_become_traces_with_their_flags(tmp_path: Path) -
     assert [trace.fault and trace.fault.reason for trace in traces] == [None, None, None, "no_response", "wrong_type"]
 
 
+THOUGHT = [
+    {"from": "human", "value": "Find 2+2."},
+    {"from": "assistant", "value": "<think>\na\n</think>\n\n\\boxed{4}"},
+]
+PUBLISHED = {
+    "openthoughts": {
+        "problem": "Find 2+2.",
+        "deepseek_reasoning": "we add",
+        "deepseek_solution": "It is \\boxed{4}.",
+        "ground_truth_solution": "Adding gives 2+2. Thus \\boxed{4}.",
+        "domain": "math",
+        "source": "numina_math",
+    },
+    "openthoughts_math": {
+        "source": "aops",
+        "problem": "Find 2+2.",
+        "solution": "Thus $\\boxed{4}$.",
+        "system": "Think.",
+        "conversations": THOUGHT,
+        "generated_token_count": 7,
+        "correct": True,
+    },
+    "s1k_1.1": {
+        "question": "Find 2+2.",
+        "solution": "4",
+        "cot_type": "math",
+        "metadata": "{}",
+        "gemini_attempt": "5",
+        "deepseek_thinking_trajectory": "we add",
+        "deepseek_attempt": "It is \\boxed{4}.",
+        "deepseek_grade": "Yes",
+    },
+    "s1k": {
+        "question": "Find 2+2.",
+        "solution": "4",
+        "thinking_trajectories": ["we add"],
+        "attempt": "It is \\boxed{4}.",
+    },
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_sets_are_recognised_by_their_columns(tmp_path: Path, name: str) -> None:
+    """The columns of the published cards: open-thoughts/OpenThoughts-114k, its math part, simplescaling/s1K(-1.1)."""
+    path = tmp_path / f"{name}.parquet"
+    pq.write_table(pa.Table.from_pylist([PUBLISHED[name]]), path)
+    for mapping in ("auto", name):
+        (trace,) = read(path, mapping=mapping)
+        assert trace.fault is None and (trace.problem, trace.gold) == ("Find 2+2.", "4")
+        assert trace.response and trace.response.startswith("<think>\n") and "\\boxed{4}" in trace.response
+    assert trace.upstream_correct is (True if name in ("openthoughts_math", "s1k_1.1") else None)
+
+
+def test_a_driver_that_is_not_installed_is_named() -> None:
+    for scheme, package in (("s3", "s3fs"), ("gs", "gcsfs")):
+        with pytest.raises(InputError, match=rf"{scheme}://bucket/x\.parquet: cannot be reached: .*{package}"):
+            read(f"{scheme}://bucket/x.parquet")
+
+
+def test_files_of_the_hub_are_looked_for_by_their_url() -> None:
+    code = (
+        "from training.targets.config import build_config\nfrom training.targets.sources import read_source\n"
+        "list(read_source(build_config({'source': 'hf://datasets/nobody/nothing/x.parquet'})))"
+    )
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_ENDPOINT": "http://127.0.0.1:9"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
+    last = done.stderr.strip().splitlines()[-1]
+    assert (
+        "InputError: source hf://datasets/nobody/nothing/x.parquet: no such file or folder, or the storage does" in last
+    )
+
+
 def test_the_training_schema_is_read_back(tmp_path: Path) -> None:
     path = tmp_path / "luffy.parquet"
     messages = [{"role": "system", "content": "Think."}, {"role": "user", "content": "2+2=?"}]
