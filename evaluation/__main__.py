@@ -254,15 +254,20 @@ def _leaderboard(options: argparse.Namespace) -> None:
 
 def _report(options: argparse.Namespace) -> None:
     from evaluation.benchmarks import suite_entries
+    from evaluation.contamination import search_lineage, search_targets
     from evaluation.files import atomic_write
     from evaluation.report import build_scorecard
     from evaluation.tables import read_folder, read_json, read_json_lines, read_suite_file
 
+    suite = read_suite_file(options.suite)
+    lineage = read_json(options.lineage) if options.lineage else {}
     scorecard = build_scorecard(
         read_folder(options.base, "graded"),
         read_folder(options.policy, "graded"),
-        suite=suite_entries(read_suite_file(options.suite)),
-        lineage=read_json(options.lineage) if options.lineage else {},
+        suite=suite_entries(suite),
+        champion=read_folder(options.champion, "graded") if options.champion else None,
+        contamination=search_targets(options.targets, suite) if options.targets else search_lineage(lineage, suite),
+        lineage=lineage,
         training_metrics=read_json_lines(options.metrics) if options.metrics else [],
         funnel=read_json(options.funnel) if options.funnel else [],
     )

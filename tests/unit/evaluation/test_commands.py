@@ -98,7 +98,7 @@ def test_missing_rows_are_refused(graded_folders, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["compare", "/nowhere"], "/nowhere: no <benchmark>.parquet there"),
+        (["compare", "/nowhere"], "/nowhere: no <benchmark>.parquet of"),
         (["suite", "--suite", "chess", "--out", "x.parquet"], "benchmark suite 'chess'"),
         (["suite", "--suite", "paper", "--benchmarks", "go", "--out", "x.parquet"], "benchmark go: not in suite paper"),
         (["suite", "--suite", "paper", "--out", "x.parquet"], "benchmark aime24: no file valid.all.parquet"),
