@@ -65,14 +65,15 @@ def context_limit(model: str, *, trust_remote_code: bool) -> int:
 
 
 class Engine:
-    """A loaded model."""
+    """A loaded model; ``llm`` is vLLM's."""
 
     def __init__(self, options: EngineOptions) -> None:
         prepare_environment()
         from vllm import LLM
 
         self._options = options
-        self._engine = LLM(**llm_options(options)).llm_engine
+        self.llm = LLM(**llm_options(options))
+        self._engine = self.llm.llm_engine
 
     def draw(self, draws: Sequence[Draw]) -> Iterator[Drawn]:
         """The samples of ``draws`` as they are finished. A prompt must be shorter than the model's context."""
