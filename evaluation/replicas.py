@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from evaluation.engine import Draw, Drawn, Engine, EngineOptions, on_cpu
+from evaluation.errors import InputError
 
 PROJECT = Path(__file__).resolve().parents[1]
 
@@ -20,7 +21,10 @@ def gpu_count() -> int:
 
 
 def draw_all(options: EngineOptions, draws: Sequence[Draw], replicas: int) -> Iterator[Drawn]:
-    """The samples of ``draws`` as they are finished, by ``replicas`` engines (1: in this process, without Ray)."""
+    """The samples of ``draws`` as they are finished, by ``replicas`` engines (1: in this process, without Ray).
+
+    Raises InputError where Ray has fewer GPUs than replicas.
+    """
     if replicas == 1:
         yield from Engine(options).draw(draws)
         return
@@ -35,6 +39,9 @@ def draw_all(options: EngineOptions, draws: Sequence[Draw], replicas: int) -> It
         cpus = None if os.environ.get("RAY_ADDRESS") or not on_cpu() else max(replicas, os.cpu_count() or 1)
         ray.init(runtime_env=environment, num_cpus=cpus, include_dashboard=False, log_to_driver=False)
     try:
+        kind = "CPU" if on_cpu() else "GPU"
+        if (there := int(ray.cluster_resources().get(kind, 0))) < replicas:  # Ray would wait for more without an end
+            raise InputError(f"replicas: {replicas} engines need a {kind} each, and Ray has {there}; ask for fewer")
         actor = ray.remote(num_cpus=1, num_gpus=0 if on_cpu() else 1)(Engine)
         engines = [actor.remote(options) for _ in range(replicas)]
         parts = [part for number in range(replicas) if (part := _share(draws, number, replicas))]
