@@ -184,6 +184,7 @@ def _result(
     import pyarrow.parquet as pq
 
     from evaluation.files import digest_table
+    from evaluation.grading import template_of
     from evaluation.statistics import summarize
 
     table = pq.read_table(graded)
@@ -212,6 +213,7 @@ def _result(
             "mean tokens": shown(summary.mean_tokens),
             "verdicts": counts(summary.verdicts, ("verdict", "samples")),
             "checkpoint": model.digest,
+            "prompt template": template_of(table).get("name", "not recorded"),
             "dagster/row_count": table.num_rows,
             "dagster/column_schema": columns(table.schema),
             "samples": preview(table, ["prompt", "response", "gold", "extracted", "verdict"]),
