@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,8 @@ def grading(rows: int) -> Iterator[bool]:
     ).to_pylist()
     chosen = random.Random(0).sample(table, rows)
     with Grader(workers=2) as grader:
-        grader.verify("\\frac{2}{4}", "\\sqrt{5}")  # the workers' start is not the figure
+        # The start of both workers is not the figure.
+        grader.grade_many([("\\boxed{\\sqrt{2}}", f"\\sqrt{{{n}}}", "math") for n in range(50, 70)], thinking=False)
         began = time.perf_counter()
         grades = grader.grade_many(((r["response"], r["gold_answer"], "math") for r in chosen), thinking=False)
         ours = rows / (time.perf_counter() - began)
@@ -163,20 +165,24 @@ def hostile_answers(count: int) -> list[str]:
 
 
 def hostile(limit_s: float) -> Iterator[bool]:
-    """The slowest of 1,000 hostile answers, through one grader with one worker."""
-    slowest, verdicts = 0.0, Counter()
-    with Grader(workers=1, limit_s=limit_s) as grader:
-        grader.verify("\\frac{2}{4}", "\\sqrt{5}")
+    """The slowest of 1,000 hostile answers, through one grader with two workers."""
+
+    def timed(answer: str) -> tuple[float, str]:
         began = time.perf_counter()
-        for answer in hostile_answers(HOSTILE):
-            before = time.perf_counter()
-            verdicts[str(grader.grade(f"</think>\\boxed{{{answer}}}", "\\frac{1}{2}").verdict)] += 1
-            slowest = max(slowest, time.perf_counter() - before)
+        grade = grader.grade(f"</think>\\boxed{{{answer}}}", "\\frac{1}{2}")
+        return time.perf_counter() - began, str(grade.verdict)
+
+    with Grader(workers=2, limit_s=limit_s) as grader, ThreadPoolExecutor(2) as threads:
+        grader.grade_many([("\\boxed{\\sqrt{2}}", f"\\sqrt{{{n}}}", "math") for n in range(50, 60)], thinking=False)
+        began = time.perf_counter()
+        seconds, verdicts = zip(*threads.map(timed, hostile_answers(HOSTILE)), strict=True)
         total = time.perf_counter() - began
         alive = grader.verify("\\frac{2}{4}", "\\frac{1}{2}") == "correct"
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
-    print(f"    {sum(verdicts.values())} hostile answers in {total:.0f} s: {counts}")
-    met = slowest <= limit_s + GRACE_S and alive and verdicts["correct"] == 0 and verdicts.total() == HOSTILE
+    counts = Counter(verdicts)
+    listed = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+    print(f"    {counts.total()} hostile answers in {total:.0f} s: {listed}")
+    slowest = max(seconds)
+    met = slowest <= limit_s + GRACE_S and alive and counts["correct"] == 0 and counts.total() == HOSTILE
     yield figure(f"slowest hostile answer, limit {limit_s:g} s", f"{slowest:.2f} s", f"<= {limit_s + GRACE_S:g} s", met)
 
 
@@ -260,8 +266,8 @@ def main() -> int:
     )
     parts = ("verdicts", "grading", "hostile", "generation")
     parser.add_argument("--only", nargs="*", choices=parts, default=parts)
-    parser.add_argument("--rows", type=int, default=400, help="long traces that are graded both ways (default 400)")
-    parser.add_argument("--limit-s", type=float, default=1.0, help="for one hostile answer (default 1)")
+    parser.add_argument("--rows", type=int, default=1000, help="long traces that are graded both ways (default 1000)")
+    parser.add_argument("--limit-s", type=float, default=0.25, help="for one hostile answer (default 0.25)")
     parser.add_argument("--problems", type=int, default=100, help="a benchmark, for generation (default 100)")
     parser.add_argument("--samples", type=int, default=4, help="a problem, for generation (default 4)")
     parser.add_argument("--repeat", type=int, default=5, help="timings of each way to generate (default 5)")
