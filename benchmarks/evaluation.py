@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 from evaluation.answers import extract_choice, same_choice
 from evaluation.benchmarks import load_suite, read_benchmark, read_suite
 from evaluation.files import write_table
-from evaluation.grading import Grader
+from evaluation.grading import Grade, Grader
 
 PROJECT = Path(__file__).resolve().parents[1]
 DATA = PROJECT.parent / "shared" / "data"
@@ -167,21 +167,22 @@ def hostile_answers(count: int) -> list[str]:
 def hostile(limit_s: float) -> Iterator[bool]:
     """The slowest of 1,000 hostile answers, through one grader with two workers."""
 
-    def timed(answer: str) -> tuple[float, str]:
+    def timed(answer: str) -> tuple[float, Grade]:
         began = time.perf_counter()
         grade = grader.grade(f"</think>\\boxed{{{answer}}}", "\\frac{1}{2}")
-        return time.perf_counter() - began, str(grade.verdict)
+        return time.perf_counter() - began, grade
 
     with Grader(workers=2, limit_s=limit_s) as grader, ThreadPoolExecutor(2) as threads:
         grader.grade_many([("\\boxed{\\sqrt{2}}", f"\\sqrt{{{n}}}", "math") for n in range(50, 60)], thinking=False)
         began = time.perf_counter()
-        seconds, verdicts = zip(*threads.map(timed, hostile_answers(HOSTILE)), strict=True)
+        seconds, grades = zip(*threads.map(timed, hostile_answers(HOSTILE)), strict=True)
         total = time.perf_counter() - began
         alive = grader.verify("\\frac{2}{4}", "\\frac{1}{2}") == "correct"
-    counts = Counter(verdicts)
+    counts = Counter(str(grade.verdict) for grade in grades)
     listed = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
     print(f"    {counts.total()} hostile answers in {total:.0f} s: {listed}")
-    slowest = max(seconds)
+    slowest, grade = max(zip(seconds, grades, strict=True), key=lambda pair: pair[0])
+    print(f"    the slowest: {str(grade.extracted)[:60]!r}, {grade.reason}")
     met = slowest <= limit_s + GRACE_S and alive and counts["correct"] == 0 and counts.total() == HOSTILE
     yield figure(f"slowest hostile answer, limit {limit_s:g} s", f"{slowest:.2f} s", f"<= {limit_s + GRACE_S:g} s", met)
 
