@@ -18,7 +18,7 @@ PROJECT = Path(__file__).parents[1]
 COMMON = {
     "data.train_batch_size": "16",
     "data.max_prompt_length": "64",
-    "data.max_response_length": "192",
+    "data.max_response_length": "144",
     "actor_rollout_ref.actor.optim.lr": "0",
     "algorithm.filter_groups.enable": "false",
     "trainer.save_freq": "-1",

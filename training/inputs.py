@@ -1,4 +1,4 @@
-"""The targets of a run, checked before anything starts: what verl would only meet minutes or days later."""
+"""Targets and model of a run, checked before anything starts: what verl would only meet minutes or days later."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,6 +13,19 @@ from evaluation.records import TARGET
 from training.targets.tokens import Lengths, load_lengths
 
 ROWS = 1024  # read and tokenized at a time
+
+
+def check_context(model: Path, config: DictConfig) -> None:
+    """InputError if a prompt and a response at their limits do not fit into the context of ``model``."""
+    settings = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    settings = settings | settings.get("text_config", {}) | dict(config.actor_rollout_ref.model.override_config)
+    context, needed = settings.get("max_position_embeddings"), config.actor_rollout_ref.rollout.max_model_len
+    if context is not None and needed > context:
+        raise InputError(
+            f"model {model}: a context of {context} tokens (max_position_embeddings), but the run needs {needed}: "
+            f"lower data.max_prompt_length={config.data.max_prompt_length} or "
+            f"data.max_response_length={config.data.max_response_length}, or take another model"
+        )
 
 
 def check_targets(path: Path, model: Path, config: DictConfig) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from evaluation.errors import InputError
 from evaluation.files import atomic_write
 from training.checkpoints import LATEST, export_policy, latest_step
 from training.configuration import PROJECT, compose_run
-from training.inputs import check_targets
+from training.inputs import check_context, check_targets
 from training.lineage import MANIFEST, TrainingRequest, code_state, package_versions, read_manifest
 from training.metrics import MetricsFile, merge_attempts
 
@@ -65,6 +65,7 @@ def run_job(job: Job, report: Report, *, force: bool = False) -> bool:
     """
     overrides = (f"seed={job.request.seed}", *job.request.overrides)
     config = compose_run(job.request.recipe, job.request.hardware, overrides, run=job.out.resolve())
+    check_context(job.model, config)
     targets = check_targets(job.targets, job.model, config)
     if not force and _reusable(job):
         report({"event": "done", "policy": str(job.policy), "reused": True})

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import dagster as dg
@@ -97,13 +98,13 @@ def test_ctrl_c_cancels_the_run_and_leaves_nothing(environment, tmp_path: Path, 
         text=True,
         start_new_session=True,
     )
-    assert process.stdout is not None
-    for line in process.stdout:
-        if "targets/prepared" in line:
-            break
+    prepared = tmp_path / "storage" / "targets" / "prepared"
+    while not list(prepared.glob(".*.tmp")):  # the step is at work
+        assert process.poll() is None
+        time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)
-    rest = process.stdout.read()
-    assert process.wait(60) == 130
+    rest, _ = process.communicate()
+    assert process.wait(60) == 130, rest
     assert "cancelled" in rest
     assert not list((tmp_path / "storage" / "targets").rglob("*.parquet"))
     monkeypatch.setenv("DAGSTER_HOME", environment["DAGSTER_HOME"])

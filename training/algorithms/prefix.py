@@ -7,44 +7,19 @@ prefix.
 import hashlib
 from collections.abc import Sequence
 from statistics import NormalDist
+from typing import Any
 
 from training.algorithms.names import PREFIX_STRATEGIES, PrefixStrategy, require_choice
 
 STAGES = 10
 
 
-def prefix_ratios(
-    strategy: PrefixStrategy,
-    step: int,
-    *,
-    n: int,
-    n_prefix: int,
-    minimum: float = 0.0,
-    maximum: float = 1.0,
-    steps: int = 300,
-    share: bool = False,
-    spread: float = 0.1,
-    seed: int = 0,
-    prompt_id: str | int = 0,
-) -> list[float]:
-    """The ratios of the ``n`` samples of one prompt: ``n_prefix`` of the schedule, then zeros. See ``prefix_ratio``."""
-    return [
-        prefix_ratio(
-            strategy,
-            step,
-            sample_id=sample_id,
-            n=n,
-            n_prefix=n_prefix,
-            minimum=minimum,
-            maximum=maximum,
-            steps=steps,
-            share=share,
-            spread=spread,
-            seed=seed,
-            prompt_id=prompt_id,
-        )
-        for sample_id in range(n)
-    ]
+def prefix_ratios(strategy: PrefixStrategy, step: int, *, n: int, **schedule: Any) -> list[float]:
+    """The ratios of the ``n`` samples of one prompt: ``n_prefix`` of the schedule, then zeros.
+
+    ``schedule`` holds the other arguments of `prefix_ratio`, which says what each means and raises.
+    """
+    return [prefix_ratio(strategy, step, sample_id=sample_id, n=n, **schedule) for sample_id in range(n)]
 
 
 def prefix_ratio(

@@ -78,7 +78,7 @@ def mixed_policy_loss(
             sft_token_loss(log_prob, prefix_mask),
             prefix_mask,
             "token-mean",
-            tokens=max(tu.get_non_tensor_data(data, "prefix_tokens", 0), 1),
+            tokens=max(data["prefix_tokens"], 1),
             ranks=data["dp_size"],
         )
         loss = loss + options.sft_multitask.coef * sft

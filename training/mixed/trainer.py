@@ -127,13 +127,14 @@ class MixedPolicyTrainer(PPOTrainerSync):
         )
         metrics.update({f"rollout_correction/{name}": value for name, value in correction_metrics.items()})
         metrics.update(self._group_metrics(scores, index, on_policy))
-        batch.extra_info["prefix_tokens"] = int(prefix_mask.sum()) * self._updates_share()
 
         output = {"advantages": advantages, "returns": advantages, "rollout_is_weights": correction}
         nested = {name: response_to_nested(value.float(), nested_mask) for name, value in output.items()}
-        return tq.kv_batch_put(
+        batch = tq.kv_batch_put(
             keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict(nested, batch_size=len(batch))
         )
+        batch.extra_info["prefix_tokens"] = int(prefix_mask.sum()) * self._updates_share()
+        return batch
 
     def _updates_share(self) -> float:
         """The part of a batch that one optimiser update sees."""

@@ -44,7 +44,7 @@ def by_definition(scores, index, on_policy, baseline, use_std):
     return torch.tensor(result, dtype=torch.float64)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(groups(), st.sampled_from(["union", "on_policy"]), st.booleans())
 def test_equals_the_definition(group, baseline, use_std):
     scores, index, on_policy = group
@@ -52,7 +52,7 @@ def test_equals_the_definition(group, baseline, use_std):
     torch.testing.assert_close(ours, by_definition(scores, index, on_policy, baseline, use_std), rtol=1e-9, atol=1e-9)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(groups(), st.sampled_from(["union", "on_policy"]), st.randoms(use_true_random=False))
 def test_the_order_of_rows_and_the_names_of_groups_do_not_matter(group, baseline, order):
     scores, index, on_policy = group

@@ -82,7 +82,7 @@ def step_share(rows, how, counts, coef, ranks=1, pad=0, **options):
 
 
 @pytest.mark.parametrize("how", NORMALISERS)
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(batch=batches(), options=choices(), data=st.data())
 def test_any_split_into_ranks_and_micro_batches_and_any_padding_gives_the_same(how, batch, options, data):
     mask = batch["eos_mask"]
@@ -115,7 +115,7 @@ def test_any_split_into_ranks_and_micro_batches_and_any_padding_gives_the_same(h
         torch.testing.assert_close(mean_stats(totals)[name], value, rtol=1e-6, atol=1e-9, msg=name)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(batch=batches(), options=choices(), order=st.randoms(use_true_random=False))
 def test_the_order_of_rows_does_not_matter(batch, options, order):
     rows = list(range(len(batch["eos_mask"])))
@@ -126,7 +126,7 @@ def test_the_order_of_rows_does_not_matter(batch, options, order):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(batch=batches(low=-1e4), options=choices(), phi=st.sampled_from([None, 0.0, 1.0, -1.0, math.nan]))
 def test_finite_for_any_log_probability(dtype, batch, options, phi):
     batch = {name: tensor.to(dtype) if tensor.is_floating_point() else tensor for name, tensor in batch.items()}
@@ -146,7 +146,7 @@ def test_finite_for_any_log_probability(dtype, batch, options, phi):
     assert all(value.isfinite() for value in mean_stats(stats).values())
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.floats(-1e4, 0.0), st.floats(1e-6, 10.0), st.floats(-2.0, 2.0))
 def test_the_gradient_of_p_div_p_gamma_is_eq_8(log_p, gamma, advantage):
     """Of the logit of the chosen token, d log p / d logit = 1 - p: gamma p (1 - p) A / (p + gamma)^2."""
@@ -177,7 +177,7 @@ def test_shapes_equal_their_plain_formulas(reshape):
     torch.testing.assert_close(shape_off_policy(p.log(), reshape, weight=0.3, pow_exp=1.7), plain, rtol=1e-9, atol=0)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(batch=batches(), options=choices())
 def test_teacher_tokens_know_no_old_policy_and_own_tokens_no_off_policy_options(batch, options):
     losses, _ = mixed_policy_token_loss(**batch, **options)
@@ -190,7 +190,7 @@ def test_teacher_tokens_know_no_old_policy_and_own_tokens_no_off_policy_options(
     assert (other[teacher] == 0).all()
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(batch=batches(), options=choices())
 def test_the_seeds_function_is_the_mean_of_the_token_losses(batch, options):
     losses, stats = mixed_policy_token_loss(**batch, **options)

@@ -131,7 +131,7 @@ def test_the_schedule_of_the_options_is_what_prefix_ratio_takes():
 ENTROPY = EntropyOptions(use=True, target=0.5, lr=0.1, min=1e-4, max=1e-1)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.lists(st.floats(0, 12), max_size=30), st.floats(1e-4, 1e-1))
 def test_the_entropy_coefficient_moves_against_the_difference_and_stays_within_its_bounds(entropies, start):
     controller = EntropyController(ENTROPY, start)
@@ -183,7 +183,7 @@ def test_a_single_outcome_is_no_evidence():
     assert reject_groups([], [], [], "union").keep == []
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from("abc"), st.booleans()), max_size=12), st.randoms())
 def test_rejection_does_not_depend_on_the_order(rows, order):
     def kept(of):

@@ -92,7 +92,7 @@ def test_golden_windows(golden):
         assert high * 0.98 <= max(draws) <= high
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(schedules())
 def test_bounds_and_number_of_prefixes(schedule):
     ratios = prefix_ratios(**schedule)
@@ -105,7 +105,7 @@ def test_bounds_and_number_of_prefixes(schedule):
     assert ratios == prefix_ratios(**schedule)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(schedules(("random",)))
 def test_a_sample_alone_draws_what_it_draws_in_its_group(schedule):
     group = prefix_ratios(**schedule)
@@ -114,7 +114,7 @@ def test_a_sample_alone_draws_what_it_draws_in_its_group(schedule):
     assert [prefix_ratio(strategy, step, sample_id=i, **alone) for i in range(schedule["n"])] == group
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(2, 12), st.floats(0, 0.5), st.floats(0.5, 1))
 def test_fixed_values_are_evenly_spaced(n_prefix, minimum, maximum):
     ratios = prefix_ratios("fixed", 7, n=n_prefix, n_prefix=-1, minimum=minimum, maximum=maximum)

@@ -66,7 +66,7 @@ def test_golden_losses_gradients_and_masks(golden):
             torch.testing.assert_close(ratios, torch.tensor(case["prefix_is"]).double(), rtol=1e-7, atol=0)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(log_probs(), st.sampled_from(BANDS))
 def test_reinforce_pro_is_icepop_at_the_first_token_and_seq_mask_tis_at_the_last(given, band):
     old, rollout, mask, prefix = given
@@ -84,7 +84,7 @@ def test_reinforce_pro_is_icepop_at_the_first_token_and_seq_mask_tis_at_the_last
 
 
 @pytest.mark.parametrize("name", TYPES)
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(given=log_probs())
 def test_every_type_is_the_identity_when_both_agree(name, given):
     old, _, mask, prefix = given
@@ -97,7 +97,7 @@ def test_every_type_is_the_identity_when_both_agree(name, given):
 
 
 @pytest.mark.parametrize("name", TYPES)
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(given=log_probs(low=-1e4), band=st.sampled_from(BANDS), half=st.booleans())
 def test_finite_and_teacher_tokens_untouched(name, given, band, half):
     old, rollout, mask, prefix = given

@@ -1,5 +1,6 @@
 """What the trainer's reward, the target filter and the benchmarks all rely on."""
 
+import contextlib
 import json
 import os
 import signal
@@ -229,8 +230,11 @@ def runs(pid: int) -> bool:
 
 
 def children(pid: int) -> list[int]:
-    tasks = Path(f"/proc/{pid}/task")
-    return [int(c) for task in tasks.iterdir() for c in (task / "children").read_text().split()]
+    found: list[str] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # a thread that ended while we looked
+            found += (task / "children").read_text().split()
+    return [int(child) for child in found]
 
 
 def test_no_worker_survives_close():

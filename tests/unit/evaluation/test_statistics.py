@@ -50,7 +50,7 @@ def test_samples_of_a_problem_are_not_independent(graded):
 
 
 @given(SCORES)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_standard_errors_are_clustered_by_problem(graded, scores):
     """The cluster-robust variance of a mean (Liang and Zeger 1986) with the usual G/(G-1), sample by sample."""
     summary = summarize(graded({f"p{i}": s for i, s in enumerate(scores)}))
@@ -62,7 +62,7 @@ def test_standard_errors_are_clustered_by_problem(graded, scores):
 
 
 @given(SCORES)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_summaries_stay_in_bounds(graded, scores):
     summary = summarize(graded({f"p{i}": s for i, s in enumerate(scores)}))
     assert 0 <= summary.low <= summary.mean <= summary.high <= 1
@@ -74,7 +74,7 @@ def test_summaries_stay_in_bounds(graded, scores):
 
 
 @given(SCORES, st.integers(1, 4))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_pass_at_k_is_the_mean_over_all_subsets(scores, k):
     by_problem = {str(i): s for i, s in enumerate(scores)}
     expected = np.mean([np.mean([max(c) for c in combinations(s, k)]) for s in scores])
@@ -106,7 +106,7 @@ def test_what_went_wrong_is_counted(graded):
 
 
 @given(st.integers(0, 30), st.integers(0, 30))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_mcnemar_is_the_exact_sign_test(gains, losses):
     deltas = [1.0] * gains + [-1.0] * losses + [0.0] * 5
     expected = stats.binomtest(gains, gains + losses).pvalue if gains + losses else 1.0

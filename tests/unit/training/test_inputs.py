@@ -11,7 +11,7 @@ import pytest
 from evaluation.errors import InputError
 from evaluation.records import TARGET
 from training.configuration import compose_run
-from training.inputs import check_targets
+from training.inputs import check_context, check_targets
 from training.models import SHIPPED
 
 LIMITS = ("data.train_batch_size=2", "data.max_prompt_length=64", "data.max_response_length=32")
@@ -101,3 +101,10 @@ def test_a_file_that_cannot_be_trained_on_is_named(tmp_path: Path, write: Callab
     write(file)
     with pytest.raises(InputError, match=expected):
         check_targets(file, SHIPPED, compose_run("luffy", "cpu", LIMITS, run=tmp_path))
+
+
+def test_a_run_that_needs_more_context_than_the_model_has_is_told_so(tmp_path: Path) -> None:
+    fits = ["data.max_prompt_length=512", "data.max_response_length=512"]
+    check_context(SHIPPED, compose_run("luffy", "cpu", fits, run=tmp_path))
+    with pytest.raises(InputError, match=r"a context of 1024 tokens .* needs 1025.*max_prompt_length=513"):
+        check_context(SHIPPED, compose_run("luffy", "cpu", ["data.max_prompt_length=513", fits[1]], run=tmp_path))
