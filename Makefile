@@ -13,10 +13,10 @@ export PYTHONPATH := $(CURDIR)
 export HF_HUB_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run ui test test-all test-unit bench lint lock setup clean
+.PHONY: help demo run ui test test-all test-unit bench leaderboard lint lock setup clean
 
 help:  ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .venv/installed .venv-train/installed  ## build both environments (HARDWARE=gpu for the GPU lock)
 
@@ -65,6 +65,11 @@ bench: setup  ## measure the figures that the README quotes
 	@$(ORCHESTRATION) -m benchmarks.targets
 	@$(ORCHESTRATION) -m benchmarks.load
 	@$(TRAINING) -m benchmarks.steps
+	@$(TRAINING) -m benchmarks.evaluation
+
+leaderboard: setup  ## rank every checkpoint that was evaluated (MODELS="A B": evaluate these first)
+	@if [ -n "$(MODELS)" ]; then $(TRAINING) -m evaluation compare $(MODELS) --out var/storage/graded; fi
+	@$(TRAINING) -m evaluation leaderboard --results var/storage/graded
 
 lock:  ## compile requirements/*.lock from pyproject.toml (needs uv; finds local wheels through PIP_FIND_LINKS)
 	UV_FIND_LINKS=$$PIP_FIND_LINKS requirements/compile.sh

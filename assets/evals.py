@@ -1,7 +1,7 @@
 """evals/<role>/<benchmark> and ood/<role>/<benchmark>: what base and policy score, one op a role.
 
-The op loads the model once for all selected benchmarks, in the training interpreter; what was generated for the same
-model, problems and sampling is not generated again, what was graded by the same grader not graded again.
+The op loads the model once for all selected benchmarks, in the training interpreter; a sample that was drawn for the
+same model, prompt and sampling is not drawn again, what was graded by the same grader not graded again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROLES = {"base": BASE, "policy": POLICY}
-GENERATING = ("evaluation/generate.py", "evaluation/prompts.py", "evaluation/benchmarks.py")
+GENERATING = ("evaluation/generate.py", "evaluation/engine.py", "evaluation/prompts.py", "evaluation/benchmarks.py")
+GENERATING += ("evaluation/templates/prompts.yaml",)
 GRADING = ("evaluation/grading.py", "evaluation/answers.py", "evaluation/comparison.py", "evaluation/workers.py")
 
 
@@ -116,7 +117,7 @@ def generate(
     interpreter: TrainingInterpreter,
 ) -> dict[str, Path]:
     """The sample files of ``names``; those that are not there yet are drawn in one load of the model."""
-    sampling = options.model_dump(include={"samples", "temperature", "top_p", "max_tokens", "seed"})
+    sampling = options.model_dump(include={"samples", "temperature", "top_p", "max_tokens", "seed", "template"})
     code = code_version(*GENERATING)
     folders = {
         name: storage.folder(
@@ -130,6 +131,8 @@ def generate(
             arguments += ["--benchmarks", *missing, "--out", str(out), "--checkpoint", model.digest]
             arguments += ["--temperature", str(options.temperature), "--top-p", str(options.top_p)]
             arguments += ["--max-tokens", str(options.max_tokens), "--seed", str(options.seed)]
+            arguments += ["--template", options.template, "--cache", str(storage.path / "samples")]
+            arguments += ["--replicas", str(options.replicas)] if options.replicas else []
             arguments += ["--samples", str(options.samples)] if options.samples else []
             arguments += ["--trust-remote-code"] if options.trust_remote_code else []
             try:
@@ -181,6 +184,7 @@ def _result(
     import pyarrow.parquet as pq
 
     from evaluation.files import digest_table
+    from evaluation.grading import template_of
     from evaluation.statistics import summarize
 
     table = pq.read_table(graded)
@@ -209,6 +213,7 @@ def _result(
             "mean tokens": shown(summary.mean_tokens),
             "verdicts": counts(summary.verdicts, ("verdict", "samples")),
             "checkpoint": model.digest,
+            "prompt template": template_of(table).get("name", "not recorded"),
             "dagster/row_count": table.num_rows,
             "dagster/column_schema": columns(table.schema),
             "samples": preview(table, ["prompt", "response", "gold", "extracted", "verdict"]),

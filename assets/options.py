@@ -64,7 +64,12 @@ class EvaluationOptions(_Section):
     top_p: float = Field(default=0.95, gt=0, le=1)
     max_tokens: int = Field(default=8192, ge=1, description="a response")
     seed: int = 0
-    thinking: bool = Field(default=True, description="answers count only after </think>")
+    template: str = Field(default="training", description="of prompts: training, own, qwen, simplerl, prime, none, "
+                          "tokenizer; training is the checkpoint's own")  # fmt: skip
+    replicas: int | None = Field(default=None, ge=1, description="engines, each on a GPU of its own; none: all GPUs")
+    thinking: bool | None = Field(
+        default=None, description="answers count only after </think>; none: as the template says"
+    )
     trust_remote_code: bool = Field(default=False, description="run code that a model folder brings")
     grade_workers: int = Field(default=2, ge=1, description="processes that compare answers")
     grade_limit_s: float = Field(default=5.0, gt=0, description="seconds for comparing one answer")

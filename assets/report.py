@@ -7,11 +7,13 @@ from typing import Any
 
 import dagster as dg
 
+from assets.benchmarks import KEY as SUITE
 from assets.display import shown
 from assets.evals import ROLES, key
 from assets.failures import explained
 from assets.identity import code_version, identity
 from assets.models import KEY as BASE
+from assets.promotion import read_champion
 from assets.storage import Reference, Storage
 from assets.targets import PREPARED
 from assets.training import POLICY
@@ -55,6 +57,19 @@ def read_tables(files: Mapping[str, str]) -> dict[str, Any]:
     return {name: pq.read_table(file) for name, file in files.items()}
 
 
+def champion_files(storage: Storage, policy: Reference, scores: Mapping[str, Reference]) -> dict[str, str] | None:
+    """The champion's GRADED files by benchmark, where there is one besides the policy, scored on the same problems."""
+    champion = read_champion(storage.path / "registry" / "champion.json")
+    if champion is None or champion["checkpoint"] == policy.digest:
+        return None
+    found = {name: champion["scores"].get(name, {}) for name in scores}
+    same = all(
+        entry.get("problems") == scores[name].details["problems"] and Path(entry["file"]).exists()
+        for name, entry in found.items()
+    )
+    return {name: entry["file"] for name, entry in found.items()} if same else None
+
+
 def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
     """The scorecard of the suite."""
 
@@ -67,10 +82,12 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
             "prepared": dg.AssetIn(PREPARED),
             "base": dg.AssetIn(BASE),
             "policy": dg.AssetIn(POLICY),
+            "problems": dg.AssetIn(SUITE),
             **eval_inputs(suite),
         },
-        description="Base against policy, benchmark by benchmark, with 95% intervals of the difference, transcripts, "
-        "training curves and lineage, as one page. Refuses scores of different checkpoints.",
+        description="Base against policy, benchmark by benchmark, with 95% intervals of the difference, champion and "
+        "published scores beside them, transcripts, training curves, contamination, cost and lineage, as one page. "
+        "Refuses scores of different checkpoints.",
     )
     @explained
     def scorecard(
@@ -79,10 +96,12 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
         prepared: Reference,
         base: Reference,
         policy: Reference,
+        problems: Reference,
         **evals: Reference,
     ) -> dg.MaterializeResult[Reference]:
+        from evaluation.contamination import search_lineage
         from evaluation.report import build_scorecard
-        from evaluation.tables import read_json_lines
+        from evaluation.tables import read_json_lines, read_suite_file
         from training.lineage import read_manifest
 
         models = {"base": base, "policy": policy}
@@ -95,16 +114,21 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
                 "materialize training/policy again"
             )
         tables = {role: read_tables({name: r.path for name, r in found[role].items()}) for role in ROLES}
+        lineage = read_manifest(Path(policy.path))
+        held = champion_files(storage, policy, found["policy"])
         card = build_scorecard(
             tables["base"],
             tables["policy"],
             suite=suite,
-            lineage=read_manifest(Path(policy.path)),
+            champion=read_tables(held) if held else None,
+            contamination=search_lineage(lineage, read_suite_file(Path(problems.path))),
+            lineage=lineage,
             training_metrics=read_json_lines(Path(policy.details["metrics"])),
             funnel=prepared.details["funnel"],
         )
         digest = identity(
             [[name, r.digest] for role in ROLES for name, r in found[role].items()],
+            sorted((held or {}).items()),
             code_version("evaluation/*.py", "evaluation/templates/*"),
         )
         folder = storage.folder("report", "scorecard", digest)

@@ -1,6 +1,7 @@
 """Finding and reading the files of benchmarks: parquet, JSON lines, JSON."""
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,10 @@ if TYPE_CHECKING:
 
 
 def find(benchmark: "Benchmark", roots: Sequence[Path]) -> "tuple[Source, Path]":
-    """The first source of ``benchmark`` whose file lies in one of ``roots`` or in a direct subfolder of one."""
+    """The first source of ``benchmark`` whose file lies in one of ``roots`` or in a direct subfolder of one.
+
+    Where there is none, the first source of the hub is downloaded (or taken from the local cache) at its revision.
+    """
     folders = [Path(root).expanduser() for root in roots]
     for source in benchmark.sources:
         named = Path(source.file).expanduser()
@@ -22,14 +26,35 @@ def find(benchmark: "Benchmark", roots: Sequence[Path]) -> "tuple[Source, Path]"
         for candidate in candidates:
             if candidate.is_file():
                 return source, candidate
+    failed = ""
+    for source in (source for source in benchmark.sources if source.hub):
+        try:
+            return source, download(source)
+        except InputError as error:
+            failed = f" {error}."
     files = " or ".join(source.file for source in benchmark.sources)
     missing = [str(folder) for folder in folders if not folder.is_dir()]
     searched = ", ".join(str(folder) for folder in folders) or "nothing: no root folder is set"
     note = f" ({', '.join(missing)}: no such folder)" if missing else ""
     raise InputError(
-        f"benchmark {benchmark.name}: no file {files}; searched {searched}{note}. Put the file there, add its folder "
-        "to the benchmark roots setting, or leave this benchmark out of the suite"
+        f"benchmark {benchmark.name}: no file {files}; searched {searched}{note}.{failed} Put the file there, add its "
+        "folder to the benchmark roots setting, or leave this benchmark out of the suite"
     )
+
+
+def download(source: "Source") -> Path:
+    """The file of a hub source in the local cache; InputError says why it cannot be had."""
+    from huggingface_hub import errors, hf_hub_download
+
+    assert source.hub
+    try:
+        return Path(hf_hub_download(source.hub, source.file, repo_type="dataset", revision=source.revision))
+    except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, OSError) as error:
+        offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") else ""
+        raise InputError(
+            f"The hub's {source.hub} at {source.revision} cannot be reached{offline}, and its {source.file} is not in "
+            f"the local cache ({type(error).__name__})"
+        ) from error
 
 
 def read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -49,7 +74,9 @@ def _parquet(path: Path) -> list[dict[str, Any]]:
     import pyarrow.parquet as pq
 
     try:
-        return pq.read_table(path).to_pylist()
+        table = pq.read_table(path)
+        table.validate(full=True)  # among others, that its texts are UTF-8
+        return table.to_pylist()
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{path}: not a readable parquet file ({error}); copy or convert it again") from error
 

@@ -14,7 +14,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from evaluation.errors import InputError
-from evaluation.prompts import LETTERS, messages, with_options
+from evaluation.prompts import LETTERS, PLACE, messages, with_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,19 +31,39 @@ class Columns(BaseModel):
     problem: str = "prompt"
     gold: str = "reward_model.ground_truth"
     options: str | None = None  # list of option texts, labelled A to J in the prompt
+    labels: str | None = None  # the file's own labels of the options, where gold is one of them ("A", or "1")
     id: str | None = None  # else a digest of the problem
     subject: str | None = None
 
 
+class Published(BaseModel):
+    """Scores that others have published for this benchmark, in percent; never measured here."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    source: str
+    scores: dict[str, float]  # model -> percent
+
+
 class Source(BaseModel):
-    """One file a benchmark can be read from."""
+    """One file a benchmark can be read from: below a root folder, or in a dataset repository of the hub."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     file: str
+    hub: str | None = Field(default=None, pattern=r"^[\w.-]+/[\w.-]+$")  # dataset repository that has `file`
+    revision: str | None = None  # its commit, tag or branch
     where: dict[str, str] = Field(default_factory=dict)  # dotted path -> value that kept rows have
     columns: Columns = Columns()
     repeated: bool = False  # rows of the same problem are avg@k copies
+    shuffle_options: bool = False  # put the options of each problem in an order drawn from the seed
     boilerplate: str | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Source":
+        if bool(self.hub) != bool(self.revision):
+            raise ValueError("`hub` and `revision` belong together: a file of the hub needs the commit that is meant")
+        if self.shuffle_options and not self.columns.options:
+            raise ValueError("`shuffle_options` needs `columns.options`: options inside a problem's text stay in place")
+        return self
 
 
 class Benchmark(BaseModel):
@@ -54,10 +74,12 @@ class Benchmark(BaseModel):
     group: Literal["evals", "ood"]
     title: str
     grader: Literal["math", "choice"] = "math"
-    samples: int = Field(default=1, ge=1)  # k of avg@k
+    samples: int = Field(default=1, ge=1)  # k of avg@k, the metric
+    prompt: str | None = None  # what a model is asked, with {problem} in it; none: the problem alone
     size: int | None = Field(default=None, ge=1)  # problems in the whole benchmark; how many a generator makes
     sources: tuple[Source, ...] = ()
     generator: str | None = Field(default=None, pattern=r"^arithmetic:[a-z_]+$")
+    published: Published | None = None
 
     @model_validator(mode="after")
     def _has_one_origin(self) -> "Benchmark":
@@ -65,6 +87,8 @@ class Benchmark(BaseModel):
             raise ValueError("give either `sources` or `generator`")
         if self.generator and self.size is None:
             raise ValueError("a generator needs a `size`")
+        if self.prompt is not None and PLACE not in self.prompt:
+            raise ValueError(f"`prompt` lacks {PLACE}, the place of the problem")
         return self
 
 
@@ -93,6 +117,15 @@ def load_suite(name_or_path: str | Path) -> list[Benchmark]:
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"benchmark suite {path}: {', '.join(twice)} named more than once; give each its own name")
     return suite.benchmarks
+
+
+def select_benchmarks(name_or_path: str | Path, names: Sequence[str] | None = None) -> list[Benchmark]:
+    """The benchmarks of a suite, or those of them that ``names`` lists; InputError for a name that it lacks."""
+    benchmarks = load_suite(name_or_path)
+    known = [benchmark.name for benchmark in benchmarks]
+    if unknown := [name for name in names or [] if name not in known]:
+        raise InputError(f"benchmark {', '.join(unknown)}: not in suite {name_or_path}, which has {', '.join(known)}")
+    return [benchmark for benchmark in benchmarks if not names or benchmark.name in names]
 
 
 def read_suite(
@@ -143,13 +176,15 @@ def read_benchmark(
     if benchmark.generator:
         rows = _generated(benchmark, limit, seed)
     else:
-        rows = _sample(_from_files(benchmark, roots), benchmark.name, limit, seed)
+        rows = _sample(_from_files(benchmark, roots, seed), benchmark.name, limit, seed)
     records = [
         {
             "benchmark": benchmark.name,
             "id": row["id"],
             "problem": row["problem"],
-            "prompt": messages(row.get("asked", row["problem"]), system_prompt),
+            "prompt": messages(
+                (benchmark.prompt or PLACE).replace(PLACE, row.get("asked", row["problem"])), system_prompt
+            ),
             "gold": row["gold"],
             "grader": benchmark.grader,
             "subject": row.get("subject"),
@@ -176,17 +211,16 @@ def _generated(benchmark: Benchmark, limit: int | None, seed: int) -> list[dict[
     return [{"id": problem.id, "problem": problem.problem, "gold": problem.answer} for problem in made]
 
 
-def _from_files(benchmark: Benchmark, roots: Sequence[Path]) -> list[dict[str, Any]]:
+def _from_files(benchmark: Benchmark, roots: Sequence[Path], seed: int) -> list[dict[str, Any]]:
     from evaluation.benchmark_files import find, read_rows
 
     source, path = find(benchmark, roots)
     found: dict[str, dict[str, Any]] = {}
-    columns = source.columns
     for number, record in read_rows(path):
         where = f"benchmark {benchmark.name}: {path}, row {number}"
         if any(str(_value(record, key, where)) != wanted for key, wanted in source.where.items()):
             continue
-        row = _row(record, columns, where)
+        row = _row(record, source, where, seed)
         if source.boilerplate:
             row["asked"] = row["problem"]
             row["problem"] = " ".join(row["problem"].split()).replace(source.boilerplate.strip(), "").strip()
@@ -206,14 +240,15 @@ def _from_files(benchmark: Benchmark, roots: Sequence[Path]) -> list[dict[str, A
     return list(found.values())
 
 
-def _row(record: dict[str, Any], columns: Columns, where: str) -> dict[str, Any]:
+def _row(record: dict[str, Any], source: Source, where: str, seed: int) -> dict[str, Any]:
+    columns = source.columns
     problem = _text(_value(record, columns.problem, where))
-    if columns.options:
-        options = _value(record, columns.options, where)
-        if not isinstance(options, list) or not 2 <= len(options) <= len(LETTERS):
-            raise InputError(f"{where}: column {columns.options!r}: expected a list of 2 to {len(LETTERS)} options")
-        problem = with_options(problem, options)
     gold = _answer(_value(record, columns.gold, where))
+    if columns.options and gold:
+        options, gold = _options(record, columns, gold, where)
+        if source.shuffle_options:
+            options, gold = _shuffled(options, gold, f"{seed}/{problem}")
+        problem = with_options(problem, options)
     for name, value, column in (("problem", problem, columns.problem), ("gold answer", gold, columns.gold)):
         if not value:
             raise InputError(f"{where}: the {name} (column {column}) is empty; give it or remove the row")
@@ -221,6 +256,30 @@ def _row(record: dict[str, Any], columns: Columns, where: str) -> dict[str, Any]
     identity = str(_value(record, columns.id, where)) if columns.id else digest
     subject = _value(record, columns.subject, where) if columns.subject else None
     return {"id": identity, "problem": problem, "gold": gold, "subject": None if subject is None else str(subject)}
+
+
+def _options(record: dict[str, Any], columns: Columns, gold: str, where: str) -> tuple[list[str], str]:
+    """The option texts, and the letter of the right one; gold is a letter, one of the file's own labels, or 1-10."""
+    assert columns.options
+    options = _value(record, columns.options, where)
+    if not isinstance(options, list) or not 2 <= len(options) <= len(LETTERS):
+        raise InputError(f"{where}: column {columns.options!r}: expected a list of 2 to {len(LETTERS)} options")
+    labels = _value(record, columns.labels, where) if columns.labels else None
+    if labels is None:
+        labels = list(LETTERS[: len(options)]) if not gold.isdigit() else [str(n + 1) for n in range(len(options))]
+    labels = [str(label).strip() for label in labels]
+    if len(labels) != len(options) or gold not in labels:
+        raise InputError(
+            f"{where}: gold answer {gold!r} is the label of none of its {len(options)} options ({', '.join(labels)}); "
+            "correct the row, or map `labels`"
+        )
+    return [str(option) for option in options], LETTERS[labels.index(gold)]
+
+
+def _shuffled(options: list[str], gold: str, key: str) -> tuple[list[str], str]:
+    """The options in an order that depends on ``key`` and their texts alone, and the right one's new letter."""
+    order = sorted(range(len(options)), key=lambda place: hashlib.sha256(f"{key}/{options[place]}".encode()).digest())
+    return [options[place] for place in order], LETTERS[order.index(LETTERS.index(gold))]
 
 
 def _value(record: dict[str, Any], path: str, where: str) -> Any:

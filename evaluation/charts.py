@@ -10,36 +10,86 @@ from html import escape
 
 LABEL_WIDTH = 180
 PLOT_WIDTH = 540
-ROW_HEIGHT = 46
+LINE_HEIGHT = 16
+
+Interval = tuple[float, float, float]  # low, mean, high
 
 
-def intervals(rows: Sequence[tuple[str, tuple[float, float, float], tuple[float, float, float]]]) -> str:
-    """Base and policy of each benchmark as points with intervals; ``rows``: (name, base, policy), (low, mean, high)."""
-    height = ROW_HEIGHT * len(rows) + 30
-    parts = []
+def intervals(
+    rows: Sequence[tuple[str, Mapping[str, Interval], Mapping[str, float]]], name: str, label_width: int = LABEL_WIDTH
+) -> str:
+    """Scores with intervals, one line a role; ``rows``: (label, {role: (low, mean, high)}, {model: published percent}).
+
+    Published scores are hollow diamonds without an interval: nobody here measured them.
+    """
+    parts, top = [], 6.0
+    for label, roles, published in rows:
+        height = LINE_HEIGHT * len(roles) + (LINE_HEIGHT if published else 0) + 14
+        middle = top + height / 2
+        text = escape(_clip(label, (label_width - 20) * 10 // 73))  # a character is 7.3 wide
+        parts.append(f'<text class="label" x="{label_width - 14}" y="{middle + 4}" text-anchor="end">{text}</text>')
+        y = top + 7 + LINE_HEIGHT / 2
+        for role, values in roles.items():
+            parts.append(_interval(role, values, y, f"{label}, {role}", label_width))
+            y += LINE_HEIGHT
+        parts += [_published(model, percent / 100, y, label, label_width) for model, percent in published.items()]
+        top += height
+    grid = []
     for share in (0, 0.25, 0.5, 0.75, 1):
-        x = _x(share)
-        parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="6" y2="{height - 24}"/>')
-        parts.append(f'<text class="tick" x="{x:.1f}" y="{height - 8}" text-anchor="middle">{share:.0%}</text>')
-    for number, (name, base, policy) in enumerate(rows):
-        middle = ROW_HEIGHT * number + 6 + ROW_HEIGHT / 2
-        parts.append(
-            f'<text class="label" x="{LABEL_WIDTH - 14}" y="{middle + 4}" text-anchor="end">{escape(name)}</text>'
-        )
-        parts.append(_interval("base", base, middle - 8, f"{name}, base"))
-        parts.append(_interval("policy", policy, middle + 8, f"{name}, policy"))
-    return _svg(LABEL_WIDTH + PLOT_WIDTH + 24, height, "Scores with 95% intervals", parts)
+        x = _x(share, label_width)
+        grid.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="6" y2="{top}"/>')
+        grid.append(f'<text class="tick" x="{x:.1f}" y="{top + 16}" text-anchor="middle">{share:.0%}</text>')
+    return _svg(label_width + PLOT_WIDTH + 24, top + 24, name, [*grid, *parts])
 
 
-def _interval(role: str, values: tuple[float, float, float], y: float, name: str) -> str:
+def _interval(role: str, values: Interval, y: float, name: str, left: int) -> str:
     low, mean, high = values
     title = escape(f"{name}: {mean:.1%}, 95% interval {low:.1%} to {high:.1%}")
-    line = f'<line class="bar" x1="{_x(low):.1f}" x2="{_x(high):.1f}" y1="{y}" y2="{y}"/>'
-    return f'<g class="{role}"><title>{title}</title>{line}<circle cx="{_x(mean):.1f}" cy="{y}" r="5.5"/></g>'
+    line = f'<line class="bar" x1="{_x(low, left):.1f}" x2="{_x(high, left):.1f}" y1="{y}" y2="{y}"/>'
+    return f'<g class="{role}"><title>{title}</title>{line}<circle cx="{_x(mean, left):.1f}" cy="{y}" r="5"/></g>'
 
 
-def _x(share: float) -> float:
-    return LABEL_WIDTH + PLOT_WIDTH * share
+def _published(model: str, share: float, y: float, name: str, left: int) -> str:
+    x = _x(share, left)
+    title = escape(f"{name}, {model}: {share:.1%}, published")
+    shape = f'<path d="M{x:.1f} {y - 5} l5 5 l-5 5 l-5 -5 z"/>'
+    return f'<g class="published"><title>{title}</title>{shape}</g>'
+
+
+def lengths(title: str, roles: Mapping[str, Sequence[tuple[float, float, str]]]) -> str:
+    """Share of right samples over response length, one line a role; points: (mean tokens of a bin, share, note)."""
+    width, height, left, right, top, bottom = 340, 190, 46, 14, 34, 30
+    tokens = [x for points in roles.values() for x, _, _ in points]
+    low, high = math.log(max(1.0, min(tokens))), math.log(max(2.0, *tokens))
+    span = (high - low) or 1.0
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        across = left + (width - left - right) * (math.log(max(1.0, x)) - low) / span
+        return across, top + (height - top - bottom) * (1 - y)
+
+    parts = [f'<text class="title" x="{left}" y="18">{escape(_clip(title, 40))}</text>']
+    for share in (0, 0.5, 1):
+        y = place(1, share)[1]
+        parts.append(f'<line class="grid" x1="{left}" x2="{width - right}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text class="tick" x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{share:.0%}</text>')
+    for value, anchor in ((min(tokens), "start"), (max(tokens), "end")):
+        x = place(value, 0)[0] if span else left
+        parts.append(
+            f'<text class="tick" x="{x:.1f}" y="{height - 8}" text-anchor="{anchor}">{value:,.0f} tokens</text>'
+        )
+    for role, points in roles.items():
+        line = " ".join("{:.1f},{:.1f}".format(*place(x, y)) for x, y, _ in points)
+        dots = "".join(
+            '<circle cx="{:.1f}" cy="{:.1f}" r="4">'.format(*place(x, y))
+            + f"<title>{escape(f'{role}: {note}')}</title></circle>"
+            for x, y, note in points
+        )
+        parts.append(f'<g class="{role}"><polyline class="path" points="{line}"/>{dots}</g>')
+    return _svg(width, height, f"{title}: right answers over length", parts)
+
+
+def _x(share: float, left: int) -> float:
+    return left + PLOT_WIDTH * share
 
 
 def shares(rows: Sequence[tuple[str, Mapping[str, int]]], order: Sequence[str]) -> str:

@@ -14,7 +14,10 @@ import resource
 import select
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any
+
+Compare = Callable[[str, str], tuple[str, str]]  # (answer, gold) to (verdict, reason)
 
 MEMORY_BYTES = 4 << 30
 REPEAT_S = 0.25  # libraries may swallow the first alarm in a bare `except:`; it comes again
@@ -39,8 +42,8 @@ def compare(answer: str, gold: str) -> tuple[str, str]:
     return ("correct", "symbolically equal") if equal else ("wrong", "not equal")
 
 
-def limited(answer: str, gold: str, limit_s: float) -> tuple[str, str]:
-    """`compare` under an alarm of ``limit_s`` seconds; also "timeout" and "error"."""
+def limited(answer: str, gold: str, limit_s: float, compare: Compare = compare) -> tuple[str, str]:
+    """``compare`` under an alarm of ``limit_s`` seconds; also "timeout" and "error"."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     cpu_limit = math.ceil(used.ru_utime + used.ru_stime + limit_s) + 3
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_limit, resource.RLIM_INFINITY))
@@ -60,8 +63,8 @@ def _raise_time_up(_signal: int, _frame: Any) -> None:
     raise TimeUp
 
 
-def serve(limit_s: float) -> None:
-    """Answer requests until stdin closes or the parent is gone."""
+def serve(limit_s: float, compare: Compare = compare) -> None:
+    """Answer requests with ``compare`` until stdin closes or the parent is gone."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # a library that prints must not garble the replies
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair; it closes our stdin
@@ -84,7 +87,7 @@ def serve(limit_s: float) -> None:
         while b"\n" in buffer:
             line, buffer = buffer.split(b"\n", 1)
             request = json.loads(line)
-            verdict, reason = limited(request["answer"], request["gold"], limit_s)
+            verdict, reason = limited(request["answer"], request["gold"], limit_s, compare)
             print(json.dumps({"verdict": verdict, "reason": reason}), file=replies, flush=True)
 
 

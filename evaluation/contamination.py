@@ -9,8 +9,16 @@ benchmark problem would be little more than "What is the area of this trapezoid?
 """
 
 import re
+<<<<<<< HEAD
+=======
+from collections import defaultdict
+from collections.abc import Mapping
+>>>>>>> issue6
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evaluation.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -110,6 +118,45 @@ class BenchmarkIndex:
         first = np.searchsorted(self._hashes, runs, side="left")
         last = np.searchsorted(self._hashes, runs, side="right")
         return sorted({int(n) for a, b in zip(first, last, strict=True) if a < b for n in self._owners[a:b]})
+
+
+@dataclass(frozen=True)
+class Contamination:
+    """What a search of training problems for benchmark problems found."""
+
+    targets: int  # training problems looked at
+    problems: int  # benchmark problems they were compared with
+    matches: tuple[tuple[str, Match], ...]  # (training problem, the benchmark problem it repeats)
+
+    def by_benchmark(self) -> dict[str, int]:
+        """Benchmark problems that were found among the training problems."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for _, match in self.matches:
+            found[match.benchmark].add(match.id)
+        return {name: len(ids) for name, ids in sorted(found.items())}
+
+
+def search_targets(path: Path, benchmark: "pa.Table") -> Contamination:
+    """Look through the prompts of a file of targets (`evaluation.records.TARGET`) for BENCHMARK problems."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        prompts = pq.read_table(path, columns=["prompt"])["prompt"].to_pylist()
+    except FileNotFoundError:
+        raise InputError(f"targets {path}: no such file") from None
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"targets {path}: not a parquet file with prompts ({error})") from error
+    problems = [next((m["content"] for m in reversed(prompt) if m["role"] == "user"), "") for prompt in prompts]
+    found = overlaps(problems, benchmark)
+    matches = tuple((problem, match) for problem, match in zip(problems, found, strict=True) if match)
+    return Contamination(len(problems), benchmark.num_rows, matches)
+
+
+def search_lineage(lineage: Mapping[str, Any], benchmark: "pa.Table") -> Contamination | None:
+    """`search_targets` in the file that a ``lineage.json`` names; None where it names none that is still there."""
+    path = lineage.get("targets", {}).get("path")
+    return search_targets(Path(path), benchmark) if path and Path(path).is_file() else None
 
 
 def overlaps(problems: list[str], benchmark: "pa.Table") -> list[Match | None]:

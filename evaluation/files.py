@@ -13,6 +13,23 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 1 << 20
 
+# The files that make a model what it is; what else lies in its folder (a README, a manifest) does not change it.
+MODEL_FILES = (
+    "config.json",
+    "generation_config.json",
+    "*.safetensors",
+    "*.safetensors.index.json",
+    "pytorch_model*.bin",
+    "pytorch_model*.bin.index.json",
+    "tokenizer*",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.*",
+    "merges.txt",
+    "chat_template*",
+    "*.py",
+)
+
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
@@ -57,12 +74,15 @@ def digest_file(path: Path) -> str:
     return digest.hexdigest()
 
 
-def digest_tree(folder: Path, pattern: str = "*") -> str:
-    """sha256 over the relative names and contents of the files below ``folder`` that match ``pattern``."""
-    digest = hashlib.sha256()
-    for file in sorted(p for p in Path(folder).rglob(pattern) if p.is_file()):
-        digest.update(f"{file.relative_to(folder).as_posix()}\0{digest_file(file)}\n".encode())
-    return digest.hexdigest()
+def model_files(folder: Path) -> list[Path]:
+    """The files of a Hugging Face folder that make the model what it is."""
+    return sorted({file for pattern in MODEL_FILES for file in Path(folder).glob(pattern) if file.is_file()})
+
+
+def model_digest(folder: Path) -> str:
+    """sha256 over the names and contents of the files of ``folder`` that make the model what it is."""
+    lines = [f"{file.name}\0{digest_file(file)}\n" for file in model_files(folder)]
+    return digest_bytes("".join(lines).encode())
 
 
 def digest_table(table: "pa.Table") -> str:

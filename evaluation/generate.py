@@ -1,13 +1,13 @@
 """Generation of samples by vLLM, offline, in the training interpreter: one load for all benchmarks.
 
-Every (benchmark, problem, sample) is a request with a seed of its own, derived from what it is and not from its place
-in a batch. Nothing is cut silently: what stops at the token limit, or has a prompt that does not fit the context, is
-kept with ``finish_reason`` "length".
+A sample is decided by the model, the rendered prompt, the way of sampling and its number, and kept under that name
+(`evaluation.sample_cache`): what was drawn before, by whatever command, is not drawn again. Nothing is cut silently:
+what stops at the token limit, or has a prompt that does not fit the context, is kept with ``finish_reason`` "length".
 """
 
 import hashlib
 import json
-import os
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -16,19 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation.benchmarks import suite_entries
 from evaluation.errors import InputError
-from evaluation.files import digest_tree, write_table
+from evaluation.files import write_table
+from evaluation.models import check_model, checkpoint_digest
 from evaluation.progress import Progress
-from evaluation.prompts import render
+from evaluation.prompts import TRAINING, Template, choose_template, frame, render, training_system
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-CPU_SEQUENCES = 64  # running at once on a CPU; more only costs cache
-CPU_CACHE_BYTES = (64 << 20, 4 << 30)  # bounds of the KV cache on a CPU
-
-# Measured in spec/verl.md: one process, no compiler, no hub.
-OFFLINE = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
-ON_CPU = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "TORCHDYNAMO_DISABLE": "1", "VLLM_LOGGING_LEVEL": "ERROR"}
+CACHE = Path("var/storage/samples")  # of the command line; the Dagster assets keep theirs in their storage
 
 
 @dataclass(frozen=True)
@@ -55,19 +51,24 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Request:
-    """One sample to be drawn."""
+    """One sample of one problem."""
 
     benchmark: str
     id: str
     sample: int
     prompt: str
-    tokens: tuple[int, ...]
+    prompt_digest: str
     seed: int
 
+    @property
+    def key(self) -> tuple[str, int]:
+        """The sample's name in the cache."""
+        return self.prompt_digest, self.sample
 
-def request_seed(seed: int, benchmark: str, problem: str, sample: int) -> int:
+
+def request_seed(seed: int, prompt_digest: str, sample: int) -> int:
     """The seed of one sample (31 bits): the same whatever else is generated with it."""
-    digest = hashlib.sha256(f"{seed}/{benchmark}/{problem}/{sample}".encode()).digest()
+    digest = hashlib.sha256(f"{seed}/{prompt_digest}/{sample}".encode()).digest()
     return int.from_bytes(digest[:4]) >> 1
 
 
@@ -78,51 +79,149 @@ def generate(
     *,
     benchmarks: Sequence[str] | None = None,
     sampling: Sampling | None = None,
+    template: str = TRAINING,
     checkpoint: str | None = None,
+    cache: Path = CACHE,
+    replicas: int | None = None,
     trust_remote_code: bool = False,
     report: Callable[[dict[str, Any]], None] = lambda event: None,
 ) -> dict[str, Path]:
     """Draw samples for ``benchmarks`` (default: all of ``suite``); writes one SAMPLE table a benchmark below ``out``.
 
-    A file appears when its benchmark is complete. Its metadata holds the sampling, the device, the model's folder and
-    ``checkpoint``, the digest that names the model (default: see `checkpoint_digest`).
-    Raises InputError for a benchmark that the suite lacks, and a model folder without weights, tokenizer or template.
+    A file appears when its benchmark is complete; samples are in ``cache`` seconds after they are drawn. A file's
+    metadata holds the sampling, the template, the device, the model's folder and ``checkpoint``, the digest that names
+    the model (default: see `evaluation.models.checkpoint_digest`). ``replicas``: engines, each on a GPU of its own
+    (default: all GPUs; on a CPU one).
+    Raises InputError for a benchmark that the suite lacks, a model folder without weights or tokenizer, and a template
+    that does not exist or needs a chat template that the tokenizer lacks.
     """
     sampling = sampling or Sampling()
     names = _chosen(suite, benchmarks)
-    _check_model(model)
-    for name, value in (OFFLINE | (ON_CPU if _is_cpu() else {})).items():
-        os.environ.setdefault(name, value)
-    description = {
-        "checkpoint": checkpoint or checkpoint_digest(model),
+    if replicas is not None and replicas < 1:
+        raise InputError(f"replicas: {replicas}; expected 1 or more")
+    check_model(model)
+    chosen = choose_template(template, model)
+
+    from evaluation.engine import on_cpu, prepare_environment
+    from evaluation.sample_cache import SampleCache
+
+    prepare_environment()
+    tokenizer = _tokenizer(model, trust_remote_code)
+    requests = _requests(model, suite, names, sampling, chosen, tokenizer)
+    checkpoint = checkpoint or checkpoint_digest(model)
+    engine = {"device": "cpu" if on_cpu() else "cuda", "vllm": _vllm_version()}
+    group = {key: value for key, value in asdict(sampling).items() if key != "samples"}
+    output = _Output(out, names, requests, report)
+    output.description |= {
+        "checkpoint": checkpoint,
         "sampling": json.dumps(asdict(sampling)),
+        "template": json.dumps(_template_facts(model, suite, chosen, tokenizer)),
         "model": str(model),
-        "device": "cpu" if _is_cpu() else "cuda",
+        "device": engine["device"],
     }
-    requests = _requests(model, suite, names, sampling, trust_remote_code)
-    totals = Counter(request.benchmark for request in requests)
-    llm, context = _load(model, requests, sampling, trust_remote_code)
-    progress = Progress("generate", totals, report)
-    done: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
-    written: dict[str, Path] = {}
-
-    def finish(request: Request, response: str, tokens: int, reason: str) -> None:
-        done[request.benchmark].append(_record(request, response, tokens, reason))
-        progress.add(request.benchmark)
-        if len(done[request.benchmark]) == totals[request.benchmark]:
-            written[request.benchmark] = _write(done.pop(request.benchmark), request.benchmark, out, description)
-
-    _run(llm, requests, context, sampling, finish)
-    assert set(written) == set(names), f"not all benchmarks were generated: {sorted(set(names) - set(written))}"
-    return written
+    with SampleCache(cache, {"checkpoint": checkpoint, **group, **engine}) as kept:
+        found = kept.lookup(request.key for request in requests)
+        missing = [request for request in requests if request.key not in found]
+        output.progress.skip(Counter(request.benchmark for request in requests if request.key in found))
+        for request in requests:
+            if row := found.get(request.key):
+                output.add(request, row["response"], row["tokens"], row["finish_reason"])
+        if missing:
+            _draw(model, missing, sampling, tokenizer, replicas, trust_remote_code, kept, output)
+    assert set(output.written) == set(names), f"not generated: {sorted(set(names) - set(output.written))}"
+    return output.written
 
 
-def checkpoint_digest(model: Path) -> str:
-    """What names a model on a scorecard: the digest in its ``lineage.json``, else the digest of its files."""
-    manifest = model / "lineage.json"
-    if manifest.is_file():
-        return str(json.loads(manifest.read_text(encoding="utf-8"))["checkpoint_digest"])
-    return digest_tree(model)
+class _Output:
+    """Collects the samples of each benchmark and writes its file when it is complete."""
+
+    def __init__(
+        self, out: Path, names: Sequence[str], requests: Sequence[Request], report: Callable[[dict[str, Any]], None]
+    ) -> None:
+        self._out = out
+        self._totals = Counter(request.benchmark for request in requests)
+        self._rows: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+        self._began = time.monotonic()
+        self.progress = Progress("generate", self._totals, report)
+        self.description: dict[str, str] = {}
+        self.written: dict[str, Path] = {}
+
+    def add(self, request: Request, response: str, tokens: int, reason: str) -> None:
+        import pyarrow as pa
+
+        from evaluation.records import SAMPLE
+
+        name = request.benchmark
+        self._rows[name].append(
+            {
+                "benchmark": name,
+                "id": request.id,
+                "sample": request.sample,
+                "prompt": request.prompt,
+                "response": response,
+                "tokens": tokens,
+                "finish_reason": reason,
+                "seed": request.seed,
+            }
+        )
+        if len(self._rows[name]) == self._totals[name]:
+            order = sorted(self._rows.pop(name), key=lambda record: (record["id"], record["sample"]))
+            path = self._out / f"{name}.parquet"
+            seconds = {"seconds": f"{time.monotonic() - self._began:.1f}"}
+            write_table(pa.Table.from_pylist(order, schema=SAMPLE), path, self.description | seconds)
+            self.written[name] = path
+
+
+def _draw(
+    model: Path,
+    missing: Sequence[Request],
+    sampling: Sampling,
+    tokenizer: Any,
+    replicas: int | None,
+    trust: bool,
+    cache: Any,
+    output: _Output,
+) -> None:
+    """Draw what the cache lacks; equal prompts of two benchmarks are drawn once."""
+    from evaluation.engine import Draw, EngineOptions, context_limit
+    from evaluation.replicas import draw_all, gpu_count
+
+    # The template has written the special tokens already.
+    tokens = {
+        prompt: tuple(tokenizer.encode(prompt, add_special_tokens=False))
+        for prompt in dict.fromkeys(request.prompt for request in missing)
+    }
+    context = context_limit(str(model), trust_remote_code=trust)
+    waiting: dict[tuple[str, int], list[Request]] = {}
+    for request in missing:
+        waiting.setdefault(request.key, []).append(request)
+
+    def finish(key: tuple[str, int], response: str, count: int, reason: str) -> None:
+        cache.add(key, response, count, reason)
+        for request in waiting[key]:
+            output.progress.add(request.benchmark)
+            output.add(request, response, count, reason)
+
+    keys = list(waiting)
+    draws = []
+    for number, key in enumerate(keys):
+        request = waiting[key][0]
+        if len(tokens[request.prompt]) >= context:
+            finish(key, "", 0, "length")
+        else:
+            draws.append(Draw(number, tokens[request.prompt], request.seed))
+    if not draws:
+        return
+    options = EngineOptions(
+        model=str(model),
+        longest_prompt=max(len(draw.tokens) for draw in draws),
+        max_tokens=sampling.max_tokens,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        trust_remote_code=trust,
+    )
+    for drawn in draw_all(options, draws, replicas or max(1, gpu_count())):
+        finish(keys[drawn.number], drawn.response, drawn.tokens, drawn.finish_reason)
 
 
 def _chosen(suite: "pa.Table", benchmarks: Sequence[str] | None) -> list[str]:
@@ -132,120 +231,54 @@ def _chosen(suite: "pa.Table", benchmarks: Sequence[str] | None) -> list[str]:
     return [name for name in known if benchmarks is None or name in benchmarks]
 
 
-def _check_model(model: Path) -> None:
-    if not (model / "config.json").is_file():
-        raise InputError(f"model {model}: no config.json there; expected the Hugging Face folder of a checkpoint")
-    if not any((model / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json", "vocab.json")):
-        raise InputError(f"model {model}: no tokenizer (tokenizer.json) there; save the tokenizer into that folder")
-    if not any(model.glob("*.safetensors")) and not any(model.glob("*.bin")):
-        raise InputError(f"model {model}: no weights (*.safetensors); is the download or the training complete?")
-
-
-def _is_cpu() -> bool:
-    import torch
-
-    return torch.version.cuda is None and torch.version.hip is None
-
-
-def _requests(model: Path, suite: "pa.Table", names: list[str], sampling: Sampling, trust: bool) -> list[Request]:
+def _tokenizer(model: Path, trust: bool) -> Any:
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=trust, local_files_only=True)
+    try:
+        return AutoTokenizer.from_pretrained(model, trust_remote_code=trust, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise InputError(f"model {model}: its tokenizer cannot be loaded ({error}); save it there again") from error
+
+
+def _vllm_version() -> str:
+    """Of the distribution that provides vllm: another version may draw other samples."""
+    from importlib import metadata
+
+    name = metadata.packages_distributions()["vllm"][0]
+    return f"{name} {metadata.version(name)}"
+
+
+def _requests(
+    model: Path, suite: "pa.Table", names: list[str], sampling: Sampling, template: Template, tokenizer: Any
+) -> list[Request]:
+    from evaluation.sample_cache import prompt_digest
+
     samples = {benchmark.name: benchmark.samples for benchmark in suite_entries(suite)}
     requests = []
     for row in suite.select(["benchmark", "id", "prompt"]).to_pylist():
         name = row["benchmark"]
         if name not in names:
             continue
-        prompt = render(tokenizer, row["prompt"], where=model)
-        tokens = tuple(tokenizer.encode(prompt, add_special_tokens=False))  # the template has written them already
+        prompt = render(template, tokenizer, row["prompt"], where=model)
+        digest = prompt_digest(prompt)
         requests += [
-            Request(name, row["id"], k, prompt, tokens, request_seed(sampling.seed, name, row["id"], k))
+            Request(name, row["id"], k, prompt, digest, request_seed(sampling.seed, digest, k))
             for k in range(sampling.samples or samples[name])
         ]
     return requests
 
 
-def _load(model: Path, requests: list[Request], sampling: Sampling, trust: bool) -> tuple[Any, int]:
-    """The engine and its context length in tokens."""
-    from transformers import AutoConfig
-    from vllm import LLM
-
-    config = AutoConfig.from_pretrained(model, trust_remote_code=trust, local_files_only=True).get_text_config()
-    longest = max((len(request.tokens) for request in requests), default=0)
-    context = min(config.max_position_embeddings, longest + sampling.max_tokens)
-    options: dict[str, Any] = {"model": str(model), "max_model_len": context, "trust_remote_code": trust}
-    options["enable_prefix_caching"] = True
-    if _is_cpu():
-        head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-        per_token = 2 * config.num_hidden_layers * heads * head * 4  # keys and values in float32
-        low, high = CPU_CACHE_BYTES
-        options |= {
-            "dtype": "float32",
-            "enforce_eager": True,
-            "max_num_seqs": CPU_SEQUENCES,
-            "kv_cache_memory_bytes": min(high, max(low, per_token * (context + 128) * CPU_SEQUENCES)),
-        }
-    else:
-        options["dtype"] = "bfloat16"
-    return LLM(**options), context
-
-
-def _run(
-    llm: Any,
-    requests: list[Request],
-    context: int,
-    sampling: Sampling,
-    finish: Callable[[Request, str, int, str], None],
-) -> None:
-    from vllm import SamplingParams
-    from vllm.sampling_params import RequestOutputKind
-
-    # The engine's own loop instead of LLM.generate: a benchmark is written when its last sample is done.
-    engine = llm.llm_engine
-    waiting: dict[str, Request] = {}
-    for number, request in enumerate(requests):
-        if len(request.tokens) >= context:
-            finish(request, "", 0, "length")
-            continue
-        parameters = SamplingParams(
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            max_tokens=sampling.max_tokens,
-            seed=request.seed,
-            output_kind=RequestOutputKind.FINAL_ONLY,
-        )
-        waiting[str(number)] = request
-        engine.add_request(str(number), {"type": "token", "prompt_token_ids": list(request.tokens)}, parameters)
-    while engine.has_unfinished_requests():
-        for output in engine.step():
-            if output.finished:
-                completion = output.outputs[0]
-                request = waiting.pop(output.request_id)
-                finish(request, completion.text, len(completion.token_ids), completion.finish_reason)
-    assert not waiting, f"vLLM left {len(waiting)} requests unanswered"
-
-
-def _record(request: Request, response: str, tokens: int, reason: str) -> dict[str, Any]:
+def _template_facts(model: Path, suite: "pa.Table", template: Template, tokenizer: Any) -> dict[str, Any]:
+    """What the scorecard says of the prompt: its name and frame, and the frame of the checkpoint's own training."""
+    conversation = suite["prompt"][0].as_py()
+    try:
+        known = bool(getattr(tokenizer, "chat_template", None)) and training_system(model) is not None
+    except InputError:  # the targets are gone: a template was named, so nothing but this note depends on it
+        known = False
+    trained = frame(choose_template(TRAINING, model), tokenizer, conversation, where=model) if known else None
     return {
-        "benchmark": request.benchmark,
-        "id": request.id,
-        "sample": request.sample,
-        "prompt": request.prompt,
-        "response": response,
-        "tokens": tokens,
-        "finish_reason": reason,
-        "seed": request.seed,
+        "name": template.name,
+        "thinking": template.thinking,
+        "frame": frame(template, tokenizer, conversation, where=model),
+        "training": trained,
     }
-
-
-def _write(records: list[dict[str, Any]], name: str, out: Path, description: dict[str, str]) -> Path:
-    import pyarrow as pa
-
-    from evaluation.records import SAMPLE
-
-    order = sorted(records, key=lambda record: (record["id"], record["sample"]))
-    path = out / f"{name}.parquet"
-    write_table(pa.Table.from_pylist(order, schema=SAMPLE), path, description)
-    return path

@@ -5,13 +5,14 @@ no answer (the reference grades its whole text); equality by math-verify, or by 
 always says why; nothing becomes a bare False.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evaluation.answers import (
     answer_part,
@@ -162,11 +163,12 @@ class Grader:
         return Verdict(verdict), reason
 
 
-def grade_table(samples: "pa.Table", suite: "pa.Table", grader: Grader, *, thinking: bool = True) -> "pa.Table":
+def grade_table(samples: "pa.Table", suite: "pa.Table", grader: Grader, *, thinking: bool | None = None) -> "pa.Table":
     """SAMPLE rows of one benchmark with their verdicts, as a GRADED table of the same rows in the same order.
 
-    Raises InputError where samples and suite do not cover the same problems, or a problem has fewer samples than
-    another: a missing row would pass for a score otherwise.
+    ``thinking``: an answer counts only after ``</think>``; None: as the template says that the samples were drawn with.
+    Raises InputError for a grader that does not exist, and where samples and suite do not cover the same problems or
+    a problem has fewer samples than another: a missing row would pass for a score otherwise.
     """
     import pyarrow as pa
 
@@ -178,14 +180,24 @@ def grade_table(samples: "pa.Table", suite: "pa.Table", grader: Grader, *, think
         raise InputError(f"samples of {', '.join(sorted(names)) or 'no benchmark'}: expected rows of exactly one")
     problems = {row["id"]: row for row in suite.to_pylist() if row["benchmark"] in names}
     counts = Counter(row["id"] for row in rows)
+    if twice := len(rows) - len({(row["id"], row["sample"]) for row in rows}):
+        raise InputError(
+            f"samples of {', '.join(names)}: {twice} rows repeat a sample of the same problem; generate them again"
+        )
     if counts.keys() != problems.keys() or len(set(counts.values())) > 1:
         raise InputError(
             f"samples of {', '.join(names)}: {len(rows)} rows over {len(counts)} problems do not cover the "
             f"{len(problems)} problems of the suite equally; generate them again with this suite"
         )
+    if unknown := {row["grader"] for row in problems.values()} - set(GRADERS):
+        raise InputError(
+            f"suite, {', '.join(names)}: no grader {', '.join(map(repr, sorted(unknown)))}; expected one of "
+            f"{', '.join(GRADERS)}"
+        )
+    needs_end = bool(template_of(samples).get("thinking", True)) if thinking is None else thinking
     grades = grader.grade_many(
-        ((row["response"], problems[row["id"]]["gold"], problems[row["id"]]["grader"]) for row in rows),
-        thinking=thinking,
+        ((row["response"] or "", problems[row["id"]]["gold"], problems[row["id"]]["grader"]) for row in rows),
+        thinking=needs_end,
         truncated=[row["finish_reason"] == "length" for row in rows],
     )
     graded = [
@@ -194,11 +206,20 @@ def grade_table(samples: "pa.Table", suite: "pa.Table", grader: Grader, *, think
             "gold": problems[row["id"]]["gold"],
             "extracted": grade.extracted,
             "verdict": str(grade.verdict),
+            "reason": grade.reason,
+            "subject": problems[row["id"]]["subject"],
             "score": grade.score,
         }
         for row, grade in zip(rows, grades, strict=True)
     ]
-    return pa.Table.from_pylist(graded, schema=GRADED.with_metadata(samples.schema.metadata))
+    assert len(graded) == samples.num_rows, "a sample was lost in grading"
+    metadata = {**(samples.schema.metadata or {}), b"grading": json.dumps({"thinking": needs_end})}
+    return pa.Table.from_pylist(graded, schema=GRADED.with_metadata(metadata))
+
+
+def template_of(samples: "pa.Table") -> dict[str, Any]:
+    """What `evaluation.generate` recorded of the prompt template; {} where there is no record."""
+    return json.loads((samples.schema.metadata or {}).get(b"template", b"{}"))
 
 
 def _too_large(text: str) -> str | None:

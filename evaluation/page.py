@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from evaluation import charts
 from evaluation.benchmarks import GROUPS
+from evaluation.report_text import published_names
 from evaluation.transcripts import KINDS
 
 if TYPE_CHECKING:
@@ -54,7 +55,11 @@ def render_page(scorecard: "Scorecard") -> str:
         card=scorecard,
         groups=[(GROUPS[a.group], a, [r for r in scorecard.rows if r.group == a.group]) for a in scorecard.averages],
         figures=key_figures(scorecard),
-        intervals=Markup(charts.intervals([_points(row) for row in scorecard.rows])),
+        intervals=Markup(charts.intervals([_points(row) for row in scorecard.rows], "Scores with 95% intervals")),
+        published=published_names(scorecard),
+        sources=list(dict.fromkeys(row.published.source for row in scorecard.rows if row.published)),
+        subjects=[(row, Markup(subject_chart(row))) for row in scorecard.rows if row.subjects],
+        lengths=[Markup(length_chart(row)) for row in scorecard.rows],
         shares=Markup(charts.shares(_verdict_bars(scorecard.rows), VERDICTS)),
         verdicts=[v for v in VERDICTS if any(v in s.verdicts for r in scorecard.rows for s in (r.base, r.policy))],
         curves=[Markup(curve) for curve in training_curves(scorecard.training_metrics)],
@@ -71,9 +76,28 @@ def _signed(share: float) -> str:
     return f"{100 * share:+.1f}".replace("-", "\u2212")
 
 
-def _points(row: "Row") -> tuple[str, tuple[float, float, float], tuple[float, float, float]]:
-    base, policy = ((s.low, s.mean, s.high) for s in (row.base, row.policy))
-    return row.name, base, policy
+def _points(row: "Row") -> tuple[str, Mapping[str, charts.Interval], Mapping[str, float]]:
+    roles = {"base": row.base, "policy": row.policy} | ({"champion": row.champion} if row.champion else {})
+    intervals = {role: (s.low, s.mean, s.high) for role, s in roles.items()}
+    return row.name, intervals, row.published.scores if row.published else {}
+
+
+def subject_chart(row: "Row") -> str:
+    """Scores of one benchmark by subject or difficulty."""
+    lines = [(f"{s.name} ({s.problems})", {"base": s.base, "policy": s.policy}, {}) for s in row.subjects]
+    return charts.intervals(lines, f"{row.title}, by subject", label_width=300)
+
+
+def length_chart(row: "Row") -> str:
+    """Right answers of one benchmark over response length."""
+    roles = {
+        role: [
+            ((b.low + b.high) / 2, b.mean, f"{b.low:,} to {b.high:,} tokens: {b.mean:.1%} of {b.samples:,} samples")
+            for b in bins
+        ]
+        for role, bins in row.lengths.items()
+    }
+    return charts.lengths(row.title, roles)
 
 
 def _verdict_bars(rows: "Sequence[Row]") -> list[tuple[str, Mapping[str, int]]]:

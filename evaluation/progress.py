@@ -30,8 +30,17 @@ class Progress:
         self._totals = totals
         self._report = report
         self._done = dict.fromkeys(totals, 0)
+        self._skipped = 0
         self._began = time.monotonic()
         self._shown = -EVERY_S
+
+    def skip(self, counts: Mapping[str, int]) -> None:
+        """These items were done before: they count as done, and say nothing of the pace."""
+        for benchmark, count in counts.items():
+            self._done[benchmark] += count
+            self._skipped += count
+            if self._done[benchmark] == self._totals[benchmark]:
+                self._show(benchmark, time.monotonic())
 
     def add(self, benchmark: str) -> None:
         """One more item of ``benchmark`` is done."""
@@ -40,9 +49,12 @@ class Progress:
         finished = self._done[benchmark] == self._totals[benchmark]
         if not finished and now - self._shown < EVERY_S:
             return
+        self._show(benchmark, now)
+
+    def _show(self, benchmark: str, now: float) -> None:
         self._shown = now
         done, total = sum(self._done.values()), sum(self._totals.values())
-        left_s = (now - self._began) / done * (total - done)
+        left_s = (now - self._began) / max(1, done - self._skipped) * (total - done)
         counts = f"{self._done[benchmark]}/{self._totals[benchmark]}"
         sys.stdout.write(f"{self._stage} {benchmark} {counts} eta {clock(left_s)}\n")
         sys.stdout.flush()

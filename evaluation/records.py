@@ -95,6 +95,8 @@ GRADED = pa.schema(
         ("gold", pa.string()),
         ("extracted", pa.string()),
         ("verdict", pa.string()),  # evaluation.grading.Verdict
+        ("reason", pa.string()),  # why
+        ("subject", pa.string()),  # of the problem, where known
         ("score", pa.float64()),  # 1.0 | 0.0
     ]
 )

@@ -1,20 +1,23 @@
 """The scorecard: base and policy on the same problems, with what they were made of. HTML, Markdown and plain text.
 
-A scorecard is about exactly two checkpoints: `build_scorecard` refuses results that come from others.
+A scorecard is about exactly two checkpoints, and the champion where there is one: `build_scorecard` refuses results
+that come from others.
 """
 
-import html
 import json
 import math
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation.benchmarks import GROUPS, Benchmark
+from evaluation.benchmarks import GROUPS, Benchmark, Published
+from evaluation.breakdown import LengthBin, Subject, by_length, by_subject, costs
+from evaluation.contamination import Contamination
 from evaluation.errors import InputError
+from evaluation.grading import template_of
+from evaluation.report_text import render_markdown, render_text
 from evaluation.statistics import Difference, Summary, paired_difference, summarize
 from evaluation.transcripts import Transcript, choose_transcripts
 
@@ -33,6 +36,11 @@ class Row:
     base: Summary
     policy: Summary
     difference: Difference
+    champion: Summary | None = None
+    gain: Difference | None = None  # policy minus champion
+    published: Published | None = None
+    subjects: tuple[Subject, ...] = ()
+    lengths: Mapping[str, tuple[LengthBin, ...]] = field(default_factory=dict)  # role -> bins
 
     @property
     def name(self) -> str:
@@ -50,11 +58,16 @@ class Average:
     difference: float
     low: float
     high: float
+    champion: float | None = None
+    published: Mapping[str, float] = field(default_factory=dict)  # model -> percent, where all benchmarks have one
 
 
 @dataclass(frozen=True)
 class Scorecard:
-    """Everything the report shows. ``base`` and ``policy``: checkpoint digests ("" where results do not name one)."""
+    """Everything the report shows.
+
+    ``base``, ``policy`` and ``champion``: checkpoint digests ("" where results do not name one, or there is none).
+    """
 
     base: str
     policy: str
@@ -66,6 +79,9 @@ class Scorecard:
     transcripts: Sequence[Transcript]
     sampling: str
     warnings: tuple[str, ...]
+    champion: str = ""
+    contamination: Contamination | None = None  # None: not looked for
+    costs: Sequence[tuple[str, str]] = ()
     created: str = field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
 
     def verdict(self) -> str:
@@ -83,52 +99,11 @@ class Scorecard:
 
     def to_text(self, width: int = 100) -> str:
         """A table for the terminal, at most ``width`` columns."""
-        label = max(16, min(40, width - 60))
-        lines = [f"{'':{label}} {'base':>8} {'policy':>8} {'difference':>11}  95% interval     p"]
-        for group, title in GROUPS.items():
-            rows = [row for row in self.rows if row.group == group]
-            if rows:
-                lines.append(f"{title}")
-            for row in rows:
-                d = row.difference
-                lines.append(
-                    f"  {_clip(row.name, label - 2):{label - 2}} {row.base.mean:>8.1%} {row.policy.mean:>8.1%} "
-                    f"{100 * d.mean:>+11.1f}  {_points(d.low, d.high):15} {_p(d.p_value):>6}"
-                )
-            for average in (a for a in self.averages if a.group == group and a.benchmarks > 1):
-                lines.append(
-                    f"  {'average':{label - 2}} {average.base:>8.1%} {average.policy:>8.1%} "
-                    f"{100 * average.difference:>+11.1f}  {_points(average.low, average.high)}"
-                )
-        for text in (self.verdict(), *(f"note: {warning}" for warning in self.warnings)):
-            lines += textwrap.wrap(text, width, subsequent_indent="  ")
-        return "\n".join(lines)
+        return render_text(self, width)
 
     def to_markdown(self) -> str:
-        """The same table for Dagster metadata and pull requests."""
-        lines = [
-            f"**{_markdown(self.verdict())}**",
-            "",
-            "| benchmark | problems | base | policy | difference | 95% interval | p |",
-            "|---|--:|--:|--:|--:|:-:|--:|",
-        ]
-        for row in self.rows:
-            d = row.difference
-            lines.append(
-                f"| {_markdown(row.title)} | {row.policy.problems} | {row.base.mean:.1%} | {row.policy.mean:.1%} "
-                f"| {100 * d.mean:+.1f} | {_points(d.low, d.high)} | {_p(d.p_value)} |"
-            )
-        for average in (a for a in self.averages if a.benchmarks > 1):
-            lines.append(
-                f"| *{GROUPS[average.group]}, average of {average.benchmarks}* | | {average.base:.1%} "
-                f"| {average.policy:.1%} | {100 * average.difference:+.1f} | {_points(average.low, average.high)} | |"
-            )
-        lines += [
-            "",
-            f"base `{self.base[:16] or 'not named'}`, policy `{self.policy[:16] or 'not named'}`; {self.sampling}",
-        ]
-        lines += [f"\n> {_markdown(warning)}" for warning in self.warnings]
-        return "\n".join(lines) + "\n"
+        """The whole scorecard but its pictures and samples, for Dagster metadata and pull requests."""
+        return render_markdown(self)
 
     def write_html(self, path: Path) -> None:
         """One self-contained page, complete or absent."""
@@ -144,15 +119,17 @@ def build_scorecard(
     policy: "Mapping[str, pa.Table]",
     *,
     suite: Sequence[Benchmark],
+    champion: "Mapping[str, pa.Table] | None" = None,
+    contamination: Contamination | None = None,
     lineage: Mapping[str, Any] | None = None,
     training_metrics: Sequence[Mapping[str, Any]] = (),
     funnel: Iterable[tuple[str, int]] = (),
 ) -> Scorecard:
-    """The scorecard of two sets of GRADED tables by benchmark name.
+    """The scorecard of two sets of GRADED tables by benchmark name, with the ``champion``'s where there is one.
 
-    ``suite``: entries that give titles, groups and the order. ``lineage``: the policy's ``lineage.json``.
-    ``training_metrics``: ``{"step": int, "data": {name: value}}`` records. ``funnel``: stages of data preparation in
-    order, as (name, rows left) pairs.
+    ``suite``: entries that give titles, groups, published scores and the order. ``lineage``: the policy's
+    ``lineage.json``. ``training_metrics``: ``{"step": int, "data": {name: value}}`` records. ``funnel``: stages of data
+    preparation in order, as (name, rows left) pairs.
 
     Raises InputError for results of different checkpoints (among each other, or other than the lineage names), for
     benchmarks that only one side has, and for different problems.
@@ -163,6 +140,8 @@ def build_scorecard(
             f"scorecard: {one_sided}: not graded for both base and policy; evaluate both on the same suite"
         )
     lineage = lineage or {}
+    if champion is not None and (lacking := sorted(policy.keys() - champion.keys())):
+        raise InputError(f"scorecard: {', '.join(lacking)}: not graded for the champion; evaluate it on the same suite")
     names = [_checkpoint("base", base), _checkpoint("policy", policy)]
     expected = [lineage.get("base_model", {}).get("digest"), lineage.get("checkpoint_digest")]
     for role, found, wanted in zip(("base", "policy"), names, expected, strict=True):
@@ -175,16 +154,11 @@ def build_scorecard(
     if unknown := sorted(base.keys() - entries.keys()):
         raise InputError(f"scorecard: {', '.join(unknown)}: not in the suite, which has {', '.join(entries)}")
     rows = tuple(
-        Row(
-            entries[name].title,
-            entries[name].group,
-            summarize(base[name]),
-            summarize(policy[name]),
-            paired_difference(base[name], policy[name]),
-        )
+        _row(entries[name], base[name], policy[name], champion[name] if champion else None)
         for name in entries
         if name in base
     )
+    roles = {"base": base, "policy": policy} | ({"champion": champion} if champion else {})
     sampling = [_metadata(tables, b"sampling") for tables in (base, policy)]
     return Scorecard(
         base=names[0],
@@ -196,7 +170,25 @@ def build_scorecard(
         funnel=[(str(name), int(rows)) for name, rows in funnel],
         transcripts=choose_transcripts({name: (base[name], policy[name]) for name in entries if name in base}),
         sampling=_sampling_text(sampling[1], rows),
-        warnings=tuple(_warnings(rows, sampling)),
+        warnings=(*_prompt_warnings(roles), *_warnings(rows, sampling), *_contamination_warnings(contamination)),
+        champion=_checkpoint("champion", champion) if champion else "",
+        contamination=contamination,
+        costs=costs(lineage, training_metrics, roles),
+    )
+
+
+def _row(entry: Benchmark, base: "pa.Table", policy: "pa.Table", champion: "pa.Table | None") -> Row:
+    return Row(
+        title=entry.title,
+        group=entry.group,
+        base=summarize(base),
+        policy=summarize(policy),
+        difference=paired_difference(base, policy),
+        champion=summarize(champion) if champion else None,
+        gain=paired_difference(champion, policy) if champion else None,
+        published=entry.published,
+        subjects=by_subject(base, policy),
+        lengths={"base": by_length(base), "policy": by_length(policy)},
     )
 
 
@@ -228,7 +220,15 @@ def _average(group: str, rows: Sequence[Row]) -> Average:
         difference=mean,
         low=low,
         high=high,
+        champion=math.fsum(row.champion.mean for row in chosen if row.champion) / n if chosen[0].champion else None,
+        published=_published_average(chosen),
     )
+
+
+def _published_average(rows: Sequence[Row]) -> dict[str, float]:
+    scores = [row.published.scores if row.published else {} for row in rows]
+    everywhere = [name for name in scores[0] if all(name in found for found in scores)]
+    return {name: math.fsum(found[name] for found in scores) / len(scores) for name in everywhere}
 
 
 def _sampling_text(found: set[str], rows: Sequence[Row]) -> str:
@@ -242,6 +242,37 @@ def _sampling_text(found: set[str], rows: Sequence[Row]) -> str:
         f"{values['temperature']:g}, top-p {values['top_p']:g}, at most {values['max_tokens']} tokens, "
         f"seed {values['seed']}"
     )
+
+
+def _prompt_warnings(roles: "Mapping[str, Mapping[str, pa.Table]]") -> list[str]:
+    """Where a checkpoint was asked with another prompt than it was trained with, or than the others."""
+    frames, found = {}, []
+    for role, tables in roles.items():
+        facts = [template_of(table) for table in tables.values()]
+        if strange := next((f for f in facts if f.get("training") and f["training"] != f["frame"]), None):
+            found.append(
+                f"the {role} was asked with the prompt template {strange['name']}, which is not the one it was trained "
+                f"with: asked {_quoted(strange['frame'])}, trained {_quoted(strange['training'])}"
+            )
+        frames[role] = {f["frame"] for f in facts if "frame" in f}
+    for role in frames.keys() - {"policy"}:
+        if frames[role] and frames["policy"] and frames[role] != frames["policy"]:
+            found.append(
+                f"{role} and policy were asked with different prompts: their difference is not the training's alone"
+            )
+    return found
+
+
+def _quoted(frame: str, longest: int = 160) -> str:
+    text = json.dumps(frame, ensure_ascii=False)
+    return text if len(text) <= longest else f"{text[: longest // 2]} … {text[-longest // 2 :]}"
+
+
+def _contamination_warnings(found: Contamination | None) -> list[str]:
+    if found is None or not found.matches:
+        return []
+    counts = ", ".join(f"{count} of {name}" for name, count in found.by_benchmark().items())
+    return [f"{len(found.matches)} training problems repeat benchmark problems ({counts}): these scores measure memory"]
 
 
 def _warnings(rows: Sequence[Row], sampling: Sequence[set[str]]) -> list[str]:
@@ -261,19 +292,3 @@ def _warnings(rows: Sequence[Row], sampling: Sequence[set[str]]) -> list[str]:
                     f"{row.title}, {role}: {summary.truncated:.0%} of the samples stopped at the token limit, scored 0"
                 )
     return found
-
-
-def _points(low: float, high: float) -> str:
-    return f"[{100 * low:+.1f}, {100 * high:+.1f}]"
-
-
-def _p(value: float) -> str:
-    return "<0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def _clip(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
-
-
-def _markdown(text: str) -> str:
-    return html.escape(text, quote=False).replace("|", "\\|")

@@ -58,6 +58,7 @@ def _read(path: Path, schema: "pa.Schema", maker: str) -> "pa.Table":
 
     try:
         table = pq.read_table(path)
+        table.validate(full=True)  # among others, that its texts are UTF-8
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; make it with {maker}") from None
     except (pa.ArrowInvalid, OSError) as error:

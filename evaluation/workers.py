@@ -13,11 +13,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 START_S = 120.0  # importing sympy on a busy machine
 GRACE_S = 1.0  # beyond the worker's own alarm before it is killed
 ROOT = Path(__file__).resolve().parent.parent
+PROGRAM = ("evaluation.comparison",)
 
 
 class WorkerDied(Exception):
@@ -25,15 +27,15 @@ class WorkerDied(Exception):
 
 
 class Worker:
-    """One running ``python -m evaluation.comparison`` and the two pipes to it."""
+    """One running ``python -m evaluation.comparison``, or another program that serves as it does, and its two pipes."""
 
-    def __init__(self, limit_s: float) -> None:
+    def __init__(self, limit_s: float, program: Sequence[str] = PROGRAM) -> None:
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
         self._limit_s = limit_s
         self._buffer = b""
         self._owner = os.getpid()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "evaluation.comparison", str(limit_s)],
+            [sys.executable, "-m", *program, str(limit_s)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
@@ -46,7 +48,7 @@ class Worker:
             status = self._process.poll()
             self.close()
             raise RuntimeError(
-                f"the grading worker did not start (exit status {status}): {sys.executable} -m evaluation.comparison; "
+                f"the grading worker did not start (exit status {status}): {sys.executable} -m {' '.join(program)}; "
                 "its error is above. Is math-verify installed in that interpreter?"
             ) from error
 
@@ -93,8 +95,9 @@ class Worker:
 class WorkerPool:
     """At most ``size`` workers, handed out to threads one comparison at a time."""
 
-    def __init__(self, size: int, limit_s: float) -> None:
+    def __init__(self, size: int, limit_s: float, program: Sequence[str] = PROGRAM) -> None:
         self._limit_s = limit_s
+        self._program = program
         self._slots: queue.LifoQueue[Worker | None] = queue.LifoQueue()
         self._size = size
         self._closed = threading.Event()
@@ -111,7 +114,7 @@ class WorkerPool:
                 worker.close()
                 worker = None
             if worker is None:
-                worker = Worker(self._limit_s)
+                worker = Worker(self._limit_s, self._program)
             try:
                 return worker.ask(answer, gold)
             except WorkerDied as error:

@@ -15,29 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.errors import InputError
-from evaluation.files import digest_bytes, digest_file
+from evaluation.files import MODEL_FILES, digest_file, model_digest, model_files
 
 EMBEDDED = "embedded"
 SHIPPED = Path(__file__).parent / "base" / "model"
 PROJECT = Path(__file__).parents[1]
 TRAIN_PYTHON = PROJECT / ".venv-train" / "bin" / "python"
 
-# The files that make a model what it is; what else lies in its folder (a README, a manifest) does not change it.
-CONTENT = (
-    "config.json",
-    "generation_config.json",
-    "*.safetensors",
-    "*.safetensors.index.json",
-    "pytorch_model*.bin",
-    "pytorch_model*.bin.index.json",
-    "tokenizer*",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.*",
-    "merges.txt",
-    "chat_template*",
-    "*.py",
-)
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "*.tiktoken")
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 ACCEPTED = (
@@ -86,12 +70,6 @@ def resolve_base(
         raise InputError(f"model {source!r} does not exist: {ACCEPTED}")
     check_model(folder)
     return BaseModel(folder, model_digest(folder), source, commit)
-
-
-def model_digest(folder: Path) -> str:
-    """sha256 over the names and contents of the files of ``folder`` that make the model what it is."""
-    lines = [f"{file.name}\0{digest_file(file)}\n" for file in _content(folder)]
-    return digest_bytes("".join(lines).encode())
 
 
 def check_model(folder: Path) -> None:
@@ -149,16 +127,12 @@ def _read_json(folder: Path, name: str) -> dict[str, Any]:
     return value
 
 
-def _content(folder: Path) -> list[Path]:
-    return sorted({file for pattern in CONTENT for file in folder.glob(pattern) if file.is_file()})
-
-
 def _copy(folder: Path, out_root: Path) -> Path:
     """Copy the content of ``folder`` below ``out_root``, under its digest; complete or absent."""
     check_model(folder)
     target = out_root / f"{EMBEDDED}-{model_digest(folder)[:16]}"
     if not target.exists():
-        _publish(target, lambda temporary: _copy_files(_content(folder), temporary))
+        _publish(target, lambda temporary: _copy_files(model_files(folder), temporary))
     return target
 
 
@@ -210,7 +184,7 @@ def _download(repository: str, revision: str | None) -> tuple[Path, str]:
 
     at = f"{repository}@{revision}" if revision else repository
     try:
-        path = snapshot_download(repository, revision=revision, allow_patterns=list(CONTENT))
+        path = snapshot_download(repository, revision=revision, allow_patterns=list(MODEL_FILES))
     except errors.RevisionNotFoundError as error:
         raise InputError(f"model {repository!r} has no revision {revision!r} on the hub: check its name") from error
     except errors.GatedRepoError as error:

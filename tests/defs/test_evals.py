@@ -1,5 +1,6 @@
 """evals/* for real: vLLM in the training interpreter, grading here."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -29,6 +30,7 @@ def test_the_base_is_scored_once_for_the_same_model_and_problems(build):
     shown = house.metadata(KEYS[3])
     assert 0 <= shown["low"] <= shown["accuracy"] <= shown["high"] <= 1
     assert shown["checkpoint"] == house.data_version("models/base")
+    assert shown["prompt template"] == "training"
     table = pq.read_table(shown["file"])
     assert table.schema.equals(GRADED)
     assert table.num_rows == shown["dagster/row_count"] == 4
@@ -42,6 +44,10 @@ def test_the_base_is_scored_once_for_the_same_model_and_problems(build):
         name: digest for name, digest in before.items() if not name.startswith("references/")
     }
     assert len([name for name in after if name.startswith("generations/")]) == 4
+    drawn = [
+        pq.read_metadata(house.storage / name).num_rows for name in after if re.match(r"samples/.*\.parquet", name)
+    ]
+    assert sum(drawn) == 16  # each sample once
 
     assert build(**SMALL, evaluation__thinking="false").run(*KEYS).success  # graded anew, not generated anew
     final = house.files()

@@ -11,7 +11,7 @@ import pytest
 
 from assets.storage import Reference, Storage
 from evaluation.files import write_json
-from evaluation.records import GRADED
+from evaluation.records import BENCHMARK, GRADED
 from tests.defs.house import House, message
 from training.lineage import write_manifest
 
@@ -54,6 +54,9 @@ class Written:
         self.base = "b" * 64
         (house.storage / "base").mkdir(parents=True)
         self.refer("models/base", house.storage / "base", self.base)
+        suite = house.storage / "problems.parquet"
+        pq.write_table(BENCHMARK.empty_table(), suite)
+        self.refer("benchmarks/suite", suite, "s" * 64, {"digests": {"arithmetic": "d"}, "samples": {"arithmetic": 1}})
         self.refer("targets/prepared", house.storage / "base", "t" * 64, {"funnel": [["read", 300], ["kept", 280]]})
 
     def refer(self, key: str, path: Path, digest: str, details: dict | None = None) -> None:
@@ -142,6 +145,8 @@ def test_the_next_policy_has_to_beat_the_champion_and_not_the_base(written: Writ
     written.policy("worse", **{**GOOD, "arithmetic": 0.3})
     assert written.house.run(*OUTPUTS).success
     assert written.house.metadata("registry/champion")["compared with"] == first[:16]
+    page = Path(written.house.metadata("report/scorecard")["page"]).read_text(encoding="utf-8")
+    assert "policy − champion" in page
     assert written.champion["checkpoint"] == first
     third = written.policy("third", **{**GOOD, "arithmetic": 0.9})
     assert written.house.run(*OUTPUTS).success
@@ -185,10 +190,4 @@ def test_a_checkpoint_whose_files_changed_is_not_evaluated(written: Written):
     written.policy("first", **GOOD)
     policy = Path(written.storage.read_reference("training/policy").path)
     (policy / "model.safetensors").write_text("other weights")
-    suite = {"digests": {"arithmetic": "d"}, "samples": {"arithmetic": 1}}
-    file = written.house.storage / "suite.parquet"
-    from evaluation.records import BENCHMARK
-
-    pq.write_table(BENCHMARK.empty_table(), file)
-    written.refer("benchmarks/suite", file, "s" * 64, suite)
     assert "its files are not those" in message(written.house.run("evals/policy/arithmetic"))

@@ -1,8 +1,12 @@
 """Generation by a real vLLM on a tiny random model; runs in the training interpreter only."""
 
+import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -45,22 +49,30 @@ def model(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("suite") / "suite.parquet"
-    write_table(read_suite(load_suite("embedded")[:2], [], limit=12), path)
+    write_table(read_suite(load_suite("embedded")[:2], [], limit=12), path)  # arithmetic and arithmetic_long
     return path
+
+
+@pytest.fixture
+def cache(tmp_path) -> Path:
+    return tmp_path / "cache"
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "evaluation", "generate", *map(str, arguments)]
 
 
 def run(*arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "evaluation", "generate", *map(str, arguments)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run(command(*arguments), cwd=ROOT, capture_output=True, text=True, env=environment, check=False)
     assert not check or done.returncode == 0, done.stderr
     return done
 
 
 @pytest.mark.timeout(400)
-def test_samples_are_complete_reproducible_and_independent_of_their_batch(model, suite, tmp_path):
+def test_samples_are_complete_reproducible_and_independent_of_their_batch(model, suite, tmp_path, cache):
     options = ("--model", model, "--suite", suite, "--samples", 2, "--temperature", 1, "--top-p", 1, "--max-tokens", 40)
-    both = run(*options, "--out", tmp_path / "both")
+    both = run(*options, "--cache", cache, "--out", tmp_path / "both")
     tables = {name: pq.read_table(tmp_path / "both" / f"{name}.parquet") for name in ("arithmetic", "arithmetic_long")}
     for name, table in tables.items():
         assert table.schema.names == SAMPLE.names
@@ -73,17 +85,117 @@ def test_samples_are_complete_reproducible_and_independent_of_their_batch(model,
         assert f"generate {name} 24/24 eta 0:" in both.stdout
         assert len(table.schema.metadata[b"checkpoint"]) == 64
     assert "nanobind" not in both.stderr
-    run(*options, "--benchmarks", "arithmetic_long", "--out", tmp_path / "one")
-    alone = pq.read_table(tmp_path / "one" / "arithmetic_long.parquet")
-    assert [p.name for p in (tmp_path / "one").iterdir()] == ["arithmetic_long.parquet"]
-    assert alone["response"].to_pylist() == tables["arithmetic_long"]["response"].to_pylist()
+    began = time.monotonic()
+    again = run(*options, "--cache", cache, "--out", tmp_path / "again")
+    assert time.monotonic() - began < 60  # make bench measures it
+    assert "Loading" not in again.stderr  # no vLLM
+    for name, table in tables.items():
+        assert pq.read_table(tmp_path / "again" / f"{name}.parquet").equals(table)
+
+    # Two replicas under Ray and a third sample: another order, other batches, the same samples.
+    run(*options, "--samples", 3, "--replicas", 2, "--cache", tmp_path / "other", "--out", tmp_path / "more")
+    # A third sample of one benchmark, where two of each are there: drawn alone, and the same again.
+    third = ("--samples", 3, "--benchmarks", "arithmetic_long", "--cache", cache, "--out", tmp_path / "third")
+    run(*options, *third)
+    assert [file.name for file in (tmp_path / "third").iterdir()] == ["arithmetic_long.parquet"]
+    for name, table in tables.items():
+        more = pq.read_table(tmp_path / "more" / f"{name}.parquet")
+        assert more.num_rows == 36
+        assert [row for row in more.to_pylist() if row["sample"] < 2] == table.to_pylist()
+    assert pq.read_table(tmp_path / "third" / "arithmetic_long.parquet").equals(more)
+    assert sum(pq.read_metadata(file).num_rows for file in cache.rglob("*.parquet")) == 48 + 12
 
 
 @pytest.mark.timeout(300)
-def test_prompts_beyond_the_context_are_kept_as_truncated(model, tmp_path):
+def test_a_killed_run_goes_on_where_it_was(model, suite, tmp_path, cache):
+    options = ("--model", model, "--suite", suite, "--samples", 8, "--temperature", 1, "--top-p", 1, "--max-tokens", 90)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    arguments = command(*options, "--cache", cache, "--out", tmp_path / "killed")
+    process = subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=environment)
+    while "generate" not in process.stdout.readline():
+        assert process.poll() is None, "it ended before the first progress line"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 128 + signal.SIGTERM
+    kept = sum(pq.read_metadata(file).num_rows for file in cache.rglob("*.parquet"))
+    assert 0 < kept < 192
+    done = run(*options, "--cache", cache, "--out", tmp_path / "out")
+    assert "generate arithmetic 96/96" in done.stdout
+    files = [pq.read_table(file) for file in cache.rglob("*.parquet")]
+    assert sum(table.num_rows for table in files) == 192  # none was drawn twice
+    assert sum(pq.read_table(file).num_rows for file in (tmp_path / "out").glob("*.parquet")) == 192
+
+
+@pytest.mark.timeout(300)
+def test_templates_decide_the_prompt_and_are_recorded(model, suite, tmp_path, cache):
+    def prompts(template: str) -> tuple[str, dict]:
+        out = tmp_path / template
+        options = ("--model", model, "--suite", suite, "--benchmarks", "arithmetic", "--samples", 1, "--max-tokens", 1)
+        run(*options, "--template", template, "--cache", cache, "--out", out)
+        table = pq.read_table(out / "arithmetic.parquet")
+        return table["prompt"][0].as_py(), json.loads(table.schema.metadata[b"template"])
+
+    plain, facts = prompts("training")
+    assert plain.startswith("<|im_start|>user\n") and plain.endswith("=?<|im_end|>\n<|im_start|>assistant\n")
+    assert facts == {
+        "name": "training",
+        "thinking": True,
+        "frame": "<|im_start|>user\n{problem}<|im_end|>\n<|im_start|>assistant\n",
+        "training": None,
+    }
+    qwen, facts = prompts("qwen")
+    assert qwen.startswith("<|im_start|>system\nPlease reason step by step")
+    assert (facts["name"], facts["thinking"]) == ("qwen", False)
+
+
+def test_a_checkpoint_says_how_it_was_trained(model, tmp_path):
+    from transformers import AutoTokenizer
+
+    from evaluation.generate import _template_facts
+    from evaluation.prompts import choose_template
+
+    policy = shutil.copytree(model, tmp_path / "policy")
+    config = json.dumps({"system_prompt": "Think."})
+    manifest = {"checkpoint_digest": "c" * 64, "targets": {"metadata": {"config": config}}}
+    (policy / "lineage.json").write_text(json.dumps(manifest))
+    table = read_suite(load_suite("embedded")[:1], [], limit=1)
+    tokenizer = AutoTokenizer.from_pretrained(policy)
+    facts = _template_facts(policy, table, choose_template("training", policy), tokenizer)
+    assert facts["frame"] == facts["training"]
+    assert facts["frame"].startswith("<|im_start|>system\nThink.<|im_end|>")
+    facts = _template_facts(policy, table, choose_template("tokenizer", policy), tokenizer)
+    assert facts["frame"] != facts["training"]
+
+
+@pytest.mark.timeout(300)
+def test_models_are_compared_from_their_folders(model, suite, tmp_path, cache):
+    other = shutil.copytree(model, tmp_path / "other")
+    (other / "generation_config.json").write_text('{"eos_token_id": 2, "pad_token_id": 0, "note": "another digest"}')
+    arguments = ["compare", model, other, "--suite", suite, "--benchmarks", "arithmetic", "--samples", 2]
+    arguments += ["--max-tokens", 8, "--cache", cache, "--out", tmp_path / "graded"]
+    done = subprocess.run(
+        [sys.executable, "-m", "evaluation", *map(str, arguments)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "avg@2 on 12 problems" in done.stdout and "difference +0.0 points" in done.stdout
+    assert len(list((tmp_path / "graded").glob("*/arithmetic.parquet"))) == 2
+
+
+def test_the_second_sympy_grader_is_verls():
+    from evaluation.second_grader import prime
+
+    assert prime("\\frac{1}{2}", "0.5")[0] == "correct"
+    assert prime("3", "4")[0] == "wrong"
+
+
+@pytest.mark.timeout(300)
+def test_prompts_beyond_the_context_are_kept_as_truncated(model, tmp_path, cache):
     path = tmp_path / "suite.parquet"
     write_table(read_suite(load_suite("embedded")[:1], [], limit=2, system_prompt="x" * 200), path)
-    run("--model", model, "--suite", path, "--max-tokens", 8, "--out", tmp_path / "out")
+    run("--model", model, "--suite", path, "--max-tokens", 8, "--cache", cache, "--out", tmp_path / "out")
     rows = pq.read_table(tmp_path / "out" / "arithmetic.parquet").to_pylist()
     assert [(row["finish_reason"], row["tokens"], row["response"]) for row in rows] == [("length", 0, "")] * 2
 
@@ -93,14 +205,34 @@ def test_prompts_beyond_the_context_are_kept_as_truncated(model, tmp_path):
     [
         (("--benchmarks", "chess"), "benchmark chess: not in the suite, which has arithmetic, arithmetic_long"),
         (("--model", "/nowhere"), "model /nowhere: no config.json there"),
+        (("--model", "no/such-model"), "model no/such-model: no folder here, and not to be had from the hub"),
+        (("--replicas", "0"), "replicas: 0; expected 1 or more"),
         (("--suite", "/nowhere.parquet"), "/nowhere.parquet: no such file; make it with python -m evaluation suite"),
         (("--top-p", "0"), "sampling: top_p = 0.0"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(model, suite, tmp_path, change, expected):
-    done = run("--model", model, "--suite", suite, "--out", tmp_path / "out", *change, check=False)
+    done = run("--model", model, "--suite", suite, "--out", tmp_path / "out", "--cache", tmp_path, *change, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
     assert expected in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("removed", "expected"),
+    [
+        (("tokenizer.json", "tokenizer_config.json", "vocab.json"), "no tokenizer (tokenizer.json) there"),
+        (("model.safetensors",), "no weights (*.safetensors)"),
+        (("chat_template.jinja",), "the tokenizer has no chat template"),
+    ],
+)
+def test_an_incomplete_checkpoint_is_refused(model, suite, tmp_path, removed, expected):
+    folder = shutil.copytree(model, tmp_path / "model")
+    for name in removed:
+        (folder / name).unlink(missing_ok=True)
+    done = run("--model", folder, "--suite", suite, "--out", tmp_path / "out", "--cache", tmp_path / "c", check=False)
+    assert done.returncode == 2
+    assert expected in done.stderr and done.stderr.startswith("error: ")
+    assert not (tmp_path / "out").exists() and not (tmp_path / "c").exists()

@@ -1,6 +1,7 @@
 """Suites load without data files; the real files become the right number of problems; bad input names itself."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from evaluation.benchmarks import Benchmark, load_suite, read_benchmark, read_suite, suite_entries
 from evaluation.errors import InputError
+from evaluation.grading import Grader
 from evaluation.records import BENCHMARK
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -132,6 +134,10 @@ def test_bad_files_are_named(tmp_path):
     (tmp_path / "mine.jsonl").write_bytes(b'{"q": "\xff"}')
     with pytest.raises(InputError, match="not UTF-8 at byte 7"):
         read_benchmark(entry(), [tmp_path])
+    broken = pa.Array.from_buffers(pa.string(), 1, pa.array([b"2+\xff"]).buffers())
+    pq.write_table(pa.table({"q": broken, "a": ["4"]}), tmp_path / "mine.parquet")
+    with pytest.raises(InputError, match=r"mine.parquet: not a readable parquet file .*Invalid UTF8"):
+        read_benchmark(entry(file="mine.parquet"), [tmp_path])
     (tmp_path / "mine.parquet").write_text("not parquet")
     with pytest.raises(InputError, match="not a readable parquet file"):
         read_benchmark(entry(file="mine.parquet"), [tmp_path])
@@ -161,3 +167,131 @@ def test_bad_suites_are_named(tmp_path, text, expected):
 def test_unknown_suite_lists_the_shipped_ones():
     with pytest.raises(InputError, match=r"'papier': neither a shipped suite \(embedded, paper\) nor a YAML file"):
         load_suite("papier")
+
+
+OPTIONS = {"q": "Which?", "o": {"text": ["red", "green", "blue", "grey"], "label": ["1", "2", "3", "4"]}, "a": "3"}
+CHOICE = {"problem": "q", "options": "o.text", "labels": "o.label", "gold": "a"}
+
+
+def test_options_labelled_1_to_4_get_letters(tmp_path):
+    write_lines(tmp_path / "mine.jsonl", OPTIONS)
+    for columns in (CHOICE, {k: v for k, v in CHOICE.items() if k != "labels"}):  # mapped, or only implied by the gold
+        table = read_benchmark(entry(columns=columns), [tmp_path])
+        assert table["gold"].to_pylist() == ["C"]
+        assert "C) blue" in table["problem"][0].as_py()
+    write_lines(tmp_path / "mine.jsonl", OPTIONS | {"a": "5"})
+    with pytest.raises(
+        InputError, match=r"row 1: gold answer '5' is the label of none of its 4 options \(1, 2, 3, 4\)"
+    ):
+        read_benchmark(entry(columns=CHOICE), [tmp_path])
+
+
+def test_arc_has_options_labelled_1_to_4_and_its_golds_are_accepted_as_place_or_letter(paper, shared):
+    table = read_benchmark(paper["arc_c"], [shared / "data"])
+    digits = [row for row in table.to_pylist() if row["gold"].isdigit()]
+    assert len(digits) == 22
+    assert all(f"{row['gold']}) " in row["problem"] for row in digits)
+    with Grader() as grader:
+        for row in digits:
+            letter = "ABCD"[int(row["gold"]) - 1]
+            assert grader.grade(f"</think>\\boxed{{{row['gold']}}}", row["gold"], "choice").score == 1
+            assert grader.grade(f"</think>ANSWER: {letter}", row["gold"], "choice").score == 1
+
+
+def test_shuffled_options_follow_the_seed_and_keep_the_right_one(paper, shared, tmp_path):
+    mmlu = paper["mmlu_pro"]
+    shuffled = mmlu.model_copy(update={"sources": (mmlu.sources[0].model_copy(update={"shuffle_options": True}),)})
+
+    def read(benchmark, seed):
+        (tmp_path / "mmlu_pro_test.jsonl").write_bytes(lines)
+        return {row["id"]: row for row in read_benchmark(benchmark, [tmp_path], seed=seed).to_pylist()}
+
+    def right(row):
+        return next(line[3:] for line in row["problem"].split("\n") if line.startswith(f"{row['gold']}) "))
+
+    with (shared / "data/problems/mmlu_pro_test.jsonl").open("rb") as file:
+        lines = b"".join(next(file) for _ in range(300))
+    plain, first, again, other = read(mmlu, 0), read(shuffled, 0), read(shuffled, 0), read(shuffled, 1)
+    assert first == again
+    assert all(right(first[i]) == right(plain[i]) == right(other[i]) for i in plain)
+    moved = sum(first[i]["gold"] != plain[i]["gold"] for i in plain)
+    assert 0.7 < moved / len(plain) < 1  # one in ten options stays in its place by chance
+    assert any(first[i]["gold"] != other[i]["gold"] for i in plain)
+
+
+def test_a_prompt_of_the_entry_surrounds_the_problem_and_is_not_part_of_it(tmp_path):
+    write_lines(tmp_path / "mine.jsonl", {"q": "2+2", "a": 4})
+    asked = entry().model_copy(update={"prompt": "Solve: {problem}\nGive a number."})
+    row = read_benchmark(asked, [tmp_path], system_prompt="S.").to_pylist()[0]
+    assert row["problem"] == "2+2"
+    assert row["prompt"] == [
+        {"role": "system", "content": "S."}, {"role": "user", "content": "Solve: 2+2\nGive a number."},
+    ]  # fmt: skip
+
+
+def test_copies_for_avg_at_32_are_one_problem(paper, shared):
+    stored = pq.read_table(shared / "data/luffy/valid.all.parquet", columns=["data_source"])["data_source"].to_pylist()
+    for name, source in (("aime24", "aime"), ("aime25", "aime25"), ("amc", "amc")):
+        table = read_benchmark(paper[name], [shared / "data/luffy"])
+        assert stored.count(source) == 32 * table.num_rows
+        assert len(set(table["id"].to_pylist())) == table.num_rows == paper[name].size
+
+
+def hub_cache(folder: Path, repository: str, revision: str, content: str) -> None:
+    """A download as huggingface_hub keeps it."""
+    owner, name = repository.split("/")
+    base = folder / f"datasets--{owner}--{name}"
+    (base / "snapshots" / revision).mkdir(parents=True)
+    (base / "snapshots" / revision / "test.jsonl").write_text(content)
+
+
+def test_files_come_from_the_hub_at_their_revision(tmp_path):
+    """In a process of its own: huggingface_hub reads its settings when it is imported."""
+    first, second = "a" * 40, "b" * 40
+    hub_cache(tmp_path / "hub", "some/set", first, '{"q": "1+1", "a": "2"}\n')
+    hub_cache_more = tmp_path / "hub/datasets--some--set/snapshots" / second
+    hub_cache_more.mkdir()
+    (hub_cache_more / "test.jsonl").write_text('{"q": "2+2", "a": "4"}\n')
+    suite = tmp_path / "suite.yaml"
+
+    def run(revision: str, file: str = "test.jsonl") -> subprocess.CompletedProcess[str]:
+        source = f"{{file: {file}, hub: some/set, revision: {revision}, columns: {{problem: q, gold: a}}}}"
+        suite.write_text(f"benchmarks: [{{name: mine, group: evals, title: Mine, sources: [{source}]}}]")
+        command = [sys.executable, "-m", "evaluation", "suite", "--suite", suite, "--out", tmp_path / "out.parquet"]
+        environment = {**os.environ, "HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, check=False)
+
+    for revision, gold in ((first, "2"), (second, "4")):
+        assert run(revision).returncode == 0
+        assert pq.read_table(tmp_path / "out.parquet")["gold"].to_pylist() == [gold]
+    missing = run(first, "other.jsonl")
+    assert missing.returncode == 2
+    assert f"The hub's some/set at {first} cannot be reached (HF_HUB_OFFLINE is set)" in missing.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"hub": "some/set"}, "`hub` and `revision` belong together"),
+        ({"shuffle_options": True}, "`shuffle_options` needs `columns.options`"),
+    ],
+)
+def test_half_a_source_is_refused(change, expected):
+    with pytest.raises(ValueError, match=expected):
+        entry(**change)
+
+
+def test_a_prompt_without_a_place_for_the_problem_is_refused():
+    source = {"file": "mine.jsonl"}
+    with pytest.raises(ValueError, match=r"`prompt` lacks \{problem\}"):
+        Benchmark.model_validate({"name": "m", "group": "ood", "title": "M", "sources": [source], "prompt": "Answer."})
+
+
+def test_published_scores_are_those_of_the_paper(paper):
+    scores = {name: benchmark.published.scores for name, benchmark in paper.items()}
+    in_domain = [scores[name] for name, benchmark in paper.items() if benchmark.group == "evals"]
+    ood = [scores[name] for name, benchmark in paper.items() if benchmark.group == "ood"]
+    # the averages that the paper prints, of numbers that it has rounded
+    for model, averages in {"Qwen2.5-Math-7B": (19.0, 15.4), "LUFFY": (50.1, 57.8)}.items():
+        found = [sum(s[model] for s in group) / len(group) for group in (in_domain, ood)]
+        assert found == pytest.approx(averages, abs=0.06)

@@ -71,6 +71,42 @@ def test_compare(graded_folders, capsys):
     assert "exact McNemar" in out
 
 
+def test_pass_at_more_than_is_stored_is_refused(graded_folders, capsys):
+    _, base, policy = graded_folders
+    assert main(["compare", str(base), str(policy), "--pass-at", "1"]) == 0
+    assert "pass@1 80.0%" in capsys.readouterr().out
+    assert main(["compare", str(base), str(policy), "--pass-at", "8"]) == 2
+    assert "every problem must have at least 8 samples; the fewest are 1" in capsys.readouterr().err
+
+
+def test_disagreements_are_listed_and_kept(graded_folders, tmp_path, capsys):
+    _, base, _ = graded_folders
+    assert main(["disagreements", str(base), "--limit-s", "20", "--out", str(tmp_path / "out.parquet")]) == 0
+    assert "0 of 60 verdicts differ from the grader whole-text" in capsys.readouterr().out
+    kept = pq.read_table(tmp_path / "out.parquet")
+    assert kept.num_rows == 0 and kept.schema.metadata[b"looked_at"] == b"60"
+
+
+def test_leaderboard(graded_folders, tmp_path, capsys):
+    _, base, _ = graded_folders
+    board = tmp_path / "board.md"
+    assert main(["leaderboard", "--results", str(base.parent), "--markdown", str(board)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("60 problems; sampling not recorded")
+    assert lines[2].split()[:3] == ["1", "policy", "80.0%"]
+    assert "| 2 | base | 10.0% | -70.0 [" in board.read_text(encoding="utf-8")
+
+
+def test_texts_that_are_not_utf_8_are_named(graded_folders, tmp_path, capsys):
+    suite, base, _ = graded_folders
+    table = pq.read_table(base.parent / "samples/base/arithmetic.parquet")
+    broken = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff"]).buffers())
+    column = pa.chunked_array([broken, table["response"].slice(1).combine_chunks()])
+    write_table(table.set_column(4, "response", column), tmp_path / "samples/arithmetic.parquet")
+    assert main(["grade", "--suite", str(suite), "--samples", str(tmp_path / "samples"), "--out", str(tmp_path)]) == 2
+    assert "arithmetic.parquet: not a readable parquet file" in capsys.readouterr().err
+
+
 def test_report(graded_folders, tmp_path, capsys):
     suite, base, policy = graded_folders
     metrics = tmp_path / "metrics.jsonl"
@@ -98,7 +134,7 @@ def test_missing_rows_are_refused(graded_folders, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["compare", "/nowhere"], "/nowhere: no <benchmark>.parquet there"),
+        (["compare", "/nowhere"], "/nowhere: no <benchmark>.parquet of"),
         (["suite", "--suite", "chess", "--out", "x.parquet"], "benchmark suite 'chess'"),
         (["suite", "--suite", "paper", "--benchmarks", "go", "--out", "x.parquet"], "benchmark go: not in suite paper"),
         (["suite", "--suite", "paper", "--out", "x.parquet"], "benchmark aime24: no file valid.all.parquet"),
@@ -134,7 +170,7 @@ def test_a_full_disk_leaves_nothing(graded_folders, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", ["suite", "generate", "grade", "compare", "report"])
+@pytest.mark.parametrize("command", ["suite", "generate", "grade", "disagreements", "compare", "leaderboard", "report"])
 def test_help(command):
     done = subprocess.run(
         [sys.executable, "-m", "evaluation", command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True

@@ -1,6 +1,7 @@
 """What the trainer's reward, the target filter and the benchmarks all rely on."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -9,9 +10,12 @@ import threading
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from evaluation.grading import Grade, Grader, Verdict, answer_part, extract_boxed, extract_choice
+from evaluation.errors import InputError
+from evaluation.grading import Grade, Grader, Verdict, answer_part, extract_boxed, extract_choice, grade_table
+from evaluation.records import BENCHMARK, SAMPLE
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -266,3 +270,52 @@ def test_workers_end_when_their_parent_is_killed():
     while any(runs(pid) for pid in workers):
         assert time.monotonic() < deadline, f"workers {workers} still run after their parent was killed"
         time.sleep(0.1)
+
+
+def samples(responses: dict[str, list[str | None]], template: dict | None = None) -> pa.Table:
+    rows = [
+        {"benchmark": "b", "id": name, "sample": k, "prompt": "p", "response": text, "finish_reason": "stop"}
+        for name, texts in responses.items()
+        for k, text in enumerate(texts)
+    ]  # fmt: skip
+    metadata = {"template": json.dumps(template)} if template else None
+    return pa.Table.from_pylist(rows, schema=SAMPLE.with_metadata(metadata))
+
+
+def suite(*names: str, grader: str = "math") -> pa.Table:
+    rows = [{"benchmark": "b", "id": name, "gold": "4", "grader": grader, "subject": "Sums"} for name in names]
+    return pa.Table.from_pylist(rows, schema=BENCHMARK)
+
+
+def test_each_sample_keeps_its_answer_verdict_and_reason(grader):
+    table = grade_table(samples({"p": [think("\\boxed{4}"), "", None, "\\boxed{4}"]}), suite("p"), grader)
+    assert table.select(["extracted", "verdict", "reason", "score", "subject"]).to_pylist() == [
+        {"extracted": "4", "verdict": "correct", "reason": "same text", "score": 1.0, "subject": "Sums"},
+        {"extracted": None, "verdict": "no_think_end", "reason": "no </think>", "score": 0.0, "subject": "Sums"},
+        {"extracted": None, "verdict": "no_think_end", "reason": "no </think>", "score": 0.0, "subject": "Sums"},
+        {"extracted": None, "verdict": "no_think_end", "reason": "no </think>", "score": 0.0, "subject": "Sums"},
+    ]
+
+
+def test_the_template_says_whether_thoughts_must_end(grader):
+    unclosed = {"p": ["\\boxed{4}"]}
+    for template, expected in (({"thinking": True}, 0.0), ({"thinking": False}, 1.0), (None, 0.0)):
+        table = grade_table(samples(unclosed, template), suite("p"), grader)
+        assert table["score"].to_pylist() == [expected]
+        assert json.loads(table.schema.metadata[b"grading"]) == {"thinking": expected == 0.0}
+    assert grade_table(samples(unclosed), suite("p"), grader, thinking=False)["score"].to_pylist() == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("table", "problems", "expected"),
+    [
+        (samples({"p": ["a"]}), suite("p", grader="vibes"), r"no grader 'vibes'; expected one of math, choice"),
+        (samples({"p": ["a", "b"], "q": ["a"]}), suite("p", "q"), "3 rows over 2 problems do not cover the 2"),
+        (samples({"p": ["a"]}), suite("p", "q"), "do not cover the 2 problems"),
+        (pa.concat_tables([samples({"p": ["a"]})] * 2), suite("p"), "1 rows repeat a sample of the same problem"),
+        (SAMPLE.empty_table(), suite("p"), "samples of no benchmark"),
+    ],
+)
+def test_tables_that_would_lose_or_double_rows_are_refused(grader, table, problems, expected):
+    with pytest.raises(InputError, match=expected):
+        grade_table(table, problems, grader)

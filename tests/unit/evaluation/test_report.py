@@ -1,12 +1,15 @@
 """The scorecard says what the rows say, refuses mixed checkpoints, and is one safe page."""
 
+import json
 import re
 from html.parser import HTMLParser
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from evaluation.benchmarks import load_suite
+from evaluation.contamination import Contamination, Match
 from evaluation.errors import InputError
 from evaluation.report import build_scorecard
 from evaluation.transcripts import shorten
@@ -152,6 +155,90 @@ def test_unequal_benchmarks_are_refused(results):
         build_scorecard(before, after, suite=load_suite("paper"))
     with pytest.raises(InputError, match="different problems"):
         build_scorecard(before, after | {"arithmetic": after["arithmetic"].slice(2)}, suite=suite)
+
+
+def test_the_champion_stands_beside_the_policy(results, graded, tmp_path):
+    before, after = results
+    solved = {"arithmetic": 20, "arithmetic_long": 6, "arithmetic_mul": 10}
+    champion = {
+        name: graded({f"p{i}": [int(i < n), "truncated"] for i in range(40)}, name, "c" * 64)
+        for name, n in solved.items()
+    }
+    card = build_scorecard(before, after, suite=load_suite("embedded"), champion=champion)
+    assert card.champion == "c" * 64
+    assert card.rows[0].gain.mean == pytest.approx(12 / 80)
+    assert card.rows[1].gain.mean == 0
+    assert next(a for a in card.averages if a.group == "ood").champion == pytest.approx(16 / 160)
+    assert "| 25.0% | +15.0 [" in card.to_markdown()
+    card.write_html(tmp_path / "card.html")
+    assert "policy − champion" in (tmp_path / "card.html").read_text(encoding="utf-8")
+    del champion["arithmetic_mul"]
+    with pytest.raises(InputError, match="arithmetic_mul: not graded for the champion"):
+        build_scorecard(before, after, suite=load_suite("embedded"), champion=champion)
+
+
+def test_published_scores_are_marked_and_averaged_where_complete(graded, tmp_path):
+    suite = load_suite("paper")
+    names = ["aime24", "math500", "arc_c"]
+    tables = [{n: graded({"p": [1], "q": [0]}, n, c) for n in names} for c in (BASE, POLICY)]
+    card = build_scorecard(*tables, suite=suite)
+    markdown = card.to_markdown()
+    assert "| Qwen2.5-Math-7B (published) | LUFFY (published) |" in markdown
+    assert re.search(r"\| MATH-500 \|.*\| 43.6% \| 87.6% \|", markdown)
+    assert re.search(r"In domain, average of 2.*\| 27.6% \| 58.5% \|", markdown)
+    card.write_html(tmp_path / "card.html")
+    page = (tmp_path / "card.html").read_text(encoding="utf-8")
+    assert "LUFFY, published" in page and "87.6" in page and "LUFFY, arXiv 2504.14945" in page
+    assert page.count('<g class="published">') == 6
+
+
+def test_a_prompt_that_is_not_the_trainings_is_said(results):
+    def asked(tables, **facts):
+        template = json.dumps({"name": "own", "thinking": True, "frame": "A{problem}", "training": None} | facts)
+        return {n: t.replace_schema_metadata({**t.schema.metadata, b"template": template}) for n, t in tables.items()}
+
+    before, after = results
+    suite = load_suite("embedded")
+    warnings = build_scorecard(asked(before), asked(after, training="B{problem}"), suite=suite).warnings
+    expected = "the policy was asked with the prompt template own, which is not the one it was trained with"
+    assert warnings[0] == f'{expected}: asked "A{{problem}}", trained "B{{problem}}"'
+    warnings = build_scorecard(asked(before, frame="C{problem}"), asked(after), suite=suite).warnings
+    assert warnings[0].startswith("base and policy were asked with different prompts")
+    same = asked(before), asked(after, training="A{problem}")
+    assert not any("prompt" in warning for warning in build_scorecard(*same, suite=suite).warnings)
+
+
+def test_contamination_is_shown_and_warned_of(results, tmp_path):
+    match = Match("arithmetic", "p1", "What is <1+1>?", 100.0, 1.0)
+    found = Contamination(50, 40, (("What is <1+1>?", match),))
+    card = build_scorecard(*results, suite=load_suite("embedded"), contamination=found)
+    assert "1 training problems repeat benchmark problems (1 of arithmetic)" in " ".join(card.warnings)
+    assert "50 training problems compared with 40 of the benchmarks, 1 repeat one." in card.to_markdown()
+    card.write_html(tmp_path / "card.html")
+    assert "What is &lt;1+1&gt;?" in (tmp_path / "card.html").read_text(encoding="utf-8")
+    clean = build_scorecard(*results, suite=load_suite("embedded"), contamination=Contamination(50, 40, ()))
+    assert not any("training problems" in warning for warning in clean.warnings)
+
+
+def test_subjects_lengths_and_cost_are_on_both_forms(results, tmp_path):
+    def labelled(tables):
+        return {
+            name: table.set_column(
+                table.schema.get_field_index("subject"),
+                "subject",
+                pa.array([f"Kind {row['id'][-1]}" for row in table.to_pylist()]),
+            )
+            for name, table in tables.items()
+        }
+
+    card = build_scorecard(*map(labelled, results), suite=load_suite("embedded"), training_metrics=METRICS)
+    assert sum(subject.problems for subject in card.rows[0].subjects) == 40
+    card.write_html(tmp_path / "card.html")
+    page, markdown = (tmp_path / "card.html").read_text(encoding="utf-8"), card.to_markdown()
+    for text in ("By subject or difficulty", "Kind 7 (4)", "right answers over length", "samples of the policy"):
+        assert text in page, text
+    assert "| Sums of 5 to 7 numbers, by subject or difficulty | problems | base | policy |" in markdown
+    assert "| samples of the policy | 240 with 2,520 tokens |" in markdown
 
 
 def test_different_sampling_is_said(results):

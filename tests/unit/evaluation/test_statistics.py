@@ -51,6 +51,18 @@ def test_samples_of_a_problem_are_not_independent(graded):
 
 @given(SCORES)
 @settings(max_examples=50)
+def test_standard_errors_are_clustered_by_problem(graded, scores):
+    """The cluster-robust variance of a mean (Liang and Zeger 1986) with the usual G/(G-1), sample by sample."""
+    summary = summarize(graded({f"p{i}": s for i, s in enumerate(scores)}))
+    values = np.array(scores)
+    sums = (values - values.mean()).sum(axis=1)  # of the residuals of each problem
+    problems = len(scores)
+    variance = problems / (problems - 1) * (sums**2).sum() / values.size**2
+    assert summary.standard_error == pytest.approx(math.sqrt(variance), abs=1e-12)
+
+
+@given(SCORES)
+@settings(max_examples=50)
 def test_summaries_stay_in_bounds(graded, scores):
     summary = summarize(graded({f"p{i}": s for i, s in enumerate(scores)}))
     assert 0 <= summary.low <= summary.mean <= summary.high <= 1

@@ -1,0 +1,135 @@
+"""One vLLM engine in the process that draws samples; imported in the training interpreter only.
+
+Every sample is a request of its own with a seed of its own, so that it is the same in any order, batch or replica;
+prefix caching makes the samples of a prompt share its computation.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+CPU_SEQUENCES = 64  # running at once on a CPU; more only costs cache
+CPU_CACHE_BYTES = (64 << 20, 4 << 30)  # bounds of the KV cache on a CPU
+
+# Measured in spec/verl.md: one process, no compiler, no hub.
+OFFLINE = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+ON_CPU = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "TORCHDYNAMO_DISABLE": "1", "VLLM_LOGGING_LEVEL": "ERROR"}
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """What an engine needs to know before it starts. Token counts; ``max_tokens``: of a response."""
+
+    model: str
+    longest_prompt: int
+    max_tokens: int
+    temperature: float
+    top_p: float
+    trust_remote_code: bool
+
+
+class Draw(NamedTuple):
+    """One sample to be drawn: ``number`` is the caller's, ``tokens`` the prompt's."""
+
+    number: int
+    tokens: tuple[int, ...]
+    seed: int
+
+
+class Drawn(NamedTuple):
+    """A sample: its text, its length in tokens, and "stop" or "length"."""
+
+    number: int
+    response: str
+    tokens: int
+    finish_reason: str
+
+
+def on_cpu() -> bool:
+    """Whether this interpreter's torch knows no GPU."""
+    import torch
+
+    return torch.version.cuda is None and torch.version.hip is None
+
+
+def prepare_environment() -> None:
+    """Settings that vLLM reads when it is imported; what the user has set stays."""
+    for name, value in (OFFLINE | (ON_CPU if on_cpu() else {})).items():
+        os.environ.setdefault(name, value)
+
+
+def context_limit(model: str, *, trust_remote_code: bool) -> int:
+    """The most tokens of prompt and response together that the model was made for."""
+    return _config(model, trust_remote_code).max_position_embeddings
+
+
+class Engine:
+    """A loaded model; ``llm`` is vLLM's."""
+
+    def __init__(self, options: EngineOptions) -> None:
+        prepare_environment()
+        from vllm import LLM
+
+        self._options = options
+        self.llm = LLM(**llm_options(options))
+        self._engine = self.llm.llm_engine
+
+    def draw(self, draws: Sequence[Draw]) -> Iterator[Drawn]:
+        """The samples of ``draws`` as they are finished. A prompt must be shorter than the model's context."""
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        waiting = set()
+        for draw in draws:
+            parameters = SamplingParams(
+                temperature=self._options.temperature,
+                top_p=self._options.top_p,
+                max_tokens=self._options.max_tokens,
+                seed=draw.seed,
+                output_kind=RequestOutputKind.FINAL_ONLY,
+            )
+            prompt = {"type": "token", "prompt_token_ids": list(draw.tokens)}
+            self._engine.add_request(str(draw.number), prompt, parameters)
+            waiting.add(draw.number)
+        # The engine's own loop instead of LLM.generate, which returns only when everything is done.
+        while self._engine.has_unfinished_requests():
+            for output in self._engine.step():
+                if output.finished:
+                    made = output.outputs[0]
+                    number = int(output.request_id)
+                    waiting.remove(number)
+                    yield Drawn(number, made.text, len(made.token_ids), str(made.finish_reason))
+        assert not waiting, f"vLLM left {len(waiting)} requests unanswered"
+
+
+def llm_options(options: EngineOptions) -> dict[str, Any]:
+    """The arguments of vllm.LLM for ``options`` on this machine."""
+    config = _config(options.model, options.trust_remote_code)
+    context = min(config.max_position_embeddings, options.longest_prompt + options.max_tokens)
+    arguments: dict[str, Any] = {
+        "model": options.model,
+        "max_model_len": context,
+        "trust_remote_code": options.trust_remote_code,
+        "enable_prefix_caching": True,
+    }
+    if not on_cpu():
+        return arguments | {"dtype": "bfloat16"}
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    per_token = 2 * config.num_hidden_layers * heads * head * 4  # keys and values in float32
+    low, high = CPU_CACHE_BYTES
+    return arguments | {
+        "dtype": "float32",
+        "enforce_eager": True,
+        "max_num_seqs": CPU_SEQUENCES,
+        "kv_cache_memory_bytes": min(high, max(low, per_token * (context + 128) * CPU_SEQUENCES)),
+    }
+
+
+def _config(model: str, trust_remote_code: bool) -> Any:
+    from transformers import AutoConfig
+
+    return AutoConfig.from_pretrained(
+        model, trust_remote_code=trust_remote_code, local_files_only=True
+    ).get_text_config()

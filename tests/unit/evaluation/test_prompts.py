@@ -1,0 +1,79 @@
+"""Templates are what the models were published with; the default is what a checkpoint was trained with."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from evaluation.errors import InputError
+from evaluation.prompts import choose_template, frame, render, template_names, templates, training_system
+from evaluation.records import TARGET
+
+QUESTION = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is {problem}? 2+2"}]
+
+
+def lineage(folder: Path, targets: dict) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "lineage.json").write_text(json.dumps({"targets": targets, "checkpoint_digest": "c" * 64}))
+    return folder
+
+
+def targets_file(path: Path, system: str | None) -> Path:
+    prompt = [{"role": "user", "content": "1+1"}]
+    if system:
+        prompt.insert(0, {"role": "system", "content": system})
+    pq.write_table(pa.Table.from_pylist([{"prompt": prompt}], schema=TARGET), path)
+    return path
+
+
+def test_own_is_the_system_message_of_the_published_files(shared):
+    row = pq.read_table(shared / "data/luffy/valid.all.parquet", columns=["prompt"])["prompt"][0].as_py()
+    assert templates()["own"].system == row[0]["content"]
+
+
+def test_templates_with_a_text_hold_the_problem_and_need_no_tokenizer():
+    assert template_names() == ["training", "own", "qwen", "simplerl", "prime", "none", "tokenizer"]
+    for name, thinking in {"qwen": False, "simplerl": False, "prime": True, "none": False}.items():
+        template = choose_template(name, Path("anywhere"))
+        prompt = render(template, None, QUESTION, where=Path("anywhere"))
+        assert prompt.count("What is {problem}? 2+2") == 1, name
+        assert "Be brief." not in prompt  # the template's own instruction, not the suite's
+        assert template.thinking is thinking
+    assert render(templates()["none"], None, QUESTION, where=Path()) == "What is {problem}? 2+2"
+    assert "\\boxed{}" in templates()["qwen"].text
+    assert frame(templates()["prime"], None, QUESTION, where=Path()).startswith("A conversation between User")
+
+
+def test_a_model_that_nobody_trained_has_no_training_prompt(tmp_path):
+    assert training_system(tmp_path) is None
+    assert choose_template("training", tmp_path).system is None  # the suite's own messages stay
+
+
+@pytest.mark.parametrize("system", ["Think first.", None])
+def test_the_training_prompt_is_that_of_the_targets(tmp_path, system):
+    path = targets_file(tmp_path / "train.parquet", system)
+    model = lineage(tmp_path / "policy", {"path": str(path), "metadata": {"config": '{"system_prompt": null}'}})
+    assert training_system(model) == (system or "")
+    assert choose_template("training", model).system == (system or "")
+
+
+def test_the_setting_of_the_preparation_comes_first(tmp_path):
+    config = json.dumps({"system_prompt": "Set."})
+    model = lineage(tmp_path, {"path": "/gone.parquet", "metadata": {"config": config}})
+    assert training_system(model) == "Set."
+
+
+def test_targets_that_are_gone_are_said(tmp_path):
+    model = lineage(tmp_path, {"path": "/gone/train.parquet"})
+    with pytest.raises(InputError, match=r"lineage.json: it names targets at /gone/train.parquet, which are not there"):
+        choose_template("training", model)
+    assert choose_template("own", model).name == "own"
+
+
+def test_mistakes_name_the_templates(tmp_path):
+    with pytest.raises(InputError, match="prompt template 'chatml' does not exist: expected one of training, own"):
+        choose_template("chatml", tmp_path)
+    with pytest.raises(InputError, match=r"has no chat template.*needs none \(qwen, simplerl, prime, none\)"):
+        render(templates()["own"], object(), QUESTION, where=tmp_path)
