@@ -136,7 +136,6 @@ def build_training(
         arguments += ["--model", base.path, "--out", str(out), "--seed", str(wanted.seed)]
         arguments += ["--lineage", str(out / "upstream.json")]
         arguments += ["--heldout", str(heldout)] if heldout else []
-        arguments += ["--force"] if wanted.force else []
         arguments += [part for override in wanted.overrides for part in ("--set", override)]
         interpreter.run(context, arguments, observer)
 
@@ -217,10 +216,9 @@ def _curves(records: list[dict[str, Any]]) -> dict[str, Any]:
         found["curves"] = pictures(*drawn)
     if spent := time_by_phase(records):
         total = sum(spent.values())
-        lines = [f"| {name} | {seconds:,.1f} | {seconds / total:.1%} |" for name, seconds in spent.items()]
-        found["time by phase"] = dg.MetadataValue.md(
-            "\n".join(["| phase | seconds | share |", "|---|--:|--:|", *lines])
-        )
+        rows = [f"| {name} | {seconds:,.1f} | {seconds / total:.1%} |" for name, seconds in spent.items()]
+        table = "\n".join(["| phase | seconds | share |", "|---|--:|--:|", *rows])
+        found["time by phase"] = dg.MetadataValue.md(table)
     if records and _finite(reward := records[-1]["data"].get("reward/on_policy")):
         found["reward"] = shown(reward)
     return found
