@@ -78,17 +78,17 @@ def follow(
         TrainingFailed: it ended with an error, or made no step for ``stall_seconds``. However this function is left,
             nothing of the task is alive afterwards.
     """
-    if attempt.record.exists():
-        report({"event": "progress", "stage": "training", "message": f"following {task.name}, which still runs"})
-    else:
-        if done:
-            report({"event": "progress", "stage": "training", "message": f"resuming after step {done} of {total}"})
-        report({"event": "progress", "stage": "training", "message": "starting Ray, vLLM and the actor"})
-        write_json({"started": _now()}, attempt.record)
-        launcher.start(task)
     status: int | None = None
     reason = "the launcher was stopped"
     try:
+        if attempt.record.exists():
+            report({"event": "progress", "stage": "training", "message": f"following {task.name}, which still runs"})
+        else:
+            if done:
+                report({"event": "progress", "stage": "training", "message": f"resuming after step {done} of {total}"})
+            report({"event": "progress", "stage": "training", "message": "starting Ray, vLLM and the actor"})
+            write_json({"started": _now()}, attempt.record)
+            launcher.start(task)
         status, reason = _watch(attempt, launcher, total, stall_seconds, report)
     finally:
         launcher.stop()

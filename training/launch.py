@@ -3,7 +3,7 @@
 The launcher composes and checks the configuration, starts verl (``training.launchers``), follows the metrics while they
 are written (``training.attempt``), and turns the last checkpoint into ``policy/``. Layout of the run folder:
 
-    config.yaml          resolved configuration
+    request.json         what the run was asked for    config.yaml        resolved configuration
     attempts/0001.jsonl  step metrics of an attempt    attempts/0001.log  its output    attempts/0001.json  how it ended
     metrics.jsonl        step metrics of the run, written when it ends
     checkpoints/         verl's checkpoints            rollouts/          samples of every step
@@ -27,7 +27,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from evaluation.errors import InputError
-from evaluation.files import atomic_write, digest_bytes
+from evaluation.files import atomic_write, digest_bytes, write_json
 from training.attempt import Attempt, Report, attempts, follow
 from training.checkpoints import export_policy, latest_step, mend
 from training.configuration import PROJECT, compose_run
@@ -77,8 +77,7 @@ def run_job(job: Job, report: Report, *, force: bool = False) -> bool:
         return True
     job.out.mkdir(parents=True, exist_ok=True)
     with _locked(job.out) as lock:
-        if force:
-            shutil.rmtree(job.out / "checkpoints", ignore_errors=True)
+        _claim(job, force=force)
         first = _first_stage(job, config, report, force=force) if staged else None
         environment = _complete(config, data=data, model=first.policy if first else job.model)
         with atomic_write(job.out / "config.yaml") as temporary:
@@ -98,6 +97,19 @@ def _reusable(job: Job) -> bool:
     if not (job.policy / MANIFEST).exists():
         return False
     return read_manifest(job.policy)["identity"] == job.request.identity()
+
+
+def _claim(job: Job, *, force: bool) -> None:
+    """Make the run folder that of ``job``; InputError if there are checkpoints of another request in it."""
+    file, checkpoints = job.out / "request.json", job.out / "checkpoints"
+    if force:
+        shutil.rmtree(checkpoints, ignore_errors=True)
+    elif latest_step(checkpoints) and json.loads(file.read_text(encoding="utf-8")) != job.request.wanted():
+        raise InputError(
+            f"{job.out}: has the checkpoints of a training with other inputs or settings, see {file.name} in it: give "
+            "--out another folder, or --force to train anew there"
+        )
+    write_json(job.request.wanted(), file)
 
 
 def _check_trackers(config: DictConfig) -> None:

@@ -68,13 +68,15 @@ class TrainingRequest:
         digests = targets_digest(targets), model_digest(model), None if read is None else targets_digest(read)
         return cls(recipe, hardware, tuple(overrides), seed, *digests)
 
-    def identity(self) -> str:
-        """sha256 over the request, but for how it is carried out, and the digest of the code that serves it."""
+    def wanted(self) -> list[Any]:
+        """What is to be computed, without how it is carried out (``run.*``): JSON values."""
         overrides = [text for text in self.overrides if not text.lstrip("+").startswith("run.")]
-        fields = [self.recipe, self.hardware, *overrides, self.seed, self.targets_digest, self.model_digest]
-        if self.heldout_digest is not None:
-            fields.append(self.heldout_digest)
-        return digest_bytes(json.dumps([*fields, code_digest()]).encode())
+        digests = [self.targets_digest, self.model_digest, self.heldout_digest]
+        return [self.recipe, self.hardware, overrides, self.seed, *digests]
+
+    def identity(self) -> str:
+        """sha256 over what is wanted and the digest of the code that serves it."""
+        return digest_bytes(json.dumps([self.wanted(), code_digest()]).encode())
 
 
 def has_first_stage(recipe: str) -> bool:
