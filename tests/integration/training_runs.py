@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -49,6 +50,13 @@ def write_targets(file: Path, rows: int, seed: int = 0) -> Path:
     assert len(kept) == rows
     pq.write_table(pa.Table.from_pylist(kept, schema=TARGET), file)
     return file
+
+
+def free_port() -> int:
+    """A port of this machine that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def descendants(pid: int) -> set[tuple[int, str]]:
