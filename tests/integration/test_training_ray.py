@@ -1,4 +1,4 @@
-"""The Ray launcher on a real local Ray cluster: a job runs, goes on without its launcher, is found again, is stopped."""
+"""The Ray launcher on a real local cluster: a job runs, goes on without its launcher, is found again, is stopped."""
 
 import json
 import os

@@ -90,6 +90,8 @@ def check_rollouts(out: Path, recipe: str, records: list[dict[str, Any]]) -> Non
     else:
         assert len(guided) == 4 * GUIDED[recipe]
     for data in records:
+        # A whole demonstration is not generated; the rest of a part of one is.
+        assert data["batch/generation_requests"] == (12 if GUIDED[recipe] == 1 else 16)
         assert ("reward/demonstration" in data) == bool(GUIDED[recipe])
         assert data["rollout_correction/abs_log_ratio_max"] < 1e-2  # vLLM and the actor agree
         assert ("actor/sft_loss" in data) == (recipe == "rl_sft_loss")

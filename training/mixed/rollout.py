@@ -25,13 +25,15 @@ def prompt_id(row: dict[str, Any]) -> str:
 
 
 class GuidedOutput(AgentLoopOutput):
-    """A sample whose first ``prefix_length`` response tokens are the teacher's."""
+    """A sample whose first ``prefix_length`` response tokens are the teacher's; it cost ``requests`` generations."""
 
     prefix_length: int
+    requests: int
 
     def as_dict(self) -> dict[str, Any]:
-        # As a tensor it becomes a field of the batch; verl would carry a plain int beside it.
-        return super().as_dict() | {"prefix_length": torch.tensor(self.prefix_length)}
+        # As tensors they become fields of the batch; verl would carry plain ints beside it.
+        own = {"prefix_length": torch.tensor(self.prefix_length), "requests": torch.tensor(self.requests)}
+        return super().as_dict() | own
 
 
 class GuidedAgentLoop(AgentLoopBase):
@@ -50,12 +52,13 @@ class GuidedAgentLoop(AgentLoopBase):
         prompt = await self.ct_build_initial_tokens(list(row["raw_prompt"]))
         prefix = self._prefix(row)
         metrics: dict[str, Any] = {"generate_sequences": 0.0, "num_preempted": -1}
-        response, log_probs, extra = prefix, [0.0] * len(prefix), {}
+        response, log_probs, extra, requests = prefix, [0.0] * len(prefix), {}, 0
         # A whole target ends with its end-of-sequence token: there is nothing left to generate.
         if prefix[-1:] != [self.tokenizer.eos_token_id]:
             if self.seeded:
                 own = stable_hash(self.seed, int(row["global_steps"]), prompt_id(row), int(row["session_id"]))
                 sampling_params = sampling_params | {"seed": own}
+            requests += 1
             with simple_timer("generate_sequences", metrics):
                 output = await self.server_manager.generate(
                     request_id=uuid4().hex,
@@ -76,6 +79,7 @@ class GuidedAgentLoop(AgentLoopBase):
             # The teacher's tokens have no probability under the rollout policy: 0 is never read for them.
             response_logprobs=log_probs,
             prefix_length=len(prefix),
+            requests=requests,
             num_turns=2,
             metrics=AgentLoopMetrics(**metrics),
             extra_fields=extra | {"turn_scores": [], "tool_rewards": []},

@@ -102,7 +102,15 @@ class MixedPolicyTrainer(PPOTrainerSync):
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         """Advantages and correction weights over the whole batch, put back beside the samples."""
-        fields = ["uid", "response_mask", "rm_scores", "old_log_probs", "rollout_log_probs", "prefix_length"]
+        fields = [
+            "uid",
+            "response_mask",
+            "rm_scores",
+            "old_log_probs",
+            "rollout_log_probs",
+            "prefix_length",
+            "requests",
+        ]
         if self.use_reference_policy:
             fields.append("ref_log_prob")
         data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
@@ -134,6 +142,7 @@ class MixedPolicyTrainer(PPOTrainerSync):
         )
         metrics.update({f"rollout_correction/{name}": value for name, value in correction_metrics.items()})
         metrics.update(self._group_metrics(scores, index, on_policy))
+        metrics["batch/generation_requests"] = float(rows["requests"].sum())
         self._prefix_lengths = dict(zip(batch.keys, rows["prefix_length"].tolist(), strict=True))
         batch.extra_info["prefix_tokens"] = int(prefix_mask.sum()) * self._updates_share()
 
