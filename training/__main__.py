@@ -67,6 +67,11 @@ def main() -> int:
     heldout = arguments.heldout or arguments.targets.with_name("heldout.parquet")
     if not has_first_stage(arguments.recipe):
         heldout = None
+    elif not heldout.is_file():
+        raise InputError(
+            f"recipe {arguments.recipe}: its second stage trains on held-out targets, and there is no {heldout}: give "
+            "--heldout, or prepare the targets with a heldout share"
+        )
     request = TrainingRequest.of_files(
         recipe=arguments.recipe,
         hardware=arguments.hardware,

@@ -44,7 +44,7 @@ def model_card(manifest: Mapping[str, Any]) -> str:
         if not supervised or key in SFT_SETTINGS
     ]
     rows += [(name, version) for name, version in manifest["packages"].items()]
-    front = {"library_name": "transformers", "pipeline_tag": "text-generation", "tags": [request["recipe"], "luffy"]}
+    front = {"library_name": "transformers", "pipeline_tag": "text-generation", "tags": [request["recipe"]]}
     lines = ["---", *(f"{key}: {json.dumps(value)}" for key, value in front.items()), "---", "", "# Trained policy", ""]
     lines += ["| | |", "|---|---|", *(f"| {_cell(name)} | {_cell(value)} |" for name, value in rows), ""]
     reward = manifest["last_step"].get("reward/on_policy")

@@ -13,9 +13,10 @@ from evaluation.errors import InputError
 from training import rollouts
 from training.attempt import TrainingFailed  # noqa: F401  the package imports without Dagster and torch
 from training.card import model_card, write_scores
-from training.launch import Job, _claim, _locked
+from training.launch import TRACKERS, Job, _claim, _locked, run_job
 from training.lineage import TrainingRequest
 from training.metrics import merge_attempts, require_finite, time_by_phase
+from training.models import SHIPPED
 
 ROOT = Path(__file__).resolve().parents[3]
 REQUEST = TrainingRequest("luffy", "cpu", ("trainer.total_training_steps=4",), 0, "t" * 64, "m" * 64)
@@ -167,3 +168,27 @@ def test_a_lock_that_a_process_inherited_holds_until_it_ends(tmp_path: Path, mon
         heir.wait()
     with _locked(tmp_path):
         pass
+
+
+def test_a_recipe_with_two_stages_asks_for_held_out_targets(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "training", "--recipe", "sft_rl", "--targets", str(tmp_path / "train.parquet")]
+    command += ["--model", str(SHIPPED), "--out", str(tmp_path / "run")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"there is no {tmp_path / 'heldout.parquet'}: give --heldout" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_tracker_that_is_not_there_is_told_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TRACKERS, "mlflow", "a_module_that_is_not_installed")
+    job = Job(REQUEST, tmp_path / "t", tmp_path / "m", tmp_path / "run", {})
+    for tracker, message in (
+        ("tensorbord", "expected some of tensorboard, mlflow, wandb"),
+        ("mlflow", "mlflow is not"),
+    ):
+        wanted = replace(job, request=replace(REQUEST, overrides=(f"run.trackers=[{tracker}]",)))
+        with pytest.raises(InputError, match=message):
+            run_job(wanted, lambda event: None)
+    assert not (tmp_path / "run").exists()
