@@ -66,6 +66,7 @@ def finishes(run: Training) -> None:
     assert run.gone(5) < 5
 
 
+@pytest.mark.timeout(1200)
 def test_a_killed_launcher_and_a_killed_worker(targets: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     run = start(out, targets)
