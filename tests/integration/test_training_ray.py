@@ -86,7 +86,7 @@ def test_the_protocol_on_a_cluster(cluster: tuple[str, int], tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_a_training_goes_on_without_its_launcher_and_is_found_again(cluster: tuple[str, int], tmp_path: Path) -> None:
     address, head = cluster
     idle = descendants(head)

@@ -30,7 +30,7 @@ def samples(run: Training, step: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(1800)
 def test_an_interrupted_run_has_the_metrics_of_an_unbroken_one(tmp_path: Path) -> None:
     targets = write_targets(tmp_path / "train.parquet", 12)  # three steps an epoch: the fourth starts another one
     unbroken = Training(tmp_path / "unbroken", targets, **SETTINGS)

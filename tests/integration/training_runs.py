@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from evaluation.arithmetic import problems
 from evaluation.records import TARGET
 from training.models import SHIPPED
+from training.supervisor import die_with_parent
 
 ROOT = Path(__file__).resolve().parents[2]
 # A step of seconds: 4 prompts x 4 samples of the embedded model.
@@ -113,8 +114,15 @@ class Training:
         self.lines: list[str] = []
         self.seen: set[tuple[int, str]] = set()
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("LUFFY", "RAY_"))}
+        parent = os.getpid()
         self.process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            command,
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            preexec_fn=lambda: die_with_parent(parent),  # a test that fails leaves nothing behind
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -128,7 +136,7 @@ class Training:
     def said(self) -> str:
         return "\n".join(self.lines)
 
-    def wait_for(self, what: Callable[[], bool], seconds: float = 240) -> None:
+    def wait_for(self, what: Callable[[], bool], seconds: float = 600) -> None:
         """Wait until ``what`` is true; an AssertionError with all output if the process ends before, or time does."""
         deadline = time.monotonic() + seconds
         while not what():
@@ -139,7 +147,7 @@ class Training:
     def wait_for_step(self, step: int) -> None:
         self.wait_for(lambda: f"training: step {step} of" in self.said)
 
-    def end(self, seconds: float = 300) -> int:
+    def end(self, seconds: float = 900) -> int:
         """Wait for the end; the exit status."""
         status = self.process.wait(seconds)
         self._reader.join(10)
