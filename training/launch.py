@@ -100,10 +100,15 @@ def _reusable(job: Job) -> bool:
 
 
 def _claim(job: Job, *, force: bool) -> None:
-    """Make the run folder that of ``job``; InputError if there are checkpoints of another request in it."""
+    """Make the run folder that of ``job``; InputError if there is a policy, or checkpoints, of another request in it."""
     file, checkpoints = job.out / "request.json", job.out / "checkpoints"
     if force:
         shutil.rmtree(checkpoints, ignore_errors=True)
+    elif (job.policy / MANIFEST).exists():
+        raise InputError(
+            f"{job.out}: has a policy of other inputs, settings or code: give --out another folder, or --force to "
+            "train anew there"
+        )
     elif latest_step(checkpoints) and json.loads(file.read_text(encoding="utf-8")) != job.request.wanted():
         raise InputError(
             f"{job.out}: has the checkpoints of a training with other inputs or settings, see {file.name} in it: give "

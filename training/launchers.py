@@ -105,10 +105,16 @@ class RayJobLauncher:
     """A Ray Job. Its submission id is the task's name, so a launcher that is started again finds the running job."""
 
     def __init__(self, address: str) -> None:
+        from ray.exceptions import AuthenticationError
         from ray.job_submission import JobSubmissionClient
 
         try:
             self._client = JobSubmissionClient(address)
+        except AuthenticationError as error:
+            raise InputError(
+                f"run.ray_address={address}: the cluster does not accept our token: set RAY_AUTH_MODE=token and "
+                "RAY_AUTH_TOKEN_PATH, or RAY_AUTH_TOKEN, to the cluster's"
+            ) from error
         except (ConnectionError, RuntimeError) as error:
             reason = str(error).strip().splitlines()[0]
             raise InputError(f"run.ray_address={address}: no Ray dashboard answers there ({reason})") from error

@@ -1,18 +1,18 @@
 """The Ray launcher on a real local cluster: a job runs, goes on without its launcher, is found again, is stopped."""
 
 import json
-import os
+import secrets
 import signal
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from training_runs import Training, alive, command_line, descendants, free_port, write_targets
+from training_runs import Training, alive, command_line, descendants, free_port, own_environment, write_targets
 
+from evaluation.errors import InputError
 from training.attempt import Attempt, attempts, follow
 from training.checkpoints import latest_step
 from training.launchers import RayJobLauncher, Task
@@ -23,31 +23,36 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
-    """(address of the dashboard, pid of the process that holds it) of a cluster with logical devices."""
+    """(address of the dashboard, pid of the process that holds it) of a cluster with logical devices.
+
+    It asks for a token, of this test's own, as Ray's clusters do.
+    """
+    patched = pytest.MonkeyPatch()
+    patched.setenv("RAY_AUTH_MODE", "token")
+    patched.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
     port, dashboard = free_port(), free_port()
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--port", str(port)]
     command += ["--include-dashboard", "true", "--dashboard-port", str(dashboard), "--disable-usage-stats"]
     command += ["--num-cpus", "16", "--num-gpus", "1", "--object-store-memory", "500000000"]
     command += ["--temp-dir", str(tmp_path_factory.mktemp("ray", numbered=False))]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    # Ray's own workers need nothing of the job but a place in the supervisor's family.
     log = tmp_path_factory.mktemp("log") / "ray.log"
     with log.open("wb") as output:
         supervised = [sys.executable, "-m", "training.supervisor", "--", *command]
-        head = subprocess.Popen(supervised, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT)
+        head = subprocess.Popen(supervised, cwd=ROOT, env=own_environment(), stdout=output, stderr=subprocess.STDOUT)
     address = f"http://127.0.0.1:{dashboard}"
     try:
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 300
         while True:
             try:
-                urllib.request.urlopen(f"{address}/api/version", timeout=2).read()
+                RayJobLauncher(address)
                 break
-            except OSError:
+            except InputError as error:
                 assert head.poll() is None, log.read_text()
-                assert time.monotonic() < deadline, log.read_text()
-                time.sleep(0.5)
+                assert time.monotonic() < deadline, f"{error}\n{log.read_text()}"
+                time.sleep(1)
         yield address, head.pid
     finally:
+        patched.undo()
         head.terminate()
         head.wait(60)
 
@@ -118,6 +123,16 @@ def test_a_training_goes_on_without_its_launcher_and_is_found_again(cluster: tup
         time.sleep(0.5)
     record = json.loads(attempts(tmp_path / "stopped" / "attempts")[0].record.read_text())
     assert record["reason"] == "the launcher was stopped"
+
+
+def test_a_token_that_is_not_the_clusters_is_told_so(
+    cluster: tuple[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    targets = write_targets(tmp_path / "train.parquet", 16)
+    run = Training(tmp_path / "run", targets, run__launcher="ray", run__ray_address=cluster[0])
+    assert run.end() == 2
+    assert "the cluster does not accept our token" in run.said
 
 
 def test_an_address_without_a_dashboard_is_an_error_before_anything_starts(tmp_path: Path) -> None:

@@ -53,6 +53,12 @@ def write_targets(file: Path, rows: int, seed: int = 0) -> Path:
     return file
 
 
+def own_environment() -> dict[str, str]:
+    """Ours, without what would point a training to a cluster or a profile of the user's."""
+    theirs = ("LUFFY", "RAY_ADDRESS", "RAY_JOB")
+    return {name: value for name, value in os.environ.items() if not name.startswith(theirs)}
+
+
 def free_port() -> int:
     """A port of this machine that nothing listens on."""
     with socket.socket() as probe:
@@ -113,7 +119,7 @@ class Training:
         self.out = out
         self.lines: list[str] = []
         self.seen: set[tuple[int, str]] = set()
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("LUFFY", "RAY_"))}
+        environment = own_environment()
         parent = os.getpid()
         self.process = subprocess.Popen(
             command,

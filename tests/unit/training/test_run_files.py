@@ -146,6 +146,10 @@ def test_a_folder_with_checkpoints_of_another_request_is_refused(tmp_path: Path)
         _claim(other, force=False)
     _claim(other, force=True)
     assert not state.exists()
+    (tmp_path / "policy").mkdir()
+    (tmp_path / "policy" / "lineage.json").write_text("{}")  # a finished one, of other code say
+    with pytest.raises(InputError, match="has a policy of other inputs, settings or code"):
+        _claim(other, force=False)
 
 
 def test_two_trainings_in_one_folder_exclude_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
