@@ -100,7 +100,7 @@ def _reusable(job: Job) -> bool:
 
 
 def _claim(job: Job, *, force: bool) -> None:
-    """Make the run folder that of ``job``; InputError if there is a policy, or checkpoints, of another request in it."""
+    """Make the run folder that of ``job``; InputError if a policy, or checkpoints, of another request are in it."""
     file, checkpoints = job.out / "request.json", job.out / "checkpoints"
     if force:
         shutil.rmtree(checkpoints, ignore_errors=True)

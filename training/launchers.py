@@ -125,11 +125,20 @@ class RayJobLauncher:
         command = shlex.join([sys.executable, "-m", *task.module])
         # The log lies in the run's folder, as a local task's does.
         entrypoint = f"cd {shlex.quote(str(PROJECT))} && exec {command} > {shlex.quote(str(task.log.resolve()))} 2>&1"
-        self._client.submit_job(
-            entrypoint=entrypoint,
-            submission_id=task.name,
-            runtime_env={"env_vars": dict(task.environment)},
-        )
+        deadline = time.monotonic() + UNREACHABLE_SECONDS
+        while True:
+            try:
+                self._client.submit_job(
+                    entrypoint=entrypoint,
+                    submission_id=task.name,
+                    runtime_env={"env_vars": dict(task.environment)},
+                )
+                break
+            except RuntimeError as error:
+                # A cluster that has just started answers before it can run anything.
+                if "No available agent" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(1)
         self._name, self._heard = task.name, time.monotonic()
 
     def reattach(self, task: Task) -> bool:
