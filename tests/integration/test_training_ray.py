@@ -33,6 +33,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int
     port, dashboard = free_port(), free_port()
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--port", str(port)]
     command += ["--include-dashboard", "true", "--dashboard-port", str(dashboard), "--disable-usage-stats"]
+    # Ray's fixed ports may be another cluster's.
+    command += ["--dashboard-agent-listen-port", str(free_port()), "--ray-client-server-port", str(free_port())]
     command += ["--num-cpus", "16", "--num-gpus", "1", "--object-store-memory", "500000000"]
     command += ["--temp-dir", str(tmp_path_factory.mktemp("ray", numbered=False))]
     log = tmp_path_factory.mktemp("log") / "ray.log"
