@@ -101,7 +101,12 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
     ) -> dg.MaterializeResult[Reference]:
         from evaluation.contamination import search_lineage
         from evaluation.report import build_scorecard
+<<<<<<< HEAD
         from evaluation.tables import read_json_lines, read_suite_file
+=======
+        from evaluation.tables import read_json_lines
+        from training.card import write_scores
+>>>>>>> issue4
         from training.lineage import read_manifest
 
         models = {"base": base, "policy": policy}
@@ -138,6 +143,8 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
                 (temporary / TEXT).write_text(card.to_text() + "\n", encoding="utf-8")
                 (temporary / MARKDOWN).write_text(card.to_markdown(), encoding="utf-8")
                 (temporary / NUMBERS).write_text(json.dumps(numbers(card), indent=2), encoding="utf-8")
+        if (Path(policy.path) / "README.md").is_file():  # a policy that was trained elsewhere may have no card
+            write_scores(Path(policy.path), {row.name: row.policy.mean for row in card.rows})
         context.log.info(card.verdict())
         return dg.MaterializeResult(
             value=Reference(

@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.display import pictures, shown
+from assets.display import cell, pictures, shown
 from assets.failures import explained
 from assets.identity import code_version
 from assets.interpreter import TrainingInterpreter
@@ -21,9 +21,36 @@ from training.lineage import CODE
 POLICY = dg.AssetKey(["training", "policy"])
 METRICS = dg.AssetKey(["training", "metrics"])
 POINTS = 80  # the UI keeps about 100 observations
+SAMPLES = 4  # of the first and of the last step, shown in the UI
+# What is plotted at the end, in this order.
+CURVES = {
+    "reward/on_policy": "Reward of own samples",
+    "reward/demonstration": "Reward of demonstrations",
+    "groups/solve_all": "Groups with only right samples",
+    "groups/solve_none": "Groups without a right sample",
+    "actor/off_policy_prob": "Probability of teacher tokens",
+    "actor/on_policy_prob": "Probability of own tokens",
+    "actor/off_ratio_mean": "Shaped weight of teacher tokens",
+    "actor/ppo_kl": "Own tokens: log-ratio to the step's start",
+    "actor/on_pg_clipfrac": "Share of own tokens clipped",
+    "actor/pg_loss": "Policy loss",
+    "actor/sft_loss": "Supervised loss",
+    "actor/grad_norm": "Gradient norm",
+    "actor/entropy": "Entropy, nats",
+    "actor/entropy_coeff": "Entropy coefficient",
+    "response_length/mean": "Response length, tokens",
+    "response_length/clip_ratio": "Share cut at the limit",
+    "rollout_correction/kept_share": "Correction: share of tokens kept",
+    "rollout_correction/abs_log_ratio_mean": "vLLM against actor, mean |log-ratio|",
+    "perf/throughput": "Tokens a second and device",
+    "perf/mfu/actor": "Model FLOPs utilisation, update",
+    "timing_s/step": "Seconds a step",
+    "run/device_hours": "Device-hours",
+    "run/cost": "Cost",
+}
 # What is plotted while a run goes on, of the 120 numbers that verl reports; metrics.jsonl and tensorboard/ have all.
 LIVE = ("actor/", "batch/", "groups/", "reward/", "rollout_correction/", "timing_s/", "critic/score/mean")
-LIVE += ("response_length/mean", "response_length/clip_ratio", "perf/throughput")
+LIVE += ("response_length/mean", "response_length/clip_ratio", "perf/throughput", "perf/mfu/actor")
 
 
 class StepObserver:
@@ -45,7 +72,10 @@ class StepObserver:
 
     def _step(self, step: int, total: int, metrics: Mapping[str, Any], seconds_left: float) -> None:
         reward = metrics.get("reward/on_policy")
-        reached = "" if reward is None else f", reward {reward:.2f}"
+        if reward is None and (loss := metrics.get("actor/sft_loss")) is not None:
+            reached = f", loss {loss:.3f}"
+        else:
+            reached = "" if reward is None else f", reward {reward:.2f}"
         minutes, seconds = divmod(round(seconds_left), 60)
         self._context.log.info(f"step {step} of {total}{reached}, time left {minutes}:{seconds:02}")
         every = max(1, math.ceil(total / (POINTS - 2)))
@@ -82,10 +112,11 @@ def build_training(
         interpreter: TrainingInterpreter,
     ) -> dg.MaterializeResult[Reference]:
         from evaluation.files import write_json
-        from training.lineage import TrainingRequest, read_manifest
+        from training.lineage import TrainingRequest, has_first_stage, read_manifest
 
         wanted = chosen(config, options, stage="training/policy")
         interpreter.executable()
+        heldout = Path(train.details["heldout"]) if has_first_stage(wanted.recipe) else None
         request = TrainingRequest.of_files(
             recipe=wanted.recipe,
             hardware=wanted.hardware,
@@ -93,6 +124,7 @@ def build_training(
             seed=wanted.seed,
             targets=Path(train.path),
             model=Path(base.path),
+            heldout=heldout,
         )
         out = run_folder(storage, request.identity(), force=wanted.force)
         lineage = upstream(context, train, base)
@@ -103,6 +135,7 @@ def build_training(
         arguments = ["training", "--recipe", wanted.recipe, "--hardware", wanted.hardware, "--targets", train.path]
         arguments += ["--model", base.path, "--out", str(out), "--seed", str(wanted.seed)]
         arguments += ["--lineage", str(out / "upstream.json")]
+        arguments += ["--heldout", str(heldout)] if heldout else []
         arguments += [part for override in wanted.overrides for part in ("--set", override)]
         interpreter.run(context, arguments, observer)
 
@@ -133,7 +166,10 @@ def build_training(
                 "run folder": dg.MetadataValue.path(str(out)),
                 "lineage": dg.MetadataValue.json({k: v for k, v in manifest.items() if k != "config"}),
                 "configuration": dg.MetadataValue.json(manifest["config"]),
+                "device-hours": shown(manifest["device_hours"]),
+                **({"cost": shown(manifest["cost"])} if manifest["cost"] else {}),
                 **_curves(records),
+                **_samples(out / "rollouts"),
             },
         )
 
@@ -171,15 +207,34 @@ def upstream(context: dg.AssetExecutionContext, train: Reference, base: Referenc
 
 
 def _curves(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """The full curves as a picture, and the last value of the reward, which the UI plots over materializations."""
+    """The full curves as pictures, where the time went, and the last reward, which the UI plots over runs."""
     from evaluation.page import training_curves
+    from training.metrics import time_by_phase
 
     found: dict[str, Any] = {}
-    if drawn := training_curves(records):
+    if drawn := training_curves(records, CURVES, most=len(CURVES)):
         found["curves"] = pictures(*drawn)
+    if spent := time_by_phase(records):
+        total = sum(spent.values())
+        rows = [f"| {name} | {seconds:,.1f} | {seconds / total:.1%} |" for name, seconds in spent.items()]
+        table = "\n".join(["| phase | seconds | share |", "|---|--:|--:|", *rows])
+        found["time by phase"] = dg.MetadataValue.md(table)
     if records and _finite(reward := records[-1]["data"].get("reward/on_policy")):
         found["reward"] = shown(reward)
     return found
+
+
+def _samples(folder: Path) -> dict[str, Any]:
+    """Some samples of the first and of the last step, as a table in which nothing is interpreted."""
+    from training import rollouts
+
+    steps = rollouts.steps(folder)
+    lines = ["| step | prompt | response | gold | teacher tokens | reward |", "|--:|---|---|---|--:|--:|"]
+    for step in dict.fromkeys([*steps[:1], *steps[-1:]]):
+        for sample in rollouts.read(folder, step, SAMPLES):
+            texts = " | ".join(cell(text) for text in (sample.prompt, sample.response, sample.gold))
+            lines.append(f"| {step} | {texts} | {sample.prefix_length} | {sample.reward:g} |")
+    return {"samples": dg.MetadataValue.md("\n".join(lines))} if steps else {}
 
 
 def _finite(value: Any) -> bool:

@@ -4,6 +4,9 @@ Both train the embedded base model on the embedded targets at the same batch, gr
 rate of 0, so that the policy, and with it the length of its answers, stays what it is. "verl" is verl's own trainer,
 agent loop, advantage and loss; "on_policy" is ours without guidance, which measures the hooks alone; "luffy" has one
 whole demonstration in each group. Prints the median seconds of steps 3 and later, and the ratios to verl.
+
+``--rows 8 16 32`` times "luffy" at these numbers of prompts a step instead; ``--memory`` fits a line to the memory of
+all its processes over the steps. Both say how many generations a step asked vLLM for.
 """
 
 import argparse
@@ -12,7 +15,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from pathlib import Path
+
+import numpy as np
+import psutil
 
 PROJECT = Path(__file__).parents[1]
 COMMON = {
@@ -51,10 +59,15 @@ def targets(folder: Path) -> Path:
     return folder / "train.parquet"
 
 
-def measure(name: str, file: Path, out: Path, steps: int) -> dict[str, float]:
-    """Median seconds of the parts of a step, and the mean response length."""
+def measure(name: str, file: Path, out: Path, steps: int, **more: str) -> dict[str, float]:
+    """Median seconds of the parts of a step, the mean response length, and the generations asked for."""
     recipe, changes = RUNS[name]
-    settings = COMMON | changes | {"trainer.total_training_steps": str(steps), "trainer.save_freq": str(steps)}
+    settings = (
+        COMMON
+        | changes
+        | {key.replace("__", "."): value for key, value in more.items()}
+        | {"trainer.total_training_steps": str(steps), "trainer.save_freq": str(steps)}
+    )
     command = [sys.executable, "-m", "training", "--recipe", recipe, "--targets", str(file), "--out", str(out)]
     command += ["--model", str(PROJECT / "training/base/model")]
     command += [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
@@ -62,15 +75,74 @@ def measure(name: str, file: Path, out: Path, steps: int) -> dict[str, float]:
     records = [json.loads(line)["data"] for line in (out / "metrics.jsonl").read_text().splitlines()][2:]
     # verl's own step contains the checkpoint of the last one.
     figures = {part: statistics.median(record[f"timing_s/{part}"] for record in records[:-1]) for part in PARTS}
-    return figures | {"tokens": statistics.median(record["response_length/mean"] for record in records)}
+    requests = statistics.median(record.get("batch/generation_requests", float("nan")) for record in records)
+    return figures | {"tokens": statistics.median(r["response_length/mean"] for r in records), "requests": requests}
+
+
+def by_rows(file: Path, folder: Path, steps: int, sizes: list[int]) -> None:
+    """Print the parts of a "luffy" step for each number of prompts, and the line through the steps' times."""
+    results = {
+        rows: measure("luffy", file, folder / str(rows), steps, data__train_batch_size=str(rows)) for rows in sizes
+    }
+    columns = [*PARTS, "tokens", "requests"]
+    sys.stdout.write("prompts    " + "".join(f"{column:>14}" for column in columns) + "\n")
+    for rows, figures in results.items():
+        sys.stdout.write(f"{rows:<11}" + "".join(f"{figures[column]:14.3f}" for column in columns) + "\n")
+    if len(sizes) > 2:
+        seconds = [figures["step"] for figures in results.values()]
+        slope, start = np.polyfit(sizes, seconds, 1)
+        r2 = np.corrcoef(sizes, seconds)[0, 1] ** 2
+        sys.stdout.write(f"step = {start:.2f} s + {slope:.3f} s x prompts, r2 {r2:.4f}\n")
+
+
+def memory(file: Path, folder: Path, steps: int) -> None:
+    """Print the slope of the memory of all processes over the last three quarters of the steps of a "luffy" run."""
+    samples: list[tuple[int, float]] = []
+    ended = threading.Event()
+    metrics = folder / "memory" / "attempts" / "0001.jsonl"
+
+    def watch() -> None:
+        while not ended.wait(1.0):
+            step = len(metrics.read_bytes().splitlines()) if metrics.exists() else 0
+            total = 0
+            for process in psutil.Process().children(recursive=True):
+                try:
+                    total += process.memory_full_info().pss
+                except (psutil.NoSuchProcess, psutil.ZombieProcess):
+                    continue  # it ended while we looked
+            samples.append((step, total / 2**20))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    started = time.monotonic()
+    try:
+        figures = measure("luffy", file, folder / "memory", steps)
+    finally:
+        ended.set()
+        watcher.join()
+    kept = [(step, size) for step, size in samples if steps // 4 <= step < steps]
+    slope, start = np.polyfit(*zip(*kept, strict=True), 1)
+    sys.stdout.write(
+        f"{steps} steps in {time.monotonic() - started:.0f} s, {figures['requests']:.0f} generations a step; all "
+        f"processes at step {steps // 4}: {start + slope * (steps // 4):.0f} MiB, slope {slope:+.3f} MiB a step\n"
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.steps", description="Time mixed-policy and GRPO steps.")
     parser.add_argument("--steps", type=int, default=20, help="steps a run (default %(default)s)")
-    steps = parser.parse_args().steps
+    parser.add_argument("--rows", type=int, nargs="+", help="time luffy at these numbers of prompts a step")
+    parser.add_argument("--memory", action="store_true", help="fit the growth of memory (take --steps 200)")
+    arguments = parser.parse_args()
+    steps = arguments.steps
     with tempfile.TemporaryDirectory() as folder:
         file = targets(Path(folder) / "targets")
+        if arguments.rows:
+            by_rows(file, Path(folder), steps, arguments.rows)
+        if arguments.memory:
+            memory(file, Path(folder), steps)
+        if arguments.rows or arguments.memory:
+            return
         results = {name: measure(name, file, Path(folder) / name, steps) for name in RUNS}
     columns = [*PARTS, "tokens"]
     sys.stdout.write("run        " + "".join(f"{column:>14}" for column in columns) + "   step against verl\n")

@@ -148,17 +148,19 @@ def key_figures(scorecard: "Scorecard") -> list[dict[str, str]]:
     return figures
 
 
-def training_curves(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """One small chart for each known metric that the run recorded at two steps or more."""
+def training_curves(
+    records: Sequence[Mapping[str, Any]], titles: Mapping[str, str] = CURVES, most: int = MOST_CURVES
+) -> list[str]:
+    """One small chart for each metric of ``titles`` that the run recorded at two steps or more, at most ``most``."""
     found = []
-    for name, title in CURVES.items():
+    for name, title in titles.items():
         points = [
             (float(r["step"]), float(r["data"][name])) for r in records if isinstance(r["data"].get(name), int | float)
         ]
         points = [point for point in points if math.isfinite(point[1])]
         if len(points) > 1:
             found.append(charts.curve(title, points))
-    return found[:MOST_CURVES]
+    return found[:most]
 
 
 def lineage_chain(scorecard: "Scorecard") -> list[tuple[str, str, str]]:

@@ -20,6 +20,7 @@ TRAINING = [
     "unit/targets/test_targets_in_training.py",
     "integration/test_generate.py",
     "integration/test_base_model.py",
+    "integration/test_training*.py",
 ]
 if importlib.util.find_spec("torch"):
     kept = {file for pattern in TRAINING for file in Path(__file__).parent.glob(pattern)}

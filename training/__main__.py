@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.errors import InputError
+from training.attempt import TrainingFailed
 from training.configuration import compose_run, names
-from training.launch import Job, TrainingFailed, print_report, read_upstream, run_job
-from training.lineage import TrainingRequest
+from training.launch import Job, print_report, read_upstream, run_job
+from training.lineage import TrainingRequest, has_first_stage
 
 
 def parser() -> argparse.ArgumentParser:
@@ -21,6 +22,9 @@ def parser() -> argparse.ArgumentParser:
         "--hardware", default="cpu", help=f"one of: {', '.join(names('hardware'))} (default %(default)s)"
     )
     result.add_argument("--targets", type=Path, help="parquet of targets/train")
+    result.add_argument(
+        "--heldout", type=Path, help="parquet of held-out targets, for recipe sft_rl (default: heldout.parquet beside)"
+    )
     result.add_argument("--model", type=Path, help="Hugging Face folder of the base model")
     result.add_argument("--out", type=Path, help="folder of the run; an interrupted run in it is resumed")
     result.add_argument(
@@ -60,6 +64,14 @@ def main() -> int:
         return 0
     if missing := [name for name in ("targets", "model", "out") if getattr(arguments, name) is None]:
         raise InputError(f"missing {', '.join('--' + name for name in missing)}; see python -m training --help")
+    heldout = arguments.heldout or arguments.targets.with_name("heldout.parquet")
+    if not has_first_stage(arguments.recipe):
+        heldout = None
+    elif not heldout.is_file():
+        raise InputError(
+            f"recipe {arguments.recipe}: its second stage trains on held-out targets, and there is no {heldout}: give "
+            "--heldout, or prepare the targets with a heldout share"
+        )
     request = TrainingRequest.of_files(
         recipe=arguments.recipe,
         hardware=arguments.hardware,
@@ -67,8 +79,9 @@ def main() -> int:
         seed=arguments.seed,
         targets=arguments.targets,
         model=arguments.model,
+        heldout=heldout,
     )
-    job = Job(request, arguments.targets, arguments.model, arguments.out, read_upstream(arguments.lineage))
+    job = Job(request, arguments.targets, arguments.model, arguments.out, read_upstream(arguments.lineage), heldout)
     # SIGTERM unwinds like Ctrl-C, so that the job below is stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     run_job(job, reporter(), force=arguments.force)

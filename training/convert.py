@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 from transformers.utils.logging import disable_progress_bar
 
 from evaluation.errors import InputError
+from training.command import exit_status
 
 TURN_END = "<|im_end|>"  # ChatML: ends a turn, so generation must stop there
 
@@ -52,17 +53,16 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--gguf", type=Path, required=True, help="the file to convert")
     parser.add_argument("--out", type=Path, required=True, help="the folder to make; it must not exist")
     arguments = parser.parse_args(argv)
-    try:
+
+    def work() -> None:
         if arguments.out.exists():
             raise InputError(f"{arguments.out}: already there; expected a new folder: choose another name")
         if not arguments.gguf.is_file():
             raise InputError(f"{arguments.gguf}: no such file; expected a .gguf file: check the path")
         disable_progress_bar()
         convert(arguments.gguf, arguments.out)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+
+    return exit_status(work)
 
 
 if __name__ == "__main__":

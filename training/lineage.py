@@ -42,22 +42,49 @@ class TrainingRequest:
     seed: int
     targets_digest: str
     model_digest: str
+    heldout_digest: str | None = None
 
     @classmethod
     def of_files(
-        cls, *, recipe: str, hardware: str, overrides: tuple[str, ...], seed: int, targets: Path, model: Path
+        cls,
+        *,
+        recipe: str,
+        hardware: str,
+        overrides: tuple[str, ...],
+        seed: int,
+        targets: Path,
+        model: Path,
+        heldout: Path | None = None,
     ) -> "TrainingRequest":
-        """The request to train ``model`` (a folder) on ``targets`` (a parquet file); InputError if either is absent."""
+        """The request to train ``model`` (a folder) on ``targets`` (a parquet file); InputError if either is absent.
+
+        ``heldout``, targets of other prompts, decides something only where the recipe has a stage that reads them.
+        """
         if not Path(targets).is_file():
             raise InputError(f"targets {targets}: no such file: materialize targets/train or give --targets a parquet")
         if not (Path(model) / "config.json").is_file():
             raise InputError(f"model {model}: no config.json there: expected a Hugging Face model folder")
-        return cls(recipe, hardware, tuple(overrides), seed, targets_digest(targets), model_digest(model))
+        read = heldout if heldout is not None and has_first_stage(recipe) else None
+        digests = targets_digest(targets), model_digest(model), None if read is None else targets_digest(read)
+        return cls(recipe, hardware, tuple(overrides), seed, *digests)
+
+    def wanted(self) -> list[Any]:
+        """What is to be computed, without how it is carried out (``run.*``): JSON values."""
+        overrides = [text for text in self.overrides if not text.lstrip("+").startswith("run.")]
+        digests = [self.targets_digest, self.model_digest, self.heldout_digest]
+        return [self.recipe, self.hardware, overrides, self.seed, *digests]
 
     def identity(self) -> str:
-        """sha256 over the request and the digest of the code that serves it."""
-        fields = [self.recipe, self.hardware, *self.overrides, self.seed, self.targets_digest, self.model_digest]
-        return digest_bytes(json.dumps([*fields, code_digest()]).encode())
+        """sha256 over what is wanted and the digest of the code that serves it."""
+        return digest_bytes(json.dumps([self.wanted(), code_digest()]).encode())
+
+
+def has_first_stage(recipe: str) -> bool:
+    """Whether a recipe trains in two stages, the second on held-out targets."""
+    import yaml
+
+    file = PROJECT / "training" / "config" / "recipe" / f"{recipe}.yaml"
+    return file.is_file() and "first_stage" in yaml.safe_load(file.read_text(encoding="utf-8"))
 
 
 def targets_digest(path: Path) -> str:

@@ -23,6 +23,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from evaluation.errors import InputError
 from training.algorithms import compute_sft_pure_loss
+from training.command import exit_status
 from training.models import check_model
 
 WINDOW = 16  # batches whose examples are sorted by length together, so that little is padded
@@ -191,12 +192,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--warmup", type=int, default=0, help="updates of linear warm-up (0)")
     parser.add_argument("--seed", type=int, default=0, help="order of the targets (0)")
     arguments = parser.parse_args(argv)
-    try:
-        tune(arguments)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return exit_status(lambda: tune(arguments))
 
 
 def tune(arguments: argparse.Namespace) -> None:

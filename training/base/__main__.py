@@ -22,6 +22,7 @@ from evaluation.files import digest_file, write_json
 from evaluation.grading import Grader
 from training.base.mixture import Component, stream
 from training.base.tokenizer import byte_tokenizer
+from training.command import exit_status
 from training.models import model_digest
 from training.sft import Progress, Schedule, batches, encode, fit, save
 
@@ -116,15 +117,14 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m training.base", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder to make; it must not exist")
     arguments = parser.parse_args(argv)
-    try:
+
+    def work() -> None:
         if arguments.out.exists():
             raise InputError(f"{arguments.out}: already there; expected a new folder: choose another name")
         arguments.out.mkdir(parents=True)
         make(arguments.out, yaml.safe_load(RECIPE.read_text(encoding="utf-8")))
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+
+    return exit_status(work)
 
 
 if __name__ == "__main__":

@@ -7,18 +7,33 @@ import torch
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 from verl.utils.profiler import simple_timer
 
+from evaluation.files import digest_bytes
 from training.algorithms.prefix import cut_prefix, prefix_ratio
 from training.configuration import mixed_options
 
+HASHES = 2**60  # values of stable_hash
+
+
+def stable_hash(*parts: int | str) -> int:
+    """A number below ``HASHES`` that is the same for equal ``parts`` on every machine, rank and restart."""
+    return int(digest_bytes(repr(parts).encode())[:15], 16)
+
+
+def prompt_id(row: dict[str, Any]) -> str:
+    """What names the prompt of a row of the targets."""
+    return str(row["extra_info"].get("id") or row["index"])
+
 
 class GuidedOutput(AgentLoopOutput):
-    """A sample whose first ``prefix_length`` response tokens are the teacher's."""
+    """A sample whose first ``prefix_length`` response tokens are the teacher's; it cost ``requests`` generations."""
 
     prefix_length: int
+    requests: int
 
     def as_dict(self) -> dict[str, Any]:
-        # As a tensor it becomes a field of the batch; verl would carry a plain int beside it.
-        return super().as_dict() | {"prefix_length": torch.tensor(self.prefix_length)}
+        # As tensors they become fields of the batch; verl would carry plain ints beside it.
+        own = {"prefix_length": torch.tensor(self.prefix_length), "requests": torch.tensor(self.requests)}
+        return super().as_dict() | own
 
 
 class GuidedAgentLoop(AgentLoopBase):
@@ -28,6 +43,8 @@ class GuidedAgentLoop(AgentLoopBase):
         super().__init__(*args, **kwargs)
         self.options = mixed_options(self.config)
         self.seed = self.config.seed
+        self.seeded = self.config.seeded_sampling
+        self.target_ratio = self.config.data.sample_target_ratio
         self.response_length = self.rollout_config.response_length
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> GuidedOutput:
@@ -35,9 +52,13 @@ class GuidedAgentLoop(AgentLoopBase):
         prompt = await self.ct_build_initial_tokens(list(row["raw_prompt"]))
         prefix = self._prefix(row)
         metrics: dict[str, Any] = {"generate_sequences": 0.0, "num_preempted": -1}
-        response, log_probs, extra = prefix, [0.0] * len(prefix), {}
+        response, log_probs, extra, requests = prefix, [0.0] * len(prefix), {}, 0
         # A whole target ends with its end-of-sequence token: there is nothing left to generate.
         if prefix[-1:] != [self.tokenizer.eos_token_id]:
+            if self.seeded:
+                own = stable_hash(self.seed, int(row["global_steps"]), prompt_id(row), int(row["session_id"]))
+                sampling_params = sampling_params | {"seed": own}
+            requests += 1
             with simple_timer("generate_sequences", metrics):
                 output = await self.server_manager.generate(
                     request_id=uuid4().hex,
@@ -58,6 +79,7 @@ class GuidedAgentLoop(AgentLoopBase):
             # The teacher's tokens have no probability under the rollout policy: 0 is never read for them.
             response_logprobs=log_probs,
             prefix_length=len(prefix),
+            requests=requests,
             num_turns=2,
             metrics=AgentLoopMetrics(**metrics),
             extra_fields=extra | {"turn_scores": [], "tool_rewards": []},
@@ -69,12 +91,14 @@ class GuidedAgentLoop(AgentLoopBase):
         target = row.get("target")
         if not target or not (prefix.n_prefix == -1 or sample < prefix.n_prefix):
             return []
+        if stable_hash(self.seed, prompt_id(row)) >= self.target_ratio * HASHES:
+            return []
         ratio = prefix_ratio(
             step=int(row["global_steps"]) - 1,  # verl counts steps from 1, the schedules from 0
             sample_id=sample,
             n=self.rollout_config.n,
             seed=self.seed,
-            prompt_id=str(row["extra_info"].get("id") or row["index"]),
+            prompt_id=prompt_id(row),
             **prefix.schedule(),
         )
         tokens = self.tokenizer.encode(target[0]["content"], add_special_tokens=False)

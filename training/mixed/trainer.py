@@ -1,7 +1,6 @@
 """The trainer: verl's synchronous V1 trainer with LUFFY's advantages, guided groups and rollout correction."""
 
 import json
-import math
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -19,12 +18,19 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.utils.padding import response_to_nested
 
-from training.algorithms import apply_prefix_weights, group_advantage, off_policy_mask, rollout_correction
+from training.algorithms import (
+    apply_prefix_weights,
+    group_advantage,
+    off_policy_mask,
+    reject_groups,
+    rollout_correction,
+)
 from training.algorithms.entropy import EntropyController
+from training.checkpoints import STATE, complete, folder_of
 from training.configuration import mixed_options
+from training.metrics import require_finite
 from training.mixed.loss import mixed_policy_loss
 
-STATE = "mixed_state.json"
 POLL_SECONDS = 0.1  # verl's own 2 s would be most of a step of a small model
 
 
@@ -57,6 +63,7 @@ class MixedPolicyTrainer(PPOTrainerSync):
     def __init__(self, config: Any):
         self.options = mixed_options(config)
         self.entropy = EntropyController(self.options.adaptive_entropy, config.actor_rollout_ref.actor.entropy_coeff)
+        self._prefix_lengths: dict[str, int] = {}  # of this step's samples, by their key
         super().__init__(config)
 
     def _setup(self) -> None:
@@ -95,7 +102,15 @@ class MixedPolicyTrainer(PPOTrainerSync):
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         """Advantages and correction weights over the whole batch, put back beside the samples."""
-        fields = ["uid", "response_mask", "rm_scores", "old_log_probs", "rollout_log_probs", "prefix_length"]
+        fields = [
+            "uid",
+            "response_mask",
+            "rm_scores",
+            "old_log_probs",
+            "rollout_log_probs",
+            "prefix_length",
+            "requests",
+        ]
         if self.use_reference_policy:
             fields.append("ref_log_prob")
         data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
@@ -127,6 +142,12 @@ class MixedPolicyTrainer(PPOTrainerSync):
         )
         metrics.update({f"rollout_correction/{name}": value for name, value in correction_metrics.items()})
         metrics.update(self._group_metrics(scores, index, on_policy))
+<<<<<<< HEAD
+=======
+        metrics["batch/generation_requests"] = float(rows["requests"].sum())
+        self._prefix_lengths = dict(zip(batch.keys, rows["prefix_length"].tolist(), strict=True))
+        batch.extra_info["prefix_tokens"] = int(prefix_mask.sum()) * self._updates_share()
+>>>>>>> issue4
 
         output = {"advantages": advantages, "returns": advantages, "rollout_is_weights": correction}
         nested = {name: response_to_nested(value.float(), nested_mask) for name, value in output.items()}
@@ -145,11 +166,12 @@ class MixedPolicyTrainer(PPOTrainerSync):
         own, guided = scores[on_policy], scores[~on_policy]
         metrics = {"batch/guided_samples": float(len(guided))}
         if len(own):
-            own_index = index[on_policy.numpy()]
-            rates = np.array([own[own_index == group].mean() for group in np.unique(own_index)])
             metrics["reward/on_policy"] = float(own.mean())
-            metrics["groups/solve_all"] = float((rates == 1.0).mean())
-            metrics["groups/solve_none"] = float((rates == 0.0).mean())
+            solved, is_own = (scores == 1.0).tolist(), on_policy.tolist()
+            counts = reject_groups(solved, index.tolist(), is_own, self.options.filter_on).metrics
+            kinds = ("solve_all", "solve_none", "solve_partial")
+            groups = sum(counts[kind] for kind in kinds)
+            metrics |= {f"groups/{kind}": counts[kind] / groups for kind in kinds}
         if len(guided):
             metrics["reward/demonstration"] = float(guided.mean())
         return metrics
@@ -162,26 +184,28 @@ class MixedPolicyTrainer(PPOTrainerSync):
             total, count = metrics.pop(name), metrics.pop(f"actor/count:{mean}")
             metrics[f"actor/{mean}"] = total / count if count else 0.0
         metrics["actor/entropy_coeff"] = self.entropy.coefficient
+        try:
+            require_finite(self.global_steps, metrics, ("actor/loss", "actor/pg_loss", "actor/grad_norm"))
+        except FloatingPointError as error:
+            folder = self.config.trainer.rollout_data_dir
+            self._log_rollout_data(batch, self.timing_raw, folder)
+            self._shutdown_dump_executor()  # returns when the batch is written
+            raise FloatingPointError(f"{error}; the batch is in {folder}/{self.global_steps}.jsonl") from None
         self.entropy.update(metrics["actor/entropy"])
-        if not (math.isfinite(metrics["actor/pg_loss"]) and math.isfinite(metrics["actor/grad_norm"])):
-            self._log_rollout_data(batch, self.timing_raw, self.config.trainer.rollout_data_dir)
-            self._shutdown_dump_executor()
-            raise FloatingPointError(
-                f"step {self.global_steps}: loss {metrics['actor/pg_loss']}, "
-                f"gradient norm {metrics['actor/grad_norm']}; the batch is in "
-                f"{self.config.trainer.rollout_data_dir}/{self.global_steps}.jsonl"
-            )
         return batch
 
+    def _dump_generations(self, *args: Any, reward_extra_infos_dict: dict[str, list[Any]], **kwargs: Any) -> None:
+        lengths = [self._prefix_lengths.get(key, 0) for key in reward_extra_infos_dict["uid"]]
+        extra = {**reward_extra_infos_dict, "prefix_length": lengths}
+        super()._dump_generations(*args, reward_extra_infos_dict=extra, **kwargs)
+
     def _save_checkpoint(self) -> None:
-        folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
-        folder.mkdir(parents=True, exist_ok=True)
-        # Before verl's own files: its "latest" marker, written last, then vouches for this one too.
-        (folder / STATE).write_text(json.dumps({"entropy": self.entropy.state_dict()}))
         super()._save_checkpoint()
+        folder, keep = Path(self.config.trainer.default_local_dir), self.config.run.keep_checkpoints
+        complete(folder, self.global_steps, {"entropy": self.entropy.state_dict()}, keep)
 
     def _load_checkpoint(self) -> None:
         super()._load_checkpoint()
         if self.global_steps:
-            folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
+            folder = folder_of(Path(self.config.trainer.default_local_dir), self.global_steps)
             self.entropy.load_state_dict(json.loads((folder / STATE).read_text())["entropy"])

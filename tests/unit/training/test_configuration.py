@@ -1,24 +1,117 @@
 """Configuration of a run: what composes, and what a mistake is told."""
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from omegaconf import DictConfig
+import yaml
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from evaluation.errors import InputError
+from training.algorithms.names import CORRECTIONS
 from training.configuration import compose_run, mixed_options, names
+from training.models import SHIPPED
+from training.targets.config import PrepareConfig
 
 RUN = Path("run")
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize("hardware", names("hardware"))
 @pytest.mark.parametrize("recipe", names("recipe"))
-def test_every_recipe_composes_on_every_hardware_profile(recipe: str, hardware: str) -> None:
+def test_every_recipe_composes_on_every_hardware_profile_and_verl_accepts_it(recipe: str, hardware: str) -> None:
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+    from verl.utils.config import omega_conf_to_dataclass, validate_config
+
     config = compose_run(recipe, hardware, [], run=RUN)
     assert config.trainer.v1.trainer_mode == "mixed"
     assert config.trainer.device == ("cpu" if hardware == "cpu" else "cuda")
     limits = config.data.max_prompt_length + config.data.max_response_length
     assert config.actor_rollout_ref.rollout.max_model_len == limits
+
+    # verl's own validator and the dataclasses that its workers build.
+    with open_dict(config):
+        config.actor_rollout_ref.model.path = str(SHIPPED)
+    validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+    actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
+    assert (actor.engine.strategy, actor.use_dynamic_bsz) == ("fsdp2", True)
+    rollout = omega_conf_to_dataclass(config.actor_rollout_ref.rollout)
+    assert rollout.free_cache_engine is (hardware != "cpu")
+    assert omega_conf_to_dataclass(config.actor_rollout_ref.model).use_remove_padding is (hardware != "cpu")
+
+
+def test_all_recipes_are_there() -> None:
+    assert names("recipe") == ["luffy", "luffy_seed", "mixed_policy", "on_policy", "rl_sft_loss", "sft", "sft_rl"]
+
+
+@pytest.mark.parametrize("recipe", names("recipe"))
+def test_any_recipe_takes_any_rollout_correction(recipe: str) -> None:
+    config = compose_run(recipe, "cpu", [], run=RUN)
+    for correction in CORRECTIONS:
+        config.mixed.rollout_correction.type = correction
+        assert mixed_options(config).rollout_correction.type == correction
+
+
+def test_luffy_seed_has_the_values_of_the_seeds(shared: Path) -> None:
+    seeds, config = dict(seed_values(shared)), compose_run("luffy_seed", "gpu", [], run=RUN)
+    # Written otherwise here: no lower clip is null, versions and estimators have names, files and targets are inputs.
+    otherwise = {"off_policy_min_clip", "adv_estimator", "train_files", "val_files", "reward_impl_version"}
+    compared = 0
+    for seed_key, our_key in seed_table():
+        if seed_key in seeds and seed_key.rsplit(".", 1)[-1] not in otherwise and in_training(config, our_key):
+            assert OmegaConf.select(config, our_key) == seeds[seed_key], seed_key
+            compared += 1
+    assert compared >= 25
+    assert (config.mixed.off_min_clip, config.mixed.baseline) == (None, "on_policy")
+
+
+def seed_values(shared: Path) -> Iterator[tuple[str, Any]]:
+    """Dotted keys and values of the configuration blocks in section 2.1 of seed 002."""
+    (file,) = (shared / "seeds").glob("002_*.txt")
+    section = file.read_text(encoding="utf-8").split("### 2.1", 1)[1].split("### 2.2", 1)[0]
+    for block in re.findall(r"```yaml\n(.*?)```", section, re.S):
+        yield from leaves(yaml.safe_load(block))
+
+
+def leaves(node: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in node.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def seed_table() -> list[tuple[str, str]]:
+    """(seed key, our key) of the table in docs/training.md; a star marks keys of the profile."""
+    section = (
+        (ROOT / "docs" / "training.md").read_text(encoding="utf-8").split("## Seed keys", 1)[1].split("\n## ", 1)[0]
+    )
+    rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in section.splitlines() if line.startswith("| `")]
+    return [(seed.strip("`"), ours.replace("`", "")) for seed, ours in rows]
+
+
+def in_training(config: DictConfig, key: str) -> bool:
+    parent, _, name = key.rpartition(".")
+    node = OmegaConf.select(config, parent) if parent else config
+    return isinstance(node, DictConfig) and name in node
+
+
+def test_every_seed_key_has_a_place(shared: Path) -> None:
+    missing = {key for key, _ in seed_values(shared)} - {seed for seed, _ in seed_table()}
+    assert not missing
+
+
+def test_every_key_that_the_table_names_exists() -> None:
+    config = compose_run("luffy", "cpu", [], run=RUN)
+    profile = {f"targets.{name}" for name in PrepareConfig.model_fields}
+    for file in (ROOT / "pipelines" / "profiles").glob("*.yaml"):
+        profile |= {f"{section}.{key}" for section, keys in yaml.safe_load(file.read_text()).items() for key in keys}
+    rows = [ours for _, ours in seed_table() if ours != "none"]
+    assert len(rows) > 35
+    for ours in rows:
+        assert ours.removesuffix("*") in profile if ours.endswith("*") else in_training(config, ours), ours
 
 
 def test_luffy_is_the_published_algorithm() -> None:

@@ -1,0 +1,122 @@
+"""What becomes of a training when one of its processes is stopped: nothing stays alive, the reason is told, a rerun
+resumes. Real verl, Ray and vLLM."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from training_runs import Training, write_targets
+
+from training.attempt import attempts
+from training.checkpoints import latest_step
+from training.lineage import read_manifest
+
+GONE_SECONDS = 30
+STEPS = 6
+LAUNCHER, DRIVER = "-m training --recipe", "training.mixed.main"
+# A worker of Ray that is killed takes the step with it; so does the server of vLLM.
+WORKER, TASK, SERVER = "ray::WorkerDict", "ray::TaskRunner", "ray::vLLMHttpServer"
+
+
+@pytest.fixture(scope="module")
+def targets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_targets(tmp_path_factory.mktemp("targets") / "train.parquet", 16)
+
+
+def start(out: Path, targets: Path) -> Training:
+    return Training(out, targets, trainer__total_training_steps=str(STEPS))
+
+
+def strike(run: Training, process: str, signum: signal.Signals) -> None:
+    """Send ``signum`` to one process of ``run`` after a step; all are gone within 30 s."""
+    steps = run.said.count("training: step")
+    run.wait_for(lambda: run.said.count("training: step") > steps and latest_step(run.out / "checkpoints") > 0)
+    pid = run.process.pid if process == LAUNCHER else run.find(process)
+    run.remember()
+    assert len(run.seen) > 5
+    os.kill(pid, signum)
+    struck = time.monotonic()
+    run.gone(GONE_SECONDS)
+    run.end(GONE_SECONDS)
+    print(f"{process} {signum.name}: all gone after {time.monotonic() - struck:.1f} s: {run.lines[-2:]}")
+
+
+def check(run: Training, status: int, reason: str) -> None:
+    record = json.loads(attempts(run.out / "attempts")[-1].record.read_text())
+    assert run.process.returncode == status, run.said
+    assert reason in run.said or reason in record.get("reason", ""), run.said + str(record)
+
+
+def resumes(out: Path, targets: Path) -> Training:
+    done = latest_step(out / "checkpoints")
+    run = start(out, targets)
+    run.wait_for(lambda: f"resuming after step {done} of {STEPS}" in run.said)
+    return run
+
+
+def finishes(run: Training) -> None:
+    assert run.end() == 0, run.said
+    assert [record["step"] for record in run.metrics()] == list(range(1, STEPS + 1))
+    manifest = read_manifest(run.out / "policy")
+    assert manifest["steps"] == STEPS
+    assert manifest["attempts"] == len(attempts(run.out / "attempts"))
+    assert run.gone(5) < 5
+
+
+@pytest.mark.timeout(1800)
+def test_a_killed_launcher_and_a_killed_worker(targets: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    run = start(out, targets)
+    strike(run, LAUNCHER, signal.SIGKILL)
+    assert "ended" not in json.loads(attempts(out / "attempts")[0].record.read_text())
+    run = resumes(out, targets)
+    strike(run, WORKER, signal.SIGKILL)
+    check(run, 1, "died")
+    finishes(resumes(out, targets))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_every_other_process_that_can_be_stopped(targets: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    run = start(out, targets)
+    strike(run, LAUNCHER, signal.SIGTERM)
+    check(run, 128 + signal.SIGTERM, "the launcher was stopped")
+    run = resumes(out, targets)
+    strike(run, DRIVER, signal.SIGKILL)
+    check(run, 1, "stopped by signal SIGKILL")
+    run = resumes(out, targets)
+    strike(run, SERVER, signal.SIGKILL)
+    check(run, 1, "died")
+    run = resumes(out, targets)
+    strike(run, TASK, signal.SIGKILL)
+    check(run, 1, "died")
+    finishes(resumes(out, targets))
+
+
+def test_a_stall_is_told_with_the_last_lines_and_nothing_stays(targets: Path, tmp_path: Path) -> None:
+    run = Training(tmp_path / "run", targets, run__stall_seconds="15")
+    run.wait_for(lambda: bool(list((tmp_path / "run").glob("attempts/*.log"))))
+    time.sleep(5)
+    run.remember()
+    assert run.end(60) == 1
+    assert "training made no step for 15 s (run.stall_seconds); its last lines:" in run.said
+    run.gone(GONE_SECONDS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_loss_that_is_infinite_stops_with_step_and_batch(targets: Path, tmp_path: Path) -> None:
+    weight = {"mixed__off_policy_reshape": "logp", "mixed__off_policy_reshape_weight": "1e39"}
+    run = Training(tmp_path / "run", targets, **weight)
+    assert run.end() == 1
+    (failed,) = {line for line in run.lines if "FloatingPointError: step 1: actor/" in line}
+    batch = Path(failed.rsplit("the batch is in ", 1)[1])
+    samples = [json.loads(line) for line in batch.read_text().splitlines()]
+    assert len(samples) == 16
+    assert sum(sample["prefix_length"] > 0 for sample in samples) == 4
+    assert latest_step(tmp_path / "run" / "checkpoints") == 0  # what is broken is not saved
+    assert not (tmp_path / "run" / "policy").exists()

@@ -1,0 +1,148 @@
+"""The Ray launcher on a real local cluster: a job runs, goes on without its launcher, is found again, is stopped."""
+
+import json
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from training_runs import Training, alive, command_line, descendants, free_port, own_environment, write_targets
+
+from evaluation.errors import InputError
+from training.attempt import Attempt, attempts, follow
+from training.checkpoints import latest_step
+from training.launchers import RayJobLauncher, Task
+from training.lineage import read_manifest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
+    """(address of the dashboard, pid of the process that holds it) of a cluster with logical devices.
+
+    It asks for a token, of this test's own, as Ray's clusters do.
+    """
+    patched = pytest.MonkeyPatch()
+    patched.setenv("RAY_AUTH_MODE", "token")
+    patched.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    port, dashboard = free_port(), free_port()
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--port", str(port)]
+    command += ["--include-dashboard", "true", "--dashboard-port", str(dashboard), "--disable-usage-stats"]
+    # Ray's fixed ports may be another cluster's.
+    command += ["--dashboard-agent-listen-port", str(free_port()), "--ray-client-server-port", str(free_port())]
+    command += ["--num-cpus", "16", "--num-gpus", "1", "--object-store-memory", "500000000"]
+    command += ["--temp-dir", str(tmp_path_factory.mktemp("ray", numbered=False))]
+    log = tmp_path_factory.mktemp("log") / "ray.log"
+    with log.open("wb") as output:
+        supervised = [sys.executable, "-m", "training.supervisor", "--", *command]
+        head = subprocess.Popen(supervised, cwd=ROOT, env=own_environment(), stdout=output, stderr=subprocess.STDOUT)
+    address = f"http://127.0.0.1:{dashboard}"
+    try:
+        deadline = time.monotonic() + 300
+        while True:
+            try:
+                RayJobLauncher(address)
+                break
+            except InputError as error:
+                assert head.poll() is None, log.read_text()
+                assert time.monotonic() < deadline, f"{error}\n{log.read_text()}"
+                time.sleep(1)
+        yield address, head.pid
+    finally:
+        patched.undo()
+        head.terminate()
+        head.wait(60)
+
+
+def stand_in(folder: Path, number: int, steps: int, ending: str) -> tuple[Attempt, Task]:
+    """A small job in the place of a training."""
+    attempt = Attempt(folder, number)
+    stand_ins = str(ROOT / "tests" / "unit" / "training")
+    environment = {"VERL_FILE_LOGGER_PATH": str(attempt.metrics), "PYTHONPATH": f"{stand_ins}:{ROOT}"}
+    return attempt, Task(f"{folder.name}-{number}", ("stand_in_job", str(steps), ending), environment, attempt.log)
+
+
+def test_the_protocol_on_a_cluster(cluster: tuple[str, int], tmp_path: Path) -> None:
+    address, _ = cluster
+    attempt, task = stand_in(tmp_path, 1, 3, "0")
+    events: list[dict[str, object]] = []
+    follow(attempt, RayJobLauncher(address), task, total=3, done=0, stall_seconds=60, report=events.append)
+    assert [event["step"] for event in events if event["event"] == "step"] == [1, 2, 3]
+    assert not RayJobLauncher(address).reattach(task)  # it has ended
+
+    _, failing = stand_in(tmp_path, 2, 0, "7")
+    launcher = RayJobLauncher(address)
+    launcher.start(failing)
+    while (status := launcher.poll()) is None:
+        time.sleep(0.5)
+    assert status == 7
+
+    _, hanging = stand_in(tmp_path, 3, 1, "hang")
+    first = RayJobLauncher(address)
+    first.start(hanging)
+    assert first.poll() is None
+    second = RayJobLauncher(address)  # of another launcher that was started again
+    assert second.reattach(hanging)
+    second.stop()
+    assert second.poll() == 128 + signal.SIGTERM == first.poll()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_training_goes_on_without_its_launcher_and_is_found_again(cluster: tuple[str, int], tmp_path: Path) -> None:
+    address, head = cluster
+    idle = descendants(head)
+    targets = write_targets(tmp_path / "train.parquet", 16)
+    settings = {"run__launcher": "ray", "run__ray_address": address, "trainer__total_training_steps": "4"}
+    run = Training(tmp_path / "run", targets, **settings)
+    run.wait_for_step(1)
+    run.process.kill()
+    run.end()
+    found = Training(tmp_path / "run", targets, **settings)
+    found.wait_for(lambda: "which still runs" in found.said)
+    assert found.end() == 0, found.said
+    assert [record["step"] for record in found.metrics()] == [1, 2, 3, 4]
+    assert len(attempts(tmp_path / "run" / "attempts")) == 1
+    assert read_manifest(tmp_path / "run" / "policy")["steps"] == 4
+
+    stopped = Training(tmp_path / "stopped", targets, **settings)
+    stopped.wait_for_step(1)
+    assert latest_step(tmp_path / "stopped" / "checkpoints") >= 1
+    jobs = descendants(head) - idle
+    assert any("training.mixed.main" in command_line(pid) for pid, _ in jobs)
+    stopped.process.send_signal(signal.SIGTERM)
+    assert stopped.end(60) == 128 + signal.SIGTERM
+    deadline = time.monotonic() + 30
+    # Ray keeps idle workers; what a training has must be gone.
+    busy = ("training.mixed.main", "ray::WorkerDict", "ray::TaskRunner", "ray::vLLMHttpServer", "ray::AgentLoopWorker")
+    while left := [pid for pid, _ in alive(jobs) if any(name in command_line(pid) for name in busy)]:
+        assert time.monotonic() < deadline, [command_line(pid)[:100] for pid in left]
+        time.sleep(0.5)
+    record = json.loads(attempts(tmp_path / "stopped" / "attempts")[0].record.read_text())
+    assert record["reason"] == "the launcher was stopped"
+
+
+def test_a_token_that_is_not_the_clusters_is_told_so(
+    cluster: tuple[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    targets = write_targets(tmp_path / "train.parquet", 16)
+    run = Training(tmp_path / "run", targets, run__launcher="ray", run__ray_address=cluster[0])
+    assert run.end() == 2
+    assert "the cluster does not accept our token" in run.said
+
+
+def test_an_address_without_a_dashboard_is_an_error_before_anything_starts(tmp_path: Path) -> None:
+    targets = write_targets(tmp_path / "train.parquet", 16)
+    address = f"http://127.0.0.1:{free_port()}"
+    run = Training(tmp_path / "run", targets, run__launcher="ray", run__ray_address=address)
+    assert run.end(60) == 2
+    assert f"error: run.ray_address={address}: no Ray dashboard answers there" in run.said
+    unset = Training(tmp_path / "run", targets, run__launcher="ray")
+    assert unset.end(60) == 2
+    assert "run.ray_address is not set" in unset.said

@@ -1,0 +1,66 @@
+"""A run that was interrupted computes what an unbroken one does: data, prefixes, samples, optimiser, entropy."""
+
+import json
+import math
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from training_runs import Training, write_targets
+
+from training.checkpoints import STATE, folder_of, latest_step
+
+# What the clock and the machine decide; the largest rounding error between vLLM and the actor is of that kind.
+MEASURED = ("timing", "perf/", "actor/perf/", "run/", "rollout_correction/abs_log_ratio_max")
+SETTINGS = {
+    "trainer__total_training_steps": "4",
+    "trainer__save_freq": "2",
+    "mixed__prefix": "{n_prefix: 2, strategy: random, min: 0.2, max: 0.9}",
+    "mixed__adaptive_entropy__use": "true",
+    "mixed__adaptive_entropy__target": "2.0",
+    "run__keep_checkpoints": "9",
+}
+
+
+def samples(run: Training, step: int) -> list[dict[str, Any]]:
+    lines = (run.out / "rollouts" / f"{step}.jsonl").read_text().splitlines()
+    kept = ("input", "output", "gts", "score", "prefix_length")
+    return sorted(({key: json.loads(line)[key] for key in kept} for line in lines), key=lambda row: sorted(row.items()))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_an_interrupted_run_has_the_metrics_of_an_unbroken_one(tmp_path: Path) -> None:
+    targets = write_targets(tmp_path / "train.parquet", 12)  # three steps an epoch: the fourth starts another one
+    unbroken = Training(tmp_path / "unbroken", targets, **SETTINGS)
+    assert unbroken.end() == 0, unbroken.said
+
+    broken = Training(tmp_path / "broken", targets, **SETTINGS)
+    broken.wait_for_step(2)
+    broken.process.send_signal(signal.SIGTERM)
+    broken.end(60)
+    assert latest_step(broken.out / "checkpoints") == 2
+    broken = Training(tmp_path / "broken", targets, **SETTINGS)
+    assert broken.end() == 0, broken.said
+    assert "resuming after step 2 of 4" in broken.said
+
+    whole, parts = unbroken.metrics(), broken.metrics()
+    assert [record["step"] for record in parts] == [1, 2, 3, 4]
+    for step, (one, other) in enumerate(zip(whole, parts, strict=True), 1):
+        assert samples(unbroken, step) == samples(broken, step)
+        names = {name for name in one["data"] if not name.startswith(MEASURED)}
+        assert names == {name for name in other["data"] if not name.startswith(MEASURED)}
+        assert len(names) > 40
+        assert max(record["data"]["rollout_correction/abs_log_ratio_max"] for record in (one, other)) < 1e-4
+        different = {
+            name: (one["data"][name], other["data"][name])
+            for name in names
+            if not math.isclose(one["data"][name], other["data"][name], rel_tol=1e-6, abs_tol=1e-6)
+        }
+        assert not different, f"step {step}"
+    coefficients = [record["data"]["actor/entropy_coeff"] for record in whole]
+    assert len(set(coefficients)) == 4
+    for run in (unbroken, broken):
+        saved = json.loads((folder_of(run.out / "checkpoints", 2) / STATE).read_text())
+        assert saved["entropy"]["coefficient"] == pytest.approx(coefficients[2], rel=1e-6)  # that of the next step

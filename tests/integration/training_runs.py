@@ -1,0 +1,182 @@
+"""Real trainings of the tests: start the command, see what it does, find and end its processes."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from evaluation.arithmetic import problems
+from evaluation.records import TARGET
+from training.models import SHIPPED
+from training.supervisor import die_with_parent
+
+ROOT = Path(__file__).resolve().parents[2]
+# A step of seconds: 4 prompts x 4 samples of the embedded model.
+SMALL = {
+    "data.train_batch_size": "4",
+    "data.max_prompt_length": "64",
+    "data.max_response_length": "96",
+    "actor_rollout_ref.rollout.n": "4",
+    "actor_rollout_ref.actor.optim.lr": "1e-4",
+    "algorithm.filter_groups.enable": "false",
+    "trainer.total_training_steps": "2",
+    "trainer.save_freq": "1",
+}
+
+
+def write_targets(file: Path, rows: int, seed: int = 0) -> Path:
+    """Arithmetic problems with their traces of at most 90 characters."""
+    kept: list[dict[str, Any]] = []
+    for problem in problems("train", 20 * rows, seed):
+        if len(kept) < rows and len(problem.trace) <= 90:
+            kept.append(
+                {
+                    "data_source": "arithmetic",
+                    "prompt": [{"role": "user", "content": problem.problem}],
+                    "target": [{"role": "assistant", "content": problem.trace}],
+                    "ability": "math",
+                    "reward_model": {"style": "rule", "ground_truth": problem.answer},
+                    "extra_info": {"split": "train", "index": len(kept), "id": problem.id, "source": "test"},
+                }
+            )
+    assert len(kept) == rows
+    pq.write_table(pa.Table.from_pylist(kept, schema=TARGET), file)
+    return file
+
+
+def own_environment() -> dict[str, str]:
+    """Ours, without what would point a training to a cluster or a profile of the user's."""
+    theirs = ("LUFFY", "RAY_ADDRESS", "RAY_JOB")
+    return {name: value for name, value in os.environ.items() if not name.startswith(theirs)}
+
+
+def free_port() -> int:
+    """A port of this machine that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def descendants(pid: int) -> set[tuple[int, str]]:
+    """(pid, start time) of the living descendants of ``pid``, and of itself."""
+    parents: dict[int, list[tuple[int, str]]] = {}
+    found: set[tuple[int, str]] = set()
+    for number, fields in _processes():
+        parents.setdefault(int(fields[1]), []).append((number, fields[19]))
+        if number == pid:
+            found.add((number, fields[19]))
+    queue = [pid]
+    while queue:
+        children = parents.get(queue.pop(), [])
+        found |= set(children)
+        queue += [child for child, _ in children]
+    return found
+
+
+def alive(processes: set[tuple[int, str]]) -> set[tuple[int, str]]:
+    """Those of ``processes`` that still run."""
+    return processes & {(number, fields[19]) for number, fields in _processes()}
+
+
+def _processes() -> Iterator[tuple[int, list[str]]]:
+    """(pid, fields of /proc/PID/stat from the state on) of all processes that are no zombies."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if fields[0] != "Z":
+                yield int(entry.name), fields
+
+
+def command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+class Training:
+    """One ``python -m training`` process and what it said so far."""
+
+    def __init__(
+        self, out: Path, targets: Path, recipe: str = "luffy", *arguments: str, model: Path = SHIPPED, **settings: str
+    ) -> None:
+        command = [sys.executable, "-m", "training", "--recipe", recipe, "--targets", str(targets)]
+        command += ["--model", str(model), "--out", str(out), *arguments]
+        chosen = SMALL | {key.replace("__", "."): value for key, value in settings.items()}
+        command += [part for key, value in chosen.items() for part in ("--set", f"{key}={value}")]
+        self.out = out
+        self.lines: list[str] = []
+        self.seen: set[tuple[int, str]] = set()
+        environment = own_environment()
+        parent = os.getpid()
+        self.process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            preexec_fn=lambda: die_with_parent(parent),  # a test that fails leaves nothing behind
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip())
+
+    @property
+    def said(self) -> str:
+        return "\n".join(self.lines)
+
+    def wait_for(self, what: Callable[[], bool], seconds: float = 600) -> None:
+        """Wait until ``what`` is true; an AssertionError with all output if the process ends before, or time does."""
+        deadline = time.monotonic() + seconds
+        while not what():
+            assert self.process.poll() is None, f"ended with {self.process.returncode}:\n{self.said}"
+            assert time.monotonic() < deadline, f"waited {seconds} s:\n{self.said}"
+            time.sleep(0.2)
+
+    def wait_for_step(self, step: int) -> None:
+        self.wait_for(lambda: f"training: step {step} of" in self.said)
+
+    def end(self, seconds: float = 900) -> int:
+        """Wait for the end; the exit status."""
+        status = self.process.wait(seconds)
+        self._reader.join(10)
+        return status
+
+    def find(self, words: str) -> int:
+        """Pid of the only process of the training whose command line contains ``words``."""
+        self.remember()
+        found = [pid for pid, _ in self.seen if words in command_line(pid)]
+        assert found, f"no process {words!r} among {[command_line(pid)[:80] for pid, _ in self.seen]}"
+        return min(found)
+
+    def remember(self) -> None:
+        """Note which processes the training has."""
+        self.seen |= descendants(self.process.pid)
+
+    def gone(self, seconds: float) -> float:
+        """Wait until none of the noted processes is alive; how long that took. AssertionError if some are left."""
+        started = time.monotonic()
+        while left := alive(self.seen):
+            assert time.monotonic() - started < seconds, f"alive: {[command_line(pid)[:120] for pid, _ in left]}"
+            time.sleep(0.1)
+        return time.monotonic() - started
+
+    def metrics(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.out / "metrics.jsonl").read_text().splitlines()]

@@ -1,0 +1,73 @@
+"""An attempt, on real processes: what is reported, why it ended, that nothing of it is left."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from training.attempt import Attempt, TrainingFailed, attempts, follow, reason_of
+from training.launchers import LocalLauncher, Task
+
+
+def run(folder: Path, steps: int, ending: str, stall_seconds: float = 60) -> list[dict[str, Any]]:
+    """Follow one attempt of the stand-in job; what was reported."""
+    attempt, events = Attempt(folder, 1), []
+    environment = {"VERL_FILE_LOGGER_PATH": str(attempt.metrics), "PYTHONPATH": str(Path(__file__).parent)}
+    task = Task("test-1", ("stand_in_job", str(steps), ending), environment, attempt.log)
+    with (folder / "lock").open("w") as lock:
+        launcher = LocalLauncher(lock.fileno())
+        follow(attempt, launcher, task, total=4, done=0, stall_seconds=stall_seconds, report=events.append)
+    return events
+
+
+def record(folder: Path) -> dict[str, Any]:
+    return json.loads(Attempt(folder, 1).record.read_text())
+
+
+def test_steps_are_reported_in_order_with_the_time_left(tmp_path: Path) -> None:
+    steps = [event for event in run(tmp_path, 3, "0") if event["event"] == "step"]
+    assert [(event["step"], event["total"], event["seconds_left"]) for event in steps] == [
+        (1, 4, 1.5),
+        (2, 4, 1.0),
+        (3, 4, 0.5),
+    ]
+    assert record(tmp_path)["status"] == 0
+    assert [attempt.number for attempt in attempts(tmp_path)] == [1]
+    assert 0 < attempts(tmp_path)[0].seconds() < 60
+
+
+def test_an_error_is_told_in_the_words_of_the_log(tmp_path: Path) -> None:
+    with pytest.raises(TrainingFailed, match=r"training failed: RuntimeError: the batch was empty\nthe whole log: "):
+        run(tmp_path, 1, "error")
+    assert (record(tmp_path)["status"], record(tmp_path)["reason"]) == (
+        1,
+        "training failed: RuntimeError: the batch was empty",
+    )
+
+
+def test_a_stalled_run_is_stopped_and_its_last_lines_told(tmp_path: Path) -> None:
+    with pytest.raises(TrainingFailed, match=r"no step for 3 s(.|\n)*waiting for a rank that is gone"):
+        run(tmp_path, 2, "hang", stall_seconds=3)
+    assert record(tmp_path)["status"] is None
+
+
+def test_a_signal_is_named(tmp_path: Path) -> None:
+    assert reason_of(tmp_path / "none", 128 + signal.SIGKILL) == "training was stopped by signal SIGKILL"
+
+
+def test_the_last_named_error_is_the_reason_without_colours(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("ValueError: first\n\x1b[36m(worker)\x1b[0m OSError: disk full\nbye\n")
+    assert reason_of(log, 1) == "training failed: (worker) OSError: disk full"
+    log.write_text("nothing named\n")
+    assert reason_of(log, 1) == "training failed: nothing named"
+
+
+def test_the_time_of_an_attempt_whose_launcher_was_killed_ends_with_its_last_output(tmp_path: Path) -> None:
+    run(tmp_path, 1, "0")
+    attempt = Attempt(tmp_path, 1)
+    whole = record(tmp_path)
+    attempt.record.write_text(json.dumps({"started": whole["started"]}))
+    assert 0 < attempt.seconds() < 60

@@ -1,0 +1,84 @@
+"""What the hooks into verl decide without a cluster: who is guided, with which seed, how groups count."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+from transformers import AutoTokenizer
+
+from training.algorithms.options import MixedPolicyOptions
+from training.mixed.rollout import HASHES, GuidedAgentLoop, GuidedOutput, prompt_id, stable_hash
+from training.mixed.trainer import MixedPolicyTrainer
+from training.models import SHIPPED
+
+ROOT = Path(__file__).resolve().parents[3]
+TARGET = "<think>\n1+1=2\n</think>\n\n\\boxed{2}"
+
+
+def loop(sample_target_ratio: float = 1.0, **prefix: Any) -> GuidedAgentLoop:
+    """An agent loop without a server behind it."""
+    made = GuidedAgentLoop.__new__(GuidedAgentLoop)
+    made.options = MixedPolicyOptions(prefix={"n_prefix": 2, "strategy": "fixed", "min": 1.0, "max": 1.0} | prefix)
+    made.seed, made.target_ratio, made.response_length = 3, sample_target_ratio, 96
+    made.rollout_config = OmegaConf.create({"n": 4})
+    made.tokenizer = AutoTokenizer.from_pretrained(SHIPPED)
+    return made
+
+
+def row(prompt: int, sample: int = 0, step: int = 1) -> dict[str, Any]:
+    target = [{"role": "assistant", "content": TARGET}]
+    return {"extra_info": {"id": f"p{prompt}"}, "target": target, "session_id": sample, "global_steps": step}
+
+
+def test_the_first_samples_of_a_group_are_guided_with_the_whole_target_and_its_end() -> None:
+    guided = loop()
+    whole = [*guided.tokenizer.encode(TARGET, add_special_tokens=False), guided.tokenizer.eos_token_id]
+    assert [guided._prefix(row(0, sample)) for sample in range(4)] == [whole, whole, [], []]
+
+
+def test_a_share_of_the_prompts_is_guided_the_same_ones_in_every_step() -> None:
+    guided = loop(sample_target_ratio=0.25)
+    chosen = [{prompt for prompt in range(800) if guided._prefix(row(prompt, 1, step))} for step in (1, 7)]
+    assert chosen[0] == chosen[1]
+    assert 150 < len(chosen[0]) < 250
+    assert not any(loop(sample_target_ratio=0.0)._prefix(row(prompt)) for prompt in range(20))
+    assert all(loop()._prefix(row(prompt)) for prompt in range(20))
+
+
+def test_a_seed_is_the_same_in_every_process() -> None:
+    script = "from training.mixed.rollout import stable_hash; print(stable_hash(3, 7, 'p1', 2))"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert int(done.stdout.split()[-1]) == stable_hash(3, 7, "p1", 2)
+    drawn = {stable_hash(3, step, f"p{prompt}", sample) for step in (1, 2) for prompt in (1, 2) for sample in range(4)}
+    assert len(drawn) == 16
+    assert all(0 <= number < HASHES < 2**63 for number in drawn)  # what vLLM takes for a seed
+    assert prompt_id({"extra_info": {}, "index": 5}) == "5"
+
+
+def test_what_a_sample_was_made_of_travels_as_tensors() -> None:
+    fields = {"prompt_ids": [1], "response_ids": [2], "response_mask": [1], "num_turns": 2, "metrics": {}}
+    sample = GuidedOutput(**fields, prefix_length=7, requests=0)
+    found = sample.as_dict()
+    assert torch.equal(found["prefix_length"], torch.tensor(7)) and torch.equal(found["requests"], torch.tensor(0))
+
+
+@pytest.mark.parametrize("filter_on", ["union", "on_policy"])
+def test_group_metrics_never_count_a_demonstration(filter_on: str) -> None:
+    trainer = MixedPolicyTrainer.__new__(MixedPolicyTrainer)
+    trainer.options = MixedPolicyOptions(filter_on=filter_on)
+    index = np.array([name for name in ("all", "none", "some", "guided") for _ in range(3)], dtype=object)
+    scores = torch.tensor([1.0, 1, 0, 0, 0, 1, 0, 1, 0, 1, 1, 1])
+    on_policy = torch.tensor([True, True, False, True, True, False, True, True, True, False, False, False])
+    assert trainer._group_metrics(scores, index, on_policy) == {
+        "batch/guided_samples": 5.0,
+        "reward/on_policy": pytest.approx(3 / 7),
+        "reward/demonstration": pytest.approx(4 / 5),
+        "groups/solve_all": pytest.approx(1 / 3),
+        "groups/solve_none": pytest.approx(1 / 3),
+        "groups/solve_partial": pytest.approx(1 / 3),
+    }

@@ -1,0 +1,198 @@
+"""What lies in a run's folder and what it says: metrics, samples, the model card, identity and claim of the folder."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluation.errors import InputError
+from training import rollouts
+from training.attempt import TrainingFailed  # noqa: F401  the package imports without Dagster and torch
+from training.card import model_card, write_scores
+from training.launch import TRACKERS, Job, _claim, _locked, run_job
+from training.lineage import TrainingRequest
+from training.metrics import merge_attempts, require_finite, time_by_phase
+from training.models import SHIPPED
+
+ROOT = Path(__file__).resolve().parents[3]
+REQUEST = TrainingRequest("luffy", "cpu", ("trainer.total_training_steps=4",), 0, "t" * 64, "m" * 64)
+
+
+def write_steps(file: Path, steps: range, **data: float) -> Path:
+    records = [{"step": step, "data": {"timing_s/step": 36.0, **data}} for step in steps]
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return file
+
+
+def test_a_step_that_was_done_twice_counts_once_and_costs_twice(tmp_path: Path) -> None:
+    files = [write_steps(tmp_path / "1", range(1, 6), a=1.0), write_steps(tmp_path / "2", range(3, 5), a=2.0)]
+    records = merge_attempts(files, tmp_path / "all", devices=8, price=2.5)
+    assert [(record["step"], record["data"]["a"]) for record in records] == [(1, 1.0), (2, 1.0), (3, 2.0), (4, 2.0)]
+    assert records[-1]["data"]["run/device_hours"] == pytest.approx(7 * 36 * 8 / 3600)
+    assert records[-1]["data"]["run/cost"] == pytest.approx(2.5 * 7 * 36 * 8 / 3600)
+    assert len((tmp_path / "all").read_text().splitlines()) == 4
+
+
+def test_a_line_that_is_being_written_waits(tmp_path: Path) -> None:
+    file = write_steps(tmp_path / "1", range(1, 3))
+    with file.open("a") as more:
+        more.write('{"step": 3, "da')
+    assert len(merge_attempts([file], tmp_path / "all")) == 2
+
+
+def test_the_phases_of_a_step_add_up_to_it() -> None:
+    spent = time_by_phase([{"data": {"timing_s/step": 10.0, "timing_s/gen": 4.0, "timing_s/update_actor": 3.0}}] * 2)
+    assert spent == {"gen": 8.0, "update_actor": 6.0, "other": 6.0}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_loss_that_is_no_number_is_named_with_its_step(value: float) -> None:
+    with pytest.raises(FloatingPointError, match=rf"^step 7: actor/pg_loss is {value}$"):
+        require_finite(7, {"actor/pg_loss": value, "actor/grad_norm": 1.0}, ("actor/pg_loss", "actor/grad_norm"))
+
+
+def test_samples_are_read_by_step(tmp_path: Path) -> None:
+    row = {"input": "1+1=?", "output": "<b>2", "gts": "2", "score": 1.0, "step": 3, "uid": "u_0_0", "prefix_length": 5}
+    (tmp_path / "3.jsonl").write_text((json.dumps(row) + "\n") * 3)
+    assert rollouts.steps(tmp_path) == [3]
+    assert rollouts.read(tmp_path, 3, 2) == [rollouts.Rollout("1+1=?", "<b>2", "2", 1.0, 5)] * 2
+    with pytest.raises(InputError, match="no samples of step 4; there is steps 3 to 3"):
+        rollouts.read(tmp_path, 4)
+
+
+def manifest(**changes: Any) -> dict[str, Any]:
+    config = {
+        "objective": "rl",
+        "seed": 0,
+        "data": {"train_batch_size": 4, "max_prompt_length": 64, "max_response_length": 96},
+        "actor_rollout_ref": {"rollout": {"n": 8, "temperature": 1.0}, "actor": {"optim": {"lr": 1e-6}}},
+        "mixed": {
+            "prefix": {"n_prefix": 1},
+            "off_policy_reshape": "p_div_p_0.1",
+            "baseline": "union",
+            "rollout_correction": {"type": "tis"},
+        },
+    }
+    return {
+        "identity": "i" * 64,
+        "request": {"recipe": "luffy", "hardware": "cpu"},
+        "config": config,
+        "steps": 4,
+        "targets": {"rows": 1234, "digest": "t" * 64},
+        "base_model": {"path": "models/some|base", "digest": "b" * 64},
+        "code": {"commit": "c0ffee", "dirty": True},
+        "packages": {"torch": "2.13.0"},
+        "upstream": {"targets": {"source": "Elliott/Openr1"}},
+        "last_step": {"reward/on_policy": 0.5},
+        **changes,
+    }
+
+
+def test_the_card_says_data_recipe_and_lineage() -> None:
+    card = model_card(manifest())
+    assert card.startswith("---\nlibrary_name:")
+    for fact in (
+        "1,234 rows",
+        "luffy, 4 steps on cpu",
+        "some\\|base",
+        "c0ffee, changed",
+        "Elliott/Openr1",
+        "p_div_p_0.1",
+    ):
+        assert fact in card
+    assert "Not evaluated yet." in card
+
+
+def test_the_card_of_a_supervised_run_names_no_rollout_settings() -> None:
+    supervised = manifest(last_step={})
+    supervised["config"]["objective"] = "sft"
+    assert "shaping" not in model_card(supervised).lower()
+
+
+def test_scores_take_their_place_in_the_card_and_can_be_renewed(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text(model_card(manifest()))
+    write_scores(tmp_path, {"math500": 0.1})
+    write_scores(tmp_path, {"math500": 0.825, "amc": 0.5})
+    card = (tmp_path / "README.md").read_text()
+    assert "| math500 | 82.5% |" in card and "10.0%" not in card and "Not evaluated" not in card
+    assert card.index("amc") < card.index("math500") < card.index("lineage.json")
+
+
+def test_how_a_run_is_carried_out_is_no_part_of_its_identity() -> None:
+    same = replace(REQUEST, overrides=(*REQUEST.overrides, "run.launcher=ray", "run.ray_address=http://h:8265"))
+    assert same.identity() == REQUEST.identity()
+    for other in (
+        replace(REQUEST, overrides=("trainer.total_training_steps=5",)),
+        replace(REQUEST, seed=1),
+        replace(REQUEST, heldout_digest="h" * 64),
+        replace(REQUEST, model_digest="n" * 64),
+    ):
+        assert other.identity() != REQUEST.identity()
+
+
+def test_a_folder_with_checkpoints_of_another_request_is_refused(tmp_path: Path) -> None:
+    job = Job(REQUEST, Path("t"), Path("m"), tmp_path, {})
+    _claim(job, force=False)
+    state = tmp_path / "checkpoints" / "global_step_2" / "state.json"
+    state.parent.mkdir(parents=True)
+    state.write_text("{}")
+    _claim(job, force=False)
+    other = replace(job, request=replace(REQUEST, seed=1))
+    with pytest.raises(InputError, match="checkpoints of a training with other inputs"):
+        _claim(other, force=False)
+    _claim(other, force=True)
+    assert not state.exists()
+    (tmp_path / "policy").mkdir()
+    (tmp_path / "policy" / "lineage.json").write_text("{}")  # a finished one, of other code say
+    with pytest.raises(InputError, match="has a policy of other inputs, settings or code"):
+        _claim(other, force=False)
+
+
+def test_two_trainings_in_one_folder_exclude_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("training.launch.LOCK_SECONDS", 0.5)
+    with _locked(tmp_path), pytest.raises(InputError, match="another training runs in it"), _locked(tmp_path):
+        pass
+    with _locked(tmp_path):  # free again
+        pass
+
+
+def test_a_lock_that_a_process_inherited_holds_until_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("training.launch.LOCK_SECONDS", 0.5)
+    with _locked(tmp_path) as lock:
+        heir = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], pass_fds=[lock])
+    try:
+        with pytest.raises(InputError, match="another training"), _locked(tmp_path):
+            pass
+    finally:
+        heir.kill()
+        heir.wait()
+    with _locked(tmp_path):
+        pass
+
+
+def test_a_recipe_with_two_stages_asks_for_held_out_targets(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "training", "--recipe", "sft_rl", "--targets", str(tmp_path / "train.parquet")]
+    command += ["--model", str(SHIPPED), "--out", str(tmp_path / "run")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"there is no {tmp_path / 'heldout.parquet'}: give --heldout" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_tracker_that_is_not_there_is_told_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TRACKERS, "mlflow", "a_module_that_is_not_installed")
+    job = Job(REQUEST, tmp_path / "t", tmp_path / "m", tmp_path / "run", {})
+    for tracker, message in (
+        ("tensorbord", "expected some of tensorboard, mlflow, wandb"),
+        ("mlflow", "mlflow is not"),
+    ):
+        wanted = replace(job, request=replace(REQUEST, overrides=(f"run.trackers=[{tracker}]",)))
+        with pytest.raises(InputError, match=message):
+            run_job(wanted, lambda event: None)
+    assert not (tmp_path / "run").exists()
