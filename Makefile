@@ -13,7 +13,7 @@ export PYTHONPATH := $(CURDIR)
 export HF_HUB_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run ui test test-all test-unit bench lint lock setup clean
+.PHONY: help demo run ui promote rollback experiments test test-all test-unit bench lint lock setup clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,15 @@ run: setup  ## the same graph on your files: PROFILE=name-or-path, LUFFY__SECTIO
 
 ui: .venv/installed  ## serve the Dagster UI on PORT (default 3000)
 	@$(ORCHESTRATION) -m pipelines.ui --port $(PORT)
+
+promote: .venv/installed  ## make a policy the champion by hand: TO=digest or run folder, REASON=text
+	@$(ORCHESTRATION) -m pipelines.registry promote "$(TO)" --reason "$(REASON)"
+
+rollback: .venv/installed  ## make the champion before the present one the champion again: REASON=text
+	@$(ORCHESTRATION) -m pipelines.registry rollback --reason "$(REASON)"
+
+experiments: setup  ## train and score recipes and compare them on one page: RECIPES="luffy on_policy" (default: all)
+	@$(ORCHESTRATION) -m pipelines.experiments $(RECIPES)
 
 test: setup  ## unit, definition, UI and integration tests, in both environments
 	@$(ORCHESTRATION) -m pytest tests -q -m "not slow"
