@@ -77,6 +77,17 @@ class PromotionOptions(_Section):
     max_truncated: float = Field(default=0.25, ge=0, le=1, description="share of samples cut at the token limit")
 
 
+class RetentionOptions(_Section):
+    """operations/retention."""
+
+    dry_run: bool = Field(default=True, description="list what would go, and keep it")
+    keep_days: float = Field(default=30.0, ge=1, description="younger outputs stay")
+    keep_champions: int = Field(default=3, ge=1, description="champions that stay whole, for rollbacks")
+    drop_checkpoints: bool = Field(
+        default=True, description="of complete old runs that stay, drop the trainer's own checkpoints and rollouts"
+    )
+
+
 def launchpad(options: BaseModel) -> type[dg.Config]:
     """The `dg.Config` class of an op whose defaults are the values of ``options``."""
     fields: dict[str, Any] = {}
