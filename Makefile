@@ -73,6 +73,7 @@ bench: setup  ## measure the figures that the README quotes
 	@$(TRAINING) -m benchmarks.algorithms
 	@$(ORCHESTRATION) -m benchmarks.targets
 	@$(ORCHESTRATION) -m benchmarks.load
+	@$(ORCHESTRATION) -m benchmarks.operations
 	@$(TRAINING) -m benchmarks.steps
 
 lock:  ## compile requirements/*.lock from pyproject.toml (needs uv; finds local wheels through PIP_FIND_LINKS)

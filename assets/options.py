@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import dagster as dg
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator
 
 from evaluation.errors import InputError
 from training.targets.config import PrepareConfig
@@ -17,6 +17,9 @@ from training.targets.config import PrepareConfig
 Function = TypeVar("Function", bound=Callable[..., Any])
 Options = TypeVar("Options", bound=BaseModel)
 TargetOptions = PrepareConfig  # targets/prepared
+# Keys of the training configuration that name folders of a run.
+PLACES = ("paths.", "hydra.", "hydra/", "trainer.default_local_dir", "trainer.rollout_data_dir")
+PLACES += ("trainer.validation_data_dir",)
 
 
 class _Section(BaseModel):
@@ -54,6 +57,15 @@ class TrainingOptions(_Section):
     overrides: tuple[str, ...] = Field(default=(), description="KEY=VALUE of the training configuration")
     seed: int = 0
     force: bool = Field(default=False, description="train even if a checkpoint of the same identity is there")
+
+    @field_validator("overrides")
+    @classmethod
+    def _stay_inside(cls, overrides: tuple[str, ...]) -> tuple[str, ...]:
+        """Where a run writes is the storage's business, not an option's."""
+        for override in overrides:
+            if override.lstrip("+~").startswith(PLACES):
+                raise ValueError(f"{override.partition('=')[0]} says where a run writes, which storage.root decides")
+        return overrides
 
 
 class EvaluationOptions(_Section):

@@ -74,7 +74,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str
             [*as_user, str(POSTGRES[-1] / "postgres"), "-D", str(data), *options], stdout=log, stderr=log, cwd="/tmp"
         )
     try:
-        wait_for_port(port, server)
+        wait_for_port(port, server, folder / "log")
         yield {
             "LUFFY_POSTGRES_HOST": "127.0.0.1",
             "LUFFY_POSTGRES_USER": "luffy",
@@ -88,13 +88,13 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str
         shutil.rmtree(folder)
 
 
-def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
+def wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
     end = time.monotonic() + START_SECONDS
     while True:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
-        assert process.poll() is None, "it ended before it listened"
+        assert process.poll() is None, f"it ended before it listened: {log.read_text()[-2000:]}"
         assert time.monotonic() < end, f"nothing listens on {port} after {START_SECONDS} s"
         time.sleep(0.2)
 
@@ -141,7 +141,7 @@ class Deployment:
                 start_new_session=True,
             )
         if name in self.ports:
-            wait_for_port(self.ports[name], self.running[name])
+            wait_for_port(self.ports[name], self.running[name], self.folder / f"{name}.log")
 
     def kill(self, name: str) -> None:
         """As a power cut does it."""
