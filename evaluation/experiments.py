@@ -121,6 +121,7 @@ def _render(comparison: Comparison) -> str:
     facts = list(dict.fromkeys(key for experiment in comparison.experiments for key in experiment.facts))
     return environment.get_template("experiments.html.jinja").render(
         c=comparison,
+        first=next(iter(comparison.cards.values())),
         created=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         groups=GROUPS,
         colours={e.name: COLOURS[i % len(COLOURS)] for i, e in enumerate(comparison.experiments)},

@@ -169,4 +169,4 @@ def selection_keys(defs: dg.Definitions, text: str) -> Sequence[dg.AssetKey]:
     with warnings.catch_warnings():  # Dagster's own use of its own beta parameter
         warnings.simplefilter("ignore", dg.BetaWarning)
         keys = dg.AssetSelection.from_string(text).required_multi_asset_neighbors().resolve(graph)
-    return sorted(keys.intersection(line))
+    return sorted(key for key in keys if key in line)

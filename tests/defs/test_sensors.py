@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import smtpd
+import socket
 import subprocess
 import sys
 import threading
@@ -23,6 +24,7 @@ from assets.interpreter import RUN_VARIABLE
 from assets.storage import Reference, Storage
 from evaluation.errors import InputError
 from pipelines import orphans
+from pipelines.home import OWNER, owner_tag
 from pipelines.notify import Notice, NotifySettings, redact, send
 from pipelines.sensors import failure_notice
 from tests.defs.house import House
@@ -324,6 +326,21 @@ def test_leftovers_that_ignore_term_are_killed(runs, monkeypatch):
     tick(house, "stop_orphans", second.cursor)
     assert process.wait(10) == -signal.SIGKILL
     wait_gone(child)
+
+
+def test_runs_of_terminals_that_are_gone_are_ended_here_only(build):
+    house = build()
+    job = house.defs.resolve_job_def("everything")
+    owners = {"gone": [socket.gethostname(), os.getpid(), 1], "elsewhere": ["another-host", os.getpid(), 1]}
+    owners["here"] = json.loads(owner_tag()[OWNER])
+    made = {}
+    for name, owner in owners.items():
+        made[name] = house.instance.create_run_for_job(job, tags={OWNER: json.dumps(owner)}).run_id
+        start = dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, job.name)
+        house.instance.report_dagster_event(start, run_id=made[name])
+    assert "1 dead runs" in tick(house, "stop_orphans").skip_message
+    status = {name: house.instance.get_run_by_id(run).status.value for name, run in made.items()}
+    assert status == {"gone": "CANCELED", "elsewhere": "STARTED", "here": "STARTED"}
 
 
 def test_a_process_that_took_over_the_id_is_not_signalled(runs):
