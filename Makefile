@@ -13,7 +13,11 @@ export PYTHONPATH := $(CURDIR)
 export HF_HUB_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
+<<<<<<< HEAD
 .PHONY: help demo run ui test test-all test-unit bench leaderboard lint lock setup clean
+=======
+.PHONY: help demo run ui promote rollback experiments test test-all test-unit bench lint lock setup clean
+>>>>>>> issue7
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +49,15 @@ run: setup  ## the same graph on your files: PROFILE=name-or-path, LUFFY__SECTIO
 ui: .venv/installed  ## serve the Dagster UI on PORT (default 3000)
 	@$(ORCHESTRATION) -m pipelines.ui --port $(PORT)
 
+promote: .venv/installed  ## make a policy the champion by hand: TO=digest or run folder, REASON=text
+	@$(ORCHESTRATION) -m pipelines.registry promote "$(TO)" --reason "$(REASON)"
+
+rollback: .venv/installed  ## make the champion before the present one the champion again: REASON=text
+	@$(ORCHESTRATION) -m pipelines.registry rollback --reason "$(REASON)"
+
+experiments: setup  ## train and score recipes and compare them on one page: RECIPES="luffy on_policy" (default: all)
+	@$(ORCHESTRATION) -m pipelines.experiments $(RECIPES)
+
 test: setup  ## unit, definition, UI and integration tests, in both environments
 	@$(ORCHESTRATION) -m pytest tests -q -m "not slow"
 	@$(TRAINING) -m pytest tests -q -m "not slow"
@@ -64,6 +77,7 @@ bench: setup  ## measure the figures that the README quotes
 	@$(TRAINING) -m benchmarks.algorithms
 	@$(ORCHESTRATION) -m benchmarks.targets
 	@$(ORCHESTRATION) -m benchmarks.load
+	@$(ORCHESTRATION) -m benchmarks.operations
 	@$(TRAINING) -m benchmarks.steps
 	@$(TRAINING) -m benchmarks.evaluation
 

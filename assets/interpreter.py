@@ -20,6 +20,7 @@ from assets.identity import PROJECT
 from evaluation.errors import InputError
 
 POLL_SECONDS = 0.25
+RUN_VARIABLE = "LUFFY_DAGSTER_RUN"  # in the environment of every process of a run: the id of the run
 TAIL_LINES = 40
 Message = Callable[[dict[str, Any]], None]
 
@@ -55,7 +56,7 @@ class TrainingInterpreter(dg.ConfigurableResource):
             process = subprocess.Popen(
                 command,
                 cwd=PROJECT,
-                env={**self._environment(), **session.get_bootstrap_env_vars()},
+                env={**self._environment(), **session.get_bootstrap_env_vars(), RUN_VARIABLE: context.run_id},
                 stdin=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 start_new_session=True,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import dagster as dg
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator
 
 from evaluation.errors import InputError
 from training.targets.config import PrepareConfig
@@ -17,6 +17,9 @@ from training.targets.config import PrepareConfig
 Function = TypeVar("Function", bound=Callable[..., Any])
 Options = TypeVar("Options", bound=BaseModel)
 TargetOptions = PrepareConfig  # targets/prepared
+# Keys of the training configuration that name folders of a run.
+PLACES = ("paths.", "hydra.", "hydra/", "trainer.default_local_dir", "trainer.rollout_data_dir")
+PLACES += ("trainer.validation_data_dir",)
 
 
 class _Section(BaseModel):
@@ -55,6 +58,15 @@ class TrainingOptions(_Section):
     seed: int = 0
     force: bool = Field(default=False, description="train even if a checkpoint of the same identity is there")
 
+    @field_validator("overrides")
+    @classmethod
+    def _stay_inside(cls, overrides: tuple[str, ...]) -> tuple[str, ...]:
+        """Where a run writes is the storage's business, not an option's."""
+        for override in overrides:
+            if override.lstrip("+~").startswith(PLACES):
+                raise ValueError(f"{override.partition('=')[0]} says where a run writes, which storage.root decides")
+        return overrides
+
 
 class EvaluationOptions(_Section):
     """evals/* and ood/*."""
@@ -80,6 +92,17 @@ class PromotionOptions(_Section):
 
     max_ood_drop: float = Field(default=0.05, ge=0, le=1, description="an out-of-domain benchmark may lose this share")
     max_truncated: float = Field(default=0.25, ge=0, le=1, description="share of samples cut at the token limit")
+
+
+class RetentionOptions(_Section):
+    """operations/retention."""
+
+    dry_run: bool = Field(default=True, description="list what would go, and keep it")
+    keep_days: float = Field(default=30.0, ge=1, description="younger outputs stay")
+    keep_champions: int = Field(default=3, ge=1, description="champions that stay whole, for rollbacks")
+    drop_checkpoints: bool = Field(
+        default=True, description="of complete old runs that stay, drop the trainer's own checkpoints and rollouts"
+    )
 
 
 def launchpad(options: BaseModel) -> type[dg.Config]:

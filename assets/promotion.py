@@ -1,16 +1,24 @@
-"""Whether a policy becomes the champion, and the file that names the champion."""
+"""Whether a policy becomes the champion, the file that names the champion, and moving it by hand."""
 
+import getpass
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assets.identity import SHOWN
 from evaluation.benchmarks import Benchmark
 from evaluation.errors import InputError
+from evaluation.files import write_json
+from training.lineage import MANIFEST, read_manifest
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+POINTER = "champion.json"
+DECISIONS = "decisions"
 
 
 @dataclass(frozen=True)
@@ -20,11 +28,13 @@ class Decision:
     promoted: bool
     against: str  # digest of the checkpoint that the policy was compared with
     reasons: tuple[str, ...]
-    difference: float  # in-domain average, policy minus opponent
-    low: float  # its 95% interval
-    high: float
-    ood: Mapping[str, float]  # differences out of domain
-    truncated: Mapping[str, float]  # the policy's share by benchmark
+    difference: float | None = None  # in-domain average, policy minus opponent; None where nothing was compared
+    low: float | None = None  # its 95% interval
+    high: float | None = None
+    p_values: Mapping[str, float] = field(default_factory=dict)  # of each benchmark's difference
+    ood: Mapping[str, float] = field(default_factory=dict)  # differences out of domain
+    truncated: Mapping[str, float] = field(default_factory=dict)  # the policy's share by benchmark
+    contamination: Mapping[str, int] | None = None  # benchmark problems among the targets; None: not known
 
 
 def decide(
@@ -34,11 +44,14 @@ def decide(
     suite: Sequence[Benchmark],
     max_ood_drop: float,
     max_truncated: float,
+    contamination: Mapping[str, int] | None,
 ) -> Decision:
     """Compare GRADED tables of the policy with its opponent's on the same problems.
 
     The policy is promoted when its average in-domain difference is above zero beyond chance (95%), no out-of-domain
-    benchmark lost more than ``max_ood_drop``, and no benchmark was cut at the token limit more than ``max_truncated``.
+    benchmark lost more than ``max_ood_drop``, no benchmark was cut at the token limit more than ``max_truncated``, and
+    none of the suite's problems is among the targets it was trained on (``contamination``: problems found by
+    benchmark; None where nobody could look, which refuses too).
     """
     from evaluation.report import build_scorecard
 
@@ -65,6 +78,10 @@ def decide(
         for name, share in truncated.items()
         if share > max_truncated
     ]
+    if contamination is None:
+        reasons.append("the targets that the policy was trained on are gone: nobody can look for the benchmarks in it")
+    else:
+        reasons += [f"{name}: {n} problems are among the training targets" for name, n in contamination.items() if n]
     return Decision(
         promoted=not reasons,
         against=card.base,
@@ -72,9 +89,134 @@ def decide(
         difference=main.difference,
         low=main.low,
         high=main.high,
+        p_values={row.name: row.difference.p_value for row in card.rows},
         ood=ood,
         truncated=truncated,
+        contamination=contamination,
     )
+
+
+def search_training_targets(policy: Path, suite: "pa.Table") -> dict[str, int] | None:
+    """Problems of ``suite`` (BENCHMARK rows) among the targets that ``policy`` was trained on, by benchmark.
+
+    None where the policy's manifest names no targets file that is still there.
+    """
+    import pyarrow.parquet as pq
+
+    from evaluation.contamination import overlaps
+
+    file = read_manifest(policy).get("targets", {}).get("path")
+    if not file or not Path(file).is_file():
+        return None
+    prompts = pq.read_table(file, columns=["prompt"])["prompt"].to_pylist()
+    problems = [next((m["content"] for m in reversed(prompt) if m["role"] == "user"), "") for prompt in prompts]
+    found = {(match.benchmark, match.id) for match in overlaps(problems, suite) if match}
+    names = sorted(set(suite["benchmark"].to_pylist()))
+    return {name: sum(benchmark == name for benchmark, _ in found) for name in names}
+
+
+class Registry:
+    """The folder with the champion's file, ``champion.json``, and every decision, ``decisions/<time>-<digest>.json``.
+
+    The champion's file is replaced at once: a reader finds the old record or the new one, never a part.
+    """
+
+    def __init__(self, storage: Path) -> None:
+        self._storage = storage
+        self.folder = storage / "registry"
+        self.pointer = self.folder / POINTER
+
+    def champion(self) -> dict[str, Any] | None:
+        """The champion's record, None if there is none yet."""
+        return read_champion(self.pointer)
+
+    def write(self, record: Mapping[str, Any], *, move: bool) -> Path:
+        """Keep ``record`` as a decision and, where ``move``, make it the champion's; the decision's file."""
+        time = datetime.fromisoformat(record["time"])
+        name = f"{time:%Y%m%dT%H%M%S%f}-{record['checkpoint'][:SHOWN]}.json"
+        file = self.folder / DECISIONS / name
+        write_json(record, file)
+        if move:
+            write_json(record, self.pointer)
+        return file
+
+    def decisions(self) -> list[dict[str, Any]]:
+        """All decisions, oldest first."""
+        return [json.loads(file.read_text(encoding="utf-8")) for file in sorted((self.folder / DECISIONS).glob("*"))]
+
+    def promote(self, wanted: str, *, reason: str) -> dict[str, Any]:
+        """Make a policy the champion by hand; its record. ``wanted``: a run's folder, or the start of a digest."""
+        policy, digest = self._find(wanted)
+        current = self.champion()
+        if current and current["checkpoint"] == digest:
+            raise InputError(f"{digest[:SHOWN]} is the champion already")
+        known = next((record for record in reversed(self.decisions()) if record["checkpoint"] == digest), {})
+        refused = [old for old in (current or {}).get("refused", []) if old != digest]
+        record = {
+            **{key: known.get(key) for key in ("base", "scorecard")},
+            "scores": known.get("scores", {}),
+            "policy": str(policy),
+            "checkpoint": digest,
+            "previous": current["checkpoint"] if current else None,
+            "refused": refused,
+            "decision": {"promoted": True, "by_hand": "promote", "reasons": [reason], "by": getpass.getuser()},
+            "time": now(),
+        }
+        self.write(record, move=True)
+        return record
+
+    def rollback(self, *, reason: str) -> dict[str, Any]:
+        """Make the champion's predecessor the champion again; its record.
+
+        The one that goes is refused from then on: only a promotion by hand brings it back.
+        """
+        current = self.champion()
+        if current is None:
+            raise InputError(f"{self.pointer}: there is no champion yet, so nothing to go back to")
+        before = current.get("previous")
+        if before is None:
+            raise InputError(
+                f"{current['checkpoint'][:SHOWN]} is the first champion: nothing to go back to; promote another policy"
+            )
+        earlier = [record for record in self.decisions() if record["checkpoint"] == before]
+        moved = [record for record in earlier if record["decision"]["promoted"]]
+        if not moved:
+            raise InputError(f"{self.folder / DECISIONS}: no decision made {before[:SHOWN]} champion; promote one")
+        read_manifest(Path(moved[-1]["policy"]))
+        record = {
+            **moved[-1],
+            "refused": sorted({*current.get("refused", []), current["checkpoint"]}),
+            "decision": {"promoted": True, "by_hand": "rollback", "reasons": [reason], "by": getpass.getuser()},
+            "replaced": current["checkpoint"],
+            "time": now(),
+        }
+        self.write(record, move=True)
+        return record
+
+    def _find(self, wanted: str) -> tuple[Path, str]:
+        """Folder and digest of the policy that ``wanted`` names; InputError if there is none or more than one."""
+        runs = self._storage / "training" / "policy"
+        if (folder := Path(wanted).expanduser()).is_dir():
+            policy = (folder if (folder / MANIFEST).is_file() else folder / "policy").resolve()
+            if not policy.is_relative_to(self._storage.resolve()):
+                raise InputError(f"{wanted}: outside of storage {self._storage}; a champion is one of its policies")
+            return policy, read_manifest(policy)["checkpoint_digest"]
+        found = {}
+        for manifest in sorted(runs.glob(f"*/policy/{MANIFEST}")):
+            digest = json.loads(manifest.read_text(encoding="utf-8"))["checkpoint_digest"]
+            if len(wanted) >= 4 and digest.startswith(wanted):
+                found[digest] = manifest.parent
+        if len(found) != 1:
+            what = "names several policies" if found else "is neither a run's folder nor the digest of a policy"
+            raise InputError(f"{wanted!r} {what} in {runs}; expected four characters or more of one digest")
+        digest, policy = found.popitem()
+        read_manifest(policy)
+        return policy, digest
+
+
+def now() -> str:
+    """The time of a decision."""
+    return datetime.now(UTC).isoformat()
 
 
 def read_champion(file: Path) -> dict[str, Any] | None:
@@ -84,7 +226,7 @@ def read_champion(file: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except ValueError as error:
-        raise InputError(f"{file}: not JSON ({error}); restore it from {file.parent / 'decisions'}") from error
+        raise InputError(f"{file}: not JSON ({error}); restore it from {file.parent / DECISIONS}") from error
 
 
 def to_record(decision: Decision) -> dict[str, Any]:

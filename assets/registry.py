@@ -1,17 +1,17 @@
 """registry/champion: the policy that is in use. It moves only to one that is better beyond chance."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
+from assets.benchmarks import KEY as SUITE
 from assets.display import cell, shown
 from assets.failures import explained
 from assets.identity import SHOWN, code_version
 from assets.options import PromotionOptions, chosen, configured
-from assets.promotion import Decision, decide, read_champion, to_record
+from assets.promotion import Decision, Registry, decide, now, search_training_targets, to_record
 from assets.report import SCORECARD, read_tables
 from assets.storage import Reference, Storage
 from evaluation.benchmarks import Benchmark
@@ -26,26 +26,29 @@ def build_registry(suite: Sequence[Benchmark], options: PromotionOptions) -> lis
         key=CHAMPION,
         group_name="registry",
         kinds={"json"},
-        code_version=code_version("assets/promotion.py", "evaluation/statistics.py", "evaluation/report.py"),
-        ins={"scorecard": dg.AssetIn(SCORECARD)},
+        code_version=code_version(
+            "assets/promotion.py", "evaluation/statistics.py", "evaluation/report.py", "evaluation/contamination.py"
+        ),
+        ins={"scorecard": dg.AssetIn(SCORECARD), "problems": dg.AssetIn(SUITE)},
         description="The policy in use: champion.json. A new policy replaces it when it is better in domain beyond "
-        "chance, loses no more than allowed out of domain, and is not cut at the token limit; the first is compared "
-        "with the base. Every decision is kept.",
+        "chance, loses no more than allowed out of domain, is not cut at the token limit, and was trained on none of "
+        "the problems; the first is compared with the base. Every decision is kept. By hand: make promote, make "
+        "rollback.",
     )
     @explained
     @configured(options)
     def champion(
-        context: dg.AssetExecutionContext, config: dg.Config, storage: Storage, scorecard: Reference
+        context: dg.AssetExecutionContext,
+        config: dg.Config,
+        storage: Storage,
+        scorecard: Reference,
+        problems: Reference,
     ) -> dg.MaterializeResult[Reference]:
-        from evaluation.files import write_json
-
         wanted = chosen(config, options, stage="registry/champion")
         policy, base = scorecard.details["policy"], scorecard.details["base"]
-        folder = storage.path / "registry"
-        file = folder / "champion.json"
-        current = read_champion(file)
-        decision = _judge(current, scorecard, suite, wanted)
-        now = datetime.now(UTC)
+        registry = Registry(storage.path)
+        current = registry.champion()
+        decision = _judge(current, scorecard, problems, suite, wanted)
         record = {
             "policy": policy["path"],
             "checkpoint": policy["digest"],
@@ -55,45 +58,61 @@ def build_registry(suite: Sequence[Benchmark], options: PromotionOptions) -> lis
             "decision": to_record(decision),
             "limits": wanted.model_dump(),
             "previous": current["checkpoint"] if current else None,
+            "refused": current.get("refused", []) if current else [],
             "dagster_run": context.run_id,
-            "time": now.isoformat(timespec="seconds"),
+            "time": now(),
         }
         with storage.writable():
-            write_json(record, folder / "decisions" / f"{now:%Y%m%dT%H%M%S}-{policy['digest'][:SHOWN]}.json")
-            if decision.promoted:
-                write_json(record, file)
+            kept = registry.write(record, move=decision.promoted)
         held = record if decision.promoted else current
         text = f"{'promoted' if decision.promoted else 'not promoted'}: {policy['digest'][:SHOWN]}"
         context.log.info("; ".join([text, *decision.reasons]))
         digest = held["checkpoint"] if held else "none"
         return dg.MaterializeResult(
-            value=Reference(str(file if held else folder), digest, details={"promoted": decision.promoted}),
+            value=Reference(
+                str(registry.pointer if held else registry.folder), digest, details={"promoted": decision.promoted}
+            ),
             data_version=dg.DataVersion(digest),
             metadata={
                 "champion": digest[:SHOWN],
                 "promoted": decision.promoted,
                 "reasons": dg.MetadataValue.md("\n".join(f"- {cell(reason)}" for reason in decision.reasons) or "none"),
                 "compared with": decision.against[:SHOWN],
-                "in-domain difference": shown(decision.difference),
-                "low": shown(decision.low),
-                "high": shown(decision.high),
-                **{f"difference {name}": shown(value) for name, value in decision.ood.items()},
-                **{f"truncated {name}": shown(value) for name, value in decision.truncated.items()},
-                "file": dg.MetadataValue.path(str(file)),
+                **_numbers(decision),
+                "limits": dg.MetadataValue.json(wanted.model_dump()),
+                "file": dg.MetadataValue.path(str(registry.pointer)),
+                "decision": dg.MetadataValue.path(str(kept)),
             },
         )
 
     return [champion]
 
 
+def _numbers(decision: Decision) -> dict[str, Any]:
+    """Every number of a decision that compared something, for the UI's plots."""
+    main = {"in-domain difference": decision.difference, "low": decision.low, "high": decision.high}
+    found = {name: shown(value) for name, value in main.items() if value is not None}
+    tables = (("p", decision.p_values), ("difference", decision.ood), ("truncated", decision.truncated))
+    found |= {f"{title} {name}": shown(value) for title, values in tables for name, value in values.items()}
+    return found | {f"problems in targets {name}": count for name, count in (decision.contamination or {}).items()}
+
+
 def _judge(
-    current: Mapping[str, Any] | None, scorecard: Reference, suite: Sequence[Benchmark], options: PromotionOptions
+    current: Mapping[str, Any] | None,
+    scorecard: Reference,
+    problems: Reference,
+    suite: Sequence[Benchmark],
+    options: PromotionOptions,
 ) -> Decision:
     """The decision on the scorecard's policy: against the current champion, or the base where there is none."""
-    scores = scorecard.details["scores"]
+    from evaluation.tables import read_suite_file
+
+    scores, policy = scorecard.details["scores"], scorecard.details["policy"]
     opponent = current["scores"] if current else scores["base"]
-    if current and current["checkpoint"] == scorecard.details["policy"]["digest"]:
+    if current and current["checkpoint"] == policy["digest"]:
         return _held(current, "it is the champion already")
+    if current and policy["digest"] in current.get("refused", []):
+        return _held(current, "it was rolled back by hand; only `make promote` brings it back")
     missing = [
         name
         for name, score in scores["policy"].items()
@@ -111,9 +130,10 @@ def _judge(
         suite=suite,
         max_ood_drop=options.max_ood_drop,
         max_truncated=options.max_truncated,
+        contamination=search_training_targets(Path(policy["path"]), read_suite_file(Path(problems.path))),
     )
 
 
 def _held(current: Mapping[str, Any], reason: str) -> Decision:
     """No promotion, and nothing that was compared."""
-    return Decision(False, current["checkpoint"], (reason,), 0.0, 0.0, 0.0, {}, {})
+    return Decision(False, current["checkpoint"], (reason,))

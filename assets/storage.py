@@ -61,8 +61,13 @@ class Storage(dg.ConfigurableResource):
         return PROJECT / Path(self.root).expanduser()
 
     def folder(self, stage: str, name: str, identity: str) -> Path:
-        """The folder of one output; complete if it exists."""
-        return self.path / stage / name / identity[:SHOWN]
+        """The folder of one output; complete if it exists. InputError if it would lie outside of the storage."""
+        return self._inside(self.path / stage / name / identity[:SHOWN])
+
+    def _inside(self, path: Path) -> Path:
+        if not path.resolve().is_relative_to(self.path.resolve()):
+            raise InputError(f"storage {self.path}: {path} is outside of it: names in settings are no paths; rename")
+        return path
 
     @contextmanager
     def writing(self, folder: Path) -> Iterator[Path]:
@@ -103,7 +108,7 @@ class Storage(dg.ConfigurableResource):
 
     def reference_file(self, key: str) -> Path:
         """The file that holds the reference of asset ``key`` (``stage/name``)."""
-        return self.path / "references" / f"{key}.json"
+        return self._inside(self.path / "references" / f"{key}.json")
 
     def write_reference(self, key: str, reference: Reference) -> None:
         """Let ``key`` point to ``reference``, at once for every reader."""
@@ -131,15 +136,21 @@ class ReferenceIOManager(dg.ConfigurableIOManager):
 
     def handle_output(self, context: dg.OutputContext, obj: Reference) -> None:
         try:
-            self.storage.write_reference(context.asset_key.to_user_string(), obj)
+            self.storage.write_reference(_key(context), obj)
         except InputError as error:
             raise as_failure(error) from None
 
     def load_input(self, context: dg.InputContext) -> Reference:
         try:
-            return self.storage.read_reference(context.asset_key.to_user_string())
+            return self.storage.read_reference(_key(context))
         except InputError as error:
             raise as_failure(error) from None
+
+
+def _key(context: dg.OutputContext | dg.InputContext) -> str:
+    """``stage/name`` of an asset, and ``stage/name/partition`` of one that has partitions."""
+    key = context.asset_key.to_user_string()
+    return f"{key}/{context.asset_partition_key}" if context.has_asset_partitions else key
 
 
 def _below(filename: Any, folder: Path) -> bool:

@@ -1,8 +1,9 @@
 """training/policy: mixed-policy RL in the training interpreter, and training/metrics, its curves while it runs."""
 
+import functools
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,9 @@ LIVE += ("response_length/mean", "response_length/clip_ratio", "perf/throughput"
 class StepObserver:
     """Turns the trainer's step messages into log lines, and at most `POINTS` of them into observations."""
 
-    def __init__(self, context: dg.AssetExecutionContext) -> None:
+    def __init__(self, context: dg.AssetExecutionContext, metrics: dg.AssetKey = METRICS) -> None:
         self._context = context
+        self._metrics = metrics
         self.policy: str | None = None
         self.reused = False
 
@@ -81,27 +83,45 @@ class StepObserver:
         every = max(1, math.ceil(total / (POINTS - 2)))
         if step in (1, total) or step % every == 0:
             numbers = {k: shown(v) for k, v in metrics.items() if k.startswith(LIVE) and _finite(v)}
-            self._context.log_event(dg.AssetObservation(METRICS, metadata={"step": step, **numbers}))
+            self._context.log_event(dg.AssetObservation(self._metrics, metadata={"step": step, **numbers}))
 
 
 def build_training(
     options: TrainingOptions, automation: dg.AutomationCondition[Any] | None
 ) -> list[dg.AssetsDefinition | dg.AssetSpec]:
     """The policy, retrained under ``automation``, and the external asset of its metrics."""
+    return [build_policy(POLICY, options, automation=automation), metrics_spec(POLICY)]
+
+
+def metrics_key(policy: dg.AssetKey) -> dg.AssetKey:
+    """The external asset of the step metrics of ``policy``."""
+    return dg.AssetKey([policy.path[0], METRICS.path[1]])
+
+
+def build_policy(
+    key: dg.AssetKey,
+    options: TrainingOptions,
+    *,
+    automation: dg.AutomationCondition[Any] | None = None,
+    partitions: dg.PartitionsDefinition | None = None,
+) -> dg.AssetsDefinition:
+    """The asset ``key`` that trains; where it has partitions, they are the recipes."""
 
     @dg.asset(
-        key=POLICY,
-        group_name="training",
+        key=key,
+        group_name=key.path[0],
         kinds={"verl", "vllm", "pytorch"},
         pool="gpu",
         code_version=code_version(*CODE),
         automation_condition=automation,
+        partitions_def=partitions,
         ins={"train": dg.AssetIn(TRAIN), "base": dg.AssetIn(BASE)},
         description="The trained policy: a Hugging Face folder with lineage.json. Mixed-policy RL by verl and vLLM: "
         "each group of rollouts has targets among its samples. A run that was interrupted resumes; one of the same "
         "targets, base model, configuration and code is reused.",
     )
     @explained
+    @_recipe_of_partition
     @configured(options)
     def policy(
         context: dg.AssetExecutionContext,
@@ -131,7 +151,7 @@ def build_training(
         with storage.writable():
             out.mkdir(parents=True, exist_ok=True)
             write_json(lineage, out / "upstream.json")
-        observer = StepObserver(context)
+        observer = StepObserver(context, metrics_key(key))
         arguments = ["training", "--recipe", wanted.recipe, "--hardware", wanted.hardware, "--targets", train.path]
         arguments += ["--model", base.path, "--out", str(out), "--seed", str(wanted.seed)]
         arguments += ["--lineage", str(out / "upstream.json")]
@@ -173,15 +193,31 @@ def build_training(
             },
         )
 
-    metrics = dg.AssetSpec(
-        METRICS,
-        deps=[POLICY],
-        group_name="training",
+    return policy
+
+
+def _recipe_of_partition(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a partitioned asset train the recipe that its partition names, whatever was configured."""
+
+    @functools.wraps(function)
+    def chosen_by_partition(context: dg.AssetExecutionContext, config: Any, **inputs: Any) -> Any:
+        if context.has_partition_key:
+            config = config.model_copy(update={"recipe": context.partition_key})
+        return function(context, config, **inputs)
+
+    return chosen_by_partition
+
+
+def metrics_spec(policy: dg.AssetKey) -> dg.AssetSpec:
+    """The external asset on which the training of ``policy`` is observed."""
+    return dg.AssetSpec(
+        metrics_key(policy),
+        deps=[policy],
+        group_name=policy.path[0],
         kinds={"verl"},
         description="Step metrics of the training that runs: rewards, lengths, losses, timings. Observed while "
-        f"it runs, about {POINTS} points a run; the full curves are in training/policy's metadata and metrics.jsonl.",
+        f"it runs, about {POINTS} points a run; the full curves are in the policy's metadata and metrics.jsonl.",
     )
-    return [policy, metrics]
 
 
 def run_folder(storage: Storage, identity: str, *, force: bool) -> Path:

@@ -8,13 +8,15 @@ import dagster as dg
 from assets.benchmarks import build_benchmarks
 from assets.checks import build_checks
 from assets.evals import build_evals
+from assets.experiments import build_experiments
 from assets.models import build_models
 from assets.registry import build_registry
 from assets.report import build_report
+from assets.retention import build_retention
 from assets.targets import build_targets
 from assets.training import build_training
 from pipelines.automation import retrain_on_new_targets
-from pipelines.jobs import everything, observe_sources
+from pipelines.jobs import JOBS
 from pipelines.resources import build_resources
 from pipelines.schedules import build_schedules
 from pipelines.sensors import build_sensors
@@ -39,11 +41,13 @@ def build_defs(
             *build_evals(suite, settings.evaluation),
             *build_report(suite),
             *build_registry(suite, settings.promotion),
+            *build_experiments(suite, settings.training, settings.evaluation),
+            *build_retention(settings.retention),
         ],
         asset_checks=build_checks(),
-        jobs=[everything, observe_sources],
+        jobs=JOBS,
         schedules=build_schedules(settings.schedule),
-        sensors=build_sensors(),
+        sensors=build_sensors(settings),
         resources={**build_resources(settings), **(resource_overrides or {})},
         executor=dg.multiprocess_executor.configured(EXECUTOR),
     )

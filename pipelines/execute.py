@@ -16,7 +16,7 @@ import dagster as dg
 
 from pipelines.definitions import defs
 from pipelines.home import CANCEL, owner_tag
-from pipelines.jobs import EVERYTHING, OBSERVE
+from pipelines.jobs import JOBS
 from training.supervisor import die_with_parent
 
 
@@ -27,7 +27,7 @@ def job(name: str) -> dg.JobDefinition:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m pipelines.execute", description="Execute one run of a job.")
-    parser.add_argument("job", choices=[EVERYTHING, OBSERVE])
+    parser.add_argument("job", choices=[job.name for job in JOBS])
     parser.add_argument("--tags", type=json.loads, default={}, metavar="JSON", help="tags of the run")
     parser.add_argument("--assets", nargs="*", metavar="KEY", help="only these")
     parser.add_argument("--max-concurrent", type=int, help="steps at a time")

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 from pathlib import Path
 
 import dagster as dg
@@ -37,8 +38,8 @@ def prepare_home() -> Path:
 
 
 def owner_tag() -> dict[str, str]:
-    """The tag that names this process; a process id alone may come back."""
-    return {OWNER: json.dumps([os.getpid(), _started(os.getpid())])}
+    """The tag that names this process; a process id alone may come back, or be one of another machine."""
+    return {OWNER: json.dumps([socket.gethostname(), os.getpid(), started(os.getpid())])}
 
 
 def end_dead_runs(instance: dg.DagsterInstance) -> list[str]:
@@ -52,8 +53,8 @@ def end_dead_runs(instance: dg.DagsterInstance) -> list[str]:
         owner = run.tags.get(OWNER)
         if owner is None:
             continue  # a code server's: its own monitoring looks after it
-        pid, started = json.loads(owner)
-        if _started(pid) == started:
+        host, pid, since = json.loads(owner)
+        if host != socket.gethostname() or started(pid) == since:
             continue
         instance.report_run_canceled(run, message="The process that executed this run is gone.")
         instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
@@ -61,7 +62,7 @@ def end_dead_runs(instance: dg.DagsterInstance) -> list[str]:
     return ended
 
 
-def _started(pid: int) -> int | None:
+def started(pid: int) -> int | None:
     """Start time of a process in clock ticks since boot; None if it is gone."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19])

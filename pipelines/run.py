@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,9 +97,10 @@ def execute(
     *,
     keys: Sequence[dg.AssetKey] | None = None,
     at_once: int | None = None,
+    more_tags: Mapping[str, str] | None = None,
 ) -> int:
     """Run ``job`` in a process of its own and show it; the exit status of the command. Ctrl-C cancels the run."""
-    tags = {"luffy/command": f"{job}-{os.urandom(4).hex()}"}
+    tags = {"luffy/command": f"{job}-{os.urandom(4).hex()}", **(more_tags or {})}
     command = [sys.executable, "-m", "pipelines.execute", job, "--tags", json.dumps(tags)]
     command += ["--assets", *(key.to_user_string() for key in keys)] if keys else []
     command += ["--max-concurrent", str(at_once)] if at_once else []

@@ -19,6 +19,7 @@ from assets.options import (
     EvaluationOptions,
     ModelOptions,
     PromotionOptions,
+    RetentionOptions,
     SplitOptions,
     TargetOptions,
     TrainingOptions,
@@ -26,6 +27,7 @@ from assets.options import (
 )
 from evaluation.benchmarks import Benchmark, load_suite
 from evaluation.errors import InputError
+from pipelines.notify import NotifySettings
 
 PROFILES = Path(__file__).resolve().parent / "profiles"
 PROFILE = "LUFFY_PROFILE"
@@ -72,6 +74,8 @@ class Settings(_Section):
     evaluation: EvaluationOptions = EvaluationOptions()
     promotion: PromotionOptions = PromotionOptions()
     schedule: ScheduleSettings = ScheduleSettings()
+    notify: NotifySettings = NotifySettings()
+    retention: RetentionOptions = RetentionOptions()
 
     def benchmark_suite(self) -> list[Benchmark]:
         """The benchmarks that are assets; InputError for a suite or a name that does not exist."""

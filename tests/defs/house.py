@@ -27,6 +27,12 @@ class House:
             raise_on_error=False,
         )
 
+    def run_job(self, job: str, config: dict[str, Any] | None = None) -> Any:
+        """Execute ``job`` with the op configuration ``config``; the result, also if it failed."""
+        return self.defs.resolve_job_def(job).execute_in_process(
+            instance=self.instance, run_config={"ops": config} if config else None, raise_on_error=False
+        )
+
     def files(self) -> dict[str, str]:
         """Digest of each file in the storage."""
         found = sorted(path for path in self.storage.rglob("*") if path.is_file())

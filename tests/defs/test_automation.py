@@ -75,3 +75,18 @@ def test_new_content_waits_for_its_gates(installation: Installation):
     installation.targets("b")
     assert installation.tick()
     assert not installation.tick()
+
+
+def test_changes_during_a_training_coalesce_into_one_after_it(installation: Installation):
+    installation.targets("b")
+    job = DEFS.resolve_implicit_global_asset_job_def().get_subset(asset_selection={POLICY})
+    run = installation.instance.create_run_for_job(job, asset_selection=frozenset({POLICY}))
+    start = dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, run.job_name)
+    installation.instance.report_dagster_event(start, run_id=run.run_id)
+    assert not installation.tick()
+    installation.targets("c")
+    installation.targets("d")
+    assert not installation.tick()
+    installation.instance.report_run_failed(run)
+    assert installation.tick()
+    assert not installation.tick()

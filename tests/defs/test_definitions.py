@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 LINE = [
     *("targets/source", "targets/prepared", "targets/rejected", "targets/train", "models/base"),
     *("training/policy", "training/metrics", "benchmarks/suite", "report/scorecard", "registry/champion"),
+    *("experiments/policy", "experiments/metrics", "experiments/scores", "experiments/comparison"),
+    "operations/retention",
 ]
 PAPER = {
     "evals": ["aime24", "aime25", "amc", "math500", "minerva", "olympiadbench"],
@@ -54,7 +56,7 @@ def test_the_arrows_are_those_of_the_architecture():
     assert parents("evals/base/arithmetic") == {"models/base", "benchmarks/suite"}
     assert parents("ood/policy/arithmetic_mul") == {"training/policy", "benchmarks/suite"}
     assert {"evals/base/arithmetic", "evals/policy/arithmetic"} <= parents("report/scorecard")
-    assert parents("registry/champion") == {"report/scorecard"}
+    assert parents("registry/champion") == {"report/scorecard", "benchmarks/suite"}
 
 
 @pytest.mark.parametrize("profile", ["embedded", "paper"])
@@ -104,6 +106,23 @@ def test_training_and_evaluation_share_the_gpu_pool():
     }
 
 
+def test_the_line_is_run_without_experiments_and_operations():
+    keys = definitions("embedded").resolve_job_def("everything").asset_layer.executable_asset_keys
+    assert {key.path[0] for key in keys}.isdisjoint({"experiments", "operations"})
+    assert {"targets/train", "registry/champion"} <= {key.to_user_string() for key in keys}
+
+
+def test_the_experiments_are_the_recipes_and_wait_for_the_gpu():
+    found = definitions("embedded")
+    recipes = sorted(file.stem for file in (ROOT / "training" / "config" / "recipe").glob("*.yaml"))
+    assert {"luffy", "on_policy"} <= set(recipes)
+    job = found.resolve_job_def("experiment")
+    assert job.partitions_def is not None and list(job.partitions_def.get_partition_keys()) == recipes
+    assert {job.get_node_named(name).definition.pool for name in ("experiments__policy", "experiments__scores")} == {
+        "gpu"
+    }
+
+
 def test_the_launchpad_shows_the_settings():
     settings = {
         "LUFFY__TRAINING__SEED": "7",
@@ -129,8 +148,11 @@ def test_nothing_runs_by_itself_until_someone_turns_it_on():
         "hourly_observation": "STOPPED",
     }
     assert {s.name: s.default_status.value for s in found.sensors or []} == {
-        "log_run_failures": "STOPPED",
+        "notify_run_failures": "STOPPED",
         "retrain_on_new_targets": "STOPPED",
+        "score_new_policies": "STOPPED",
+        "stop_orphans": "STOPPED",
+        "watch_sources": "STOPPED",
     }
 
 

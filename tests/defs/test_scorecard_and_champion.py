@@ -11,11 +11,17 @@ import pytest
 
 from assets.storage import Reference, Storage
 from evaluation.files import write_json
+<<<<<<< HEAD
 from evaluation.records import BENCHMARK, GRADED
+=======
+from evaluation.records import BENCHMARK, GRADED, TARGET
+>>>>>>> issue7
 from tests.defs.house import House, message
 from training.lineage import write_manifest
 
 BENCHMARKS = {"arithmetic": "evals", "arithmetic_long": "ood", "arithmetic_mul": "ood", "arithmetic_short": "ood"}
+PROBLEM = {"benchmark": "arithmetic", "id": "0000", "problem": "What is 12 + 30 + 5?", "prompt": [], "gold": "47"}
+CLEAN = "What is 2 + 2?"
 OUTPUTS = ("report/scorecard", "registry/champion")
 
 
@@ -55,19 +61,32 @@ class Written:
         (house.storage / "base").mkdir(parents=True)
         self.refer("models/base", house.storage / "base", self.base)
         suite = house.storage / "problems.parquet"
+<<<<<<< HEAD
         pq.write_table(BENCHMARK.empty_table(), suite)
         self.refer("benchmarks/suite", suite, "s" * 64, {"digests": {"arithmetic": "d"}, "samples": {"arithmetic": 1}})
+=======
+        pq.write_table(pa.Table.from_pylist([PROBLEM], schema=BENCHMARK), suite)
+        self.refer("benchmarks/suite", suite, "s" * 64, {"digests": {"arithmetic": "d"}, "samples": {"arithmetic": 1}})
+        self.targets(CLEAN)
+>>>>>>> issue7
         self.refer("targets/prepared", house.storage / "base", "t" * 64, {"funnel": [["read", 300], ["kept", 280]]})
 
     def refer(self, key: str, path: Path, digest: str, details: dict | None = None) -> None:
         write_json(asdict(Reference(str(path), digest, details=details or {})), self.storage.reference_file(key))
 
+    def targets(self, problem: str) -> None:
+        """The file that policies made from now on were trained on, with one problem."""
+        row = {"prompt": [{"role": "system", "content": "Think."}, {"role": "user", "content": problem}]}
+        self.trained_on = self.house.storage / f"train-{len(problem)}.parquet"
+        pq.write_table(pa.Table.from_pylist([row], schema=TARGET), self.trained_on)
+
     def policy(self, name: str, **accuracies: float) -> str:
         """A checkpoint with its scores; the digest that its manifest names."""
-        run = self.house.storage / "runs" / name
+        run = self.house.storage / "training" / "policy" / name
         (run / "policy").mkdir(parents=True)
         (run / "policy" / "model.safetensors").write_text(name)
-        write_manifest(run / "policy", {"base_model": {"digest": self.base}, "steps": 3})
+        targets = {"path": str(self.trained_on)}
+        write_manifest(run / "policy", {"base_model": {"digest": self.base}, "steps": 3, "targets": targets})
         records = [{"step": step, "data": {"reward/on_policy": step / 3}} for step in (1, 2, 3)]
         (run / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
         digest = json.loads((run / "policy" / "lineage.json").read_text())["checkpoint_digest"]
@@ -137,6 +156,38 @@ def test_a_policy_that_does_not_end_its_answers_is_not_promoted(written: Written
     written.scores("policy", digest, truncated=0.9, arithmetic=0.5)
     assert written.house.run(*OUTPUTS).success
     assert "cut at the token limit" in written.house.metadata("registry/champion")["reasons"]
+
+
+def test_a_policy_that_saw_benchmark_problems_is_not_promoted(written: Written):
+    written.targets("what is  12 + 30 + 5?")
+    written.policy("cheat", **GOOD)
+    assert written.house.run(*OUTPUTS).success
+    decision = written.house.metadata("registry/champion")
+    assert "arithmetic: 1 problems are among the training targets" in decision["reasons"]
+    assert decision["problems in targets arithmetic"] == 1
+    assert written.champion is None
+
+
+def test_a_policy_whose_targets_are_gone_is_not_promoted(written: Written):
+    written.policy("orphan", **GOOD)
+    written.trained_on.unlink()
+    assert written.house.run(*OUTPUTS).success
+    assert "nobody can look" in written.house.metadata("registry/champion")["reasons"]
+
+
+def test_every_number_of_a_decision_is_in_its_file_and_in_the_metadata(written: Written):
+    digest = written.policy("first", **GOOD)
+    assert written.house.run(*OUTPUTS).success
+    (file,) = (written.house.storage / "registry" / "decisions").iterdir()
+    record, shown = json.loads(file.read_text()), written.house.metadata("registry/champion")
+    decision = record["decision"]
+    assert record["checkpoint"] == digest and record["limits"] == {"max_ood_drop": 0.1, "max_truncated": 0.25}
+    assert decision["low"] <= decision["difference"] <= decision["high"]
+    for title, values in (("p", decision["p_values"]), ("truncated", decision["truncated"])):
+        assert values.keys() == BENCHMARKS.keys()
+        assert all(shown[f"{title} {name}"] == pytest.approx(value, rel=1e-3) for name, value in values.items())
+    assert decision["contamination"] == {"arithmetic": 0}
+    assert shown["decision"] == str(file) and shown["in-domain difference"] > 0
 
 
 def test_the_next_policy_has_to_beat_the_champion_and_not_the_base(written: Written):

