@@ -13,11 +13,7 @@ export PYTHONPATH := $(CURDIR)
 export HF_HUB_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-<<<<<<< HEAD
-.PHONY: help demo run ui test test-all test-unit bench leaderboard lint lock setup clean
-=======
-.PHONY: help demo run ui promote rollback experiments test test-all test-unit bench lint lock setup clean
->>>>>>> issue7
+.PHONY: help demo run ui promote rollback experiments leaderboard test test-all test-unit bench lint lock setup clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

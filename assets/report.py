@@ -101,12 +101,8 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
     ) -> dg.MaterializeResult[Reference]:
         from evaluation.contamination import search_lineage
         from evaluation.report import build_scorecard
-<<<<<<< HEAD
         from evaluation.tables import read_json_lines, read_suite_file
-=======
-        from evaluation.tables import read_json_lines
         from training.card import write_scores
->>>>>>> issue4
         from training.lineage import read_manifest
 
         models = {"base": base, "policy": policy}

@@ -9,11 +9,8 @@ benchmark problem would be little more than "What is the area of this trapezoid?
 """
 
 import re
-<<<<<<< HEAD
-=======
 from collections import defaultdict
 from collections.abc import Mapping
->>>>>>> issue6
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

@@ -31,12 +31,8 @@ from evaluation.files import atomic_write, digest_bytes, write_json
 from training.attempt import Attempt, Report, attempts, follow
 from training.checkpoints import export_policy, latest_step, mend
 from training.configuration import PROJECT, compose_run
-<<<<<<< HEAD
 from training.inputs import check_context, check_targets
-=======
-from training.inputs import check_targets
 from training.launchers import Task, build_launcher
->>>>>>> issue4
 from training.lineage import MANIFEST, TrainingRequest, code_state, package_versions, read_manifest
 from training.metrics import merge_attempts
 
@@ -70,17 +66,13 @@ def run_job(job: Job, report: Report, *, force: bool = False) -> bool:
     """
     overrides = (f"seed={job.request.seed}", *job.request.overrides)
     config = compose_run(job.request.recipe, job.request.hardware, overrides, run=job.out.resolve())
-<<<<<<< HEAD
     check_context(job.model, config)
-    targets = check_targets(job.targets, job.model, config)
-=======
     _check_trackers(config)
     staged = config.first_stage is not None
     if staged and job.heldout is None:
         raise InputError(f"recipe {job.request.recipe}: its second stage trains on held-out targets: give --heldout")
     data = job.heldout if staged and job.heldout is not None else job.targets
     targets = check_targets(data, job.model, config)
->>>>>>> issue4
     if not force and _reusable(job):
         report({"event": "done", "policy": str(job.policy), "reused": True})
         return True

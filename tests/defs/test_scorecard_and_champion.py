@@ -11,11 +11,7 @@ import pytest
 
 from assets.storage import Reference, Storage
 from evaluation.files import write_json
-<<<<<<< HEAD
-from evaluation.records import BENCHMARK, GRADED
-=======
 from evaluation.records import BENCHMARK, GRADED, TARGET
->>>>>>> issue7
 from tests.defs.house import House, message
 from training.lineage import write_manifest
 
@@ -61,14 +57,9 @@ class Written:
         (house.storage / "base").mkdir(parents=True)
         self.refer("models/base", house.storage / "base", self.base)
         suite = house.storage / "problems.parquet"
-<<<<<<< HEAD
-        pq.write_table(BENCHMARK.empty_table(), suite)
-        self.refer("benchmarks/suite", suite, "s" * 64, {"digests": {"arithmetic": "d"}, "samples": {"arithmetic": 1}})
-=======
         pq.write_table(pa.Table.from_pylist([PROBLEM], schema=BENCHMARK), suite)
         self.refer("benchmarks/suite", suite, "s" * 64, {"digests": {"arithmetic": "d"}, "samples": {"arithmetic": 1}})
         self.targets(CLEAN)
->>>>>>> issue7
         self.refer("targets/prepared", house.storage / "base", "t" * 64, {"funnel": [["read", 300], ["kept", 280]]})
 
     def refer(self, key: str, path: Path, digest: str, details: dict | None = None) -> None:

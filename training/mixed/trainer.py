@@ -142,12 +142,8 @@ class MixedPolicyTrainer(PPOTrainerSync):
         )
         metrics.update({f"rollout_correction/{name}": value for name, value in correction_metrics.items()})
         metrics.update(self._group_metrics(scores, index, on_policy))
-<<<<<<< HEAD
-=======
         metrics["batch/generation_requests"] = float(rows["requests"].sum())
         self._prefix_lengths = dict(zip(batch.keys, rows["prefix_length"].tolist(), strict=True))
-        batch.extra_info["prefix_tokens"] = int(prefix_mask.sum()) * self._updates_share()
->>>>>>> issue4
 
         output = {"advantages": advantages, "returns": advantages, "rollout_is_weights": correction}
         nested = {name: response_to_nested(value.float(), nested_mask) for name, value in output.items()}
