@@ -97,11 +97,12 @@ def _check_rows(
         ),
     }
     for name, (contents, limit, key) in texts.items():
-        for position, tokens in lengths.over(contents, limit).items():
-            raise InputError(
-                f"targets {path}: row {start + position}: its {name} has {tokens} tokens, more than the {limit} that "
-                f"{key}={limits[name]} leaves: raise it, or reject such rows with `python -m training.targets`"
-            )
+        for number, tokens in enumerate(lengths.count(contents), start):
+            if tokens > limit:
+                raise InputError(
+                    f"targets {path}: row {number}: its {name} has {tokens} tokens, more than the {limit} that "
+                    f"{key}={limits[name]} leaves: raise it, or reject such rows with `python -m training.targets`"
+                )
 
 
 def _conversation(messages: Any) -> bool:
