@@ -15,6 +15,7 @@ shortest real rows repeated.
 
 import argparse
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -80,28 +82,49 @@ def _loaded(folder: Path) -> Any:
     return _TOKENIZERS.setdefault(folder, Tokenizer.from_file(str(folder / "tokenizer.json")))
 
 
-def usual(rows: list[dict[str, Any]], config: PrepareConfig, tokenizer: Path, folder: Path) -> tuple[float, set[str]]:
-    """Seconds, and the ids of the rows that it keeps."""
+@dataclass
+class Timed:
+    """Seconds by the clock, and of the processors, of a block: the latter do not depend on who else uses them."""
+
+    clock: float = 0.0
+    cpu: float = 0.0
+
+    def __enter__(self) -> "Timed":
+        self.clock, self.cpu = -time.perf_counter(), -_cpu()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clock += time.perf_counter()
+        self.cpu += _cpu()
+
+
+def _cpu() -> float:
+    """Processor seconds of this process and of those it has waited for."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+
+
+def usual(rows: list[dict[str, Any]], config: PrepareConfig, tokenizer: Path, folder: Path) -> tuple[Timed, set[str]]:
+    """Time, and the ids of the rows that it keeps."""
     import datasets
 
     datasets.disable_progress_bars()
-    began = time.perf_counter()
     given = {"config": config, "tokenizer": tokenizer}
-    made = datasets.Dataset.from_list(rows).map(usual_row, fn_kwargs=given, num_proc=PROCESSES)
-    kept = made.filter(lambda row: row["correct"] and row["fits"])
-    kept.to_parquet(folder / "usual.parquet")
-    return time.perf_counter() - began, set(kept["id"])
+    with Timed() as timed:
+        made = datasets.Dataset.from_list(rows).map(usual_row, fn_kwargs=given, num_proc=PROCESSES)
+        kept = made.filter(lambda row: row["correct"] and row["fits"])
+        kept.to_parquet(folder / "usual.parquet")
+    return timed, set(kept["id"])
 
 
-def ours(config: PrepareConfig, tokenizer: Path, folder: Path) -> tuple[float, dict[str, tuple[str, str]]]:
-    """Seconds, and the reason and detail of each refused row."""
+def ours(config: PrepareConfig, tokenizer: Path, folder: Path) -> tuple[Timed, dict[str, tuple[str, str]]]:
+    """Time, and the reason and detail of each refused row."""
     import pyarrow.parquet as pq
 
-    began = time.perf_counter()
-    prepared = prepare(config, folder, tokenizer_json=tokenizer)
-    seconds = time.perf_counter() - began
+    with Timed() as timed:
+        prepared = prepare(config, folder, tokenizer_json=tokenizer)
     refused = pq.read_table(prepared.rejected, columns=["id", "reason", "detail"]).to_pylist()
-    return seconds, {row["id"]: (row["reason"], row["detail"]) for row in refused}
+    return timed, {row["id"]: (row["reason"], row["detail"]) for row in refused}
 
 
 def speed(source: Path, limit: int | None) -> None:
@@ -116,12 +139,16 @@ def speed(source: Path, limit: int | None) -> None:
         folder = Path(name)
         tokenizer = train_tokenizer(responses[:2000], folder)
         alone, _ = ours(build_config({**settings, "workers": 1}), tokenizer, folder / "alone")
-        seconds, refused = ours(config, tokenizer, folder / "ours")
-        usual_seconds, kept = usual(rows, config, tokenizer, folder)
+        two, refused = ours(config, tokenizer, folder / "ours")
+        peer, kept = usual(rows, config, tokenizer, folder)
         tokens = _tokenizing(tokenizer, responses)
-    print(f"  usual way (datasets.map, num_proc=2) {len(rows) / usual_seconds:8.0f} rows/s")
-    print(f"  training.targets, 2 workers          {len(rows) / seconds:8.0f} rows/s   {usual_seconds / seconds:.1f}x")
-    print(f"  training.targets, 1 worker           {len(rows) / alone:8.0f} rows/s   2 workers: {alone / seconds:.2f}x")
+    print("                                         rows/s  rows a CPU second")
+    for name, timed in (("usual way (datasets.map, num_proc=2)", peer), ("2 workers", two), ("1 worker", alone)):
+        print(f"  {name:38} {len(rows) / timed.clock:7.0f} {len(rows) / timed.cpu:10.0f}")
+    print(
+        f"  2 workers beside the usual way: {peer.clock / two.clock:.1f}x by the clock, {peer.cpu / two.cpu:.1f}x by CPU"
+    )
+    print(f"  2 workers beside 1: {alone.clock / two.clock:.2f}x by the clock")
     print(f"  tokenizing alone, 1 process          {tokens[0]:8.0f} rows/s, row by row as usual {tokens[1]:.0f}")
     lost = {name: why for name, why in refused.items() if why[0] not in ("surplus", "near_duplicate")}
     differ = [row for row in rows if (row["id"] in kept) == (row["id"] in lost)]

@@ -5,6 +5,7 @@ once and no more. The function that judges is the same, so the rows are the same
 """
 
 import multiprocessing
+import multiprocessing.util
 import os
 import signal
 import threading
@@ -274,7 +275,8 @@ def _start(setup: Setup) -> None:
     """Begin a pool process: it ends when its parent does, however that ends, and leaves Ctrl-C to it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _OURS["judge"] = Judge(setup)
+    judge = _OURS["judge"] = Judge(setup)
+    multiprocessing.util.Finalize(None, judge.close, exitpriority=1)  # the process that compares answers ends with it
 
 
 def _end_with_parent() -> None:
