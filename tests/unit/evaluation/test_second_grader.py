@@ -13,7 +13,7 @@ RESPONSES = {
     "agree wrong": "<think>\n2+2\n</think>\n\n\\boxed{5}",
     "never closed": "<think>\nso it is \\boxed{4}, but wait",  # the reference grades the whole text
     "never boxed": "<think>\n2+2\n</think>\n\nThe answer is $4$.",
-    "said twice": "<think>\na\n</think> $4$ </think>\n\n\\boxed{5}",
+    "closed twice": "<think>\na\n</think> \\boxed{4} </think>\n\nmore",  # the reference starts after the first
     "empty": "",
 }
 
@@ -39,9 +39,10 @@ def test_whole_texts_find_answers_that_were_not_given(graded):
     assert {row["id"]: (row["verdict"], row["second_verdict"]) for row in found.to_pylist()} == {
         "never closed": ("no_think_end", "correct"),
         "never boxed": ("no_answer", "correct"),
+        "closed twice": ("no_answer", "correct"),
     }
     text = disagreements_text(found)
-    assert text.startswith("2 of 6 verdicts differ from the grader whole-text (33.33%)")
+    assert text.startswith("3 of 6 verdicts differ from the grader whole-text (50.00%)")
     assert "no think end here, correct there" in text
     assert "b never closed/0: gold 4, found nothing (no </think>" in text
 
