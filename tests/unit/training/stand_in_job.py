@@ -1,6 +1,6 @@
 """A process in the place of the trainer: ``python -m stand_in_job STEPS ENDING``, for the launchers' tests.
 
-Writes STEPS records as verl's logger does, then ends as ENDING says: a status, "error", "hang" or "family" (with a child).
+Writes STEPS records as verl's logger does, then ends as ENDING says: a status, "error", "hang" or "family" (with one).
 """
 
 import json
