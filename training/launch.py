@@ -31,6 +31,7 @@ from evaluation.files import atomic_write, digest_bytes, write_json
 from training.attempt import Attempt, Report, attempts, follow
 from training.checkpoints import export_policy, latest_step, mend
 from training.configuration import PROJECT, compose_run
+from training.hub import push_to_hub
 from training.inputs import check_context, check_targets
 from training.launchers import Task, build_launcher
 from training.lineage import MANIFEST, TrainingRequest, code_state, package_versions, read_manifest
@@ -73,25 +74,23 @@ def run_job(job: Job, report: Report, *, force: bool = False) -> bool:
         raise InputError(f"recipe {job.request.recipe}: its second stage trains on held-out targets: give --heldout")
     data = job.heldout if staged and job.heldout is not None else job.targets
     targets = check_targets(data, job.model, config)
-    if not force and _reusable(job):
-        report({"event": "done", "policy": str(job.policy), "reused": True})
-        return True
     job.out.mkdir(parents=True, exist_ok=True)
     with _locked(job.out) as lock:
-        _claim(job, force=force)
-        first = _first_stage(job, config, report, force=force) if staged else None
-        environment = _complete(config, data=data, model=first.policy if first else job.model)
-        with atomic_write(job.out / "config.yaml") as temporary:
-            OmegaConf.save(config, temporary, resolve=True)
-        _train(job, config, environment, lock, report)
-        report({"event": "progress", "stage": "training", "message": "writing the policy"})
-        manifest = _manifest(job, config, data, targets, first)
-        export_policy(job.out / "checkpoints", job.policy, manifest)
+        reused = not force and _reusable(job)
+        if not reused:
+            _claim(job, force=force)
+            first = _first_stage(job, config, report, force=force) if staged else None
+            environment = _complete(config, data=data, model=first.policy if first else job.model)
+            with atomic_write(job.out / "config.yaml") as temporary:
+                OmegaConf.save(config, temporary, resolve=True)
+            _train(job, config, environment, lock, report)
+            report({"event": "progress", "stage": "training", "message": "writing the policy"})
+            export_policy(job.out / "checkpoints", job.policy, _manifest(job, config, data, targets, first))
         if config.run.push_to_hub:
             report({"event": "progress", "stage": "training", "message": f"uploading to {config.run.push_to_hub}"})
             push_to_hub(job.policy, config.run.push_to_hub)
-    report({"event": "done", "policy": str(job.policy), "reused": False})
-    return False
+    report({"event": "done", "policy": str(job.policy), "reused": reused})
+    return reused
 
 
 def _reusable(job: Job) -> bool:
@@ -182,10 +181,10 @@ def _train(job: Job, config: DictConfig, environment: Mapping[str, str], lock: i
     launcher = build_launcher(OmegaConf.to_container(config.run), lock)
 
     def task(attempt: Attempt) -> Task:
-        # Two folders may hold runs of one identity, and one cluster run both.
-        name = f"luffy-{job.request.identity()[:12]}-{digest_bytes(str(job.out.resolve()).encode())[:8]}"
+        # A folder holds one run, whose number of attempts says which this is; a new version of the code finds it too.
+        place = digest_bytes(str(job.out.resolve()).encode())[:16]
         return Task(
-            name=f"{name}-{attempt.number}",
+            name=f"luffy-{job.request.recipe}-{place}-{attempt.number}",
             module=("training.mixed.main", str((job.out / "config.yaml").resolve())),
             environment={
                 "PYTHONPATH": str(PROJECT),
@@ -248,22 +247,6 @@ def _manifest(
         kept = ("identity", "request", "targets", "attempts", "device_hours", "cost", "steps", "checkpoint_digest")
         manifest["first_stage"] = {name: before[name] for name in kept}
     return manifest
-
-
-def push_to_hub(policy: Path, repository: str) -> None:
-    """Upload the policy folder to ``repository``; InputError with the hub's reason where it refuses."""
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
-
-    try:
-        api = HfApi()
-        api.create_repo(repository, exist_ok=True, private=True)
-        api.upload_folder(folder_path=policy, repo_id=repository)
-    except (HfHubHTTPError, OfflineModeIsEnabled, ValueError, OSError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(
-            f"run.push_to_hub={repository}: the hub refused ({reason}); the policy itself is complete in {policy}"
-        ) from error
 
 
 def print_report(event: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from evaluation.errors import InputError
+from training.supervisor import adopt_orphans, stop_descendants
 
 PROJECT = Path(__file__).parents[1]
 GRACE_SECONDS = 10.0  # from TERM to KILL
@@ -76,6 +77,7 @@ class LocalLauncher:
 
     def start(self, task: Task) -> None:
         command = [sys.executable, "-m", "training.supervisor", "--grace", str(GRACE_SECONDS), "--"]
+        adopt_orphans()
         with task.log.open("wb") as output:
             self._process = subprocess.Popen(
                 [*command, sys.executable, "-m", *task.module],
@@ -93,7 +95,11 @@ class LocalLauncher:
     def poll(self) -> int | None:
         assert self._process is not None
         status = self._process.poll()
-        return 128 - status if status is not None and status < 0 else status
+        if status is None or status >= 0:
+            return status
+        # The supervisor itself was killed: what it watched over is ours now.
+        stop_descendants(GRACE_SECONDS)
+        return 128 - status
 
     def stop(self) -> None:
         if self._process is not None and self._process.poll() is None:

@@ -82,15 +82,22 @@ def stop_descendants(grace: float) -> None:
         reap()
 
 
+def adopt_orphans() -> None:
+    """Let orphans among our descendants become our children, so that ``descendants`` still finds them."""
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
 def supervise(command: list[str], grace: float) -> int:
     """Run ``command`` to its end or ours; return its exit status, or 128 + the signal that stopped us."""
     parent = os.getppid()
     received: list[int] = []
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, lambda number, _: received.append(number))
-    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    adopt_orphans()
     die_with_parent(parent)
-    child = subprocess.Popen(command, start_new_session=True)
+    own = os.getpid()
+    # Where we are killed ourselves, the command still hears of it.
+    child = subprocess.Popen(command, start_new_session=True, preexec_fn=lambda: die_with_parent(own))
     while (status := child.poll()) is None and not received:
         time.sleep(POLL_SECONDS)
     # A job that ended by itself leaves only idle helpers behind: they get no more than a second to say goodbye.

@@ -15,8 +15,8 @@ from training.checkpoints import latest_step
 from training.lineage import read_manifest
 
 GONE_SECONDS = 30
-STEPS = 6
-LAUNCHER, DRIVER = "-m training --recipe", "training.mixed.main"
+STEPS = 12
+LAUNCHER, SUPERVISOR, DRIVER = "-m training --recipe", "-m training.supervisor", "-m training.mixed.main"
 # A worker of Ray that is killed takes the step with it; so does the server of vLLM.
 WORKER, TASK, SERVER = "ray::WorkerDict", "ray::TaskRunner", "ray::vLLMHttpServer"
 
@@ -79,22 +79,21 @@ def test_a_killed_launcher_and_a_killed_worker(targets: Path, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(2400)
 def test_every_other_process_that_can_be_stopped(targets: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     run = start(out, targets)
-    strike(run, LAUNCHER, signal.SIGTERM)
-    check(run, 128 + signal.SIGTERM, "the launcher was stopped")
-    run = resumes(out, targets)
-    strike(run, DRIVER, signal.SIGKILL)
-    check(run, 1, "stopped by signal SIGKILL")
-    run = resumes(out, targets)
-    strike(run, SERVER, signal.SIGKILL)
-    check(run, 1, "died")
-    run = resumes(out, targets)
-    strike(run, TASK, signal.SIGKILL)
-    check(run, 1, "died")
-    finishes(resumes(out, targets))
+    for process, signum, status, reason in (
+        (SERVER, signal.SIGKILL, 1, "died"),
+        (TASK, signal.SIGKILL, 1, "died"),
+        (DRIVER, signal.SIGKILL, 1, "stopped by signal SIGKILL"),
+        (SUPERVISOR, signal.SIGKILL, 1, "stopped by signal SIGKILL"),
+        (LAUNCHER, signal.SIGTERM, 128 + signal.SIGTERM, "the launcher was stopped"),
+    ):
+        strike(run, process, signum)
+        check(run, status, reason)
+        run = resumes(out, targets)
+    finishes(run)
 
 
 def test_a_stall_is_told_with_the_last_lines_and_nothing_stays(targets: Path, tmp_path: Path) -> None:

@@ -160,9 +160,12 @@ class Training:
         return status
 
     def find(self, words: str) -> int:
-        """Pid of the only process of the training whose command line contains ``words``."""
+        """Pid of the first process of the training whose command line contains ``words``.
+
+        What a supervisor runs, behind its ``--``, is no command line of its own.
+        """
         self.remember()
-        found = [pid for pid, _ in self.seen if words in command_line(pid)]
+        found = [pid for pid, _ in self.seen if words in command_line(pid).split(" -- ")[0]]
         assert found, f"no process {words!r} among {[command_line(pid)[:80] for pid, _ in self.seen]}"
         return min(found)
 

@@ -1,7 +1,11 @@
 """An attempt, on real processes: what is reported, why it ended, that nothing of it is left."""
 
 import json
+import os
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +13,8 @@ import pytest
 
 from training.attempt import Attempt, TrainingFailed, attempts, follow, reason_of
 from training.launchers import LocalLauncher, Task
+
+ROOT = Path(__file__).parents[3]
 
 
 def run(folder: Path, steps: int, ending: str, stall_seconds: float = 60) -> list[dict[str, Any]]:
@@ -71,3 +77,58 @@ def test_the_time_of_an_attempt_whose_launcher_was_killed_ends_with_its_last_out
     whole = record(tmp_path)
     attempt.record.write_text(json.dumps({"started": whole["started"]}))
     assert 0 < attempt.seconds() < 60
+
+
+# A launcher as a process of its own; prints the pids of supervisor and job, then how it ended.
+LAUNCHER = """
+import sys, threading, time
+from pathlib import Path
+from training.attempt import Attempt, TrainingFailed, follow
+from training.launchers import LocalLauncher, Task
+from training.supervisor import descendants
+
+folder, stand_ins = Path(sys.argv[1]), sys.argv[2]
+attempt = Attempt(folder, 1)
+environment = {"VERL_FILE_LOGGER_PATH": str(attempt.metrics), "PYTHONPATH": stand_ins}
+task = Task("test-1", ("stand_in_job", "1", "family"), environment, attempt.log)
+
+def report(event):
+    if event["event"] == "step":
+        print(*descendants(), flush=True)
+
+try:
+    with (folder / "lock").open("w") as lock:
+        follow(attempt, LocalLauncher(lock.fileno()), task, total=2, done=0, stall_seconds=60, report=report)
+except TrainingFailed as error:
+    print(error, flush=True)
+"""
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("launcher_too", [False, True], ids=["supervisor", "launcher and supervisor"])
+def test_a_job_does_not_outlive_a_supervisor_that_is_killed(tmp_path: Path, launcher_too: bool) -> None:
+    command = [sys.executable, "-c", LAUNCHER, str(tmp_path), str(Path(__file__).parent)]
+    launcher = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert launcher.stdout is not None
+    supervisor, *job = (int(pid) for pid in launcher.stdout.readline().split())
+    assert len(job) == 2
+    child = job.pop()
+    if launcher_too:
+        launcher.kill()
+    os.kill(supervisor, signal.SIGKILL)
+    if not launcher_too:
+        assert "training was stopped by signal SIGKILL" in launcher.communicate(timeout=30)[0]
+    launcher.wait(30)
+    deadline = time.monotonic() + 20
+    # With nobody left to watch, the job itself hears of it; what it started is its own affair, as Ray's is Ray's.
+    while any(alive(pid) for pid in (job if launcher_too else [*job, child])):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    if alive(child):
+        os.kill(child, signal.SIGKILL)
