@@ -13,7 +13,7 @@ export PYTHONPATH := $(CURDIR)
 export HF_HUB_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run ui promote rollback experiments test test-all test-unit bench lint lock setup clean
+.PHONY: help demo run ui test test-all test-unit bench lint lock setup clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,7 @@ run: setup  ## the same graph on your files: PROFILE=name-or-path, LUFFY__SECTIO
 ui: .venv/installed  ## serve the Dagster UI on PORT (default 3000)
 	@$(ORCHESTRATION) -m pipelines.ui --port $(PORT)
 
+.PHONY: promote rollback experiments
 promote: .venv/installed  ## make a policy the champion by hand: TO=digest or run folder, REASON=text
 	@$(ORCHESTRATION) -m pipelines.registry promote "$(TO)" --reason "$(REASON)"
 
@@ -72,8 +73,8 @@ lint: .venv/installed  ## ruff and basedpyright
 bench: setup  ## measure the figures that the README quotes
 	@$(TRAINING) -m benchmarks.algorithms
 	@$(ORCHESTRATION) -m benchmarks.targets
-	@$(ORCHESTRATION) -m benchmarks.load
 	@$(ORCHESTRATION) -m benchmarks.operations
+	@$(ORCHESTRATION) -m benchmarks.load
 	@$(TRAINING) -m benchmarks.steps
 
 lock:  ## compile requirements/*.lock from pyproject.toml (needs uv; finds local wheels through PIP_FIND_LINKS)
