@@ -45,6 +45,7 @@ run: setup  ## the same graph on your files: PROFILE=name-or-path, LUFFY__SECTIO
 ui: .venv/installed  ## serve the Dagster UI on PORT (default 3000)
 	@$(ORCHESTRATION) -m pipelines.ui --port $(PORT)
 
+.PHONY: promote rollback experiments
 promote: .venv/installed  ## make a policy the champion by hand: TO=digest or run folder, REASON=text
 	@$(ORCHESTRATION) -m pipelines.registry promote "$(TO)" --reason "$(REASON)"
 
@@ -72,8 +73,8 @@ lint: .venv/installed  ## ruff and basedpyright
 bench: setup  ## measure the figures that the README quotes
 	@$(TRAINING) -m benchmarks.algorithms
 	@$(ORCHESTRATION) -m benchmarks.targets
-	@$(ORCHESTRATION) -m benchmarks.load
 	@$(ORCHESTRATION) -m benchmarks.operations
+	@$(ORCHESTRATION) -m benchmarks.load
 	@$(TRAINING) -m benchmarks.steps
 	@$(TRAINING) -m benchmarks.evaluation
 

@@ -11,7 +11,7 @@ import pytest
 
 from assets.storage import Reference, Storage
 from evaluation.files import write_json
-from evaluation.records import BENCHMARK, GRADED, TARGET
+from evaluation.records import BENCHMARK, GRADED
 from tests.defs.house import House, message
 from training.lineage import write_manifest
 
@@ -57,16 +57,19 @@ class Written:
         (house.storage / "base").mkdir(parents=True)
         self.refer("models/base", house.storage / "base", self.base)
         suite = house.storage / "problems.parquet"
-        pq.write_table(pa.Table.from_pylist([PROBLEM], schema=BENCHMARK), suite)
+        pq.write_table(BENCHMARK.empty_table(), suite)
         self.refer("benchmarks/suite", suite, "s" * 64, {"digests": {"arithmetic": "d"}, "samples": {"arithmetic": 1}})
-        self.targets(CLEAN)
         self.refer("targets/prepared", house.storage / "base", "t" * 64, {"funnel": [["read", 300], ["kept", 280]]})
+        pq.write_table(pa.Table.from_pylist([PROBLEM], schema=BENCHMARK), suite)
+        self.targets(CLEAN)
 
     def refer(self, key: str, path: Path, digest: str, details: dict | None = None) -> None:
         write_json(asdict(Reference(str(path), digest, details=details or {})), self.storage.reference_file(key))
 
     def targets(self, problem: str) -> None:
         """The file that policies made from now on were trained on, with one problem."""
+        from evaluation.records import TARGET
+
         row = {"prompt": [{"role": "system", "content": "Think."}, {"role": "user", "content": problem}]}
         self.trained_on = self.house.storage / f"train-{len(problem)}.parquet"
         pq.write_table(pa.Table.from_pylist([row], schema=TARGET), self.trained_on)

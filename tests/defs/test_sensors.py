@@ -112,6 +112,37 @@ def test_a_source_that_is_gone_fails_the_tick_with_its_name(build, tmp_path):
         tick(house, "watch_sources")
 
 
+def test_a_new_commit_of_a_hub_dataset_is_prepared(build, monkeypatch):
+    commits, asked = ["1" * 40], []
+
+    class Hub(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            body = json.dumps({"id": "owner/traces", "sha": commits[-1]}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Keep the test's output clean."""
+
+    served = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=served.serve_forever, daemon=True).start()
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{served.server_port}")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    house = build(targets__source="[owner/traces]", targets__revision="curated")
+    first = tick(house, "watch_sources")
+    assert len(first.run_requests) == 1
+    again = tick(house, "watch_sources", first.cursor)
+    assert not again.run_requests
+    commits.append("2" * 40)
+    assert len(tick(house, "watch_sources", again.cursor).run_requests) == 1
+    served.shutdown()
+    served.server_close()
+    assert asked.count("/api/datasets/owner/traces/revision/curated") == 3
+
+
 def test_the_embedded_source_is_not_watched(build):
     assert "same traces" in tick(build(), "watch_sources").skip_message
 
