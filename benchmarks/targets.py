@@ -146,7 +146,8 @@ def speed(source: Path, limit: int | None) -> None:
     for name, timed in (("usual way (datasets.map, num_proc=2)", peer), ("2 workers", two), ("1 worker", alone)):
         print(f"  {name:38} {len(rows) / timed.clock:7.0f} {len(rows) / timed.cpu:10.0f}")
     print(
-        f"  2 workers beside the usual way: {peer.clock / two.clock:.1f}x by the clock, {peer.cpu / two.cpu:.1f}x by CPU"
+        f"  2 workers beside the usual way: {peer.clock / two.clock:.1f}x by the clock, "
+        f"{peer.cpu / two.cpu:.1f}x by CPU seconds"
     )
     print(f"  2 workers beside 1: {alone.clock / two.clock:.2f}x by the clock")
     print(f"  tokenizing alone, 1 process          {tokens[0]:8.0f} rows/s, row by row as usual {tokens[1]:.0f}")

@@ -168,7 +168,8 @@ def _open_parquet(file: DataFile) -> Any:
     import pyarrow.parquet as pq
 
     try:
-        return pq.ParquetFile(file.filesystem.open(file.path, "rb"))
+        # Without buffering ahead: that keeps what it has read until the file ends.
+        return pq.ParquetFile(file.filesystem.open(file.path, "rb"), pre_buffer=False)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"source {file.path}: not a readable parquet file: {_short(error)}") from error
 

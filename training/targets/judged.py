@@ -117,7 +117,7 @@ def judged_rows(files: Sequence[Path], columns: list[str] | None = None) -> Iter
 
     for file in files:
         try:
-            for batch in pq.ParquetFile(file).iter_batches(ROWS_A_READ, columns=columns):
+            for batch in pq.ParquetFile(file, pre_buffer=False).iter_batches(ROWS_A_READ, columns=columns):
                 yield batch.to_pylist()
         except (OSError, pa.ArrowException) as error:
             raise _damaged(file, error) from error

@@ -154,7 +154,7 @@ def tally_files(paths: Sequence[Path]) -> Tally:
 
     tally = Tally()
     for path in paths:
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(path, pre_buffer=False)
         nested = "extra_info" in file.schema_arrow.names
         for batch in file.iter_batches(columns=["extra_info.id" if nested else "id"]):
             ids = batch.column(0).field("id") if nested else batch.column(0)

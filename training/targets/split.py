@@ -122,7 +122,7 @@ def _all_have_reasons(paths: Sequence[Path]) -> bool:
     import pyarrow.parquet as pq
 
     for path in paths:
-        for batch in pq.ParquetFile(path).iter_batches(columns=["reason", "reasons"]):
+        for batch in pq.ParquetFile(path, pre_buffer=False).iter_batches(columns=["reason", "reasons"]):
             if not all(row["reason"] and row["reasons"] for row in batch.to_pylist()):
                 return False
     return True
@@ -196,7 +196,7 @@ def _unchanged(out_dir: Path, metadata: Mapping[str, str]) -> Split | None:
 def _batches(path: Path, columns: list[str]) -> Iterator[list[dict[str, Any]]]:
     import pyarrow.parquet as pq
 
-    for batch in pq.ParquetFile(path).iter_batches(ROWS_A_READ, columns=columns):
+    for batch in pq.ParquetFile(path, pre_buffer=False).iter_batches(ROWS_A_READ, columns=columns):
         yield batch.to_pylist()
 
 

@@ -17,11 +17,24 @@ def test_it_prepares_splits_and_checks(tmp_path: Path, tokenizer: Path, capsys: 
     settings = ["--set", "embedded_rows=100", "--benchmarks", "embedded", "--heldout-share", "0.1", "--check"]
     assert main(["--out", str(out), "--tokenizer", str(tokenizer), *settings]) == 0
     files = {path.name for path in out.iterdir()}
-    assert files == {f"{name}.parquet" for name in ("prepared", "profile", "rejected", "train", "heldout")}
-    rows = {path.stem: pq.read_metadata(path).num_rows for path in out.iterdir()}
+    names = ("prepared", "profile", "rejected", "train", "heldout", "left_out")
+    assert files == {".judged", *(f"{name}.parquet" for name in names)}
+    rows = {path.stem: pq.read_metadata(path).num_rows for path in out.glob("*.parquet")}
     assert rows["prepared"] == rows["profile"] == rows["train"] + rows["heldout"] == 100 - rows["rejected"]
     shown = capsys.readouterr().out
     assert "answers_verified" in shown and "FAILED" not in shown
+
+
+def test_a_second_run_does_nothing(tmp_path: Path, tokenizer: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    arguments = ["--out", str(out), "--tokenizer", str(tokenizer), "--set", "embedded_rows=50", "--workers", "1"]
+    assert main(arguments) == 0
+    stamps = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
+    capsys.readouterr()
+    assert main([*arguments, "--previous", str(out), "--workers", "2"]) == 0
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()} == stamps
+    shown = capsys.readouterr().out
+    assert "nothing was done" in shown and "targets of the other that are not here" in shown
 
 
 def test_a_check_that_blocks_gives_status_1(

@@ -375,7 +375,7 @@ HOSTILE: list[tuple[Any, str]] = [
     ({"answer": "1000000!", "response": "<think>\nhm\n</think>\n\n\\boxed{999999!}"}, "wrong|verify"),
     ({"response": {"deep": "struct"}}, "wrong_type"),
     ({"problem": ["a", "b"]}, "wrong_type"),
-    ({"response": "<think>\n" + "a" * 300_000 + "\n</think>\n\n\\boxed{2}"}, "target_too_long"),
+    ({"response": "<think>\n" + "a" * 300_000 + "\n</think>\n\n\\boxed{2}"}, "wrong"),
     ({"response": "\n" * 200_000}, "no_response"),
 ]
 
