@@ -271,7 +271,7 @@ def main() -> int:
     parser.add_argument("--limit-s", type=float, default=0.25, help="for one hostile answer (default 0.25)")
     parser.add_argument("--problems", type=int, default=100, help="a benchmark, for generation (default 100)")
     parser.add_argument("--samples", type=int, default=4, help="a problem, for generation (default 4)")
-    parser.add_argument("--repeat", type=int, default=5, help="timings of each way to generate (default 5)")
+    parser.add_argument("--repeat", type=int, default=7, help="timings of each way to generate (default 7)")
     options = parser.parse_args()
     if not DATA.is_dir() and set(options.only) & {"verdicts", "grading"}:
         sys.exit(f"error: {DATA}: no such folder; verdicts and grading need the real answers there")
