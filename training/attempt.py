@@ -146,9 +146,14 @@ def reason_of(log: Path, status: int) -> str:
     if status > 128:
         return f"training was stopped by signal {signal.Signals(status - 128).name}"
     lines = log_lines(log)
-    # Ray repeats the remote traceback; its last named error is the cause seen by the driver.
-    tail = [line for line in lines if ERROR.search(line)][-1:] or lines[-LOG_TAIL_LINES:]
-    return "training failed: " + "\n".join(line.strip() for line in tail)
+    named = [number for number, line in enumerate(lines) if ERROR.search(line)]
+    if not named:
+        return "training failed: " + "\n".join(line.strip() for line in lines[-LOG_TAIL_LINES:])
+    # Ray repeats the remote traceback; its last named error is the cause seen by the driver. Which of its processes has
+    # died is said below it.
+    last, *below = lines[named[-1] : named[-1] + 5]
+    died = [line.split(":", 1)[1].strip() for line in below if line.startswith("\tclass_name:")]
+    return "training failed: " + " ".join([last.strip(), *(f"({name})" for name in died)])
 
 
 def _now() -> str:

@@ -84,8 +84,8 @@ def test_every_other_process_that_can_be_stopped(targets: Path, tmp_path: Path) 
     out = tmp_path / "run"
     run = start(out, targets)
     for process, signum, status, reason in (
-        (SERVER, signal.SIGKILL, 1, "died"),
-        (TASK, signal.SIGKILL, 1, "died"),
+        (SERVER, signal.SIGKILL, 1, "(vLLMHttpServer)"),
+        (TASK, signal.SIGKILL, 1, "(TaskRunnerV1)"),
         (DRIVER, signal.SIGKILL, 1, "stopped by signal SIGKILL"),
         (SUPERVISOR, signal.SIGKILL, 1, "stopped by signal SIGKILL"),
         (LAUNCHER, signal.SIGTERM, 128 + signal.SIGTERM, "the launcher was stopped"),

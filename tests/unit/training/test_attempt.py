@@ -67,6 +67,8 @@ def test_the_last_named_error_is_the_reason_without_colours(tmp_path: Path) -> N
     log = tmp_path / "log"
     log.write_text("ValueError: first\n\x1b[36m(worker)\x1b[0m OSError: disk full\nbye\n")
     assert reason_of(log, 1) == "training failed: (worker) OSError: disk full"
+    log.write_text("ray.exceptions.ActorDiedError: It died.\n\tclass_name: vLLMHttpServer\n\tactor_id: 1\n")
+    assert reason_of(log, 1) == "training failed: ray.exceptions.ActorDiedError: It died. (vLLMHttpServer)"
     log.write_text("nothing named\n")
     assert reason_of(log, 1) == "training failed: nothing named"
 

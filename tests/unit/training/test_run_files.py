@@ -11,7 +11,6 @@ import pytest
 
 from evaluation.errors import InputError
 from training import rollouts
-from training.attempt import TrainingFailed  # noqa: F401  the package imports without Dagster and torch
 from training.card import model_card, write_scores
 from training.launch import TRACKERS, Job, _claim, _locked, run_job
 from training.lineage import TrainingRequest
