@@ -96,25 +96,6 @@ def decide(
     )
 
 
-def search_training_targets(policy: Path, suite: "pa.Table") -> dict[str, int] | None:
-    """Problems of ``suite`` (BENCHMARK rows) among the targets that ``policy`` was trained on, by benchmark.
-
-    None where the policy's manifest names no targets file that is still there.
-    """
-    import pyarrow.parquet as pq
-
-    from evaluation.contamination import overlaps
-
-    file = read_manifest(policy).get("targets", {}).get("path")
-    if not file or not Path(file).is_file():
-        return None
-    prompts = pq.read_table(file, columns=["prompt"])["prompt"].to_pylist()
-    problems = [next((m["content"] for m in reversed(prompt) if m["role"] == "user"), "") for prompt in prompts]
-    found = {(match.benchmark, match.id) for match in overlaps(problems, suite) if match}
-    names = sorted(set(suite["benchmark"].to_pylist()))
-    return {name: sum(benchmark == name for benchmark, _ in found) for name in names}
-
-
 class Registry:
     """The folder with the champion's file, ``champion.json``, and every decision, ``decisions/<time>-<digest>.json``.
 

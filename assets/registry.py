@@ -11,10 +11,11 @@ from assets.display import cell, shown
 from assets.failures import explained
 from assets.identity import SHOWN, code_version
 from assets.options import PromotionOptions, chosen, configured
-from assets.promotion import Decision, Registry, decide, now, search_training_targets, to_record
+from assets.promotion import Decision, Registry, decide, now, to_record
 from assets.report import SCORECARD, read_tables
 from assets.storage import Reference, Storage
 from evaluation.benchmarks import Benchmark
+from training.lineage import read_manifest
 
 CHAMPION = dg.AssetKey(["registry", "champion"])
 
@@ -105,6 +106,7 @@ def _judge(
     options: PromotionOptions,
 ) -> Decision:
     """The decision on the scorecard's policy: against the current champion, or the base where there is none."""
+    from evaluation.contamination import search_lineage
     from evaluation.tables import read_suite_file
 
     scores, policy = scorecard.details["scores"], scorecard.details["policy"]
@@ -124,13 +126,14 @@ def _judge(
             f"the champion has no scores on these problems of {', '.join(missing)}: nothing to compare with; "
             "score it on this suite, or move champion.json away to start from the base",
         )
+    found = search_lineage(read_manifest(Path(policy["path"])), read_suite_file(Path(problems.path)))
     return decide(
         read_tables({name: opponent[name]["file"] for name in scores["policy"]}),
         read_tables({name: score["file"] for name, score in scores["policy"].items()}),
         suite=suite,
         max_ood_drop=options.max_ood_drop,
         max_truncated=options.max_truncated,
-        contamination=search_training_targets(Path(policy["path"]), read_suite_file(Path(problems.path))),
+        contamination=None if found is None else {name: found.by_benchmark().get(name, 0) for name in scores["policy"]},
     )
 
 
