@@ -82,24 +82,29 @@ def _outcome(result: CheckResult, page: Path) -> dg.AssetCheckResult:
 
 
 def _account() -> dg.AssetChecksDefinition:
-    @dg.asset_check(
+    spec = dg.AssetCheckSpec(
+        ACCOUNT,
         asset=TRAIN,
-        name=ACCOUNT,
         blocking=True,
         description="Each trace that was read is once in train, heldout, left_out or rejected, there with its reason.",
     )
+
+    @dg.multi_asset_check(name="targets__account", specs=[spec], ins={"train": TRAIN})
     @explained
-    def accounted(context: dg.AssetCheckExecutionContext, train: Reference) -> dg.AssetCheckResult:
+    def targets_account(context: dg.AssetCheckExecutionContext, train: Reference) -> dg.AssetCheckResult:
         from training.targets.prepare import read_prepared
         from training.targets.split import account, read_split
 
         prepared = read_prepared(Path(train.details["profile"]).parent)
         done = account(prepared, read_split(Path(train.path).parent))
+        context.log.info("; ".join(done.faults) or f"{done.read:,} traces read, each accounted for")
         return dg.AssetCheckResult(
+            asset_key=TRAIN,
+            check_name=ACCOUNT,
             passed=not done.faults,
             severity=dg.AssetCheckSeverity.ERROR,
             description="; ".join(done.faults) or None,
             metadata={"read": done.read, **done.places},
         )
 
-    return accounted
+    return targets_account

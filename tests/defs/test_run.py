@@ -41,9 +41,9 @@ def test_a_run_shows_a_line_a_stage_and_where_the_outputs_are(environment, tmp_p
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert any(
-        re.match(r"\[\d/5\] targets/prepared +done +[\d.]+ s  kept [\d]+ targets of 300 traces", line) for line in lines
+        re.match(r"\[\d/6\] targets/prepared +done +[\d.]+ s  kept [\d]+ targets of 300 traces", line) for line in lines
     )
-    assert any("15 of 15 checks passed" in line for line in lines)
+    assert any(re.search(r"(\d+) of \1 checks passed", line) for line in lines)
     assert f"outputs: {tmp_path / 'storage'}" in lines
     assert lines[-1] == "look at everything: make ui"
     assert done.stderr == ""

@@ -169,7 +169,7 @@ class SupervisedTrainer:
         if step:
             folder = folder_of(self.checkpoints, step)
             self.workers.load_checkpoint(str(folder / "actor"))
-            self.loader.load_state_dict(torch.load(folder / DATA, weights_only=False))
+            self.loader.load_state_dict(torch.load(folder / DATA, weights_only=True))
         return step
 
 
