@@ -125,7 +125,10 @@ def test_a_bad_source_is_one_message_and_touches_nothing(build, tmp_path: Path, 
     assert not result.success
     for part in parts:
         assert part in message(result)
-    assert house.files() == before
+    # What was judged before the fault was found is kept for the next run.
+    outputs = {name: digest for name, digest in house.files().items() if not name.startswith("targets/judged/")}
+    assert outputs.items() <= before.items()
+    assert before.items() <= house.files().items()
 
 
 def test_rows_without_an_answer_are_rejected_and_said_so(build, tmp_path: Path):
