@@ -178,7 +178,9 @@ def numbers(card: Any) -> dict[str, Any]:
     return {
         "base": card.base,
         "policy": card.policy,
-        "rows": [{"title": row.title, "group": row.group, **asdict(row)} for row in card.rows],
+        "rows": [
+            {**asdict(row), "published": row.published.model_dump() if row.published else None} for row in card.rows
+        ],
         "averages": [asdict(average) for average in card.averages],
         "warnings": list(card.warnings),
     }

@@ -6,6 +6,7 @@ What ``make demo`` and ``make run`` call. The run is recorded in the instance th
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -42,6 +43,8 @@ def parser() -> argparse.ArgumentParser:
 
 def main() -> int:
     options = parser().parse_args()
+    # A shell starts background jobs with Ctrl-C ignored, and with it Dagster's steps ignore TERM: nothing could stop us.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     configure(options.profile, options.overrides)
     os.chdir(PROJECT)
     prepare_home()

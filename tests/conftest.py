@@ -1,12 +1,16 @@
 """Fixtures of every test level."""
 
 import importlib.util
+import signal
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[1]
+
+# A shell starts background jobs with Ctrl-C ignored, which the processes of the tests would inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine is no error: what hangs is ended by pytest's timeout.
 settings.register_profile("default", deadline=None)
