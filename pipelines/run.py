@@ -43,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main() -> int:
     options = parser().parse_args()
-    # A shell starts background jobs with Ctrl-C ignored, and with it Dagster's steps ignore TERM: nothing could stop us.
+    # A shell starts background jobs with Ctrl-C ignored, and Dagster's steps then ignore TERM: nothing could stop us.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     configure(options.profile, options.overrides)
     os.chdir(PROJECT)
