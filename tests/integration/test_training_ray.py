@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ray._private.authentication_test_utils import reset_auth_token_state
 from training_runs import Training, alive, command_line, descendants, free_port, own_environment, write_targets
 
 from evaluation.errors import InputError
@@ -30,6 +31,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int
     patched = pytest.MonkeyPatch()
     patched.setenv("RAY_AUTH_MODE", "token")
     patched.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    reset_auth_token_state()  # Ray reads both once in a process, and another test may have loaded it
     port, dashboard = free_port(), free_port()
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--port", str(port)]
     command += ["--include-dashboard", "true", "--dashboard-port", str(dashboard), "--disable-usage-stats"]
@@ -55,6 +57,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int
         yield address, head.pid
     finally:
         patched.undo()
+        reset_auth_token_state()
         head.terminate()
         head.wait(60)
 
