@@ -67,7 +67,6 @@ def run_job(job: Job, report: Report, *, force: bool = False) -> bool:
     """
     overrides = (f"seed={job.request.seed}", *job.request.overrides)
     config = compose_run(job.request.recipe, job.request.hardware, overrides, run=job.out.resolve())
-    check_context(job.model, config)
     _check_trackers(config)
     staged = config.first_stage is not None
     if staged and job.heldout is None:
