@@ -72,6 +72,7 @@ def run_job(job: Job, report: Report, *, force: bool = False) -> bool:
     if staged and job.heldout is None:
         raise InputError(f"recipe {job.request.recipe}: its second stage trains on held-out targets: give --heldout")
     data = job.heldout if staged and job.heldout is not None else job.targets
+    check_context(job.model, config)
     targets = check_targets(data, job.model, config)
     job.out.mkdir(parents=True, exist_ok=True)
     with _locked(job.out) as lock:
