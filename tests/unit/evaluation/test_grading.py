@@ -1,6 +1,5 @@
 """What the trainer's reward, the target filter and the benchmarks all rely on."""
 
-import contextlib
 import json
 import os
 import signal
@@ -224,17 +223,24 @@ def test_threads_share_a_grader(grader):
     assert all((verdict is Verdict.CORRECT) == (i % 2 == 1) for i, verdict in found)
 
 
+def state_and_parent(pid: int) -> tuple[str, int]:
+    """("Z" for a zombie, parent's pid); ("", 0) when there is no such process."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return "", 0
+    return fields[0], int(fields[1])
+
+
 def runs(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    return stat.exists() and stat.read_text().split()[2] != "Z"
+    return state_and_parent(pid)[0] not in ("", "Z")
 
 
 def children(pid: int) -> list[int]:
-    found: list[str] = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # a thread that ended while we looked
-            found += (task / "children").read_text().split()
-    return [int(child) for child in found]
+    """By each process's own parent: /proc/PID/task/*/children misses those of a thread that is just ending."""
+    return [
+        int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and state_and_parent(int(p.name))[1] == pid
+    ]
 
 
 def test_no_worker_survives_close():
