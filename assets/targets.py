@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.benchmarks import KEY as SUITE
-from assets.display import PREVIEW_ROWS, cell, columns, counts, pictures, preview, shown
+from assets.display import cell
 from assets.failures import explained
 from assets.identity import SHOWN, code_version, identity
 from assets.interpreter import TrainingInterpreter
 from assets.models import KEY as BASE
 from assets.options import SplitOptions, TargetOptions, chosen, configured
 from assets.storage import Reference, Storage
+from assets.targets_shown import prepared_metadata, rejected_metadata, stages, train_metadata
 from evaluation.errors import InputError
 from evaluation.files import write_json
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from training.targets.prepare import Prepared
 
 SOURCE = dg.AssetKey(["targets", "source"])
@@ -31,9 +30,7 @@ REJECTED = dg.AssetKey(["targets", "rejected"])
 TRAIN = dg.AssetKey(["targets", "train"])
 PREPARING = ("training/targets/*.py", "evaluation/grading.py", "evaluation/answers.py", "evaluation/comparison.py")
 PREPARING += ("evaluation/contamination.py", "evaluation/arithmetic.py")
-SHOWN_COLUMNS = ["extra_info.id", "prompt", "target", "reward_model.ground_truth"]
 SAID_EVERY_S = 2.0
-EXAMPLES = 2  # of each reason that are shown
 
 
 def build_targets(options: TargetOptions, split: SplitOptions) -> list[dg.AssetsDefinition | dg.SourceAsset]:
@@ -119,10 +116,7 @@ def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
         if not reused:
             remembered = storage.path / "targets" / "judged"
             with storage.writing(folder) as temporary:
-                if wanted.engine == "ray":
-                    _prepare_on_ray(context, interpreter, wanted, temporary, suite, base, remembered)
-                else:
-                    _prepare_here(context, wanted, temporary, suite, base, remembered)
+                _prepare(context, interpreter, wanted, temporary, suite, base, remembered)
         made = read_prepared(folder)
         yield _prepared_result(made, {"source_digest": digest, "config_digest": wanted.digest()}, reused)
         yield _rejected_result(made, reused)
@@ -132,29 +126,7 @@ def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
     return prepared
 
 
-def _prepare_here(
-    context: dg.AssetExecutionContext,
-    wanted: TargetOptions,
-    folder: Path,
-    suite: Reference,
-    base: Reference,
-    remembered: Path,
-) -> None:
-    import pyarrow.parquet as pq
-
-    from training.targets.prepare import prepare
-
-    prepare(
-        wanted,
-        folder,
-        benchmarks=pq.read_table(suite.path),
-        tokenizer_json=Path(base.path),
-        progress=_Progress(context),
-        cache=remembered,
-    )
-
-
-def _prepare_on_ray(
+def _prepare(
     context: dg.AssetExecutionContext,
     interpreter: TrainingInterpreter,
     wanted: TargetOptions,
@@ -163,7 +135,21 @@ def _prepare_on_ray(
     base: Reference,
     remembered: Path,
 ) -> None:
-    """The same in the training interpreter, which has Ray."""
+    """Prepare ``wanted`` into ``folder``: here, or for the engine "ray" in the training interpreter, which has Ray."""
+    import pyarrow.parquet as pq
+
+    from training.targets.prepare import prepare
+
+    if wanted.engine != "ray":
+        prepare(
+            wanted,
+            folder,
+            benchmarks=pq.read_table(suite.path),
+            tokenizer_json=Path(base.path),
+            progress=_Progress(context),
+            cache=remembered,
+        )
+        return
     with tempfile.TemporaryDirectory() as scratch:
         settings = Path(scratch) / "targets.yaml"
         write_json(wanted.model_dump(mode="json"), settings)  # JSON is YAML
@@ -186,51 +172,19 @@ class _Progress:
 
 
 def _prepared_result(made: "Prepared", facts: dict[str, str], reused: bool) -> dg.MaterializeResult[Reference]:
-    import pyarrow.parquet as pq
-
-    from evaluation.charts import funnel, histogram
-
-    stages = [("read", made.counts["read"]), *((step["title"], step["left"]) for step in made.funnel)]
-    lengths = pq.read_table(made.profile, columns=["prompt_tokens", "target_tokens"])
-    prompts, tokens = (column.to_numpy() for column in lengths.columns)
-    limits = made.config.max_prompt_tokens, made.config.max_target_tokens
-    shapes = [
-        histogram(f"{name} tokens, up to the limit", values.tolist(), limit=limit)
-        for name, values, limit in (("target", tokens, limits[1]), ("prompt", prompts, limits[0]))
-    ]
+    details = {
+        "source": list(made.config.source),
+        "profile": str(made.profile),
+        "funnel": stages(made),
+        "seed": made.config.seed,
+        **facts,
+    }
+    rows = {"rows": made.counts["kept"], "read": made.counts["read"]}
     return dg.MaterializeResult(
         asset_key=PREPARED,
-        value=Reference(
-            str(made.prepared),
-            made.digest,
-            counts={"rows": made.counts["kept"], "read": made.counts["read"]},
-            details={
-                "source": list(made.config.source),
-                "profile": str(made.profile),
-                "funnel": stages,
-                "seed": made.config.seed,
-                **facts,
-            },
-        ),
+        value=Reference(str(made.prepared), made.digest, counts=rows, details=details),
         data_version=dg.DataVersion(made.digest),
-        metadata={
-            "dagster/row_count": made.counts["kept"],
-            "dagster/column_schema": columns(pq.read_schema(made.prepared)),
-            "read": made.counts["read"],
-            "share kept": shown(made.counts["kept"] / made.counts["read"]),
-            "what the filters left": pictures(funnel(stages)),
-            "lengths": pictures(*shapes),
-            "sources": _sources(made),
-            "dialects": counts(made.dialects, ("markers of the traces", "traces")),
-            "our verdict against the source's": counts(made.disagreements, ("verdicts", "traces")),
-            "target tokens, mean": shown(tokens.mean()),
-            "target tokens, longest": int(tokens.max()),
-            "prompt tokens, longest": int(prompts.max()),
-            "preview": _first_rows(pq.ParquetFile(made.prepared)),
-            "settings": dg.MetadataValue.json(made.config.model_dump(mode="json")),
-            "file": dg.MetadataValue.path(str(made.prepared)),
-            "reused": reused,
-        },
+        metadata={**prepared_metadata(made), "reused": reused},
     )
 
 
@@ -241,44 +195,12 @@ def _rejected_result(made: "Prepared", reused: bool) -> dg.MaterializeResult[Ref
 
     table = pq.read_table(made.rejected)
     digest = digest_table(table)
-    reasons = {name: count for name, count in made.counts.items() if name not in ("read", "kept")}
     return dg.MaterializeResult(
         asset_key=REJECTED,
         value=Reference(str(made.rejected), digest, counts={"rows": table.num_rows}),
         data_version=dg.DataVersion(digest),
-        metadata={
-            "dagster/row_count": table.num_rows,
-            "dagster/column_schema": columns(table.schema),
-            "reasons": counts(reasons, ("first reason", "traces")),
-            "reasons, also where another came first": counts(made.found, ("reason", "traces")),
-            "examples of each reason": _examples(table),
-            "file": dg.MetadataValue.path(str(made.rejected)),
-            "reused": reused,
-        },
+        metadata={**rejected_metadata(made, table), "reused": reused},
     )
-
-
-def _sources(made: "Prepared") -> dg.MarkdownMetadataValue:
-    lines = ["| source | read | kept | share kept |", "|---|--:|--:|--:|"]
-    for name, n in made.sources.items():
-        lines.append(f"| {cell(name)} | {n['read']:,} | {n['kept']:,} | {n['kept'] / n['read']:.1%} |")
-    return dg.MetadataValue.md("\n".join(lines))
-
-
-def _examples(table: "pa.Table") -> dg.MarkdownMetadataValue:
-    """The first refused traces of each reason, in the order of the filters."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from training.targets.filters import REASONS
-
-    if not table.num_rows:
-        return dg.MetadataValue.md("none")
-    shown_rows = []
-    for reason in REASONS:
-        shown_rows.append(table.filter(pc.field("reason") == reason).slice(0, EXAMPLES))
-    names = ["reason", "id", "detail", "problem", "gold"]
-    return preview(pa.concat_tables(shown_rows), names, rows=EXAMPLES * len(REASONS))
 
 
 def _train(options: SplitOptions) -> dg.AssetsDefinition:
@@ -334,12 +256,8 @@ def _train(options: SplitOptions) -> dg.AssetsDefinition:
             ),
             data_version=dg.DataVersion(digest),
             metadata={
-                "dagster/row_count": rows,
-                "dagster/column_schema": columns(file.schema_arrow),
+                **train_metadata(file, folder / TRAIN_FILE, previous, prepared.details["profile"]),
                 "held out": heldout,
-                "compared with the version before": _comparison(previous, prepared.details["profile"]),
-                "preview": _first_rows(file),
-                "file": dg.MetadataValue.path(str(folder / TRAIN_FILE)),
                 "reused": reused,
             },
         )
@@ -355,21 +273,3 @@ def _previous(storage: Storage, profile: str) -> str | None:
         return None  # never materialized, or gone
     earlier = details.get("previous") if details["profile"] == profile else details["profile"]
     return earlier if earlier and Path(earlier).is_file() else None
-
-
-def _comparison(previous: str | None, profile: str) -> dg.MarkdownMetadataValue:
-    from training.targets.compare import compare
-
-    if previous is None:
-        return dg.MetadataValue.md("there is no version before")
-    lines = ["| | before | now |", "|---|--:|--:|"]
-    lines += [f"| {cell(what)} | {before} | {now} |" for what, before, now in compare(Path(previous), Path(profile))]
-    return dg.MetadataValue.md("\n".join(lines))
-
-
-def _first_rows(file: Any) -> dg.MarkdownMetadataValue:
-    """The first TARGET rows of a parquet file, without reading the others."""
-    import pyarrow as pa
-
-    batch = next(file.iter_batches(PREVIEW_ROWS, columns=SHOWN_COLUMNS))
-    return preview(pa.Table.from_batches([batch]), batch.schema.names)

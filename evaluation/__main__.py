@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from evaluation.errors import InputError
+from evaluation.command import exit_status
 
 SECOND_GRADERS = {
     "whole-text": "math-verify on all that follows the first </think>, as LUFFY's evaluation has it",
@@ -19,16 +19,8 @@ SECOND_GRADERS = {
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns its exit status."""
     options = parser().parse_args(arguments)
-    try:
-        command: Callable[[argparse.Namespace], None] = options.command
-        command(options)
-    except InputError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
-    except OSError as error:
-        sys.stderr.write(f"error: {error.filename or 'writing the result'}: {error.strerror or error}\n")
-        return 1
-    return 0
+    command: Callable[[argparse.Namespace], None] = options.command
+    return exit_status(lambda: command(options))
 
 
 def parser() -> argparse.ArgumentParser:

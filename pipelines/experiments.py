@@ -11,11 +11,12 @@ import sys
 import dagster as dg
 
 from assets.identity import PROJECT
+from evaluation.command import INTERRUPTED, exit_status
 from evaluation.errors import InputError
 from pipelines.follow import Terminal
 from pipelines.home import end_dead_runs, prepare_home
 from pipelines.jobs import COMPARE, EXPERIMENT, OBSERVE, PREPARE
-from pipelines.run import CANCELLED, configure, execute, training_interpreter
+from pipelines.run import configure, execute, training_interpreter
 
 
 def main() -> int:
@@ -45,7 +46,7 @@ def main() -> int:
         for recipe in dict.fromkeys(recipes):
             terminal.line(f"recipe {recipe}")
             status = execute(instance, EXPERIMENT, terminal, more_tags={"dagster/partition": recipe})
-            if status == CANCELLED:
+            if status == INTERRUPTED:
                 return status
             failed += status != 0
         if status := execute(instance, COMPARE, terminal):
@@ -57,10 +58,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except InputError as error:
-        sys.stderr.write(f"error: {error}\n")
-        sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(CANCELLED)
+    sys.exit(exit_status(main))

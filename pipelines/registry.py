@@ -16,7 +16,7 @@ from assets.identity import SHOWN
 from assets.promotion import Registry
 from assets.registry import CHAMPION
 from assets.storage import Reference, Storage
-from evaluation.errors import InputError
+from evaluation.command import exit_status
 from pipelines.home import prepare_home
 from pipelines.settings import load_settings
 
@@ -89,8 +89,4 @@ def show(registry: Registry, last: int = 10) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except InputError as error:
-        sys.stderr.write(f"error: {error}\n")
-        sys.exit(2)
+    sys.exit(exit_status(main))

@@ -16,13 +16,13 @@ from typing import Any
 import dagster as dg
 
 from assets.identity import PROJECT
+from evaluation.command import INTERRUPTED, exit_status
 from evaluation.errors import InputError
 from pipelines.follow import Follower, Terminal, selection_keys
 from pipelines.home import CANCEL, end_dead_runs, prepare_home
 from pipelines.jobs import EVERYTHING, OBSERVE
 from pipelines.settings import PREFIX, PROFILE
 
-CANCELLED = 130
 NEEDS_TRAINING_PYTHON = {"training", "evals", "ood"}
 
 
@@ -122,7 +122,7 @@ def execute(
     run = instance.get_run_by_id(follower.run_id) if follower.run_id else None
     if run is not None and run.status == dg.DagsterRunStatus.CANCELED:
         terminal.line("cancelled; the same command goes on from what is complete")
-        return CANCELLED
+        return INTERRUPTED
     for failure in follower.failures:
         sys.stderr.write(f"error: {failure}\n")
     if not follower.failures:
@@ -155,10 +155,4 @@ def show_result(defs: dg.Definitions, terminal: Terminal, keys: Sequence[dg.Asse
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except InputError as error:
-        sys.stderr.write(f"error: {error}\n")
-        sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(CANCELLED)
+    sys.exit(exit_status(main))

@@ -7,6 +7,7 @@ import socket
 import sys
 
 from assets.identity import PROJECT
+from evaluation.command import exit_status
 from evaluation.errors import InputError
 from pipelines.home import prepare_home
 from pipelines.settings import load_settings
@@ -43,8 +44,4 @@ def check_port(host: str, port: int) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except InputError as error:
-        sys.stderr.write(f"error: {error}\n")
-        sys.exit(2)
+    sys.exit(exit_status(main))

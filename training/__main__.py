@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from evaluation.command import exit_status
 from evaluation.errors import InputError
 from training.attempt import TrainingFailed
 from training.configuration import compose_run, names
@@ -90,10 +91,7 @@ def main() -> int:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main())
-    except (InputError, TrainingFailed) as error:
+        sys.exit(exit_status(main))
+    except TrainingFailed as error:
         sys.stderr.write(f"error: {error}\n")
-        sys.exit(2 if isinstance(error, InputError) else 1)
-    except OSError as error:
-        sys.stderr.write(f"error: {error.filename or 'writing the run'}: {error.strerror}\n")
         sys.exit(1)

@@ -10,8 +10,8 @@ from pathlib import Path
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
 
+from evaluation.command import exit_status
 from evaluation.errors import InputError
-from training.command import exit_status
 
 TURN_END = "<|im_end|>"  # ChatML: ends a turn, so generation must stop there
 

@@ -21,9 +21,9 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
 
+from evaluation.command import exit_status
 from evaluation.errors import InputError
 from training.algorithms import compute_sft_pure_loss
-from training.command import exit_status
 from training.models import check_model
 
 WINDOW = 16  # batches whose examples are sorted by length together, so that little is padded

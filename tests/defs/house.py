@@ -33,6 +33,16 @@ class House:
             instance=self.instance, run_config={"ops": config} if config else None, raise_on_error=False
         )
 
+    def tick(self, sensor: str, cursor: str | None = None) -> Any:
+        """Evaluate ``sensor`` once."""
+        context = dg.build_sensor_context(
+            instance=self.instance,
+            cursor=cursor,
+            definitions=self.defs,
+            resources={"storage": self.defs.resources["storage"]},
+        )
+        return next(found for found in self.defs.sensors if found.name == sensor).evaluate_tick(context)
+
     def files(self) -> dict[str, str]:
         """Digest of each file in the storage."""
         found = sorted(path for path in self.storage.rglob("*") if path.is_file())

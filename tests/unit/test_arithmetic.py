@@ -2,6 +2,7 @@
 
 import random
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -82,9 +83,14 @@ def test_products_come_first() -> None:
     [
         ("tset", 1, "'tset' does not exist: expected one of train, test, long"),
         ("test", -1, "asked for -1 problems"),
-        ("short", 10**6, "no more than about"),
     ],
 )
 def test_a_wrong_request_says_what_is_wrong(split: str, n: int, message: str) -> None:
     with pytest.raises(InputError, match=message):
         problems(split, n)
+
+
+def test_more_problems_than_a_split_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SPLITS, "short", replace(SPLITS["short"], terms=(2, 2)))
+    with pytest.raises(InputError, match=r"no more than about \d+ distinct problems; 1000000 were asked for"):
+        problems("short", 10**6)

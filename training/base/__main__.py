@@ -17,12 +17,12 @@ import yaml
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
 
 from evaluation.arithmetic import problems as draw_problems
+from evaluation.command import exit_status
 from evaluation.errors import InputError
 from evaluation.files import digest_file, write_json
 from evaluation.grading import Grader
 from training.base.mixture import Component, stream
 from training.base.tokenizer import byte_tokenizer
-from training.command import exit_status
 from training.models import model_digest
 from training.sft import Progress, Schedule, batches, encode, fit, save
 

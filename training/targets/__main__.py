@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evaluation.command import exit_status
 from evaluation.errors import InputError
 from training.targets.compare import compare
 from training.targets.config import build_config, read_config
@@ -146,14 +147,4 @@ def _check(prepared: Prepared, suite: Path, previous: Path | None, docs: Path | 
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    except OSError as error:
-        print(f"error: {error.strerror or error}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        sys.exit(130)
+    sys.exit(exit_status(main))

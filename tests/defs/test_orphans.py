@@ -1,0 +1,120 @@
+"""Leftovers of dead runs are found and stopped, and nothing else is."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from assets.interpreter import RUN_VARIABLE
+from pipelines import orphans
+from pipelines.home import OWNER, owner_tag
+from tests.defs.house import House
+
+
+def spawn(run_id: str, *, stubborn: bool) -> tuple[subprocess.Popen, int]:
+    """A process of a run, with a child without the run's mark in its environment; ``stubborn`` ones ignore TERM."""
+    sleep = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(300)"
+    sleep = sleep if stubborn else "import time; print(flush=True); time.sleep(300)"
+    code = (
+        "import subprocess, sys\n"
+        f"child = subprocess.Popen([sys.executable, '-c', {sleep!r}], env={{}}, stdout=subprocess.PIPE)\n"
+        "child.stdout.readline(); print(child.pid, flush=True)\n" + sleep
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], env={**os.environ, RUN_VARIABLE: run_id}, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    return process, int(process.stdout.readline())
+
+
+@pytest.fixture
+def runs(build) -> Iterator[tuple[House, list[subprocess.Popen]]]:
+    started: list[subprocess.Popen] = []
+    yield build(), started
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wait_gone(*pids: int) -> None:
+    end = time.monotonic() + 10
+    while any(alive(pid) for pid in pids):
+        assert time.monotonic() < end, pids
+        time.sleep(0.05)
+
+
+def test_leftovers_of_ended_runs_are_stopped_and_others_are_left_alone(runs, monkeypatch):
+    house, started = runs
+    job = house.defs.resolve_job_def("everything")
+    ended, going = house.instance.create_run_for_job(job), house.instance.create_run_for_job(job)
+    house.instance.report_run_failed(ended)
+    processes = [spawn(run, stubborn=False) for run in (ended.run_id, going.run_id, "0" * 36)]
+    started += [process for process, _ in processes]
+    assert "0 leftover" in house.tick("stop_orphans").skip_message  # the run has only just ended
+    monkeypatch.setattr(orphans, "SETTLE_SECONDS", 0.0)
+    assert "2 leftover" in house.tick("stop_orphans").skip_message
+    (dead, child), *others = processes
+    assert dead.wait(10) == -signal.SIGTERM
+    wait_gone(child)
+    assert all(alive(process.pid) and alive(child) for process, child in others)
+    for _, child in others:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_leftovers_that_ignore_term_are_killed(runs, monkeypatch):
+    house, started = runs
+    ended = house.instance.create_run_for_job(house.defs.resolve_job_def("everything"))
+    house.instance.report_run_failed(ended)
+    process, child = spawn(ended.run_id, stubborn=True)
+    started.append(process)
+    monkeypatch.setattr(orphans, "SETTLE_SECONDS", 0.0)
+    first = house.tick("stop_orphans")
+    time.sleep(0.3)
+    second = house.tick("stop_orphans", first.cursor)
+    assert process.poll() is None and alive(child)
+    monkeypatch.setattr(orphans, "KILL_SECONDS", 0.0)
+    house.tick("stop_orphans", second.cursor)
+    assert process.wait(10) == -signal.SIGKILL
+    wait_gone(child)
+
+
+def test_runs_of_terminals_that_are_gone_are_ended_here_only(build):
+    house = build()
+    job = house.defs.resolve_job_def("everything")
+    owners = {"gone": [socket.gethostname(), os.getpid(), 1], "elsewhere": ["another-host", os.getpid(), 1]}
+    owners["here"] = json.loads(owner_tag()[OWNER])
+    made = {}
+    for name, owner in owners.items():
+        made[name] = house.instance.create_run_for_job(job, tags={OWNER: json.dumps(owner)}).run_id
+        start = dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, job.name)
+        house.instance.report_dagster_event(start, run_id=made[name])
+    assert "1 dead runs" in house.tick("stop_orphans").skip_message
+    status = {name: house.instance.get_run_by_id(run).status.value for name, run in made.items()}
+    assert status == {"gone": "CANCELED", "elsewhere": "STARTED", "here": "STARTED"}
+
+
+def test_a_process_that_took_over_the_id_is_not_signalled(runs):
+    _, started = runs
+    process, child = spawn("0" * 36, stubborn=False)
+    started.append(process)
+    since = orphans.started(process.pid)
+    assert since is not None
+    orphans.stop([orphans.Leftover(process.pid, since - 1, "r", "")], {}, 0.0)
+    time.sleep(0.3)
+    assert process.poll() is None
+    os.kill(child, signal.SIGKILL)

@@ -1,0 +1,200 @@
+"""Preparation under bad input, full disks and killed processes: one clear error or one refused row, nothing lost."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluation.errors import InputError
+from tests.unit.targets.preparing import rows, run
+from training.targets import engines
+from training.targets.config import build_config
+from training.targets.prepare import prepare, read_prepared
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_a_damaged_memory_is_one_error(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
+    source, cache = jsonl(*(good(k) for k in range(1, 9))), tmp_path / "cache"
+    run(source, tmp_path / "out", tokenizer, cache=cache)
+    (kept,) = cache.glob("*.parquet")
+    kept.write_bytes(kept.read_bytes()[:-100])
+    with pytest.raises(InputError, match=r"damaged .*delete it"):
+        run(source, tmp_path / "other", tokenizer, cache=cache)
+
+
+def test_nothing_left_says_why_and_leaves_everything_as_it_was(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
+) -> None:
+    out = tmp_path / "out"
+    good_source = jsonl(*(good(k) for k in range(1, 5)))
+    earlier = run(good_source, out, tokenizer)
+    before = {path: path.read_bytes() for path in out.iterdir()}
+    wrong = jsonl(*(good(k, answer="77") for k in range(1, 5)), good(5, answer=None), name="wrong.jsonl")
+    with pytest.raises(InputError, match=r"wrong\.jsonl: none of 5 traces can be a target: 4 wrong .*; 1 no_gold"):
+        run(wrong, out, tokenizer)
+    assert {path: path.read_bytes() for path in out.iterdir()} == before
+    assert read_prepared(out) == earlier
+    with pytest.raises(InputError):
+        run(wrong, tmp_path / "new", tokenizer)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_full_disk_is_one_clear_error_and_nothing_is_left(tmp_path: Path, tokenizer: Path) -> None:
+    """A limit on file sizes fails the same write calls as a full disk does."""
+    out = tmp_path / "out"
+    code = (
+        "import resource, signal, sys\nfrom pathlib import Path\nfrom training.targets.__main__ import main\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nresource.setrlimit(resource.RLIMIT_FSIZE, (30000, 30000))\n"
+        f"main(['--out', {str(out)!r}, '--tokenizer', {str(tokenizer)!r}, '--workers', '1'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    last = done.stderr.strip().splitlines()[-1]
+    assert "OSError" in last and f"cannot write targets into {out}" in last and "File too large" in last, done.stderr
+    assert not out.exists()
+
+
+def test_a_killed_preparation_is_repeated_with_the_same_bytes(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
+) -> None:
+    source = jsonl(*hard_rows(good, 80))
+    out = tmp_path / "out"
+    command = [
+        sys.executable,
+        "-m",
+        "training.targets",
+        "--source",
+        str(source),
+        "--out",
+        str(out),
+        "--tokenizer",
+        str(tokenizer),
+    ]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not (out / ".preparing").is_dir() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.3)
+    with pytest.raises(InputError, match="another process is preparing"):
+        run(source, out, tokenizer)
+    started = [pid for child in children(process.pid) for pid in (child, *children(child))]
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}").exists() for pid in started) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not [pid for pid in started if Path(f"/proc/{pid}").exists()], "its processes outlive it"
+    assert not (out / "prepared.parquet").exists()
+    again = run(source, out, tokenizer)
+    undisturbed = run(source, tmp_path / "other", tokenizer)
+    assert again.prepared.read_bytes() == undisturbed.prepared.read_bytes()
+    assert not (out / ".preparing").exists()
+
+
+def children(parent: int) -> list[int]:
+    """Processes started by ``parent``, as the kernel lists them."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            pid, _, rest = status.read_text().partition(" (")
+            if int(rest.rpartition(") ")[2].split()[1]) == parent:
+                found.append(int(pid))
+    return found
+
+
+def pool_processes(parent: int) -> list[int]:
+    found = []
+    for pid in children(parent):
+        with contextlib.suppress(OSError):
+            if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text():
+                found.append(pid)
+    return found
+
+
+def hard_rows(good: Any, count: int) -> list[Any]:
+    """Rows whose answers need symbolic algebra."""
+    return [
+        good(k, answer=f"\\sqrt{{{k}}}", response=f"<think>\nhm\n</think>\n\n\\boxed{{{k}^{{1/2}}}}.")
+        for k in range(2, count)
+    ]
+
+
+def test_a_process_killed_in_the_middle_changes_nothing(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "TRACES_A_BATCH", 20)
+    source = jsonl(*hard_rows(good, 90))
+    killed: list[int] = []
+
+    def kill_one(stage: str, done: int, total: int | None) -> None:
+        if stage == "judge" and not killed:
+            killed.append(pool_processes(os.getpid())[0])
+            os.kill(killed[0], signal.SIGKILL)
+
+    config = build_config({"source": str(source), "workers": 2})
+    disturbed = prepare(config, tmp_path / "out", tokenizer_json=tokenizer, progress=kill_one)
+    assert killed
+    undisturbed = run(source, tmp_path / "other", tokenizer)
+    for name in ("prepared", "profile", "rejected"):
+        assert getattr(disturbed, name).read_bytes() == getattr(undisturbed, name).read_bytes()
+    assert pool_processes(os.getpid()) == []
+
+
+def test_a_process_that_keeps_dying_is_one_error(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "_judge", die)
+    monkeypatch.setattr(engines, "TRACES_A_BATCH", 2)
+    with pytest.raises(RuntimeError, match=r"judged traces\.jsonl:0 to traces\.jsonl:1 died 3 times"):
+        run(jsonl(*(good(k) for k in range(1, 12))), tmp_path / "out", tokenizer, workers=2)
+    assert not (tmp_path / "out").exists()
+
+
+def die(*_: Any) -> None:
+    """What a pool process does that runs out of memory."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+HOSTILE: list[tuple[Any, str]] = [
+    ({"response": "<think>\n" + "x" * 10_000_000 + "\n</think>\n\n\\boxed{2}"}, "too_large"),
+    ({"problem": "y" * 10_000_000}, "too_large"),
+    ({"response": "<think>\na\0b\n</think>\n\n\\boxed{2}"}, "bad_text"),
+    ({"answer": "9^{9^{9^9}}", "response": "<think>\nhm\n</think>\n\n\\boxed{9^{9^{9^8}}}"}, "wrong|verify|gold"),
+    ({"answer": "(" * 5000 + "1" + ")" * 5000}, "verify|wrong|gold"),
+    (
+        {"response": "<think>\nhm\n</think>\n\n\\boxed{" + "{" * 5000 + "2" + "}" * 5000 + "}"},
+        "verify|wrong|no_box|loop",
+    ),
+    ({"response": "<think>\nhm\n</think>\n\n\\boxed{" + "9" * 100_000 + "}"}, "wrong|verify"),
+    ({"answer": "(1+x)^{5000}", "response": "<think>\nhm\n</think>\n\n\\boxed{(x+1)^{5001}}"}, "wrong|verify"),
+    ({"answer": "1000000!", "response": "<think>\nhm\n</think>\n\n\\boxed{999999!}"}, "wrong|verify"),
+    ({"response": {"deep": "struct"}}, "wrong_type"),
+    ({"problem": ["a", "b"]}, "wrong_type"),
+    ({"response": "<think>\n" + "a" * 300_000 + "\n</think>\n\n\\boxed{2}"}, "wrong"),
+    ({"response": "\n" * 200_000}, "no_response"),
+]
+
+
+def test_hostile_rows_are_rejected_rows_and_the_others_are_kept(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
+) -> None:
+    hostile = [good(k, **changes) for k, (changes, _) in enumerate(HOSTILE, 1)]
+    truncated = '{"problem": "lost", "answer": "4", "resp'
+    surrogate = '{"problem": "p \\udfff", "answer": "4", "response": "<think>a</think>\\\\boxed{4}"}'
+    source = jsonl(*hostile, truncated, surrogate, b'{"problem": "\xff\xfe"}', "[" * 200_000, good(90), good(91))
+    began = time.monotonic()
+    prepared = run(source, tmp_path / "out", tokenizer, workers=2, grade_limit_s=1.0, min_compression_ratio=0)
+    assert time.monotonic() - began < 90
+    refused = {row["row"]: row for row in rows(prepared.rejected)}
+    reasons = [*(reason for _, reason in HOSTILE), "unreadable", "bad_text", "bad_text", "unreadable"]
+    for number, reason in enumerate(reasons):
+        assert any(refused[number]["reason"].startswith(r) for r in reason.split("|")), (number, refused[number])
+        assert len(str(refused[number])) < 5_000
+    assert prepared.counts["kept"] == 2
+    assert prepared.counts["read"] == len(reasons) + 2
