@@ -38,7 +38,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 DATA = PROJECT.parent / "shared" / "data"
 MODEL = PROJECT / "training" / "base" / "model"
 MATH = ("aime24", "aime25", "amc", "math500", "minerva", "olympiadbench")
-GRACE_S = 1.5  # from the limit to the reply: the worker's own grace and its restart
+GRACE_S = 0.5  # from the limit to the reply: the worker's own grace, and a new fork
 HOSTILE = 1000
 
 # Every place where our verdict is not the one that came with a sample, and why ours is right. Found by hand.

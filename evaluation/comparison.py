@@ -1,9 +1,10 @@
 """The worker program that compares two answers with math-verify: ``python -m evaluation.comparison LIMIT_SECONDS``.
 
 math-verify can hang (``9^{9^{9^9}}``), its own limit needs the main thread's alarm, and its expiry looks like "wrong".
-So it runs here, in a process of its own: one JSON request a line on stdin, one JSON reply a line on stdout, the alarm
-on the main thread. What the alarm cannot interrupt (one long C call) the parent kills, and the kernel's CPU limit ends
-it if the parent is gone. The process ends when its stdin closes.
+So it runs here: one JSON request a line on stdin, one JSON reply a line on stdout, the alarm on the main thread. What
+the alarm cannot interrupt (one long C call) the caller kills, and the kernel's CPU limit ends it if the caller is gone.
+The program imports the libraries once and compares in a fork, so that the next one is there in milliseconds; each fork
+first writes its process id. All of it ends when stdin closes.
 """
 
 import json
@@ -15,7 +16,7 @@ import select
 import signal
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TextIO
 
 Compare = Callable[[str, str], tuple[str, str]]  # (answer, gold) to (verdict, reason)
 
@@ -64,7 +65,7 @@ def _raise_time_up(_signal: int, _frame: Any) -> None:
 
 
 def serve(limit_s: float, compare: Compare = compare) -> None:
-    """Answer requests with ``compare`` until stdin closes or the parent is gone."""
+    """Keep one fork answering requests with ``compare`` until stdin closes or the parent is gone."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # a library that prints must not garble the replies
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair; it closes our stdin
@@ -75,6 +76,17 @@ def serve(limit_s: float, compare: Compare = compare) -> None:
     parent = os.getppid()
     compare("1", "\\frac{1}{2}")  # import and build the parser before the clock runs
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, resource.RLIM_INFINITY))
+    while os.getppid() == parent:
+        child = os.fork()
+        if not child:
+            _answer(limit_s, compare, replies)
+            os._exit(0)
+        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
+            return
+
+
+def _answer(limit_s: float, compare: Compare, replies: TextIO) -> None:
+    parent = os.getppid()
     print(json.dumps({"ready": os.getpid()}), file=replies, flush=True)
     buffer = b""
     while os.getppid() == parent:
@@ -88,7 +100,7 @@ def serve(limit_s: float, compare: Compare = compare) -> None:
             line, buffer = buffer.split(b"\n", 1)
             request = json.loads(line)
             verdict, reason = limited(request["answer"], request["gold"], limit_s, compare)
-            print(json.dumps({"verdict": verdict, "reason": reason}), file=replies, flush=True)
+            print(json.dumps({"id": request["id"], "verdict": verdict, "reason": reason}), file=replies, flush=True)
 
 
 if __name__ == "__main__":

@@ -147,7 +147,9 @@ class Grader:
             return Verdict.CORRECT, "same text"
         results = (self._settle(*pair) for pair in percent_forms(*reconcile(normalize(answer), normalize(gold))))
         first = next(results)
-        return first if first[0] is Verdict.CORRECT else next((r for r in results if r[0] is Verdict.CORRECT), first)
+        if first[0] in (Verdict.CORRECT, Verdict.TIMEOUT):  # the limit holds for the pair, whatever forms it has
+            return first
+        return next((result for result in results if result[0] is Verdict.CORRECT), first)
 
     def _settle(self, answer: str, gold: str) -> tuple[Verdict, str]:
         """Verdict on a normalised pair: as numbers, by its form, by symbolic algebra."""

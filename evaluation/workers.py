@@ -1,4 +1,4 @@
-"""A small pool of comparison processes: started when first needed, killed and replaced on a hang, gone with the parent.
+"""A small pool of comparison programs: started when first needed, gone with the parent.
 
 Plain `subprocess` and pipes rather than `multiprocessing`: nothing re-imports the caller's ``__main__`` (Ray workers,
 Dagster steps, notebooks), daemonic callers may use it, and a pipe's end tells the child that its parent is gone.
@@ -9,6 +9,7 @@ import json
 import os
 import queue
 import select
+import signal
 import subprocess
 import sys
 import threading
@@ -17,13 +18,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 START_S = 120.0  # importing sympy on a busy machine
-GRACE_S = 1.0  # beyond the worker's own alarm before it is killed
+GRACE_S = 0.25  # beyond the worker's own alarm before it is killed
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = ("evaluation.comparison",)
 
 
-class WorkerDied(Exception):
-    """The worker ended or did not reply in time."""
+class NoReply(Exception):
+    """The process that compared ended, or had to be killed; ``verdict``: "timeout" or "error"."""
+
+    def __init__(self, verdict: str, reason: str) -> None:
+        super().__init__(reason)
+        self.verdict = verdict
 
 
 class Worker:
@@ -33,18 +38,21 @@ class Worker:
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
         self._limit_s = limit_s
         self._buffer = b""
+        self._asked = 0
+        self._fork = 0
         self._owner = os.getpid()
         self._process = subprocess.Popen(
             [sys.executable, "-m", *program, str(limit_s)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+            process_group=0,  # the program and its fork end together
         )
         assert self._process.stdin and self._process.stdout
         self._requests, self._replies = self._process.stdin, self._process.stdout
         try:
-            self._reply(START_S)
-        except WorkerDied as error:
+            self._next(time.monotonic() + START_S)
+        except NoReply as error:
             status = self._process.poll()
             self.close()
             raise RuntimeError(
@@ -53,43 +61,66 @@ class Worker:
             ) from error
 
     def ask(self, answer: str, gold: str) -> tuple[str, str]:
-        """(verdict, reason); raises WorkerDied when there is no reply within the limit."""
-        request = json.dumps({"answer": answer, "gold": gold}).encode() + b"\n"
+        """(verdict, reason); raises NoReply when there is none within the limit."""
+        while self._readable(time.monotonic()):
+            self._next(time.monotonic() + START_S)  # a fork that ended while idle was replaced
+        self._asked += 1
+        request = json.dumps({"id": self._asked, "answer": answer, "gold": gold}).encode() + b"\n"
         try:
             self._requests.write(request)
             self._requests.flush()
-        except (BrokenPipeError, OSError) as error:
-            raise WorkerDied("the worker's pipe is closed") from error
-        reply = self._reply(self._limit_s + GRACE_S)
-        return reply["verdict"], reply["reason"]
+        except OSError as error:
+            raise NoReply("error", "the worker's pipe is closed") from error
+        deadline = time.monotonic() + self._limit_s + GRACE_S
+        while self._readable(deadline):
+            message = self._next(deadline)
+            if "ready" in message:
+                raise NoReply("error", "the process that compared ended")
+            if message["id"] == self._asked:
+                return message["verdict"], message["reason"]
+        self._replace()
+        raise NoReply("timeout", f"no reply within {self._limit_s + GRACE_S:g} s")
 
     def usable(self) -> bool:
         """Alive, and ours: a forked copy of this object must not share the pipes."""
         return self._owner == os.getpid() and self._process.poll() is None
 
     def close(self) -> None:
-        """End the process and wait for it."""
+        """End the program and its fork, and wait for it."""
         if self._owner != os.getpid():
             return
-        self._process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         for pipe in (self._requests, self._replies):
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
         self._process.wait()
 
-    def _reply(self, within_s: float) -> dict:
-        deadline = time.monotonic() + within_s
-        descriptor = self._replies.fileno()
+    def _replace(self) -> None:
+        """Kill the fork that hangs; the program makes another."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._fork, signal.SIGKILL)
+        while "ready" not in self._next(time.monotonic() + START_S):
+            pass  # its reply came after all, too late
+
+    def _next(self, deadline: float) -> dict:
+        """The next message: ``{"ready": pid}`` of a new fork, or the reply to the request with that ``id``."""
         while b"\n" not in self._buffer:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([descriptor], [], [], left)[0]:
-                raise WorkerDied(f"no reply within {within_s:g} s")
-            chunk = os.read(descriptor, 1 << 16)
+            if not self._readable(deadline):
+                raise NoReply("timeout", "no message from the worker")
+            chunk = os.read(self._replies.fileno(), 1 << 16)
             if not chunk:
-                raise WorkerDied("the worker ended")
+                raise NoReply("error", "the worker ended")
             self._buffer += chunk
         line, self._buffer = self._buffer.split(b"\n", 1)
-        return json.loads(line)
+        message = json.loads(line)
+        self._fork = message.get("ready", self._fork)
+        return message
+
+    def _readable(self, deadline: float) -> bool:
+        """Whether there is something to read by then."""
+        left = max(0.0, deadline - time.monotonic())
+        return b"\n" in self._buffer or bool(select.select([self._replies.fileno()], [], [], left)[0])
 
 
 class WorkerPool:
@@ -105,7 +136,7 @@ class WorkerPool:
             self._slots.put(None)
 
     def ask(self, answer: str, gold: str) -> tuple[str, str]:
-        """Compare in a free worker; one that hangs is killed and the verdict is "timeout", one that dies: "error"."""
+        """Compare in a free worker; a comparison that hangs is killed: "timeout"; one whose process dies: "error"."""
         worker = self._slots.get()
         try:
             if self._closed.is_set():
@@ -117,10 +148,8 @@ class WorkerPool:
                 worker = Worker(self._limit_s, self._program)
             try:
                 return worker.ask(answer, gold)
-            except WorkerDied as error:
-                worker.close()
-                worker = None
-                return ("timeout" if "no reply" in str(error) else "error"), str(error)
+            except NoReply as error:
+                return error.verdict, str(error)
         finally:
             self._slots.put(worker)
 
