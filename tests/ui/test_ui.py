@@ -1,5 +1,7 @@
 """The Dagster UI in a real browser, on an instance and a storage of the test's own."""
 
+import contextlib
+import json
 import os
 import re
 import signal
@@ -9,10 +11,13 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from assets.interpreter import RUN_VARIABLE
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright in this interpreter")
 pytest.importorskip("dagster", reason="no dagster in this interpreter")
@@ -157,3 +162,66 @@ def test_the_automation_is_listed_and_off(page):
     page.goto("/automation")
     for name in ("weekly_retrain", "watch_sources", "stop_orphans", "notify_run_failures"):
         page.get_by_text(name, exact=True).first.wait_for()
+
+
+@pytest.mark.slow
+def test_a_training_is_launched_watched_and_cancelled(page, address):
+    page.goto("/assets/training/policy")
+    page.get_by_text("Materialize", exact=True).first.click()
+    page.wait_for_url("**/assets/training/policy**")
+    (run,) = wait_until(lambda: runs_of(address, "STARTED"), 120)
+    page.goto("/assets/training/metrics?view=plots")
+    page.locator("canvas").first.wait_for(timeout=300_000)  # loading verl and vLLM, and the first step
+    seen = wait_until(lambda: observed(address), 300)
+    wait_until(lambda: observed(address) > seen, 120)
+    page.get_by_text("reward/on_policy", exact=True).first.wait_for()
+    assert processes_of(run)
+    page.goto(f"/runs/{run}")
+    page.get_by_text("Terminate", exact=True).first.click()
+    page.get_by_role("dialog").get_by_role("button", name="Terminate").click()
+    wait_until(lambda: run in runs_of(address, "CANCELED"), 60)
+    wait_until(lambda: not processes_of(run), 30)
+    page.goto("/runs")
+    page.get_by_text("Canceled", exact=True).first.wait_for()
+
+
+def wait_until(condition: Callable[[], Any], seconds: float) -> Any:
+    """What ``condition`` gives once it is true."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, f"not so after {seconds} s"
+        time.sleep(0.5)
+    return found
+
+
+def ask(address: str, query: str) -> dict[str, Any]:
+    """The data that the UI's own GraphQL gives for ``query``."""
+    body = json.dumps({"query": query}).encode()
+    request = urllib.request.Request(f"{address}/graphql", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=30) as reply:
+        return json.load(reply)["data"]
+
+
+def runs_of(address: str, status: str) -> list[str]:
+    found = ask(
+        address, f"{{ runsOrError(filter: {{statuses: [{status}]}}) {{ ... on Runs {{ results {{ id }} }} }} }}"
+    )
+    return [run["id"] for run in found["runsOrError"]["results"]]
+
+
+def observed(address: str) -> int:
+    """How many steps of training the instance has seen."""
+    query = (
+        '{ assetOrError(assetKey: {path: ["training", "metrics"]}) { ... on Asset { assetObservations { runId } } } }'
+    )
+    return len(ask(address, query)["assetOrError"].get("assetObservations", []))
+
+
+def processes_of(run: str) -> list[int]:
+    """The processes that a run's training is made of: they carry its id."""
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if f"{RUN_VARIABLE}={run}".encode() in environment.read_bytes():
+                found.append(int(environment.parent.name))
+    return found
