@@ -95,6 +95,7 @@ def check_rollouts(out: Path, recipe: str, records: list[dict[str, Any]]) -> Non
         assert ("reward/demonstration" in data) == bool(GUIDED[recipe])
         assert data["rollout_correction/abs_log_ratio_max"] < 1e-2  # vLLM and the actor agree
         assert ("actor/sft_loss" in data) == (recipe == "rl_sft_loss")
+        assert 0 <= data.get("actor/sft_loss", 0) < 5  # a mean over tokens of a byte-level model, not a sum
         shares = [data[f"groups/{kind}"] for kind in ("solve_all", "solve_none", "solve_partial")]
         assert sum(shares) == pytest.approx(1)
 
