@@ -55,17 +55,17 @@ rollback: .venv/installed  ## make the champion before the present one the champ
 experiments: setup  ## train and score recipes and compare them on one page: RECIPES="luffy on_policy" (default: all)
 	@$(ORCHESTRATION) -m pipelines.experiments $(RECIPES)
 
-test: setup  ## unit, definition, UI and integration tests, in both environments
-	@$(ORCHESTRATION) -m pytest tests -q -m "not slow"
-	@$(TRAINING) -m pytest tests -q -m "not slow"
+test: test-unit  ## unit, definition, UI and integration tests, in both environments
+	@$(ORCHESTRATION) -m pytest tests --ignore tests/unit -q -m "not slow"
+	@$(TRAINING) -m pytest tests --ignore tests/unit -q -m "not slow"
 
-test-all: setup  ## the same with the slow ones: the main job on real traces and benchmarks
-	@$(ORCHESTRATION) -m pytest tests -q
-	@$(TRAINING) -m pytest tests -q
+test-all: test-unit  ## the same with the slow ones: every recipe, resumes, killed processes, a browser that trains
+	@$(ORCHESTRATION) -m pytest tests --ignore tests/unit -q
+	@$(TRAINING) -m pytest tests --ignore tests/unit -q
 
-test-unit: setup  ## the unit tests alone
-	@$(ORCHESTRATION) -m pytest tests/unit -q
-	@$(TRAINING) -m pytest tests/unit -q
+test-unit: setup  ## the unit tests alone, on every core
+	@$(ORCHESTRATION) -m pytest tests/unit -q -n auto
+	@$(TRAINING) -m pytest tests/unit -q -n auto
 
 lint: .venv/installed  ## ruff and basedpyright
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/basedpyright

@@ -21,6 +21,7 @@ from assets.storage import Reference, Storage
 from assets.training import POLICY
 from evaluation.benchmarks import Benchmark
 from evaluation.errors import InputError
+from evaluation.progress import after
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -148,7 +149,7 @@ def generate(
 def progress_line(message: Mapping[str, Any]) -> str:
     """A progress message of the generator as one line."""
     count = f"{message['done']} of {message['total']} samples"
-    return f"{message['benchmark']}: {count}, time left {message['left_s']:.0f} s"
+    return f"{message['benchmark']}: {count}{after(message['left_s'])}"
 
 
 def grade(

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 EVERY_S = 2.0
+SHARE_OF_A_GUESS = 0.05  # the first answers of a batch come late together: before this much is done, none is made
 
 
 @contextmanager
@@ -54,9 +55,11 @@ class Progress:
     def _show(self, benchmark: str, now: float) -> None:
         self._shown = now
         done, total = sum(self._done.values()), sum(self._totals.values())
-        left_s = (now - self._began) / max(1, done - self._skipped) * (total - done)
+        made = done - self._skipped
+        guess = made >= SHARE_OF_A_GUESS * (total - self._skipped)
+        left_s = (now - self._began) / max(1, made) * (total - done) if guess else None
         counts = f"{self._done[benchmark]}/{self._totals[benchmark]}"
-        sys.stdout.write(f"{self._stage} {benchmark} {counts} eta {clock(left_s)}\n")
+        sys.stdout.write(f"{self._stage} {benchmark} {counts}{after(left_s)}\n")
         sys.stdout.flush()
         self._report(
             {
@@ -65,9 +68,14 @@ class Progress:
                 "benchmark": benchmark,
                 "done": self._done[benchmark],
                 "total": self._totals[benchmark],
-                "left_s": round(left_s, 1),
+                "left_s": left_s,
             }
         )
+
+
+def after(left_s: float | None) -> str:
+    """What a line of progress says of the seconds left; nothing where they are not known."""
+    return "" if left_s is None else f", time left {clock(left_s)}"
 
 
 def clock(seconds: float) -> str:
