@@ -63,9 +63,14 @@ test-all: test-unit  ## the same with the slow ones: every recipe, resumes, kill
 	@$(ORCHESTRATION) -m pytest tests --ignore tests/unit -q
 	@$(TRAINING) -m pytest tests --ignore tests/unit -q
 
-test-unit: setup  ## the unit tests alone, on every core
-	@$(ORCHESTRATION) -m pytest tests/unit -q -n auto
-	@$(TRAINING) -m pytest tests/unit -q -n auto
+test-unit: setup  ## the unit tests alone, those of both environments at once
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target unit-orchestration unit-training
+
+.PHONY: unit-orchestration unit-training
+unit-orchestration:
+	@$(ORCHESTRATION) -m pytest tests/unit -q
+unit-training:
+	@$(TRAINING) -m pytest tests/unit -q
 
 lint: .venv/installed  ## ruff and basedpyright
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/basedpyright

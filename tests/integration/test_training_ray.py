@@ -65,7 +65,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int
 def stand_in(folder: Path, number: int, steps: int, ending: str) -> tuple[Attempt, Task]:
     """A small job in the place of a training."""
     attempt = Attempt(folder, number)
-    stand_ins = str(ROOT / "tests" / "unit" / "training")
+    stand_ins = str(Path(__file__).parent)
     environment = {"VERL_FILE_LOGGER_PATH": str(attempt.metrics), "PYTHONPATH": f"{stand_ins}:{ROOT}"}
     return attempt, Task(f"{folder.name}-{number}", ("stand_in_job", str(steps), ending), environment, attempt.log)
 

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from preparing import rows, run
 
 from evaluation.errors import InputError
 from evaluation.records import BENCHMARK, PROFILE, REJECTED, TARGET
-from tests.unit.targets.preparing import rows, run
 from training.targets import engines, judged
 from training.targets import prepare as module
 from training.targets.config import build_config, read_config
@@ -277,7 +277,7 @@ def test_traces_on_benchmark_problems_come_out_nearly_empty(tmp_path: Path, toke
     table = read_suite(suite, [shared / "data/luffy", shared / "data/problems"])
     source = shared / "data/traces/skythought_long_cot.parquet"
     try:
-        counts = run(source, tmp_path / "out", tokenizer, workers=2, benchmarks=table).counts
+        counts = run(source, tmp_path / "out", tokenizer, workers=2, benchmarks=table, limit=600).counts
     except InputError as error:
         assert "contaminated" in str(error)
         return

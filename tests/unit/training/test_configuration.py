@@ -7,51 +7,18 @@ from typing import Any
 
 import pytest
 import yaml
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 
 from evaluation.errors import InputError
-from training.algorithms.names import CORRECTIONS
 from training.configuration import compose_run, mixed_options, names
-from training.models import SHIPPED
 from training.targets.config import PrepareConfig
 
 RUN = Path("run")
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.parametrize("hardware", names("hardware"))
-@pytest.mark.parametrize("recipe", names("recipe"))
-def test_every_recipe_composes_on_every_hardware_profile_and_verl_accepts_it(recipe: str, hardware: str) -> None:
-    from verl.trainer.ppo.utils import need_critic, need_reference_policy
-    from verl.utils.config import omega_conf_to_dataclass, validate_config
-
-    config = compose_run(recipe, hardware, [], run=RUN)
-    assert config.trainer.v1.trainer_mode == "mixed"
-    assert config.trainer.device == ("cpu" if hardware == "cpu" else "cuda")
-    limits = config.data.max_prompt_length + config.data.max_response_length
-    assert config.actor_rollout_ref.rollout.max_model_len == limits
-
-    # verl's own validator and the dataclasses that its workers build.
-    with open_dict(config):
-        config.actor_rollout_ref.model.path = str(SHIPPED)
-    validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
-    actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
-    assert (actor.engine.strategy, actor.use_dynamic_bsz) == ("fsdp2", True)
-    rollout = omega_conf_to_dataclass(config.actor_rollout_ref.rollout)
-    assert rollout.free_cache_engine is (hardware != "cpu")
-    assert omega_conf_to_dataclass(config.actor_rollout_ref.model).use_remove_padding is (hardware != "cpu")
-
-
 def test_all_recipes_are_there() -> None:
     assert names("recipe") == ["luffy", "luffy_seed", "mixed_policy", "on_policy", "rl_sft_loss", "sft", "sft_rl"]
-
-
-@pytest.mark.parametrize("recipe", names("recipe"))
-def test_any_recipe_takes_any_rollout_correction(recipe: str) -> None:
-    config = compose_run(recipe, "cpu", [], run=RUN)
-    for correction in CORRECTIONS:
-        config.mixed.rollout_correction.type = correction
-        assert mixed_options(config).rollout_correction.type == correction
 
 
 def test_luffy_seed_has_the_values_of_the_seeds(shared: Path) -> None:

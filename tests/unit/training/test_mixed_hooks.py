@@ -1,7 +1,5 @@
 """What the hooks into verl decide without a cluster: who is guided, with which seed, how groups count."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +49,7 @@ def test_a_share_of_the_prompts_is_guided_the_same_ones_in_every_step() -> None:
 
 
 def test_a_seed_is_the_same_in_every_process() -> None:
-    script = "from training.mixed.rollout import stable_hash; print(stable_hash(3, 7, 'p1', 2))"
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert int(done.stdout.split()[-1]) == stable_hash(3, 7, "p1", 2)
+    assert stable_hash(3, 7, "p1", 2) == 900045305790255882
     drawn = {stable_hash(3, step, f"p{prompt}", sample) for step in (1, 2) for prompt in (1, 2) for sample in range(4)}
     assert len(drawn) == 16
     assert all(0 <= number < HASHES < 2**63 for number in drawn)  # what vLLM takes for a seed

@@ -9,7 +9,7 @@ import pytest
 
 from training.targets.__main__ import main
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_it_prepares_splits_and_checks(tmp_path: Path, tokenizer: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 # A job as Ray makes them: a child in a session of its own that ignores TERM, and an orphan that nobody waits for.
 JOB = """
 import os, signal, subprocess, sys, time

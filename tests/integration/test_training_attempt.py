@@ -14,7 +14,7 @@ import pytest
 from training.attempt import Attempt, TrainingFailed, attempts, follow, reason_of
 from training.launchers import LocalLauncher, Task
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 def run(folder: Path, steps: int, ending: str, stall_seconds: float = 60) -> list[dict[str, Any]]:

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from preparing import rows, run
 
 from evaluation.errors import InputError
-from tests.unit.targets.preparing import rows, run
 from training.targets import engines
 from training.targets.config import build_config
 from training.targets.prepare import prepare, read_prepared
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_a_damaged_memory_is_one_error(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:

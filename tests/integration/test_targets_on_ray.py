@@ -17,7 +17,7 @@ from training.targets.config import build_config
 from training.targets.prepare import Prepared, prepare
 from training.targets.split import select_train
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 FILES = ("prepared", "profile", "rejected")
 
 

@@ -1,11 +1,15 @@
-"""Small sources and a real tokenizer for the tests of targets."""
+"""What the tests of targets share: small sources, a real tokenizer, preparing a source and reading what came out."""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
+
+from training.targets.config import build_config
+from training.targets.prepare import Prepared, prepare
 
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
@@ -79,3 +83,20 @@ def jsonl(tmp_path: Path) -> Callable[..., Path]:
 def good() -> Callable[..., dict[str, Any]]:
     """`trace`: a row that passes every filter."""
     return trace
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return pq.read_table(path).to_pylist()
+
+
+def run(
+    source: Path | str,
+    out: Path,
+    tokenizer: Path,
+    *,
+    benchmarks: Any = None,
+    cache: Path | None = None,
+    **settings: Any,
+) -> Prepared:
+    config = build_config({"source": str(source), "workers": 1, **settings})
+    return prepare(config, out, tokenizer_json=tokenizer, benchmarks=benchmarks, cache=cache)

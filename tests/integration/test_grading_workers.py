@@ -1,0 +1,130 @@
+"""The processes that compare answers: hostile answers, hangs, deaths, ends; the answer after them is graded."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from evaluation.grading import Grader, Verdict
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def state_and_parent(pid: int) -> tuple[str, int]:
+    """("Z" for a zombie, parent's pid); ("", 0) when there is no such process."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return "", 0
+    return fields[0], int(fields[1])
+
+
+def runs(pid: int) -> bool:
+    return state_and_parent(pid)[0] not in ("", "Z")
+
+
+def children(pid: int) -> list[int]:
+    """By each process's own parent: /proc/PID/task/*/children misses those of a thread that is just ending."""
+    return [
+        int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and state_and_parent(int(p.name))[1] == pid
+    ]
+
+
+def wait_gone(pids: Iterable[int], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while left := [pid for pid in pids if runs(pid)]:
+        assert time.monotonic() < deadline, f"processes {left} still run"
+        time.sleep(0.05)
+
+
+def test_hostile_answers_end_in_time_and_the_next_one_is_graded():
+    with Grader(workers=1, limit_s=1.0) as grader:
+        assert grader.verify("\\frac{2}{4}", "\\frac12") is Verdict.CORRECT
+        for hostile in ("9^{9^{9^9}}", "100000000!", "(1+x)^{50000}", "(" * 500, "\\sqrt" * 150 + "{x}"):
+            began = time.monotonic()
+            assert grader.verify(hostile, "5") in (Verdict.TIMEOUT, Verdict.WRONG, Verdict.ERROR)
+            assert time.monotonic() - began < 4.0
+        assert grader.verify("\\frac{2}{4}", "\\frac12") is Verdict.CORRECT
+
+
+def test_a_comparison_that_hangs_or_dies_is_replaced():
+    before = set(children(os.getpid()))
+    with Grader(workers=1, limit_s=0.5) as grader:
+        assert grader.verify("\\frac{2}{4}", "\\frac12") is Verdict.CORRECT
+        (worker,) = set(children(os.getpid())) - before
+        (compares,) = children(worker)
+        os.kill(compares, signal.SIGSTOP)  # no alarm reaches it, as in one long call into C
+        began = time.monotonic()
+        grade = grader.grade("\\boxed{\\frac{3}{6}}", "\\frac12", thinking=False)
+        assert (grade.verdict, grade.reason) == (Verdict.TIMEOUT, "no reply within 0.75 s")
+        assert time.monotonic() - began < 5.0  # a new program would have to import sympy again
+        assert not runs(compares) and runs(worker)
+        assert grader.verify("\\frac{4}{8}", "\\frac12") is Verdict.CORRECT
+        (compares,) = children(worker)
+        os.kill(compares, signal.SIGKILL)
+        while compares in children(worker) or not children(worker):
+            time.sleep(0.01)
+        assert grader.verify("\\frac{5}{10}", "\\frac12") is Verdict.CORRECT
+        (compares,) = children(worker)
+        os.kill(compares, signal.SIGSTOP)
+        killed = threading.Timer(0.2, os.kill, (compares, signal.SIGKILL))
+        killed.start()
+        grade = grader.grade("\\boxed{\\frac{5}{15}}", "\\frac13", thinking=False)
+        assert (grade.verdict, grade.reason) == (Verdict.ERROR, "the process that compared ended")
+        assert grader.verify("\\frac{6}{11}", "\\frac12") is Verdict.WRONG  # and not the answer before it
+        assert grader.verify("\\frac{6}{12}", "\\frac12") is Verdict.CORRECT
+        os.kill(worker, signal.SIGKILL)
+        time.sleep(0.1)
+        assert grader.verify("\\frac{7}{14}", "\\frac12") is Verdict.CORRECT
+
+
+def test_what_can_be_interrupted_keeps_its_worker():
+    before = set(children(os.getpid()))
+    with Grader(workers=1, limit_s=0.5) as grader:
+        grader.verify("\\frac{2}{4}", "\\frac12")
+        (worker,) = set(children(os.getpid())) - before
+        compares = children(worker)
+        grade = grader.grade("\\boxed{(1+x)^{50000}}", "5", thinking=False)
+        assert (grade.verdict, grade.reason) == (Verdict.TIMEOUT, "not settled in 0.5 s")
+        assert compares and children(worker) == compares
+
+
+def test_no_worker_survives_close():
+    grader = Grader(workers=2, limit_s=2.0)
+    before = set(children(os.getpid()))
+    grader.grade_many([(f"\\boxed{{\\sqrt{{{i}}}}}", "3", "math") for i in range(4)], thinking=False)
+    started = set(children(os.getpid())) - before
+    forks = {fork for worker in started for fork in children(worker)}
+    assert started and len(forks) == len(started)
+    grader.close()
+    assert not started & set(children(os.getpid()))
+    wait_gone(forks, 5.0)
+    with pytest.raises(RuntimeError, match="closed"):
+        grader.verify("\\sqrt{5}", "3")
+    assert grader.verify("3", "3") is Verdict.CORRECT  # needs no worker
+
+
+def test_workers_end_when_their_parent_is_killed():
+    program = (
+        "from evaluation.grading import Grader\n"
+        "import threading, sys, time\n"
+        "g = Grader(workers=2, limit_s=2.0)\n"
+        "print(g.verify('\\\\sqrt{4}', '2'), flush=True)\n"
+        "threading.Thread(target=lambda: g.verify('9^{9^{9^9}}', '2'), daemon=True).start()\n"
+        "time.sleep(60)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout.readline().strip() == "correct"
+    time.sleep(0.3)
+    workers = children(parent.pid)
+    workers += [fork for worker in workers for fork in children(worker)]
+    assert len(workers) > 1
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    wait_gone(workers, 15.0)

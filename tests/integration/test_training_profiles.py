@@ -1,0 +1,41 @@
+"""Every recipe on every hardware profile, as verl's own validator and dataclasses take it."""
+
+from pathlib import Path
+
+import pytest
+from omegaconf import open_dict
+from verl.trainer.ppo.utils import need_critic, need_reference_policy
+from verl.utils.config import omega_conf_to_dataclass, validate_config
+
+from training.algorithms.names import CORRECTIONS
+from training.configuration import compose_run, mixed_options, names
+from training.models import SHIPPED
+
+RUN = Path("run")
+
+
+@pytest.mark.parametrize("hardware", names("hardware"))
+@pytest.mark.parametrize("recipe", names("recipe"))
+def test_every_recipe_composes_on_every_hardware_profile_and_verl_accepts_it(recipe: str, hardware: str) -> None:
+    config = compose_run(recipe, hardware, [], run=RUN)
+    assert config.trainer.v1.trainer_mode == "mixed"
+    assert config.trainer.device == ("cpu" if hardware == "cpu" else "cuda")
+    limits = config.data.max_prompt_length + config.data.max_response_length
+    assert config.actor_rollout_ref.rollout.max_model_len == limits
+
+    with open_dict(config):
+        config.actor_rollout_ref.model.path = str(SHIPPED)
+    validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+    actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
+    assert (actor.engine.strategy, actor.use_dynamic_bsz) == ("fsdp2", True)
+    rollout = omega_conf_to_dataclass(config.actor_rollout_ref.rollout)
+    assert rollout.free_cache_engine is (hardware != "cpu")
+    assert omega_conf_to_dataclass(config.actor_rollout_ref.model).use_remove_padding is (hardware != "cpu")
+
+
+@pytest.mark.parametrize("recipe", names("recipe"))
+def test_any_recipe_takes_any_rollout_correction(recipe: str) -> None:
+    config = compose_run(recipe, "cpu", [], run=RUN)
+    for correction in CORRECTIONS:
+        config.mixed.rollout_correction.type = correction
+        assert mixed_options(config).rollout_correction.type == correction
