@@ -20,6 +20,9 @@ _INTEGER = re.compile(r"[+-]?\d+")
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)")
 _PERCENT = re.compile(r"(.*[^\s\\])\s*\\?%")
 _BASED = re.compile(r"(\d+)_\{?(\d+)\}?")
+_TH = r"\\(?:text|textrm|mathrm|mbox)\s*\{\s*(?:st|nd|rd|th)\s*\}"
+_ORDINAL = re.compile(rf"(?<=\d)\s*(?:\^\{{\s*{_TH}\s*\}}|\^?{_TH})")
+SPOKEN_DIGITS = 3  # from so many digits on, a gold that an answer repeats with its base is taken to have left it out
 _QUANTITY = re.compile(r"[+-]?[\d.]+\s*(?:\\text\{\s*([a-zA-Z/ .]+?)\s*\}|([a-zA-Z]+))(?:\^\{?(-?\d)\}?)?")
 _LABELLED = re.compile(r"\(?([A-J])[.):]\)?\s*(?=\S)")
 _LESS = r"(<|\\leq?(?![a-zA-Z])|\\leqslant|≤)"
@@ -75,14 +78,14 @@ def braced(text: str) -> str | None:
 
 def normalize(answer: str) -> str:
     r"""One spelling for what is typographically the same: spacing, sizing, ``\dfrac``, a lone ``\text{…}``, ``$…$``,
-    thousands separators, a final full stop, ``3e8``. Changes no value."""
+    thousands separators, a final full stop, ``3e8``, ``12^{\text{th}}``. Changes no value."""
     text = answer.strip().strip("$").strip()
     boxed = extract_boxed(text)
     if boxed is not None and _BOX.match(text):
         text = boxed
     text = _SIZING.sub("", _SPACING.sub(" ", text.replace("\\!", ""))).replace("{,}", ",")
     text = text.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac").replace("\u2212", "-")
-    text = re.sub(r"\s+", " ", text).strip()
+    text = re.sub(r"\s+", " ", _ORDINAL.sub("", text)).strip()
     if "\\begin{" in text:  # math-verify reads 1/2 inside a matrix wrongly
         text = re.sub(r"(?<![\w.^)}/])(\d+)/(\d+)(?![\w./^{(\\])", r"\\frac{\1}{\2}", text)
     text = re.sub(r"^\\\$ ?(?=[\d.])", "", text)
@@ -121,7 +124,8 @@ def reconcile(answer: str, gold: str) -> tuple[str, str]:
     """Rewrite a normalised pair so that a sound difference of form is none (math-verify's false negatives).
 
     An option label before the value (``B. 12``), a number written in a small base (``10_2`` where the gold is a plain
-    number), a chained inequality or ``x \\in`` where the gold is an interval.
+    number; one that has the same digits left the base to the problem), a chained inequality or ``x \\in`` where the gold
+    is an interval.
     """
     bare = _TEXT.sub(r"\1 ", answer)
     label = _LABELLED.match(bare)
@@ -131,7 +135,7 @@ def reconcile(answer: str, gold: str) -> tuple[str, str]:
     if based and _DECIMAL.fullmatch(gold) and 2 <= int(based.group(2)) <= 10 and len(based.group(1)) <= 200:
         value, base = based.groups()
         if all(int(digit) < int(base) for digit in value):
-            answer = str(int(value, int(base)))
+            answer = value if value == gold and len(value) >= SPOKEN_DIGITS else str(int(value, int(base)))
     if gold[:1] in "[(" and gold[-1:] in "])" and "," in gold:
         answer = _interval(answer)
     elif answer[:1] in "[(" and answer[-1:] in "])" and "," in answer:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 START_S = 120.0  # importing sympy on a busy machine
+END_S = 1.0  # from the end of its input to the end of an idle program
 GRACE_S = 0.25  # beyond the worker's own alarm before it is killed
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = ("evaluation.comparison",)
@@ -89,12 +90,14 @@ class Worker:
         """End the program and its fork, and wait for it."""
         if self._owner != os.getpid():
             return
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(BrokenPipeError):
+            self._requests.close()
+        try:
+            self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
             os.killpg(self._process.pid, signal.SIGKILL)
-        for pipe in (self._requests, self._replies):
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()
-        self._process.wait()
+            self._process.wait()
+        self._replies.close()
 
     def _replace(self) -> None:
         """Kill the fork that hangs; the program makes another."""

@@ -80,6 +80,9 @@ def test_last_box(text, expected):
         (r"\begin{pmatrix} 1/49 \\ 4/49 \end{pmatrix}", r"\begin{pmatrix} \frac{1}{49} \\ \frac{4}{49} \end{pmatrix}"),
         ("\\text{SRMC} = \\text{LRMC}", "SRMC=LRMC"),
         ("10_2", "2"),
+        ("110111_2", "110111"),
+        ("12^{\\text{th}}\\text{ grade}", "12"),
+        ("3\\textrm{rd}", "3"),
     ],
 )
 def test_same_answers(grader, answer, gold):
@@ -96,6 +99,8 @@ def test_same_answers(grader, answer, gold):
         ("204 or 205", "204"),
         ("204204", "204"),
         ("10_2", "10"),
+        ("110111_2", "110112"),
+        ("12^{\\text{th}}", "13"),
         ("10_3", "10_2"),
         ("5\\text{ m}", "5\\text{ cm}"),
         ("5\\text{ cm}^2", "5\\text{ cm}^3"),
