@@ -124,7 +124,7 @@ def reconcile(answer: str, gold: str) -> tuple[str, str]:
     """Rewrite a normalised pair so that a sound difference of form is none (math-verify's false negatives).
 
     An option label before the value (``B. 12``), a number written in a small base (``10_2`` where the gold is a plain
-    number; one that has the same digits left the base to the problem), a chained inequality or ``x \\in`` where the gold
+    number, or has the same digits and left the base to the problem), a chained inequality or ``x \\in`` where the gold
     is an interval.
     """
     bare = _TEXT.sub(r"\1 ", answer)
