@@ -14,6 +14,7 @@ import pytest
 
 from evaluation.records import REJECTED, TARGET
 from tests.defs.house import message
+from training.targets import quality
 
 INPUTS = ("models/base", "benchmarks/suite")
 TARGETS = ("targets/prepared", "targets/rejected", "targets/train")
@@ -161,6 +162,28 @@ def test_a_new_version_is_compared_with_the_one_before(build, tmp_path: Path):
     assert house.run(*INPUTS, *TARGETS).success  # again: still compared with the one before, and nothing is made
     assert house.metadata("targets/train")["compared with the version before"] == said
     assert house.files() == before
+
+
+def test_the_same_files_are_validated_once_and_changed_ones_again(build, monkeypatch):
+    house = build(**SMALL)
+    first = house.run(*INPUTS, *TARGETS).get_asset_check_evaluations()
+    validated = []
+    monkeypatch.setattr(
+        quality, "validate", lambda *a, real=quality.validate, **k: validated.append(a) or real(*a, **k)
+    )
+    again = house.run(*INPUTS, *TARGETS)
+    assert again.success and not validated
+    found = [
+        {check.check_name: (check.passed, check.metadata) for check in run}
+        for run in (first, again.get_asset_check_evaluations())
+    ]
+    assert found[0] == found[1]
+    profile = next((house.storage / "targets" / "prepared").glob("*/profile.parquet"))
+    table = pq.read_table(profile)
+    wrong = table.set_column(table.column_names.index("verified"), "verified", pa.array([False] * table.num_rows))
+    pq.write_table(wrong, profile)
+    failed = [check for check in house.run("targets/train").get_asset_check_evaluations() if not check.passed]
+    assert validated and "answers_verified" in {check.check_name for check in failed}
 
 
 def test_a_trace_that_is_lost_stops_the_run_before_training(build):
