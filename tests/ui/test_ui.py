@@ -170,9 +170,10 @@ def test_a_training_is_launched_watched_and_cancelled(page, address):
     page.get_by_text("Materialize", exact=True).first.click()
     page.wait_for_url("**/assets/training/policy**")
     (run,) = wait_until(lambda: runs_of(address, "STARTED"), 120)
-    page.goto("/assets/training/metrics?view=plots")
-    page.locator("canvas").first.wait_for(timeout=300_000)  # loading verl and vLLM, and the first step
-    seen = wait_until(lambda: observed(address), 300)
+    seen = wait_until(lambda: observed(address), 300)  # loading verl and vLLM, and the first step
+    page.goto("/assets/training/metrics")
+    page.get_by_text("Plots", exact=True).first.click()
+    page.locator("canvas").first.wait_for()
     wait_until(lambda: observed(address) > seen, 120)
     page.get_by_text("reward/on_policy", exact=True).first.wait_for()
     assert processes_of(run)
