@@ -43,8 +43,9 @@ def main() -> None:
         _write_traces(traces)
         _run()
         before = _processor_seconds()
-        seconds = _run()
-        _say("a run of unchanged assets", seconds, 10, f"; processor {_processor_seconds() - before:.1f} s")
+        command = _run()
+        used = f"; the command with its start {command:.1f} s, processor {_processor_seconds() - before:.1f} s"
+        _say("a run of unchanged assets", _last_run(), 10, used)
         for name, (first, seconds) in _ticks().items():
             _say(f"a tick of {name}", seconds, 1, f"; the first {first:.2f} s")
         _materialize()
@@ -72,6 +73,16 @@ def _run() -> float:
     command = [sys.executable, "-m", "pipelines.run", "--select", PART]
     subprocess.run(command, check=True, capture_output=True)
     return time.perf_counter() - started
+
+
+def _last_run() -> float:
+    """Seconds from the launch of the last run to its end, as Dagster recorded them."""
+    import dagster as dg
+
+    with dg.DagsterInstance.get() as instance:
+        (record,) = instance.get_run_records(limit=1)
+    assert record.end_time is not None
+    return record.end_time - record.create_timestamp.timestamp()
 
 
 def _processor_seconds() -> float:
