@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation.benchmarks import GROUPS, Benchmark
 from evaluation.errors import InputError
-from evaluation.page import CURVES, TEMPLATES
+from evaluation.page import CURVES, page_environment
 from evaluation.report import Row, Scorecard, build_scorecard
 from evaluation.statistics import Summary, summarize
 
@@ -107,16 +107,9 @@ def compare_experiments(
 
 
 def _render(comparison: Comparison) -> str:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=select_autoescape(default=True),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = page_environment()
     environment.filters["signed"] = lambda share: f"{100 * share:+.1f}".replace("-", "\u2212")
     facts = list(dict.fromkeys(key for experiment in comparison.experiments for key in experiment.facts))
     return environment.get_template("experiments.html.jinja").render(

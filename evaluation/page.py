@@ -39,15 +39,20 @@ DIGEST = re.compile(r"[0-9a-f]{40,}")
 VERDICTS = ("correct", "wrong", "no_answer", "no_think_end", "truncated", "gold_unparsed", "timeout", "error")
 
 
-def render_page(scorecard: "Scorecard") -> str:
-    """The page's HTML text."""
-    environment = Environment(
+def page_environment() -> Environment:
+    """Templates of this folder, with every text escaped and no name that is not there passed over."""
+    return Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=select_autoescape(default=True),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def render_page(scorecard: "Scorecard") -> str:
+    """The page's HTML text."""
+    environment = page_environment()
     environment.filters["percent"] = lambda share: f"{100 * share:.1f}"
     environment.filters["signed"] = _signed
     environment.filters["p"] = lambda value: "< 0.001" if value < 0.001 else f"{value:.3f}"
