@@ -16,7 +16,7 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 .PHONY: help demo run ui promote rollback experiments leaderboard test test-all test-unit bench lint lock setup clean
 
 help:  ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .venv/installed .venv-train/installed  ## build both environments (HARDWARE=gpu for the GPU lock)
 
@@ -67,9 +67,9 @@ test-unit: setup  ## the unit tests alone, those of both environments at once
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target unit-orchestration unit-training
 
 .PHONY: unit-orchestration unit-training
-unit-orchestration:
+unit-orchestration:  ## the unit tests of the orchestration environment
 	@$(ORCHESTRATION) -m pytest tests/unit -q
-unit-training:
+unit-training:  ## the unit tests of the training environment
 	@$(TRAINING) -m pytest tests/unit -q
 
 lint: .venv/installed  ## ruff and basedpyright

@@ -47,15 +47,16 @@ def _expectations(specs: list[dg.AssetCheckSpec]) -> dg.AssetChecksDefinition:
 
         profile, before = Path(train.details["profile"]), train.details["previous"]
         previous = Path(before) if before else None
-        files = [digest_file(file) for file in (profile, previous) if file]
+        files = [digest_file(file) if file and file.is_file() else None for file in (profile, previous)]
         pages = storage.folder("targets", "data_docs", identity(files, version))
-        if not pages.exists():
+        if pages.exists():
+            found = [CheckResult(**result) for result in read_json(pages / RESULTS)]
+            if any(result.error for result in found):  # what broke may do so no more
+                found = validate(profile, previous=previous)
+        else:
             with storage.writing(pages) as temporary:
                 found = validate(profile, previous=previous, docs=temporary)
                 write_json([asdict(result) for result in found], temporary / RESULTS)
-        found = [CheckResult(**result) for result in read_json(pages / RESULTS)]
-        if any(result.error for result in found):  # what broke may do so no more
-            found = validate(profile, previous=previous)
         wanted = {check.name for check in context.selected_asset_check_keys}
         results = [result for result in found if result.name in wanted]
         for result in results:

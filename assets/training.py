@@ -17,6 +17,7 @@ from assets.models import KEY as BASE
 from assets.options import TrainingOptions, chosen, configured
 from assets.storage import Reference, Storage
 from assets.targets import TRAIN
+from evaluation.progress import after
 from training.lineage import CODE
 
 POLICY = dg.AssetKey(["training", "policy"])
@@ -78,8 +79,7 @@ class StepObserver:
             reached = f", loss {loss:.3f}"
         else:
             reached = "" if reward is None else f", reward {reward:.2f}"
-        minutes, seconds = divmod(round(seconds_left), 60)
-        self._context.log.info(f"step {step} of {total}{reached}, time left {minutes}:{seconds:02}")
+        self._context.log.info(f"step {step} of {total}{reached}{after(seconds_left)}")
         every = max(1, math.ceil(total / (POINTS - 2)))
         if step in (1, total) or step % every == 0:
             numbers = {k: shown(v) for k, v in metrics.items() if k.startswith(LIVE) and _finite(v)}

@@ -43,8 +43,6 @@ def parser() -> argparse.ArgumentParser:
 
 def main() -> int:
     options = parser().parse_args()
-    # A shell starts background jobs with Ctrl-C ignored, and Dagster's steps then ignore TERM: nothing could stop us.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     configure(options.profile, options.overrides)
     os.chdir(PROJECT)
     prepare_home()
@@ -107,6 +105,8 @@ def execute(
     command = [sys.executable, "-m", "pipelines.execute", job, "--tags", json.dumps(tags)]
     command += ["--assets", *(key.to_user_string() for key in keys)] if keys else []
     command += ["--max-concurrent", str(at_once)] if at_once else []
+    # A shell starts background jobs with Ctrl-C ignored, and Dagster's steps then ignore TERM: nothing could stop us.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with Follower(instance, tags, terminal) as follower, log_file(instance).open("wb") as log:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True

@@ -4,11 +4,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import dagster as dg
 import pytest
+from processes import alive, wait_until
 
 from assets.interpreter import TrainingInterpreter
 from assets.training import METRICS, POINTS, StepObserver
@@ -98,17 +98,3 @@ def test_nothing_survives_the_step_however_it_ends(tmp_path: Path, signum: int):
     worker.send_signal(signum)
     wait_until(lambda: not any(alive(pid) for pid in pids), 40)
     worker.wait(20)
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def wait_until(condition, seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.1)

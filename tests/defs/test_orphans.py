@@ -8,10 +8,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import dagster as dg
 import pytest
+from processes import alive, wait_gone
 
 from assets.interpreter import RUN_VARIABLE
 from pipelines import orphans
@@ -44,20 +44,6 @@ def runs(build) -> Iterator[tuple[House, list[subprocess.Popen]]]:
         process.wait()
 
 
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def wait_gone(*pids: int) -> None:
-    end = time.monotonic() + 10
-    while any(alive(pid) for pid in pids):
-        assert time.monotonic() < end, pids
-        time.sleep(0.05)
-
-
 def test_leftovers_of_ended_runs_are_stopped_and_others_are_left_alone(runs, monkeypatch):
     house, started = runs
     job = house.defs.resolve_job_def("everything")
@@ -70,7 +56,7 @@ def test_leftovers_of_ended_runs_are_stopped_and_others_are_left_alone(runs, mon
     assert "2 leftover" in house.tick("stop_orphans").skip_message
     (dead, child), *others = processes
     assert dead.wait(10) == -signal.SIGTERM
-    wait_gone(child)
+    wait_gone([child], 10.0)
     assert all(alive(process.pid) and alive(child) for process, child in others)
     for _, child in others:
         os.kill(child, signal.SIGKILL)
@@ -90,7 +76,7 @@ def test_leftovers_that_ignore_term_are_killed(runs, monkeypatch):
     monkeypatch.setattr(orphans, "KILL_SECONDS", 0.0)
     house.tick("stop_orphans", second.cursor)
     assert process.wait(10) == -signal.SIGKILL
-    wait_gone(child)
+    wait_gone([child], 10.0)
 
 
 def test_runs_of_terminals_that_are_gone_are_ended_here_only(build):

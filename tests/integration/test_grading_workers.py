@@ -6,41 +6,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from processes import alive, children, descendants, wait_gone
 
 from evaluation.grading import Grader, Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def state_and_parent(pid: int) -> tuple[str, int]:
-    """("Z" for a zombie, parent's pid); ("", 0) when there is no such process."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return "", 0
-    return fields[0], int(fields[1])
-
-
-def runs(pid: int) -> bool:
-    return state_and_parent(pid)[0] not in ("", "Z")
-
-
-def children(pid: int) -> list[int]:
-    """By each process's own parent: /proc/PID/task/*/children misses those of a thread that is just ending."""
-    return [
-        int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and state_and_parent(int(p.name))[1] == pid
-    ]
-
-
-def wait_gone(pids: Iterable[int], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while left := [pid for pid in pids if runs(pid)]:
-        assert time.monotonic() < deadline, f"processes {left} still run"
-        time.sleep(0.05)
 
 
 def test_hostile_answers_end_in_time_and_the_next_one_is_graded():
@@ -64,7 +37,7 @@ def test_a_comparison_that_hangs_or_dies_is_replaced():
         grade = grader.grade("\\boxed{\\frac{3}{6}}", "\\frac12", thinking=False)
         assert (grade.verdict, grade.reason) == (Verdict.TIMEOUT, "no reply within 0.75 s")
         assert time.monotonic() - began < 5.0  # a new program would have to import sympy again
-        assert not runs(compares) and runs(worker)
+        assert not alive(compares) and alive(worker)
         assert grader.verify("\\frac{4}{8}", "\\frac12") is Verdict.CORRECT
         (compares,) = children(worker)
         os.kill(compares, signal.SIGKILL)
@@ -122,9 +95,19 @@ def test_workers_end_when_their_parent_is_killed():
     parent = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert parent.stdout.readline().strip() == "correct"
     time.sleep(0.3)
-    workers = children(parent.pid)
-    workers += [fork for worker in workers for fork in children(worker)]
+    workers = descendants(parent.pid)
     assert len(workers) > 1
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     wait_gone(workers, 15.0)
+
+
+def test_a_worker_whose_parent_was_killed_before_it_was_ready_ends():
+    command = [sys.executable, "-m", "evaluation.comparison", "1.0"]
+    program = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    program.stdin.close()
+    program.stdout.close()
+    try:
+        assert program.wait(60) == 0
+    finally:
+        program.kill()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from preparing import rows, run
+from processes import children, descendants
 
 from evaluation.errors import InputError
 from training.targets import engines
@@ -63,7 +64,7 @@ def test_a_full_disk_is_one_clear_error_and_nothing_is_left(tmp_path: Path, toke
 def test_a_killed_preparation_is_repeated_with_the_same_bytes(
     tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
 ) -> None:
-    source = jsonl(*hard_rows(good, 80))
+    source = jsonl(*hard_rows(good, 120))
     out = tmp_path / "out"
     command = [
         sys.executable,
@@ -83,7 +84,7 @@ def test_a_killed_preparation_is_repeated_with_the_same_bytes(
     time.sleep(0.3)
     with pytest.raises(InputError, match="another process is preparing"):
         run(source, out, tokenizer)
-    started = [pid for child in children(process.pid) for pid in (child, *children(child))]
+    started = descendants(process.pid)
     process.send_signal(signal.SIGKILL)
     process.wait()
     deadline = time.monotonic() + 30
@@ -95,17 +96,6 @@ def test_a_killed_preparation_is_repeated_with_the_same_bytes(
     undisturbed = run(source, tmp_path / "other", tokenizer)
     assert again.prepared.read_bytes() == undisturbed.prepared.read_bytes()
     assert not (out / ".preparing").exists()
-
-
-def children(parent: int) -> list[int]:
-    """Processes started by ``parent``, as the kernel lists them."""
-    found = []
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            pid, _, rest = status.read_text().partition(" (")
-            if int(rest.rpartition(") ")[2].split()[1]) == parent:
-                found.append(int(pid))
-    return found
 
 
 def pool_processes(parent: int) -> list[int]:
@@ -129,7 +119,7 @@ def test_a_process_killed_in_the_middle_changes_nothing(
     tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engines, "TRACES_A_BATCH", 20)
-    source = jsonl(*hard_rows(good, 90))
+    source = jsonl(*hard_rows(good, 200))
     killed: list[int] = []
 
     def kill_one(stage: str, done: int, total: int | None) -> None:

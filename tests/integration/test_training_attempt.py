@@ -5,11 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import alive, wait_gone
 
 from training.attempt import Attempt, TrainingFailed, attempts, follow, reason_of
 from training.launchers import LocalLauncher, Task
@@ -106,13 +106,6 @@ except TrainingFailed as error:
 """
 
 
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 @pytest.mark.parametrize("launcher_too", [False, True], ids=["supervisor", "launcher and supervisor"])
 def test_a_job_does_not_outlive_a_supervisor_that_is_killed(tmp_path: Path, launcher_too: bool) -> None:
     command = [sys.executable, "-c", LAUNCHER, str(tmp_path), str(Path(__file__).parent)]
@@ -127,10 +120,7 @@ def test_a_job_does_not_outlive_a_supervisor_that_is_killed(tmp_path: Path, laun
     if not launcher_too:
         assert "training was stopped by signal SIGKILL" in launcher.communicate(timeout=30)[0]
     launcher.wait(30)
-    deadline = time.monotonic() + 20
     # With nobody left to watch, the job itself hears of it; what it started is its own affair, as Ray's is Ray's.
-    while any(alive(pid) for pid in (job if launcher_too else [*job, child])):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_gone(job if launcher_too else [*job, child], 20.0)
     if alive(child):
         os.kill(child, signal.SIGKILL)

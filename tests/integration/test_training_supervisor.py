@@ -4,10 +4,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from processes import alive, wait_gone
 
 ROOT = Path(__file__).parents[2]
 # A job as Ray makes them: a child in a session of its own that ignores TERM, and an orphan that nobody waits for.
@@ -24,22 +24,6 @@ time.sleep(0.5)  # the child has installed its handler by now
 print(os.getpid(), child.pid, orphan.stdout.strip(), flush=True)
 ENDING
 """
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def all_gone(pids: list[int], seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if not any(alive(pid) for pid in pids):
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def start(ending: str, *, through: str = "") -> tuple[subprocess.Popen[str], list[int]]:
@@ -74,4 +58,4 @@ def test_a_killed_parent_takes_the_job_with_it() -> None:
     process, pids = start("time.sleep(600)", through=parent)
     os.kill(process.pid, signal.SIGKILL)
     process.wait(20)
-    assert all_gone(pids, 20)
+    wait_gone(pids, 20.0)

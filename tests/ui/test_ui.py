@@ -11,11 +11,12 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import wait_until
 
 from assets.interpreter import RUN_VARIABLE
 
@@ -184,15 +185,6 @@ def test_a_training_is_launched_watched_and_cancelled(page, address):
     wait_until(lambda: not processes_of(run), 30)
     page.goto("/runs")
     page.get_by_text("Canceled", exact=True).first.wait_for()
-
-
-def wait_until(condition: Callable[[], Any], seconds: float) -> Any:
-    """What ``condition`` gives once it is true."""
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, f"not so after {seconds} s"
-        time.sleep(0.5)
-    return found
 
 
 def ask(address: str, query: str) -> dict[str, Any]:
