@@ -16,13 +16,13 @@ _SIZING = re.compile(r"\\(?:left|right|bigg?l?r?|Bigg?l?r?)(?![a-zA-Z])\.?")
 _TEXT = re.compile(r"\\(?:text|textbf|textrm|textit|mathrm|mathbf|mbox|operatorname)\s*\{([^{}]*)\}")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:(?:,\d{3})+|(?: \d{3})+)(?:\.\d+)?")
 _SCIENTIFIC = re.compile(r"([+-]?\d+(?:\.\d+)?)[eE]([+-]?\d+)")
-_INTEGER = re.compile(r"[+-]?\d+")
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)")
+_FRACTION = re.compile(r"([+-]?)(?:\\frac ?(?:\{([+-]?\d+)\} ?\{(\d+)\}|(\d)(\d))|(\d+) ?/ ?(\d+))")
 _PERCENT = re.compile(r"(.*[^\s\\])\s*\\?%")
 _BASED = re.compile(r"(\d+)_\{?(\d+)\}?")
 _TH = r"\\(?:text|textrm|mathrm|mbox)\s*\{\s*(?:st|nd|rd|th)\s*\}"
 _ORDINAL = re.compile(rf"(?<=\d)\s*(?:\^\{{\s*{_TH}\s*\}}|\^?{_TH})")
-SPOKEN_DIGITS = 3  # from so many digits on, a gold that an answer repeats with its base is taken to have left it out
+SAME_DIGITS = 3  # from so many digits on, a gold that an answer repeats with its base is taken to have left it out
 _QUANTITY = re.compile(r"[+-]?[\d.]+\s*(?:\\text\{\s*([a-zA-Z/ .]+?)\s*\}|([a-zA-Z]+))(?:\^\{?(-?\d)\}?)?")
 _LABELLED = re.compile(r"\(?([A-J])[.):]\)?\s*(?=\S)")
 _LESS = r"(<|\\leq?(?![a-zA-Z])|\\leqslant|≤)"
@@ -109,15 +109,30 @@ def _letters(text: str) -> str:
 
 
 def compare_numbers(answer: str, gold: str) -> bool | None:
-    """True or False where both normalised strings are plain numbers and that settles it, else None.
+    """True or False where both normalised strings are numbers and that settles it, else None.
 
-    Equal values are equal; two unequal integers are not. Unequal decimals are left to rounding rules elsewhere.
+    Equal values are equal; two unequal integers or fractions of integers are not. Unequal decimals are left to rounding
+    rules elsewhere.
     """
-    if not (_DECIMAL.fullmatch(answer) and _DECIMAL.fullmatch(gold)) or max(len(answer), len(gold)) > 1000:
+    if max(len(answer), len(gold)) > 1000:
         return None
-    if Fraction(answer) == Fraction(gold):
+    values = [_number(answer), _number(gold)]
+    if None in values:
+        return None
+    if values[0] == values[1]:
         return True
-    return False if _INTEGER.fullmatch(answer) and _INTEGER.fullmatch(gold) else None
+    return None if "." in answer + gold else False
+
+
+def _number(text: str) -> Fraction | None:
+    """The value of a normalised integer, decimal or fraction of integers."""
+    if _DECIMAL.fullmatch(text):
+        return Fraction(text)
+    if not (fraction := _FRACTION.fullmatch(text)):
+        return None
+    sign, *parts = (part for part in fraction.groups() if part is not None)
+    over, under = map(int, parts)
+    return Fraction(-over if sign == "-" else over, under) if under else None
 
 
 def reconcile(answer: str, gold: str) -> tuple[str, str]:
@@ -135,7 +150,7 @@ def reconcile(answer: str, gold: str) -> tuple[str, str]:
     if based and _DECIMAL.fullmatch(gold) and 2 <= int(based.group(2)) <= 10 and len(based.group(1)) <= 200:
         value, base = based.groups()
         if all(int(digit) < int(base) for digit in value):
-            answer = value if value == gold and len(value) >= SPOKEN_DIGITS else str(int(value, int(base)))
+            answer = value if value == gold and len(value) >= SAME_DIGITS else str(int(value, int(base)))
     if gold[:1] in "[(" and gold[-1:] in "])" and "," in gold:
         answer = _interval(answer)
     elif answer[:1] in "[(" and answer[-1:] in "])" and "," in answer:

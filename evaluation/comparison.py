@@ -7,6 +7,7 @@ The program imports the libraries once and compares in a fork, so that the next 
 first writes its process id. All of it ends when stdin closes.
 """
 
+import contextlib
 import json
 import logging
 import math
@@ -16,6 +17,7 @@ import select
 import signal
 import sys
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TextIO
 
 Compare = Callable[[str, str], tuple[str, str]]  # (answer, gold) to (verdict, reason)
@@ -23,6 +25,7 @@ Compare = Callable[[str, str], tuple[str, str]]  # (answer, gold) to (verdict, r
 MEMORY_BYTES = 4 << 30
 REPEAT_S = 0.25  # libraries may swallow the first alarm in a bare `except:`; it comes again
 PARENT_CHECK_S = 10.0
+KEPT_FORMS = 4096
 
 
 class TimeUp(BaseException):
@@ -31,16 +34,24 @@ class TimeUp(BaseException):
 
 def compare(answer: str, gold: str) -> tuple[str, str]:
     """Verdict ("correct" | "wrong" | "gold_unparsed") and its reason for two non-empty answers."""
-    from math_verify import parse, verify
+    from math_verify import verify
 
-    gold_forms = parse(f"\\boxed{{{gold}}}", parsing_timeout=None)  # pyright: ignore[reportArgumentType]  # documented, not typed
+    gold_forms = _forms(gold)
     if not any(not isinstance(form, str) for form in gold_forms):
         return "gold_unparsed", "math-verify finds no expression in the gold answer"
-    answer_forms = parse(f"\\boxed{{{answer}}}", parsing_timeout=None)  # pyright: ignore[reportArgumentType]  # documented, not typed
+    answer_forms = _forms(answer)
     if not answer_forms:
         return "wrong", "math-verify finds no expression in the answer"
-    equal = verify(gold_forms, answer_forms, timeout_seconds=None)
+    equal = verify(list(gold_forms), list(answer_forms), timeout_seconds=None)
     return ("correct", "symbolically equal") if equal else ("wrong", "not equal")
+
+
+@lru_cache(maxsize=KEPT_FORMS)
+def _forms(answer: str) -> tuple[Any, ...]:
+    """What math-verify reads in an answer. Kept: a gold answer returns with every sample, and reading costs most."""
+    from math_verify import parse
+
+    return tuple(parse(f"\\boxed{{{answer}}}", parsing_timeout=None))  # pyright: ignore[reportArgumentType]  # documented, not typed
 
 
 def limited(answer: str, gold: str, limit_s: float, compare: Compare = compare) -> tuple[str, str]:
@@ -79,7 +90,8 @@ def serve(limit_s: float, compare: Compare = compare) -> None:
     while os.getppid() == parent:
         child = os.fork()
         if not child:
-            _answer(limit_s, compare, replies)
+            with contextlib.suppress(BrokenPipeError):  # nobody reads: as when stdin closes
+                _answer(limit_s, compare, replies)
             os._exit(0)
         if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
             return

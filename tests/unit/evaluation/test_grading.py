@@ -83,6 +83,9 @@ def test_last_box(text, expected):
         ("110111_2", "110111"),
         ("12^{\\text{th}}\\text{ grade}", "12"),
         ("3\\textrm{rd}", "3"),
+        ("-\\frac{2}{-4}", "0.5"),
+        ("\\frac{-2}{4}", "-\\frac12"),
+        ("6/4", "\\frac{3}{2}"),
     ],
 )
 def test_same_answers(grader, answer, gold):
@@ -108,6 +111,9 @@ def test_same_answers(grader, answer, gold):
         ("\\text{No}", "\\text{Yes}"),
         ("5\\%", "0.5"),
         ("50\\%", "5\\%"),
+        ("\\frac{1}{2000000}", "\\frac{1}{1000000}"),
+        ("-\\frac{1}{2}", "\\frac{1}{2}"),
+        ("\\frac{1}{0}", "1"),
     ],
 )
 def test_different_answers(grader, answer, gold):
