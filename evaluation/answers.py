@@ -18,10 +18,16 @@ _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:(?:,\d{3})+|(?: \d{3})+)(?:\.\d+)?")
 _SCIENTIFIC = re.compile(r"([+-]?\d+(?:\.\d+)?)[eE]([+-]?\d+)")
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)")
 _FRACTION = re.compile(r"([+-]?)(?:\\frac ?(?:\{([+-]?\d+)\} ?\{(\d+)\}|(\d)(\d))|(\d+) ?/ ?(\d+))")
+_POWER_OF_TEN = re.compile(
+    r"(?:([+-]?(?:\d+\.?\d*|\.\d+)) ?(?:\\times|\\cdot) ?)?10 ?\^ ?(?:\{ ?([+-]?\d{1,3}) ?\}|(\d))"
+)
+_UNIT = re.compile(r"(?<=[\d}]) ?\\(?:text|textrm|mathrm|mbox)\s*\{[^{}]*\}$")
 _PERCENT = re.compile(r"(.*[^\s\\])\s*\\?%")
 _BASED = re.compile(r"(\d+)_\{?(\d+)\}?")
 _TH = r"\\(?:text|textrm|mathrm|mbox)\s*\{\s*(?:st|nd|rd|th)\s*\}"
 _ORDINAL = re.compile(rf"(?<=\d)\s*(?:\^\{{\s*{_TH}\s*\}}|\^?{_TH})")
+CLOSE = Fraction(1, 1000)
+LONGEST_NUMBER = 1000
 SAME_DIGITS = 3  # from so many digits on, a gold that an answer repeats with its base is taken to have left it out
 _QUANTITY = re.compile(r"[+-]?[\d.]+\s*(?:\\text\{\s*([a-zA-Z/ .]+?)\s*\}|([a-zA-Z]+))(?:\^\{?(-?\d)\}?)?")
 _LABELLED = re.compile(r"\(?([A-J])[.):]\)?\s*(?=\S)")
@@ -109,30 +115,39 @@ def _letters(text: str) -> str:
 
 
 def compare_numbers(answer: str, gold: str) -> bool | None:
-    """True or False where both normalised strings are numbers and that settles it, else None.
+    """True or False where both normalised strings are numbers, with a unit or without, and that settles it, else None.
 
-    Equal values are equal; two unequal integers or fractions of integers are not. Unequal decimals are left to rounding
-    rules elsewhere.
+    Equal values are equal; two unequal integers or fractions of integers are not, nor are two numbers that differ by
+    more than `CLOSE`: math-verify rounds to six decimals and would take 4 \\times 10^{-19} for 3 \\times 10^{-19}.
+    What is closer is left to its rounding. Numbers with a unit are never found equal here: the units may differ.
     """
-    if max(len(answer), len(gold)) > 1000:
+    stated, wanted = _number(answer), _number(gold)
+    if stated is None or wanted is None:
         return None
-    values = [_number(answer), _number(gold)]
-    if None in values:
-        return None
-    if values[0] == values[1]:
-        return True
-    return None if "." in answer + gold else False
+    (value, exact, bare), (expected, gold_exact, gold_bare) = stated, wanted
+    if value == expected:
+        return True if bare and gold_bare else None
+    if (exact and gold_exact) or abs(value - expected) > CLOSE * max(abs(value), abs(expected)):
+        return False
+    return None
 
 
-def _number(text: str) -> Fraction | None:
-    """The value of a normalised integer, decimal or fraction of integers."""
-    if _DECIMAL.fullmatch(text):
-        return Fraction(text)
-    if not (fraction := _FRACTION.fullmatch(text)):
+def _number(text: str) -> tuple[Fraction, bool, bool] | None:
+    """Value of a normalised integer, decimal, fraction or ``a \\times 10^{b}``; whether it is exact; has no unit."""
+    if len(text) > LONGEST_NUMBER:
         return None
-    sign, *parts = (part for part in fraction.groups() if part is not None)
-    over, under = map(int, parts)
-    return Fraction(-over if sign == "-" else over, under) if under else None
+    number = _UNIT.sub("", text)
+    bare = number == text
+    if _DECIMAL.fullmatch(number):
+        return Fraction(number), "." not in number, bare
+    if scientific := _POWER_OF_TEN.fullmatch(number):
+        factor, braced_power, power = scientific.groups()
+        return Fraction(factor or 1) * Fraction(10) ** int(braced_power or power), False, bare
+    if fraction := _FRACTION.fullmatch(number):
+        sign, *parts = (part for part in fraction.groups() if part is not None)
+        over, under = map(int, parts)
+        return (Fraction(-over if sign == "-" else over, under), True, bare) if under else None
+    return None
 
 
 def reconcile(answer: str, gold: str) -> tuple[str, str]:

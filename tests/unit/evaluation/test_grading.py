@@ -86,6 +86,13 @@ def test_last_box(text, expected):
         ("-\\frac{2}{-4}", "0.5"),
         ("\\frac{-2}{4}", "-\\frac12"),
         ("6/4", "\\frac{3}{2}"),
+        ("2\\sqrt{3}", "\\sqrt{12}"),
+        ("x^2-1", "(x-1)(x+1)"),
+        ("1 + \\lceil \\frac{n}{2} \\rceil", "\\lceil n/2 \\rceil + 1"),
+        ("\\int_0^1 2x dx", "1"),
+        ("0.016667", "\\frac{1}{60}"),
+        ("9.0 \\times 10^{11}", "900000000000"),
+        ("4.45 \\times 10^{-19}\\text{ J}", "4.45 \\times 10^{-19}"),
     ],
 )
 def test_same_answers(grader, answer, gold):
@@ -114,6 +121,12 @@ def test_same_answers(grader, answer, gold):
         ("\\frac{1}{2000000}", "\\frac{1}{1000000}"),
         ("-\\frac{1}{2}", "\\frac{1}{2}"),
         ("\\frac{1}{0}", "1"),
+        ("2\\sqrt{3}", "\\sqrt{13}"),
+        ("x^2-1", "(x-1)(x+2)"),
+        ("x + C", "y + C"),
+        ("4.45 \\times 10^{-19}", "3.2 \\times 10^{-19}"),
+        ("4.45 \\times 10^{-19}\\text{ J}", "3.2 \\cdot 10^{-19}"),
+        ("0.0000001", "0"),
     ],
 )
 def test_different_answers(grader, answer, gold):
