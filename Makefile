@@ -45,7 +45,7 @@ run: setup  ## the same graph on your files: PROFILE=name-or-path, LUFFY__SECTIO
 ui: .venv/installed  ## serve the Dagster UI on PORT (default 3000)
 	@$(ORCHESTRATION) -m pipelines.ui --port $(PORT)
 
-.PHONY: promote rollback experiments
+.PHONY: promote rollback experiments compare
 promote: .venv/installed  ## make a policy the champion by hand: TO=digest or run folder, REASON=text
 	@$(ORCHESTRATION) -m pipelines.registry promote "$(TO)" --reason "$(REASON)"
 
@@ -54,6 +54,9 @@ rollback: .venv/installed  ## make the champion before the present one the champ
 
 experiments: setup  ## train and score recipes and compare them on one page: RECIPES="luffy on_policy" (default: all)
 	@$(ORCHESTRATION) -m pipelines.experiments $(RECIPES)
+
+compare: setup  ## the paper's comparison on the embedded task, three seeds a recipe; writes docs/comparison
+	@$(ORCHESTRATION) -m pipelines.experiments --profile comparison --copy-to docs/comparison
 
 test: test-unit  ## unit, definition, UI and integration tests, in both environments
 	@$(ORCHESTRATION) -m pytest tests --ignore tests/unit -q -m "not slow"

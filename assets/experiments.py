@@ -1,7 +1,7 @@
-"""experiments/policy[recipe], experiments/scores[recipe] and experiments/comparison: recipes side by side.
+"""experiments/policy and experiments/scores, of a recipe and a seed each, and experiments/comparison: side by side.
 
-The partitions are the recipes of ``training/config/recipe``. Training and evaluation are those of the main line, so a
-policy or sample that it made already is reused, and the other way round.
+The recipes are those of ``training/config/recipe``. Training and evaluation are those of the main line, so a policy or
+sample that it made already is reused, and the other way round.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,12 @@ import dagster as dg
 from assets.benchmarks import KEY as SUITE
 from assets.display import cell, shown
 from assets.evals import GENERATING, GRADING, check_policy, generate, grade
+from assets.evals import key as base_scores
 from assets.failures import explained
 from assets.identity import PROJECT, SHOWN, code_version, identity
 from assets.interpreter import TrainingInterpreter
 from assets.models import KEY as BASE
-from assets.options import EvaluationOptions, TrainingOptions, chosen, configured
+from assets.options import EvaluationOptions, ExperimentOptions, TrainingOptions, chosen, configured
 from assets.storage import Reference, Storage
 from assets.targets import TRAIN
 from assets.training import build_policy, metrics_spec
@@ -30,16 +31,49 @@ SCORES = dg.AssetKey([GROUP, "scores"])
 COMPARISON = dg.AssetKey([GROUP, "comparison"])
 PAGE = "experiments.html"
 RECIPES = sorted(file.stem for file in (PROJECT / "training" / "config" / "recipe").glob("*.yaml"))
-BASELINE = "on_policy"
+RECIPE, SEED = "recipe", "seed"  # dimensions of a partition
+UNTRAINED = "base"
+
+
+def partition(recipe: str, seed: int) -> dg.MultiPartitionKey:
+    """The partition of one run."""
+    return dg.MultiPartitionKey({RECIPE: recipe, SEED: str(seed)})
+
+
+def seeds(options: ExperimentOptions, training: TrainingOptions) -> list[int]:
+    """The seeds of each recipe."""
+    return [training.seed + number for number in range(options.seeds)]
 
 
 def build_experiments(
-    suite: Sequence[Benchmark], training: TrainingOptions, evaluation: EvaluationOptions
+    suite: Sequence[Benchmark],
+    options: ExperimentOptions,
+    training: TrainingOptions,
+    evaluation: EvaluationOptions,
 ) -> list[dg.AssetsDefinition | dg.AssetSpec]:
     """The family of recipes; ``training`` and ``evaluation``: what they have in common."""
-    partitions = dg.StaticPartitionsDefinition(RECIPES)
-    policy = build_policy(POLICY, training, partitions=partitions)
-    return [policy, metrics_spec(POLICY), _scores(suite, evaluation, partitions), _comparison(suite)]
+    named = {"experiments.recipes": options.recipes, "experiments.overrides": options.overrides}
+    for where, recipes in {**named, "experiments.baseline": (options.baseline,)}.items():
+        if unknown := sorted(set(recipes) - set(RECIPES)):
+            raise InputError(f"{where}: no recipe {', '.join(unknown)}: expected some of {', '.join(RECIPES)}")
+    partitions = dg.MultiPartitionsDefinition(
+        {
+            RECIPE: dg.StaticPartitionsDefinition(RECIPES),
+            SEED: dg.StaticPartitionsDefinition([str(seed) for seed in seeds(options, training)]),
+        }
+    )
+
+    def of_partition(wanted: TrainingOptions, key: dg.MultiPartitionKey) -> TrainingOptions:
+        """The recipe and seed of the partition, whatever was configured."""
+        recipe, seed = (key.keys_by_dimension[name] for name in (RECIPE, SEED))
+        overrides = [*wanted.overrides, *options.overrides.get(recipe, ())]
+        last = {override.partition("=")[0]: override for override in overrides}
+        changes = {"recipe": recipe, "seed": int(seed), "overrides": tuple(last.values())}
+        return wanted.model_copy(update=changes)
+
+    policy = build_policy(POLICY, training, partitions=partitions, of_partition=of_partition)
+    comparison = _comparison(suite, options, seeds(options, training))
+    return [policy, metrics_spec(POLICY), _scores(suite, evaluation, partitions), comparison]
 
 
 def _scores(
@@ -107,18 +141,24 @@ def _scores(
     return scores
 
 
-def _comparison(suite: Sequence[Benchmark]) -> dg.AssetsDefinition:
-    version = code_version("evaluation/experiments.py", "evaluation/report.py", "evaluation/templates/experiments*")
+def _comparison(suite: Sequence[Benchmark], options: ExperimentOptions, seeds: Sequence[int]) -> dg.AssetsDefinition:
+    version = code_version(
+        "evaluation/experiment*.py",
+        "evaluation/replicates.py",
+        "evaluation/statistics.py",
+        "evaluation/templates/experiments*",
+    )
 
     @dg.asset(
         key=COMPARISON,
         group_name=GROUP,
         kinds={"html"},
         code_version=version,
-        deps=[SCORES],
+        deps=[SCORES, *(base_scores(benchmark, "base") for benchmark in suite)],
         ins={"train": dg.AssetIn(TRAIN), "base": dg.AssetIn(BASE), "problems": dg.AssetIn(SUITE)},
         description="The recipes that were trained on the present targets and base, on one page: curves on one axis, "
-        f"scores with intervals and paired differences from {BASELINE}, or the first recipe where it is not there.",
+        "scores with intervals over problems and seeds, and paired differences, first of all from "
+        f"{options.baseline}, or the first recipe where it is not there.",
     )
     @explained
     def comparison(
@@ -129,32 +169,41 @@ def _comparison(suite: Sequence[Benchmark]) -> dg.AssetsDefinition:
         experiments: list[Experiment] = []
         left_out: list[str] = []
         for recipe in RECIPES:
-            found = _read(storage, recipe, train, base, problems)
-            if isinstance(found, Experiment):
-                experiments.append(found)
-            elif found:
-                left_out.append(f"{recipe} is left out: {found}; materialize it again")
+            runs = []
+            for seed in seeds:
+                found = _read(storage, partition(recipe, seed), train, base, problems)
+                if isinstance(found, str):
+                    left_out += [f"{recipe}, seed {seed}, is left out: {found}; materialize it again"] if found else []
+                else:
+                    runs.append(found)
+            experiments += [Experiment(recipe, tuple(runs))] if runs else []
+        most = max((len(experiment.runs) for experiment in experiments), default=0)
+        for experiment in [experiment for experiment in experiments if len(experiment.runs) < most]:
+            experiments.remove(experiment)
+            left_out.append(f"{experiment.name} is left out: scored for {len(experiment.runs)} of {most} seeds")
         if len(experiments) < 2:
             raise InputError(
                 f"{COMPARISON.to_user_string()}: {len(experiments)} recipes to compare; "
                 + "; ".join(left_out or ["launch a backfill of experiments/policy and experiments/scores first"])
             )
         names = [experiment.name for experiment in experiments]
-        card = compare_experiments(
-            experiments, baseline=BASELINE if BASELINE in names else names[0], suite=suite, notes=left_out
-        )
-        digest = identity([[e.name, e.checkpoint, sorted(e.tables)] for e in experiments], left_out, version)
+        if untrained := _base(storage, suite, base, problems):
+            experiments.append(Experiment(UNTRAINED, (untrained,)))
+        baseline = options.baseline if options.baseline in names else names[0]
+        compared = compare_experiments(experiments, baseline=baseline, suite=suite, notes=left_out)
+        runs = [[e.name, *(run.checkpoint for run in e.runs)] for e in experiments]
+        digest = identity(runs, sorted(experiments[0].runs[0].tables), baseline, left_out, version)
         folder = storage.folder(GROUP, "comparison", digest)
         if not folder.exists():
             with storage.writing(folder) as temporary:
-                card.write_html(temporary / PAGE)
+                compared.write(temporary, PAGE)
         context.log.info(f"{len(names)} recipes: {', '.join(names)}")
         return dg.MaterializeResult(
             value=Reference(str(folder), digest),
             data_version=dg.DataVersion(digest),
             metadata={
                 "page": dg.MetadataValue.path(str(folder / PAGE)),
-                "scores": dg.MetadataValue.md(card.to_markdown()),
+                "scores": dg.MetadataValue.md(compared.to_markdown()),
                 "recipes": len(names),
                 "left out": dg.MetadataValue.md("\n".join(f"- {cell(text)}" for text in left_out) or "none"),
             },
@@ -163,17 +212,17 @@ def _comparison(suite: Sequence[Benchmark]) -> dg.AssetsDefinition:
     return comparison
 
 
-def _read(storage: Storage, recipe: str, train: Reference, base: Reference, problems: Reference) -> Any:
-    """The experiment of ``recipe``; "" if it was never scored, else why it cannot be compared."""
+def _read(storage: Storage, key: dg.MultiPartitionKey, train: Reference, base: Reference, problems: Reference) -> Any:
+    """The `Run` of a partition; "" if it was never scored, else why it cannot be compared."""
     from assets.report import read_tables
-    from evaluation.experiments import Experiment
+    from evaluation.experiments import Run
     from evaluation.tables import read_json_lines
     from training.lineage import read_manifest
 
-    key = f"{SCORES.to_user_string()}/{recipe}"
-    if not storage.reference_file(key).exists():
+    reference = f"{SCORES.to_user_string()}/{key}"
+    if not storage.reference_file(reference).exists():
         return ""
-    details = storage.read_reference(key).details
+    details = storage.read_reference(reference).details
     manifest = read_manifest(Path(details["policy"]))
     for what, found, now in (
         ("targets", manifest["targets"]["digest"], train.digest),
@@ -184,13 +233,37 @@ def _read(storage: Storage, recipe: str, train: Reference, base: Reference, prob
         if found != now:
             return f"its {what} are not the present ones" if what != "policy" else "its policy was trained anew"
     request = manifest["request"]
+    records = read_json_lines(Path(details["metrics"]))
+    generated = sum(record["data"].get("batch/generated_tokens", 0) for record in records)
     facts = {
         "steps": manifest["steps"],
         "seed": request["seed"],
         "hardware": request["hardware"],
         "settings": ", ".join(request["overrides"]),
+        "generated tokens": f"{generated:,.0f}",
+        "minutes": f"{60 * manifest['device_hours']:.1f}",
         "targets": train.digest[:SHOWN],
         "base": base.digest[:SHOWN],
     }
     tables = read_tables({name: score["file"] for name, score in details["scores"].items()})
-    return Experiment(recipe, details["checkpoint"], tables, read_json_lines(Path(details["metrics"])), facts)
+    return Run(details["checkpoint"], tables, records, facts)
+
+
+def _base(storage: Storage, suite: Sequence[Benchmark], base: Reference, problems: Reference) -> Any:
+    """The `Run` of the base model, or None unless all of its present scores are there."""
+    from assets.report import read_tables
+    from evaluation.experiments import Run
+
+    files = {}
+    for benchmark in suite:
+        reference = base_scores(benchmark, "base").to_user_string()
+        if not storage.reference_file(reference).exists():
+            return None
+        found = storage.read_reference(reference)
+        if [found.details[k] for k in ("checkpoint", "problems")] != [
+            base.digest,
+            problems.details["digests"][benchmark.name],
+        ]:
+            return None
+        files[benchmark.name] = found.path
+    return Run(base.digest, read_tables(files))

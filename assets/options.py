@@ -22,6 +22,14 @@ PLACES = ("paths.", "hydra.", "hydra/", "trainer.default_local_dir", "trainer.ro
 PLACES += ("trainer.validation_data_dir",)
 
 
+def inside(overrides: tuple[str, ...]) -> tuple[str, ...]:
+    """``overrides`` themselves; ValueError if one says where a run writes: that is the storage's business."""
+    for override in overrides:
+        if override.lstrip("+~").startswith(PLACES):
+            raise ValueError(f"{override.partition('=')[0]} says where a run writes, which storage.root decides")
+    return overrides
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -61,11 +69,21 @@ class TrainingOptions(_Section):
     @field_validator("overrides")
     @classmethod
     def _stay_inside(cls, overrides: tuple[str, ...]) -> tuple[str, ...]:
-        """Where a run writes is the storage's business, not an option's."""
-        for override in overrides:
-            if override.lstrip("+~").startswith(PLACES):
-                raise ValueError(f"{override.partition('=')[0]} says where a run writes, which storage.root decides")
-        return overrides
+        return inside(overrides)
+
+
+class ExperimentOptions(_Section):
+    """experiments/*: what is compared beside the one line of training and evaluation."""
+
+    recipes: tuple[str, ...] = Field(default=(), description="that make experiments trains; none: all")
+    seeds: int = Field(default=1, ge=1, description="runs of a recipe; their seeds count up from training.seed")
+    baseline: str = Field(default="on_policy", description="the recipe that the others are compared with")
+    overrides: dict[str, tuple[str, ...]] = Field(default={}, description="recipe: KEY=VALUE over training.overrides")
+
+    @field_validator("overrides")
+    @classmethod
+    def _stay_inside(cls, overrides: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        return {recipe: inside(values) for recipe, values in overrides.items()}
 
 
 class EvaluationOptions(_Section):

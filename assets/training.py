@@ -1,6 +1,5 @@
 """training/policy: mixed-policy RL in the training interpreter, and training/metrics, its curves while it runs."""
 
-import functools
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -104,8 +103,9 @@ def build_policy(
     *,
     automation: dg.AutomationCondition[Any] | None = None,
     partitions: dg.PartitionsDefinition | None = None,
+    of_partition: Callable[[TrainingOptions, Any], TrainingOptions] | None = None,
 ) -> dg.AssetsDefinition:
-    """The asset ``key`` that trains; where it has partitions, they are the recipes."""
+    """The asset ``key`` that trains; ``of_partition`` gives the options of a partition where it has some."""
 
     @dg.asset(
         key=key,
@@ -121,7 +121,6 @@ def build_policy(
         "targets, base model, configuration and code is reused.",
     )
     @explained
-    @_recipe_of_partition
     @configured(options)
     def policy(
         context: dg.AssetExecutionContext,
@@ -135,6 +134,8 @@ def build_policy(
         from training.lineage import TrainingRequest, has_first_stage, read_manifest
 
         wanted = chosen(config, options, stage="training/policy")
+        if of_partition is not None:
+            wanted = of_partition(wanted, context.partition_key)
         interpreter.executable()
         heldout = Path(train.details["heldout"]) if has_first_stage(wanted.recipe) else None
         request = TrainingRequest.of_files(
@@ -176,6 +177,7 @@ def build_policy(
             data_version=dg.DataVersion(digest),
             metadata={
                 "recipe": wanted.recipe,
+                "seed": wanted.seed,
                 "hardware": wanted.hardware,
                 "steps": manifest["steps"],
                 "attempts": manifest["attempts"],
@@ -194,18 +196,6 @@ def build_policy(
         )
 
     return policy
-
-
-def _recipe_of_partition(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a partitioned asset train the recipe that its partition names, whatever was configured."""
-
-    @functools.wraps(function)
-    def chosen_by_partition(context: dg.AssetExecutionContext, config: Any, **inputs: Any) -> Any:
-        if context.has_partition_key:
-            config = config.model_copy(update={"recipe": context.partition_key})
-        return function(context, config, **inputs)
-
-    return chosen_by_partition
 
 
 def metrics_spec(policy: dg.AssetKey) -> dg.AssetSpec:

@@ -6,7 +6,7 @@ agent loop, advantage and loss; "on_policy" is ours without guidance, which meas
 whole demonstration in each group. Prints the median seconds of steps 3 and later, and the ratios to verl.
 
 ``--rows 8 16 32`` times "luffy" at these numbers of prompts a step instead; ``--memory`` fits a line to the memory of
-all its processes over the steps. Both say how many generations a step asked vLLM for.
+all its processes over the steps (``--rows 8``: with so many prompts). Both say how many generations a step asked for.
 """
 
 import argparse
@@ -100,7 +100,7 @@ def by_rows(file: Path, folder: Path, steps: int, sizes: list[int]) -> None:
         sys.stdout.write(f"step = {start:.2f} s + {slope:.3f} s x prompts, r2 {r2:.4f}\n")
 
 
-def memory(file: Path, folder: Path, steps: int) -> None:
+def memory(file: Path, folder: Path, steps: int, rows: int) -> None:
     """Print the slope of the memory of all processes over the last three quarters of the steps of a "luffy" run."""
     samples: list[tuple[int, float]] = []
     ended = threading.Event()
@@ -121,7 +121,7 @@ def memory(file: Path, folder: Path, steps: int) -> None:
     watcher.start()
     started = time.monotonic()
     try:
-        figures = measure("luffy", file, folder / "memory", steps)
+        figures = measure("luffy", file, folder / "memory", steps, data__train_batch_size=str(rows))
     finally:
         ended.set()
         watcher.join()
@@ -142,11 +142,11 @@ def main() -> None:
     steps = arguments.steps
     with tempfile.TemporaryDirectory() as folder:
         file = targets(Path(folder) / "targets")
+        if arguments.memory:
+            memory(file, Path(folder), steps, (arguments.rows or [16])[0])
+            return
         if arguments.rows:
             by_rows(file, Path(folder), steps, arguments.rows)
-        if arguments.memory:
-            memory(file, Path(folder), steps)
-        if arguments.rows or arguments.memory:
             return
         results = {name: measure(name, file, Path(folder) / name, steps) for name in RUNS}
     columns = [*PARTS, "tokens"]

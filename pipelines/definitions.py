@@ -41,7 +41,7 @@ def build_defs(
             *build_evals(suite, settings.evaluation),
             *build_report(suite),
             *build_registry(suite, settings.promotion),
-            *build_experiments(suite, settings.training, settings.evaluation),
+            *build_experiments(suite, settings.experiments, settings.training, settings.evaluation),
             *build_retention(settings.retention),
         ],
         asset_checks=build_checks(),

@@ -17,6 +17,7 @@ from assets.identity import PROJECT
 from assets.options import (
     BenchmarkOptions,
     EvaluationOptions,
+    ExperimentOptions,
     ModelOptions,
     PromotionOptions,
     RetentionOptions,
@@ -72,6 +73,7 @@ class Settings(_Section):
     benchmarks: BenchmarkOptions = BenchmarkOptions()
     training: TrainingOptions = TrainingOptions()
     evaluation: EvaluationOptions = EvaluationOptions()
+    experiments: ExperimentOptions = ExperimentOptions()
     promotion: PromotionOptions = PromotionOptions()
     schedule: ScheduleSettings = ScheduleSettings()
     notify: NotifySettings = NotifySettings()

@@ -113,12 +113,13 @@ def test_the_line_is_run_without_experiments_and_operations():
     assert {"targets/train", "registry/champion"} <= {key.to_user_string() for key in keys}
 
 
-def test_the_experiments_are_the_recipes_and_wait_for_the_gpu():
+def test_the_experiments_are_recipes_and_seeds_and_wait_for_the_gpu():
     found = definitions("embedded")
     recipes = sorted(file.stem for file in (ROOT / "training" / "config" / "recipe").glob("*.yaml"))
     assert {"luffy", "on_policy"} <= set(recipes)
     job = found.resolve_job_def("experiment")
-    assert job.partitions_def is not None and list(job.partitions_def.get_partition_keys()) == recipes
+    assert job.partitions_def is not None
+    assert sorted(job.partitions_def.get_partition_keys()) == sorted(f"{recipe}|0" for recipe in recipes)
     assert {job.get_node_named(name).definition.pool for name in ("experiments__policy", "experiments__scores")} == {
         "gpu"
     }

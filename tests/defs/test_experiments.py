@@ -1,13 +1,14 @@
-"""experiments/*: partitions of recipes, and the page that compares them, on written policies and scores."""
+"""experiments/*: partitions of recipes and seeds, and the page that compares them, on written policies and scores."""
 
 import json
+import re
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from assets.experiments import RECIPES, SCORES
-from evaluation.experiments import lines
+from assets.experiments import SCORES, partition
+from evaluation.errors import InputError
 from tests.defs.house import message
 from tests.defs.test_scorecard_and_champion import BENCHMARKS, GOOD, Written, graded
 from training.lineage import write_manifest
@@ -22,18 +23,21 @@ class Recipes(Written):
         self.refer("benchmarks/suite", house.storage / "problems.parquet", "s" * 64, {"digests": digests})
         self.refer("targets/train", self.trained_on, "t" * 64)
 
-    def recipe(self, name: str, *, targets: str = "t" * 64, note: str = "", **accuracies: float) -> str:
-        run = self.house.storage / "training" / "policy" / name
+    def recipe(self, name: str, *, seed: int = 0, targets: str = "t" * 64, note: str = "", **accuracies: float) -> str:
+        run = self.house.storage / "training" / "policy" / f"{name}-{seed}"
         (run / "policy").mkdir(parents=True)
-        (run / "policy" / "model.safetensors").write_text(name)
+        (run / "policy" / "model.safetensors").write_text(f"{name} {seed}")
         manifest = {
             "base_model": {"digest": self.base},
             "steps": 3,
+            "device_hours": 0.05,
             "targets": {"digest": targets},
-            "request": {"seed": 0, "hardware": "cpu", "overrides": [note], "recipe": name},
+            "request": {"seed": seed, "hardware": "cpu", "overrides": [note], "recipe": name},
         }
         write_manifest(run / "policy", manifest)
-        records = [{"step": step, "data": {"reward/on_policy": step / 3}} for step in (1, 2, 3)]
+        records = [
+            {"step": step, "data": {"reward/on_policy": step / 3, "batch/generated_tokens": 1000}} for step in (1, 2, 3)
+        ]
         (run / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
         digest = json.loads((run / "policy" / "lineage.json").read_text())["checkpoint_digest"]
         scores = {}
@@ -43,7 +47,7 @@ class Recipes(Written):
             scores[benchmark] = {"file": str(file), "problems": f"problems of {benchmark}"}
         details = {"checkpoint": digest, "policy": str(run / "policy"), "scores": scores}
         details["metrics"] = str(run / "metrics.jsonl")
-        self.refer(f"{SCORES.to_user_string()}/{name}", run, digest, details)
+        self.refer(f"{SCORES.to_user_string()}/{partition(name, seed)}", run, digest, details)
         return digest
 
 
@@ -64,10 +68,31 @@ def test_recipes_are_compared_with_the_baseline_on_one_page(recipes: Recipes):
     assert shown["recipes"] == 2 and shown["left out"] == "none"
     page = Path(shown["page"]).read_text(encoding="utf-8")
     assert "<script" not in page and "&lt;script&gt;" in page and "http" not in page
-    assert page.count("<polyline") == 2 and 'class="up">+' in page
-    assert page.index("<th>on_policy</th>") < page.index("<th>luffy</th>")  # the baseline first
-    row = shown["scores"].splitlines()[2]
-    assert "%" in row and " to " in row
+    assert page.count("<polyline") == 4 and 'class="up">+' in page  # two of the recipes, two of the weights
+    assert page.index("<th>on_policy") < page.index("<th>luffy")  # the baseline first
+    assert "3,000" in page and "3.0" in page  # tokens and minutes
+    folder = Path(shown["page"]).parent
+    assert (folder / "comparison.md").read_text() == shown["scores"] + "\n"
+    assert (folder / "reward_on_policy.svg").read_text().startswith('<svg xmlns="http://www.w3.org/2000/svg"')
+
+
+def test_the_seeds_of_a_recipe_are_one_experiment(build):
+    recipes = Recipes(build(experiments__seeds="3"))
+    for seed, accuracy in enumerate((0.8, 0.9, 1.0)):
+        recipes.recipe("luffy", seed=seed, **{**GOOD, "arithmetic": accuracy})
+        recipes.recipe("on_policy", seed=seed, **{**GOOD, "arithmetic": 0.1})
+    recipes.recipe("sft", seed=0, **GOOD)
+    assert compare(recipes).success
+    shown = recipes.house.metadata("experiments/comparison")
+    assert shown["left out"] == "- sft is left out: scored for 1 of 3 seeds"
+    assert "on\\_policy 3, luffy 3" in shown["scores"]
+    page = Path(shown["page"]).read_text(encoding="utf-8")
+    assert re.search(r">[78]\d\.\d [89]\d\.\d 100\.0<", page) and page.count("stroke-opacity") == 6
+
+
+def test_settings_name_recipes_that_exist(build):
+    with pytest.raises(InputError, match=r"experiments.overrides: no recipe luffi: expected some of luffy"):
+        build(experiments__overrides="{luffi: [seed=1]}")
 
 
 def test_recipes_of_other_targets_are_left_out_by_name(recipes: Recipes):
@@ -88,19 +113,8 @@ def test_one_recipe_is_no_comparison(recipes: Recipes):
 def test_scores_of_a_policy_that_was_trained_anew_are_left_out(recipes: Recipes):
     recipes.recipe("luffy", **GOOD)
     recipes.recipe("on_policy", **GOOD)
-    file = recipes.storage.reference_file(f"{SCORES.to_user_string()}/luffy")
+    file = recipes.storage.reference_file(f"{SCORES.to_user_string()}/luffy|0")
     record = json.loads(file.read_text())
     record["details"]["checkpoint"] = "f" * 64
     file.write_text(json.dumps(record))
     assert "trained anew" in message(compare(recipes))
-
-
-def test_the_partitions_are_the_recipes():
-    assert {"luffy", "on_policy"} <= set(RECIPES)
-
-
-def test_curves_share_an_axis():
-    drawn = lines("Reward <b>", [("a", [(1, 0.0), (2, 1.0)]), ("b", [(1, 0.5), (4, 0.5)])])
-    assert drawn.count("<polyline") == 2 and "step 4" in drawn and "<b>" not in drawn
-    flat = lines("Flat", [("a", [(1, 2.0), (2, 2.0)]), ("b", [])])
-    assert flat.count("<polyline") == 1 and "nan" not in flat

@@ -9,7 +9,7 @@ from pipelines.settings import PROFILES, Settings, load_settings
 
 
 def test_the_shipped_profiles_are_valid():
-    assert {file.stem for file in PROFILES.glob("*.yaml")} == {"embedded", "paper", "small"}
+    assert {file.stem for file in PROFILES.glob("*.yaml")} == {"comparison", "embedded", "paper", "small"}
     assert load_settings({}).suite.name == "embedded"
     assert load_settings({"LUFFY_PROFILE": ""}).suite.name == "embedded"
     assert load_settings({"LUFFY_PROFILE": "small"}).training.hardware == "cpu"
@@ -50,9 +50,10 @@ def test_the_environment_overrides_single_keys():
         ({"LUFFY__EVALUATION__TOP_P": "1.5"}, ["LUFFY__EVALUATION__TOP_P", "less than or equal to 1"]),
         ({"LUFFY__TRAINING__OVERRIDES": "['paths.run=/elsewhere']"}, ["paths.run says where", "storage.root"]),
         ({"LUFFY__TRAINING__OVERRIDES": "[++trainer.default_local_dir=/x]"}, ["default_local_dir says where"]),
+        ({"LUFFY__EXPERIMENTS__OVERRIDES": "{sft: ['paths.run=/x']}"}, ["experiments.overrides", "paths.run says"]),
         ({"LUFFY__NOTIFY__CHANNEL": "pigeon"}, ["LUFFY__NOTIFY__CHANNEL", "'webhook' or 'email'"]),
         ({"LUFFY__TARGETS__SOURCE": "[a"}, ["LUFFY__TARGETS__SOURCE", "YAML"]),
-        ({"LUFFY_PROFILE": "paperr"}, ["paperr", "embedded, paper, small"]),
+        ({"LUFFY_PROFILE": "paperr"}, ["paperr", "comparison, embedded, paper, small"]),
     ],
 )
 def test_a_mistake_is_one_message_that_names_it(environment, parts):

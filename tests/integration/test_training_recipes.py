@@ -26,7 +26,15 @@ SETTINGS: dict[str, dict[str, str]] = {
     "sft_rl": {"first_stage__set": '["data.train_batch_size=8","trainer.total_training_steps=3"]'},
 }
 # Samples with teacher tokens in a group of four.
-GUIDED = {"luffy": 1, "luffy_seed": 2, "mixed_policy": 1, "on_policy": 0, "rl_sft_loss": 1, "sft_rl": 0}
+GUIDED = {
+    "luffy": 1,
+    "luffy_reinforce_pro": 1,
+    "luffy_seed": 2,
+    "mixed_policy": 1,
+    "on_policy": 0,
+    "rl_sft_loss": 1,
+    "sft_rl": 0,
+}
 
 
 @pytest.fixture(scope="module")

@@ -143,6 +143,7 @@ class MixedPolicyTrainer(PPOTrainerSync):
         metrics.update({f"rollout_correction/{name}": value for name, value in correction_metrics.items()})
         metrics.update(self._group_metrics(scores, index, on_policy))
         metrics["batch/generation_requests"] = float(rows["requests"].sum())
+        metrics["batch/generated_tokens"] = float((mask & ~prefix_mask).sum())
         self._prefix_lengths = dict(zip(batch.keys, rows["prefix_length"].tolist(), strict=True))
 
         output = {"advantages": advantages, "returns": advantages, "rollout_is_weights": correction}

@@ -1,0 +1,89 @@
+"""The learning rates of the profile `comparison`: ``.venv/bin/python -m benchmarks.learning_rates``.
+
+Every recipe has the same budget: the profile's training once with each rate, under a seed that no comparison uses. The
+score is that of problems from the distribution of the in-domain benchmark, drawn with a seed of their own. Prints a
+table; what is complete in ``--out`` is not made again.
+"""
+
+import argparse
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from evaluation.statistics import summarize
+from pipelines.settings import Settings, load_settings
+
+PROJECT = Path(__file__).parents[1]
+TRAINING = str(PROJECT / ".venv-train/bin/python")
+RATE = "actor_rollout_ref.actor.optim.lr"
+RATES = ("1e-4", "2e-4", "4e-4")
+SEED = 100
+VALIDATION_SEED = 1
+PROBLEMS = 100
+
+
+def call(*command: str | Path) -> None:
+    """Run a command; SystemExit with what it said last where it fails."""
+    done = subprocess.run([str(part) for part in command], cwd=PROJECT, check=False, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"error: {' '.join(map(str, command))} ended with status {done.returncode}:\n{done.stderr[-2000:]}")
+
+
+def score(settings: Settings, recipe: str, rate: str, out: Path) -> float:
+    """Share of the validation problems that the policy of ``recipe`` at ``rate`` answers rightly."""
+    run = out / f"{recipe}-{rate}"
+    own = settings.experiments.overrides.get(recipe, ())
+    sets = {text.partition("=")[0]: text for text in (*settings.training.overrides, *own, f"{RATE}={rate}")}
+    if recipe == "sft_rl":
+        sets["first_stage.set"] = f'first_stage.set=["{RATE}={rate}"]'
+    model = PROJECT / "training/base/model"
+    command = [TRAINING, "-m", "training", "--recipe", recipe, "--hardware", settings.training.hardware]
+    command += ["--targets", out / "targets/train.parquet", "--heldout", out / "targets/heldout.parquet"]
+    command += ["--model", model, "--out", run, "--seed", str(SEED)]
+    call(*command, *(part for text in sets.values() for part in ("--set", text)))
+    if not (run / "graded").exists():
+        asked = settings.evaluation
+        command = [
+            TRAINING,
+            "-m",
+            "evaluation",
+            "generate",
+            "--model",
+            run / "policy",
+            "--suite",
+            out / "suite.parquet",
+        ]
+        command += ["--temperature", str(asked.temperature), "--top-p", str(asked.top_p)]
+        command += ["--max-tokens", str(asked.max_tokens), "--cache", out / "samples", "--out", run / "samples"]
+        call(*command)
+        command = [TRAINING, "-m", "evaluation", "grade", "--suite", out / "suite.parquet"]
+        call(*command, "--samples", run / "samples", "--out", run / "graded")
+    return summarize(pq.read_table(run / "graded" / "arithmetic.parquet")).mean
+
+
+def main() -> None:
+    settings = load_settings({"LUFFY_PROFILE": "comparison"})
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.learning_rates", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--recipes", nargs="+", default=list(settings.experiments.recipes))
+    parser.add_argument("--rates", nargs="+", default=list(RATES))
+    parser.add_argument("--out", type=Path, default=PROJECT / "var/learning_rates")
+    options = parser.parse_args()
+    out: Path = options.out.resolve()
+    if not (out / "targets/train.parquet").exists():
+        command = [sys.executable, "-m", "training.targets", "--source", "embedded", "--out", out / "targets"]
+        command += ["--tokenizer", PROJECT / "training/base/model/tokenizer.json"]
+        call(*command, "--heldout-share", str(settings.split.heldout_share))
+    command = [sys.executable, "-m", "evaluation", "suite", "--benchmarks", "arithmetic", "--limit", str(PROBLEMS)]
+    call(*command, "--seed", str(VALIDATION_SEED), "--out", out / "suite.parquet")
+    print("recipe                " + "".join(f"{rate:>10}" for rate in options.rates), flush=True)
+    for recipe in options.recipes:
+        found = [score(settings, recipe, rate, out) for rate in options.rates]
+        best = options.rates[max(range(len(found)), key=lambda k: (found[k], -math.log(float(options.rates[k]))))]
+        print(f"{recipe:22}" + "".join(f"{share:10.1%}" for share in found) + f"   best {best}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
