@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,7 @@ RUNS = {
     "on_policy": ("on_policy", {}),
     "luffy": ("luffy", {}),
 }
+SHOWN = 8  # parts of the memory that grow or shrink the most
 PARTS = ("step", "gen", "old_log_prob", "adv", "update_actor")
 
 
@@ -102,20 +104,14 @@ def by_rows(file: Path, folder: Path, steps: int, sizes: list[int]) -> None:
 
 def memory(file: Path, folder: Path, steps: int, rows: int) -> None:
     """Print the slope of the memory of all processes over the last three quarters of the steps of a "luffy" run."""
-    samples: list[tuple[int, float]] = []
+    samples: list[tuple[int, Counter[str]]] = []
     ended = threading.Event()
     metrics = folder / "memory" / "attempts" / "0001.jsonl"
 
     def watch() -> None:
         while not ended.wait(1.0):
             step = len(metrics.read_bytes().splitlines()) if metrics.exists() else 0
-            total = 0
-            for process in psutil.Process().children(recursive=True):
-                try:
-                    total += process.memory_full_info().pss
-                except (psutil.NoSuchProcess, psutil.ZombieProcess):
-                    continue  # it ended while we looked
-            samples.append((step, total / 2**20))
+            samples.append((step, proportional_sizes(psutil.Process())))
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -125,12 +121,38 @@ def memory(file: Path, folder: Path, steps: int, rows: int) -> None:
     finally:
         ended.set()
         watcher.join()
-    kept = [(step, size) for step, size in samples if steps // 4 <= step < steps]
-    slope, start = np.polyfit(*zip(*kept, strict=True), 1)
+    kept = [(step, sizes) for step, sizes in samples if steps // 4 <= step < steps]
+    at = [step for step, _ in kept]
+
+    def slope(values: list[float]) -> tuple[float, float]:
+        """MiB a step, and MiB at the first of these steps."""
+        grows, start = np.polyfit(at, values, 1)
+        return float(grows), float(start + grows * at[0])
+
+    grows, first = slope([sizes.total() for _, sizes in kept])
     sys.stdout.write(
         f"{steps} steps in {time.monotonic() - started:.0f} s, {figures['requests']:.0f} generations a step; all "
-        f"processes at step {steps // 4}: {start + slope * (steps // 4):.0f} MiB, slope {slope:+.3f} MiB a step\n"
+        f"processes at step {at[0]}: {first:.0f} MiB, slope {grows:+.3f} MiB a step\n"
     )
+    parts = {name: slope([sizes[name] for _, sizes in kept]) for name in set().union(*(sizes for _, sizes in kept))}
+    for name, (grows, first) in sorted(parts.items(), key=lambda part: -abs(part[1][0]))[:SHOWN]:
+        sys.stdout.write(f"  {name:42} {first:7.0f} MiB {grows:+8.3f} MiB a step\n")
+
+
+def proportional_sizes(parent: psutil.Process) -> "Counter[str]":
+    """MiB of the processes below ``parent`` by their title, and of the memory that they share."""
+    found: Counter[str] = Counter()
+    for process in parent.children(recursive=True):
+        try:
+            title = (process.cmdline() or [process.name()])[0].rsplit("/", 1)[-1]
+            title = title.split(" ")[0].split(".")[0]  # Ray's names the method that runs
+            fields = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()[1:]
+        except (psutil.Error, OSError):
+            continue  # it ended while we looked
+        sizes = {line.split(":")[0]: int(line.split()[1]) / 1024 for line in fields}
+        found["shared memory of all"] += sizes["Pss_Shmem"]
+        found[title] += sizes["Pss"] - sizes["Pss_Shmem"]
+    return found
 
 
 def main() -> None:
