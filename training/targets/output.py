@@ -16,7 +16,10 @@ from typing import Any
 from evaluation.errors import InputError
 from training.targets.traces import LONGEST_DETAIL, LONGEST_GOLD, LONGEST_PROBLEM, Fault, printable
 
-ROWS_A_GROUP = 1024  # rows of long text: 30 MB a row group for traces of 8k tokens
+# A row group is as many portions as reach so many bytes: one of long texts, many of short ones. What a file's footer
+# says of each group is in memory while it is written and read, so that many small ones would add up.
+ROWS_A_PORTION = 1024
+BYTES_A_GROUP = 16 << 20
 PREPARED, PROFILE_FILE, REJECTED_FILE = "prepared.parquet", "profile.parquet", "rejected.parquet"
 
 
@@ -32,15 +35,16 @@ class Stream:
         self.rows = 0
         self._schema = schema
         self._pending: list[dict[str, Any]] = []
-        self._tables: list[Any] = []  # what `extend` has not written yet
+        self._tables: list[Any] = []  # of `extend`, less than a portion
+        self._portions: list[Any] = []  # of the next row group
         self.path = path
         self._writer = pq.ParquetWriter(path, schema.with_metadata(dict(metadata)), compression="zstd")
 
     def add(self, row: dict[str, Any]) -> None:
         self._pending.append(row)
         self.rows += 1
-        if len(self._pending) == ROWS_A_GROUP:
-            self._flush()
+        if len(self._pending) == ROWS_A_PORTION:
+            self._pend()
 
     def extend(self, table: Any) -> None:
         """Add the rows of a pyarrow Table. A stream is fed by `add` or by `extend`, not by both."""
@@ -48,20 +52,18 @@ class Stream:
 
         self.rows += table.num_rows
         self._tables.append(table)
-        if sum(waiting.num_rows for waiting in self._tables) >= ROWS_A_GROUP:
+        if sum(waiting.num_rows for waiting in self._tables) >= ROWS_A_PORTION:
             waiting = pa.concat_tables(self._tables).combine_chunks()
-            whole = waiting.num_rows - waiting.num_rows % ROWS_A_GROUP
-            self._writer.write_table(waiting.slice(0, whole), row_group_size=ROWS_A_GROUP)
+            whole = waiting.num_rows - waiting.num_rows % ROWS_A_PORTION
+            for start in range(0, whole, ROWS_A_PORTION):
+                self._portion(waiting.slice(start, ROWS_A_PORTION))
             self._tables = [waiting.slice(whole)]
 
     def close(self, metadata: Mapping[str, str] | None = None) -> None:
         """Write what is pending; ``metadata`` that is known only now joins the file's."""
-        if self._tables:
-            import pyarrow as pa
-
-            self._writer.write_table(pa.concat_tables(self._tables), row_group_size=ROWS_A_GROUP)
-        elif self._pending or not self.rows:
-            self._flush()
+        self._pend()
+        self._portions += self._tables
+        self._write()
         if metadata:
             self._writer.add_key_value_metadata(dict(metadata))
         self._writer.close()
@@ -73,11 +75,25 @@ class Stream:
         with suppress(OSError):  # a full disk fails the footer too; the error that matters is on its way already
             self._writer.close()
 
-    def _flush(self) -> None:
+    def _pend(self) -> None:
         import pyarrow as pa
 
-        self._writer.write_table(pa.Table.from_pylist(self._pending, schema=self._schema))
-        self._pending.clear()
+        if self._pending:
+            self._portion(pa.Table.from_pylist(self._pending, schema=self._schema))
+            self._pending.clear()
+
+    def _portion(self, table: Any) -> None:
+        self._portions.append(table)
+        if sum(portion.nbytes for portion in self._portions) >= BYTES_A_GROUP:
+            self._write()
+
+    def _write(self) -> None:
+        import pyarrow as pa
+
+        if self._portions:
+            group = pa.concat_tables(self._portions)
+            self._writer.write_table(group, row_group_size=max(1, group.num_rows))
+            self._portions.clear()
 
 
 @contextmanager
