@@ -35,12 +35,17 @@ class Run:
     records: Sequence[Mapping[str, Any]] = ()
     facts: Mapping[str, Any] | None = None
 
-    def scores(self, benchmarks: Sequence[str]) -> Scores:
-        """Mean score of each problem."""
+    @cached_property
+    def means(self) -> Scores:
+        """Mean score of each problem of every benchmark."""
         return {
-            name: {key: math.fsum(s) / len(s) for key, s in problem_scores(self.tables[name]).items()}
-            for name in benchmarks
+            name: {key: math.fsum(scores) / len(scores) for key, scores in problem_scores(table).items()}
+            for name, table in self.tables.items()
         }
+
+    def scores(self, benchmarks: Sequence[str]) -> Scores:
+        """`means` of some benchmarks."""
+        return {name: self.means[name] for name in benchmarks}
 
 
 @dataclass(frozen=True)
