@@ -75,6 +75,7 @@ def main() -> None:
     if not (out / "targets/train.parquet").exists():
         command = [sys.executable, "-m", "training.targets", "--source", "embedded", "--out", out / "targets"]
         command += ["--tokenizer", PROJECT / "training/base/model/tokenizer.json"]
+        command += ["--set", f"embedded_operations={settings.targets.embedded_operations}"]
         call(*command, "--heldout-share", str(settings.split.heldout_share))
     command = [sys.executable, "-m", "evaluation", "suite", "--benchmarks", "arithmetic", "--limit", str(PROBLEMS)]
     call(*command, "--seed", str(VALIDATION_SEED), "--out", out / "suite.parquet")

@@ -2,12 +2,15 @@
 
     .venv/bin/python -m benchmarks.targets [speed] [--source FILE ...] [--rows N]   # rows a second, decisions, workers
     .venv/bin/python -m benchmarks.targets memory [--rows 100000 1000000]           # peak memory at two sizes
+    .venv/bin/python -m benchmarks.targets scale [--rows 1000 4000]                 # time of 46,000 long traces
 
 The usual way: ``datasets.map`` with a Python function that applies the same filters to a row, tokenizes the text and
 calls math-verify on it in line, ``num_proc=2``. Ours: `training.targets.prepare` with two workers, with reading,
 duplicates and writing. The tokenizer is a BPE of 16,384 tokens trained on the rows, once, outside the timing. Where the
 two decide differently about a row, the row's gold and answers are shown: each is a comparison of answers that
 math-verify alone gets wrong, or a limit of it.
+
+Scale is the line through the times of two numbers of long real traces, as far as 46,000 traces of 8,000 tokens.
 
 Memory is the proportional set size of the preparation and all its processes, sampled five times a second, on the
 shortest real rows repeated.
@@ -41,6 +44,7 @@ PROCESSES = 2
 DISTINCT = 2000  # real rows that are repeated
 SAMPLED_S = 0.2
 SHOWN = 8  # rows decided differently
+PAPER_ROWS, PAPER_TOKENS = 46_000, 8_000  # the paper's targets: so many, none longer
 
 
 def train_tokenizer(texts: list[str], folder: Path) -> Path:
@@ -183,6 +187,35 @@ def repeated(source: Path, rows: int, path: Path) -> None:
             writer.write_table(pa.table(table.slice(0, min(DISTINCT, rows - start))))
 
 
+def scale(source: Path, sizes: list[int]) -> None:
+    """Time of two workers on the longest correct rows of ``source``, repeated, at two sizes; and what it leads to."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(source, columns=["problem", "gold_answer", "response", "upstream_correct"])
+    table = table.filter(table["upstream_correct"])
+    order = pc.call_function("array_sort_indices", [pc.call_function("utf8_length", [table["response"]])])
+    table = table.take(order.slice(len(order) - sizes[0])).combine_chunks()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        texts = table["response"].to_pylist()
+        tokenizer = train_tokenizer(texts[:2000], folder)
+        tokens = sum(load_lengths(tokenizer).count(texts)) / len(texts)
+        seconds = []
+        for rows in sizes:
+            pq.write_table(pa.concat_tables([table] * (rows // sizes[0])), folder / "rows.parquet", row_group_size=500)
+            config = build_config({"source": str(folder / "rows.parquet"), "workers": PROCESSES, "plain_text": "split"})
+            timed, _ = ours(config.model_copy(update={"max_target_tokens": 65_536}), tokenizer, folder / str(rows))
+            seconds.append(timed.clock)
+            print(f"{rows:>9,} rows of {tokens:,.0f} tokens: {timed.clock:.1f} s", flush=True)
+    each = (seconds[-1] - seconds[0]) / (sizes[-1] - sizes[0])
+    start = seconds[0] - each * sizes[0]
+    longer = PAPER_TOKENS / tokens
+    print(f"{start:.1f} s and {1 / each:.0f} rows/s; {PAPER_ROWS:,} rows of {PAPER_TOKENS:,} tokens, as many rows/s a ")
+    print(f"token: {(start + PAPER_ROWS * each * longer) / 60:.1f} minutes")
+
+
 def memory(source: Path, sizes: list[int], folder: Path) -> None:
     """Peak memory of a preparation at each number of rows, in a process of its own."""
     peaks = []
@@ -235,9 +268,9 @@ def _pss(pid: int) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.targets", description=__doc__.split("\n", 1)[0])
-    parser.add_argument("what", nargs="?", choices=("speed", "memory"), default="speed")
+    parser.add_argument("what", nargs="?", choices=("speed", "memory", "scale"), default="speed")
     parser.add_argument("--source", type=Path, nargs="+", default=SOURCES)
-    parser.add_argument("--rows", type=int, nargs="+", help="speed: at most so many rows; memory: the sizes")
+    parser.add_argument("--rows", type=int, nargs="+", help="speed: at most so many rows; else: the sizes")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where memory writes")
     options = parser.parse_args()
     for source in options.source:
@@ -245,6 +278,9 @@ def main() -> None:
             sys.exit(f"error: {source}: no such file; give --source a file with traces")
     if options.what == "memory":
         memory(options.source[0], options.rows or [100_000, 1_000_000], options.folder)
+        return
+    if options.what == "scale":
+        scale(options.source[-1], options.rows or [1000, 4000])
         return
     for source in options.source:
         speed(source, options.rows[0] if options.rows else None)

@@ -11,6 +11,9 @@ last result::
 
     \\boxed{13}
 
+A terse teacher does more than one operation a line after the first, ``12-3+4=13``: larger steps than the embedded base
+model can follow.
+
 Training and evaluation never share an expression: the hash of an expression says on which side it lies.
 """
 
@@ -73,10 +76,11 @@ SPLITS: dict[str, Split] = {
 }
 
 
-def problems(split: str, n: int, seed: int = 0) -> list[Problem]:
+def problems(split: str, n: int, seed: int = 0, operations: int = 1) -> list[Problem]:
     """The first ``n`` distinct problems of ``split`` under ``seed``; a larger ``n`` only appends.
 
-    Raises InputError for an unknown split, a negative ``n``, or more problems than the split has.
+    ``operations``: of a line of the traces, see `teacher_trace`. Raises InputError for an unknown split, a negative
+    ``n``, or more problems than the split has.
     """
     if split not in SPLITS:
         raise InputError(f"arithmetic split {split!r} does not exist: expected one of {', '.join(SPLITS)}")
@@ -86,25 +90,36 @@ def problems(split: str, n: int, seed: int = 0) -> list[Problem]:
     for expression in _distinct(SPLITS[split], random.Random(f"{split}/{seed}")):
         if len(found) == n:
             return found
-        found.append(as_problem(expression, split))
+        found.append(as_problem(expression, split, operations))
     raise InputError(
         f"arithmetic split {split!r} ({SPLITS[split].title}) has no more than about {len(found)} distinct problems; "
         f"{n} were asked for: ask for fewer"
     )
 
 
-def as_problem(expression: Expression, split: str) -> Problem:
+def as_problem(expression: Expression, split: str, operations: int = 1) -> Problem:
     """The problem that asks for the value of ``expression``; its id is the same wherever the expression turns up."""
     steps = work_out(expression)
     question = f"{write(expression)}=?"
     answer = str(steps[-1].result)
     digest = hashlib.sha256(question.encode()).hexdigest()[:12]
-    return Problem(f"{split}-{digest}", question, answer, teacher_trace(steps, answer))
+    return Problem(f"{split}-{digest}", question, answer, teacher_trace(steps, answer, operations))
 
 
-def teacher_trace(steps: Sequence[Step], answer: str) -> str:
-    """The response that writes ``steps`` in the think block and then boxes ``answer``; no steps: an empty block."""
-    thinking = "\n".join(f"{step.left}{step.operator}{step.right}={step.result}" for step in steps)
+def teacher_trace(steps: Sequence[Step], answer: str, operations: int = 1) -> str:
+    """The response that writes ``steps`` in the think block and then boxes ``answer``; no steps: an empty block.
+
+    The first line has one operation, each other one up to ``operations`` as far as they continue each other.
+    """
+    lines: list[list[Step]] = []
+    for step in steps:
+        if len(lines) > 1 and len(lines[-1]) < operations and step.left == lines[-1][-1].result:
+            lines[-1].append(step)
+        else:
+            lines.append([step])
+    thinking = "\n".join(
+        f"{line[0].left}{''.join(f'{step.operator}{step.right}' for step in line)}={line[-1].result}" for line in lines
+    )
     return f"<think>\n{thinking}\n</think>\n\n\\boxed{{{answer}}}"
 
 

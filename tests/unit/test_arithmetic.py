@@ -33,6 +33,18 @@ def test_a_trace_is_true_and_leads_to_the_answer(split: str) -> None:
         assert int(steps[-1][1]) == int(answer) == int(problem.answer) == eval(expression)
 
 
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("operations", [2, 3])
+def test_a_terse_teacher_skips_lines_and_not_the_first(split: str, operations: int) -> None:
+    for terse, full in zip(problems(split, 100, 0, operations), problems(split, 100), strict=True):
+        assert (terse.id, terse.answer) == (full.id, full.answer)
+        lines, steps = (problem.trace.split("</think>")[0].split("\n")[1:-1] for problem in (terse, full))
+        assert lines[0] == steps[0]
+        assert all(eval(operation) == int(result) for operation, result in (line.split("=") for line in lines))
+        if "*" not in full.problem:
+            assert len(lines) == 1 + -(-(len(steps) - 1) // operations)
+
+
 @given(seed=st.integers(0, 2**32), terms=st.integers(1, 9), products=st.integers(0, 2))
 def test_an_expression_has_the_terms_and_products_asked_for_and_stays_within_bounds(
     seed: int, terms: int, products: int

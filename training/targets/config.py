@@ -13,7 +13,7 @@ from evaluation.files import digest_bytes
 EMBEDDED = "embedded"
 # Settings that say which traces are read and which of several survive, not whether one of them is good.
 NOT_JUDGING = frozenset(
-    {"source", "mapping", "split", "subset", "revision", "limit", "embedded_rows", "seed"}
+    {"source", "mapping", "split", "subset", "revision", "limit", "embedded_rows", "embedded_operations", "seed"}
     | {"near_duplicate", "traces_per_problem", "keep", "min_rows"}
 )
 
@@ -63,6 +63,7 @@ class PrepareConfig(BaseModel):
     revision: str | None = Field(default=None, description="revision of a hub dataset")
     limit: int | None = Field(default=None, ge=1, description="read only the first rows of all sources together")
     embedded_rows: int = Field(default=4096, ge=1, description="problems the embedded generator makes")
+    embedded_operations: int = Field(default=1, ge=1, description="of a line of its traces, after the first line")
     seed: int = 0
 
     # --- what a target looks like
