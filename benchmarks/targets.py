@@ -211,9 +211,9 @@ def scale(source: Path, sizes: list[int]) -> None:
             print(f"{rows:>9,} rows of {tokens:,.0f} tokens: {timed.clock:.1f} s", flush=True)
     each = (seconds[-1] - seconds[0]) / (sizes[-1] - sizes[0])
     start = seconds[0] - each * sizes[0]
-    longer = PAPER_TOKENS / tokens
-    print(f"{start:.1f} s and {1 / each:.0f} rows/s; {PAPER_ROWS:,} rows of {PAPER_TOKENS:,} tokens, as many rows/s a ")
-    print(f"token: {(start + PAPER_ROWS * each * longer) / 60:.1f} minutes")
+    minutes = (start + PAPER_ROWS * each * PAPER_TOKENS / tokens) / 60
+    print(f"{start:.1f} s to start, then {1 / each:.0f} rows/s, {tokens / each:,.0f} tokens/s")
+    print(f"{PAPER_ROWS:,} rows of {PAPER_TOKENS:,} tokens: {minutes:.1f} minutes")
 
 
 def memory(source: Path, sizes: list[int], folder: Path) -> None:
