@@ -8,7 +8,7 @@ import pytest
 from assets.display import cell, preview
 from assets.storage import Reference, Storage
 from evaluation.errors import InputError
-from evaluation.experiments import lines
+from evaluation.experiment_figures import Figure, Line, plot
 from tests.defs.house import message
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,7 +51,8 @@ def test_what_a_model_wrote_is_not_interpreted():
     shown = preview(pa.table({"response": [HOSTILE]}), ["response"]).value
     assert "<img" not in shown and "[x](" not in shown
     assert "&lt;img" in cell(HOSTILE) and "\\|" in cell(HOSTILE)
-    assert "<img" not in lines(HOSTILE, [(HOSTILE, [(1, 0.0), (2, 1.0)])])
+    figure = Figure("name", HOSTILE, [Line(HOSTILE, "#000", [(1, 0.0), (2, 1.0)])], HOSTILE)
+    assert "<img" not in plot(figure, legend=True)
 
 
 def test_every_template_escapes():
