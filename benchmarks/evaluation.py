@@ -190,7 +190,7 @@ def hostile(limit_s: float) -> Iterator[bool]:
         began = time.perf_counter()
         seconds, grades = zip(*threads.map(timed, hostile_answers(HOSTILE)), strict=True)
         total = time.perf_counter() - began
-        alive = grader.verify("\\frac{2}{4}", "\\frac{1}{2}") == "correct"
+        alive = grader.verify("\\sqrt{4}", "2") == "correct"
     counts = Counter(str(grade.verdict) for grade in grades)
     listed = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
     print(f"    {counts.total()} hostile answers in {total:.0f} s: {listed}")

@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_all_recipes_are_there() -> None:
-    assert names("recipe") == ["luffy", "luffy_seed", "mixed_policy", "on_policy", "rl_sft_loss", "sft", "sft_rl"]
+    luffy = ["luffy", "luffy_reinforce_pro", "luffy_seed"]
+    assert names("recipe") == [*luffy, "mixed_policy", "on_policy", "rl_sft_loss", "sft", "sft_rl"]
 
 
 def test_luffy_seed_has_the_values_of_the_seeds(shared: Path) -> None:
