@@ -1,12 +1,14 @@
 """The learning rates of the profile `comparison`: ``.venv/bin/python -m benchmarks.learning_rates``.
 
-Every recipe has the same budget: the profile's training once with each rate, under a seed that no comparison uses. The
-score is that of problems from the distribution of the in-domain benchmark, drawn with a seed of their own. Prints a
-table; what is complete in ``--out`` is not made again.
+Every recipe has the same budget: half of the profile's updates with each rate, under a seed that no comparison uses.
+The score is that of problems from the distribution of the in-domain benchmark, drawn with a seed of their own. Prints
+a table; what is complete in ``--out`` is not made again.
 """
 
 import argparse
+import json
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +24,7 @@ RATE = "actor_rollout_ref.actor.optim.lr"
 RATES = ("1e-4", "2e-4", "4e-4")
 SEED = 100
 VALIDATION_SEED = 1
-PROBLEMS = 100
+PROBLEMS = 200
 
 
 def call(*command: str | Path) -> None:
@@ -32,13 +34,20 @@ def call(*command: str | Path) -> None:
         sys.exit(f"error: {' '.join(map(str, command))} ended with status {done.returncode}:\n{done.stderr[-2000:]}")
 
 
+def half(override: str) -> str:
+    """The override with half of its steps."""
+    return re.sub(r"(training_steps|save_freq)=(\d+)", lambda n: f"{n[1]}={(int(n[2]) + 1) // 2}", override)
+
+
 def score(settings: Settings, recipe: str, rate: str, out: Path) -> float:
     """Share of the validation problems that the policy of ``recipe`` at ``rate`` answers rightly."""
     run = out / f"{recipe}-{rate}"
     own = settings.experiments.overrides.get(recipe, ())
-    sets = {text.partition("=")[0]: text for text in (*settings.training.overrides, *own, f"{RATE}={rate}")}
+    sets = {text.partition("=")[0]: half(text) for text in (*settings.training.overrides, *own)}
+    sets[RATE] = f"{RATE}={rate}"
     if recipe == "sft_rl":
-        sets["first_stage.set"] = f'first_stage.set=["{RATE}={rate}"]'
+        first = [text for text in json.loads(sets["first_stage.set"].partition("=")[2]) if not text.startswith(RATE)]
+        sets["first_stage.set"] = f"first_stage.set={json.dumps([*first, sets[RATE]])}"
     model = PROJECT / "training/base/model"
     command = [TRAINING, "-m", "training", "--recipe", recipe, "--hardware", settings.training.hardware]
     command += ["--targets", out / "targets/train.parquet", "--heldout", out / "targets/heldout.parquet"]

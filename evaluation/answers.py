@@ -15,6 +15,7 @@ _SPACING = re.compile(r"\\[,;:> ]|\\q?quad(?![a-zA-Z])|~|\\displaystyle(?![a-zA-
 _SIZING = re.compile(r"\\(?:left|right|bigg?l?r?|Bigg?l?r?)(?![a-zA-Z])\.?")
 _TEXT = re.compile(r"\\(?:text|textbf|textrm|textit|mathrm|mathbf|mbox|operatorname)\s*\{([^{}]*)\}")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:(?:,\d{3})+|(?: \d{3})+)(?:\.\d+)?")
+_SPACED_THOUSANDS = re.compile(r"(?<=\d),\\!\s*(?=\d{3}(?!\d))")  # in a list the comma stands alone
 _SCIENTIFIC = re.compile(r"([+-]?\d+(?:\.\d+)?)[eE]([+-]?\d+)")
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)")
 _FRACTION = re.compile(r"([+-]?)(?:\\frac ?(?:\{([+-]?\d+)\} ?\{(\d+)\}|(\d)(\d))|(\d+) ?/ ?(\d+))")
@@ -29,6 +30,7 @@ _ORDINAL = re.compile(rf"(?<=\d)\s*(?:\^\{{\s*{_TH}\s*\}}|\^?{_TH})")
 CLOSE = Fraction(1, 1000)
 LONGEST_NUMBER = 1000
 SAME_DIGITS = 3  # from so many digits on, a gold that an answer repeats with its base is taken to have left it out
+WORD = 3  # so many letters are a word; fewer may be names of points or variables
 _QUANTITY = re.compile(r"[+-]?[\d.]+\s*(?:\\text\{\s*([a-zA-Z/ .]+?)\s*\}|([a-zA-Z]+))(?:\^\{?(-?\d)\}?)?")
 _LABELLED = re.compile(r"\(?([A-J])[.):]\)?\s*(?=\S)")
 _LESS = r"(<|\\leq?(?![a-zA-Z])|\\leqslant|≤)"
@@ -89,7 +91,8 @@ def normalize(answer: str) -> str:
     boxed = extract_boxed(text)
     if boxed is not None and _BOX.match(text):
         text = boxed
-    text = _SIZING.sub("", _SPACING.sub(" ", text.replace("\\!", ""))).replace("{,}", ",")
+    text = _SPACED_THOUSANDS.sub(",", text).replace("\\!", "")
+    text = _SIZING.sub("", _SPACING.sub(" ", text)).replace("{,}", ",")
     text = text.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac").replace("\u2212", "-")
     text = re.sub(r"\s+", " ", _ORDINAL.sub("", text)).strip()
     if "\\begin{" in text:  # math-verify reads 1/2 inside a matrix wrongly
@@ -106,8 +109,9 @@ def normalize(answer: str) -> str:
 
 
 def same_string(first: str, second: str) -> bool:
-    """Equal after `normalize`, blanks and ``\\text`` wrappers aside."""
-    return _letters(first) == _letters(second)
+    """Equal after `normalize`, blanks and ``\\text`` wrappers aside; a word also with another case."""
+    one, other = _letters(first), _letters(second)
+    return one == other or (len(one) >= WORD and one.isalpha() and one.casefold() == other.casefold())
 
 
 def _letters(text: str) -> str:

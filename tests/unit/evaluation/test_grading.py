@@ -77,6 +77,8 @@ def test_last_box(text, expected):
         ("-1/3", "-1./3"),
         ("900000000", "900,\\!000,\\!000"),
         ("32348", "\\$32,\\!348"),
+        ("11111111100", "11,\\! 111,\\! 111,\\! 100"),
+        ("\\text{Ellipse}", "\\text{ellipse}"),
         (r"\begin{pmatrix} 1/49 \\ 4/49 \end{pmatrix}", r"\begin{pmatrix} \frac{1}{49} \\ \frac{4}{49} \end{pmatrix}"),
         ("\\text{SRMC} = \\text{LRMC}", "SRMC=LRMC"),
         ("10_2", "2"),
