@@ -17,8 +17,12 @@ from dataclasses import dataclass
 from training.targets.traces import Fault
 
 IM_START = re.compile(r"<\|im_start\|>[ \t]*(\w*)[ \t]*\n?")
-END_OF_TEXT = re.compile(
-    r"(?:\s*(?:<\|im_end\|>|<\|endoftext\|>|<\|eot_id\|>|</s>|<\uff5cend\u2581of\u2581sentence\uff5c>))+\s*$"
+END_OF_TEXT = (
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<|eot_id|>",
+    "</s>",
+    "<\uff5cend\u2581of\u2581sentence\uff5c>",
 )
 # Any of these inside a target would be read as structure by the chat template or by the reward.
 CHAT_TOKENS = re.compile(
@@ -55,7 +59,10 @@ class Parts:
 
 def normalise(response: str, *, split_plain: bool = False) -> Parts | Fault:
     """Thoughts and answer of a response, or why it has no such parts."""
-    text = END_OF_TEXT.sub("", response).strip()
+    text = response.strip()
+    while text.endswith(END_OF_TEXT):
+        for token in END_OF_TEXT:
+            text = text.removesuffix(token).rstrip()
     if any(marker in text for marker in THOUGHT_SOLUTION):
         parts = _thought_solution(text)
     elif "<think>" in text or "</think>" in text:
