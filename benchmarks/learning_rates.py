@@ -7,10 +7,10 @@ a table; what is complete in ``--out`` is not made again.
 
 import argparse
 import json
-import math
 import re
 import subprocess
 import sys
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -25,6 +25,7 @@ RATES = ("1e-4", "2e-4", "4e-4")
 SEED = 100
 VALIDATION_SEED = 1
 PROBLEMS = 200
+AT_ONCE = 2  # trainings: one loads its libraries while the other computes
 
 
 def call(*command: str | Path) -> None:
@@ -75,7 +76,7 @@ def score(settings: Settings, recipe: str, rate: str, out: Path) -> float:
 
 def main() -> None:
     settings = load_settings({"LUFFY_PROFILE": "comparison"})
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.learning_rates", description=__doc__.split("\n", 1)[0])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.learning_rates", description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--recipes", nargs="+", default=list(settings.experiments.recipes))
     parser.add_argument("--rates", nargs="+", default=list(RATES))
     parser.add_argument("--out", type=Path, default=PROJECT / "var/learning_rates")
@@ -84,15 +85,23 @@ def main() -> None:
     if not (out / "targets/train.parquet").exists():
         command = [sys.executable, "-m", "training.targets", "--source", "embedded", "--out", out / "targets"]
         command += ["--tokenizer", PROJECT / "training/base/model/tokenizer.json"]
-        command += ["--set", f"embedded_operations={settings.targets.embedded_operations}"]
+        command += ["--set", f"embedded_terse={settings.targets.embedded_terse}"]
         call(*command, "--heldout-share", str(settings.split.heldout_share))
     command = [sys.executable, "-m", "evaluation", "suite", "--benchmarks", "arithmetic", "--limit", str(PROBLEMS)]
     call(*command, "--seed", str(VALIDATION_SEED), "--out", out / "suite.parquet")
     print("recipe                " + "".join(f"{rate:>10}" for rate in options.rates), flush=True)
-    for recipe in options.recipes:
-        found = [score(settings, recipe, rate, out) for rate in options.rates]
-        best = options.rates[max(range(len(found)), key=lambda k: (found[k], -math.log(float(options.rates[k]))))]
-        print(f"{recipe:22}" + "".join(f"{share:10.1%}" for share in found) + f"   best {best}", flush=True)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        trials: dict[str, list[Future[float]]] = {
+            recipe: [pool.submit(score, settings, recipe, rate, out) for rate in options.rates]
+            for recipe in options.recipes
+        }
+        try:
+            for recipe, scores in trials.items():
+                found = [trial.result() for trial in scores]
+                best = max(zip(found, options.rates, strict=True), key=lambda pair: (pair[0], -float(pair[1])))[1]
+                print(f"{recipe:22}" + "".join(f"{share:10.1%}" for share in found) + f"   best {best}", flush=True)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 if __name__ == "__main__":

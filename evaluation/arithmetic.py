@@ -76,11 +76,11 @@ SPLITS: dict[str, Split] = {
 }
 
 
-def problems(split: str, n: int, seed: int = 0, operations: int = 1) -> list[Problem]:
+def problems(split: str, n: int, seed: int = 0, terse: float = 0.0) -> list[Problem]:
     """The first ``n`` distinct problems of ``split`` under ``seed``; a larger ``n`` only appends.
 
-    ``operations``: of a line of the traces, see `teacher_trace`. Raises InputError for an unknown split, a negative
-    ``n``, or more problems than the split has.
+    ``terse``: share of the problems whose trace skips lines, see `teacher_trace`. Raises InputError for an unknown
+    split, a negative ``n``, or more problems than the split has.
     """
     if split not in SPLITS:
         raise InputError(f"arithmetic split {split!r} does not exist: expected one of {', '.join(SPLITS)}")
@@ -90,30 +90,34 @@ def problems(split: str, n: int, seed: int = 0, operations: int = 1) -> list[Pro
     for expression in _distinct(SPLITS[split], random.Random(f"{split}/{seed}")):
         if len(found) == n:
             return found
-        found.append(as_problem(expression, split, operations))
+        found.append(as_problem(expression, split, terse))
     raise InputError(
         f"arithmetic split {split!r} ({SPLITS[split].title}) has no more than about {len(found)} distinct problems; "
         f"{n} were asked for: ask for fewer"
     )
 
 
-def as_problem(expression: Expression, split: str, operations: int = 1) -> Problem:
-    """The problem that asks for the value of ``expression``; its id is the same wherever the expression turns up."""
+def as_problem(expression: Expression, split: str, terse: float = 0.0) -> Problem:
+    """The problem that asks for the value of ``expression``; its id is the same wherever the expression turns up.
+
+    The id also decides whether the trace is among the share ``terse`` of those that skip lines.
+    """
     steps = work_out(expression)
     question = f"{write(expression)}=?"
     answer = str(steps[-1].result)
     digest = hashlib.sha256(question.encode()).hexdigest()[:12]
-    return Problem(f"{split}-{digest}", question, answer, teacher_trace(steps, answer, operations))
+    skips = int(digest, 16) < terse * 16 ** len(digest)
+    return Problem(f"{split}-{digest}", question, answer, teacher_trace(steps, answer, terse=skips))
 
 
-def teacher_trace(steps: Sequence[Step], answer: str, operations: int = 1) -> str:
+def teacher_trace(steps: Sequence[Step], answer: str, *, terse: bool = False) -> str:
     """The response that writes ``steps`` in the think block and then boxes ``answer``; no steps: an empty block.
 
-    The first line has one operation, each other one up to ``operations`` as far as they continue each other.
+    A line has one operation. A ``terse`` trace has two in each line but the first, where they continue each other.
     """
     lines: list[list[Step]] = []
     for step in steps:
-        if len(lines) > 1 and len(lines[-1]) < operations and step.left == lines[-1][-1].result:
+        if terse and len(lines) > 1 and len(lines[-1]) < 2 and step.left == lines[-1][-1].result:
             lines[-1].append(step)
         else:
             lines.append([step])

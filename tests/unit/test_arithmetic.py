@@ -34,15 +34,21 @@ def test_a_trace_is_true_and_leads_to_the_answer(split: str) -> None:
 
 
 @pytest.mark.parametrize("split", SPLITS)
-@pytest.mark.parametrize("operations", [2, 3])
-def test_a_terse_teacher_skips_lines_and_not_the_first(split: str, operations: int) -> None:
-    for terse, full in zip(problems(split, 100, 0, operations), problems(split, 100), strict=True):
+def test_a_terse_teacher_skips_lines_and_not_the_first(split: str) -> None:
+    for terse, full in zip(problems(split, 100, terse=1.0), problems(split, 100), strict=True):
         assert (terse.id, terse.answer) == (full.id, full.answer)
         lines, steps = (problem.trace.split("</think>")[0].split("\n")[1:-1] for problem in (terse, full))
         assert lines[0] == steps[0]
         assert all(eval(operation) == int(result) for operation, result in (line.split("=") for line in lines))
         if "*" not in full.problem:
-            assert len(lines) == 1 + -(-(len(steps) - 1) // operations)
+            assert len(lines) == 1 + -(-(len(steps) - 1) // 2)
+
+
+def test_a_teacher_is_terse_for_the_share_asked_for_and_more_only_adds() -> None:
+    full, half, most = ({p.id: p.trace for p in problems("train", 1000, terse=share)} for share in (0.0, 0.5, 0.75))
+    skipped = [{name for name, trace in traces.items() if trace != full[name]} for traces in (half, most)]
+    assert skipped[0] < skipped[1]
+    assert [len(names) / 1000 for names in skipped] == pytest.approx([0.5, 0.75], abs=0.05)
 
 
 @given(seed=st.integers(0, 2**32), terms=st.integers(1, 9), products=st.integers(0, 2))

@@ -13,7 +13,7 @@ from evaluation.files import digest_bytes
 EMBEDDED = "embedded"
 # Settings that say which traces are read and which of several survive, not whether one of them is good.
 NOT_JUDGING = frozenset(
-    {"source", "mapping", "split", "subset", "revision", "limit", "embedded_rows", "embedded_operations", "seed"}
+    {"source", "mapping", "split", "subset", "revision", "limit", "embedded_rows", "embedded_terse", "seed"}
     | {"near_duplicate", "traces_per_problem", "keep", "min_rows"}
 )
 
@@ -63,7 +63,9 @@ class PrepareConfig(BaseModel):
     revision: str | None = Field(default=None, description="revision of a hub dataset")
     limit: int | None = Field(default=None, ge=1, description="read only the first rows of all sources together")
     embedded_rows: int = Field(default=4096, ge=1, description="problems the embedded generator makes")
-    embedded_operations: int = Field(default=1, ge=1, description="of a line of its traces, after the first line")
+    embedded_terse: float = Field(
+        default=0.0, ge=0, le=1, description="share of its traces with two operations a line, after the first line"
+    )
     seed: int = 0
 
     # --- what a target looks like
