@@ -1,8 +1,8 @@
 """The learning rates of the profile `comparison`: ``.venv/bin/python -m benchmarks.learning_rates``.
 
-Every recipe has the same budget: two thirds of the profile's updates with each rate, under a seed that no comparison uses.
-The score is that of problems from the distribution of the in-domain benchmark, drawn with a seed of their own. Prints
-a table; what is complete in ``--out`` is not made again.
+Every recipe has the same budget: two thirds of the profile's updates with each rate, under a seed that no comparison
+uses. The score is that of problems from the distribution of the in-domain benchmark, drawn with a seed of their own.
+Prints a table; what is complete in ``--out`` is not made again.
 """
 
 import argparse
