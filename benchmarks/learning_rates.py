@@ -1,8 +1,8 @@
 """The learning rates of the profile `comparison`: ``.venv/bin/python -m benchmarks.learning_rates``.
 
-Every recipe has the same budget: two thirds of the profile's updates with each rate, under a seed that no comparison
-uses. The score is that of problems from the distribution of the in-domain benchmark, drawn with a seed of their own.
-Prints a table; what is complete in ``--out`` is not made again.
+Every recipe has the same budget: half of the profile's updates with each rate, under a seed that no comparison uses.
+The score is that of problems from the distribution of the in-domain benchmark, drawn with a seed of their own. Prints
+a table; what is complete in ``--out`` is not made again.
 """
 
 import argparse
@@ -35,16 +35,16 @@ def call(*command: str | Path) -> None:
         sys.exit(f"error: {' '.join(map(str, command))} ended with status {done.returncode}:\n{done.stderr[-2000:]}")
 
 
-def shortened(override: str) -> str:
-    """The override with two thirds of its steps."""
-    return re.sub(r"(training_steps|save_freq)=(\d+)", lambda n: f"{n[1]}={2 * int(n[2]) // 3}", override)
+def halved(override: str) -> str:
+    """The override with half of its steps."""
+    return re.sub(r"(training_steps|save_freq)=(\d+)", lambda n: f"{n[1]}={int(n[2]) // 2}", override)
 
 
 def score(settings: Settings, recipe: str, rate: str, out: Path) -> float:
     """Share of the validation problems that the policy of ``recipe`` at ``rate`` answers rightly."""
     run = out / f"{recipe}-{rate}"
     own = settings.experiments.overrides.get(recipe, ())
-    sets = {text.partition("=")[0]: shortened(text) for text in (*settings.training.overrides, *own)}
+    sets = {text.partition("=")[0]: halved(text) for text in (*settings.training.overrides, *own)}
     sets[RATE] = f"{RATE}={rate}"
     if recipe == "sft_rl":
         first = [text for text in json.loads(sets["first_stage.set"].partition("=")[2]) if not text.startswith(RATE)]
