@@ -99,7 +99,7 @@ class _Suite(BaseModel):
 
 
 def load_suite(name_or_path: str | Path) -> list[Benchmark]:
-    """The benchmarks of a shipped suite ("embedded", "paper") or of a YAML file of the user's. Opens no data file."""
+    """The benchmarks of a shipped suite (a file of ``suites``) or of a YAML file of the user's. Opens no data file."""
     shipped = SUITES / f"{name_or_path}.yaml"
     path = shipped if shipped.is_file() else Path(name_or_path)
     if not path.is_file():

@@ -140,7 +140,7 @@ def _looks_like_hub_id(spec: str) -> bool:
 def _embedded(config: PrepareConfig) -> list[Any]:
     from evaluation.arithmetic import problems
 
-    return problems("train", config.embedded_rows, config.seed, config.embedded_terse)
+    return problems(config.embedded_split, config.embedded_rows, config.seed, config.embedded_terse)
 
 
 def _load_hub(name: str, config: PrepareConfig) -> Any:
