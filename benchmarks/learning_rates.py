@@ -6,7 +6,6 @@ a table; what is complete in ``--out`` is not made again.
 """
 
 import argparse
-import json
 import re
 import subprocess
 import sys
@@ -44,10 +43,7 @@ def score(settings: Settings, recipe: str, rate: str, out: Path) -> float:
     run = out / f"{recipe}-{rate}"
     own = settings.experiments.overrides.get(recipe, ())
     sets = {text.partition("=")[0]: halved(text) for text in (*settings.training.overrides, *own)}
-    sets[RATE] = f"{RATE}={rate}"
-    if recipe == "sft_rl":
-        first = [text for text in json.loads(sets["first_stage.set"].partition("=")[2]) if not text.startswith(RATE)]
-        sets["first_stage.set"] = f"first_stage.set={json.dumps([*first, sets[RATE]])}"
+    sets[RATE] = f"{RATE}={rate}"  # a first stage has it, too
     model = PROJECT / "training/base/model"
     command = [TRAINING, "-m", "training", "--recipe", recipe, "--hardware", settings.training.hardware]
     command += ["--targets", out / "targets/train.parquet", "--heldout", out / "targets/heldout.parquet"]

@@ -30,7 +30,10 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing here is on a hub
 
@@ -46,7 +49,7 @@ PROCESSES = 2
 DISTINCT = 2000  # real rows that are repeated
 SAMPLED_S = 0.2
 SHOWN = 12  # rows decided differently, of each kind
-COUNTED = 20_000_000
+COUNTED = 20_000_000  # additions of a process that only counts
 PAPER_ROWS, PAPER_TOKENS = 46_000, 8_000  # the paper's targets: so many, none longer
 
 
@@ -164,10 +167,8 @@ def speed(source: Path, limit: int | None) -> None:
     lost = {name: why for name, why in refused.items() if why[0] not in ("surplus", "near_duplicate")}
     differ = [row for row in rows if (row["id"] in kept) == (row["id"] in lost)]
     print(f"  decided differently: {len(differ)} rows {dict(Counter(lost.get(r['id'], ('kept',))[0] for r in differ))}")
-    shown: Counter[bool] = Counter()
-    for row in differ:
-        shown[row["id"] in lost] += 1
-        if shown[row["id"] in lost] <= SHOWN:
+    for refused_by_us in (False, True):
+        for row in [row for row in differ if (row["id"] in lost) is refused_by_us][:SHOWN]:
             print(f"    {row['id']}: gold {row['gold'][:50]!r}: {': '.join(lost.get(row['id'], ('kept', '')))[:150]}")
 
 
@@ -199,15 +200,21 @@ def _tokenizing(tokenizer: Path, texts: list[str]) -> tuple[float, float]:
     return len(sample) / fast, len(sample) / (time.perf_counter() - began)
 
 
-def repeated(source: Path, rows: int, path: Path) -> None:
-    """The shortest `DISTINCT` rows of ``source``, again and again."""
-    import pyarrow as pa
+def by_length(source: Path) -> "pa.Table":
+    """The rows of ``source``, shortest response first."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     table = pq.read_table(source, columns=["problem", "gold_answer", "response", "upstream_correct"])
-    order = pc.call_function("array_sort_indices", [pc.call_function("utf8_length", [table["response"]])])
-    table = table.take(order.slice(0, DISTINCT)).combine_chunks()
+    return table.take(pc.call_function("array_sort_indices", [pc.call_function("utf8_length", [table["response"]])]))
+
+
+def repeated(source: Path, rows: int, path: Path) -> None:
+    """The shortest `DISTINCT` rows of ``source``, again and again."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = by_length(source).slice(0, DISTINCT).combine_chunks()
     with pq.ParquetWriter(path, table.schema, compression="zstd") as writer:
         for start in range(0, rows, DISTINCT):
             writer.write_table(pa.table(table.slice(0, min(DISTINCT, rows - start))))
@@ -216,13 +223,11 @@ def repeated(source: Path, rows: int, path: Path) -> None:
 def scale(source: Path, sizes: list[int]) -> None:
     """Time of two workers on the longest correct rows of ``source``, repeated, at two sizes; and what it leads to."""
     import pyarrow as pa
-    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    table = pq.read_table(source, columns=["problem", "gold_answer", "response", "upstream_correct"])
+    table = by_length(source)
     table = table.filter(table["upstream_correct"])
-    order = pc.call_function("array_sort_indices", [pc.call_function("utf8_length", [table["response"]])])
-    table = table.take(order.slice(len(order) - sizes[0])).combine_chunks()
+    table = table.slice(len(table) - sizes[0]).combine_chunks()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         texts = table["response"].to_pylist()

@@ -11,7 +11,7 @@ last result::
 
     \\boxed{13}
 
-A terse teacher does more than one operation a line after the first, ``12-3+4=13``: larger steps than the embedded base
+A terse teacher does two operations in each line after the first, ``12-3+4=13``: larger steps than the embedded base
 model can follow.
 
 Training and evaluation never share an expression: the hash of an expression says on which side it lies.

@@ -52,7 +52,7 @@ class InterpreterSettings(_Section):
 class SuiteSettings(_Section):
     """Which benchmarks there are decides which assets there are, so it is no Launchpad option."""
 
-    name: str = Field(default="embedded", description="a shipped suite (embedded, comparison, paper) or a YAML file")
+    name: str = Field(default="embedded", description="one of evaluation/suites, or a YAML file")
     only: tuple[str, ...] = Field(default=(), description="names of benchmarks; none: all")
 
 

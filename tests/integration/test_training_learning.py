@@ -5,7 +5,6 @@ always writes. How far that probability rises in a few updates shows the sign of
 shaping gives to improbable tokens (paper fig. 3), sooner and with less luck than rewards do.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -51,7 +50,7 @@ def train(out: Path, recipe: str, targets: Path) -> float:
     tokenizer = AutoTokenizer.from_pretrained(SHIPPED)
     for record in run.metrics():
         step, data = record["step"], record["data"]
-        samples = [json.loads(line) for line in (out / "rollouts" / f"{step}.jsonl").read_text().splitlines()]
+        samples = run.rollouts(step)
         assert len(samples) == PROMPTS * SAMPLES
         assert data["batch/generated_tokens"] == sum(own_tokens(sample, tokenizer) for sample in samples), step
         assert data["rollout_correction/abs_log_ratio_max"] < 1e-3, step  # vLLM and the actor agree on each of them

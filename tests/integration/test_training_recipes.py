@@ -67,7 +67,7 @@ def test_a_recipe_makes_a_policy(recipe: str, targets: Path, tmp_path: Path) -> 
         assert records[0]["actor/sft_loss"] > 0
         assert records[0]["perf/total_num_tokens"] > 8 * 40
     else:
-        check_rollouts(out, recipe, records)
+        check_rollouts(run, recipe, records)
 
     policy = out / "policy"
     manifest = read_manifest(policy)
@@ -89,8 +89,8 @@ def test_a_recipe_makes_a_policy(recipe: str, targets: Path, tmp_path: Path) -> 
     assert f"reused {policy}" in again.said  # a price is no part of the identity
 
 
-def check_rollouts(out: Path, recipe: str, records: list[dict[str, Any]]) -> None:
-    samples = [json.loads(line) for line in (out / "rollouts" / "1.jsonl").read_text().splitlines()]
+def check_rollouts(run: Training, recipe: str, records: list[dict[str, Any]]) -> None:
+    samples = run.rollouts(1)
     assert len(samples) == 16
     guided = [sample for sample in samples if sample["prefix_length"] > 0]
     if recipe == "luffy_seed":  # a random part of the target is sometimes nothing

@@ -24,9 +24,9 @@ SETTINGS = {
 
 
 def samples(run: Training, step: int) -> list[dict[str, Any]]:
-    lines = (run.out / "rollouts" / f"{step}.jsonl").read_text().splitlines()
     kept = ("input", "output", "gts", "score", "prefix_length")
-    return sorted(({key: json.loads(line)[key] for key in kept} for line in lines), key=lambda row: sorted(row.items()))
+    rows = ({key: row[key] for key in kept} for row in run.rollouts(step))
+    return sorted(rows, key=lambda row: sorted(row.items()))
 
 
 @pytest.mark.slow

@@ -181,5 +181,9 @@ class Training:
             time.sleep(0.1)
         return time.monotonic() - started
 
+    def rollouts(self, step: int) -> list[dict[str, Any]]:
+        """The samples of a step."""
+        return [json.loads(line) for line in (self.out / "rollouts" / f"{step}.jsonl").read_text().splitlines()]
+
     def metrics(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.out / "metrics.jsonl").read_text().splitlines()]

@@ -13,18 +13,8 @@ from evaluation.files import digest_bytes
 EMBEDDED = "embedded"
 # Settings that say which traces are read and which of several survive, not whether one of them is good.
 NOT_JUDGING = frozenset(
-    {
-        "source",
-        "mapping",
-        "split",
-        "subset",
-        "revision",
-        "limit",
-        "embedded_rows",
-        "embedded_split",
-        "embedded_terse",
-        "seed",
-    }
+    {"source", "mapping", "split", "subset", "revision", "limit", "seed"}
+    | {"embedded_rows", "embedded_split", "embedded_terse"}
     | {"near_duplicate", "traces_per_problem", "keep", "min_rows"}
 )
 

@@ -15,12 +15,11 @@ OPEN, CLOSE = "<think>\n", "\n</think>\n\n"
 def measure(target: str, answer: str) -> dict[str, Any]:
     """The columns of PROFILE that the text of a target shows; ``answer`` is the boxed answer that was verified."""
     boxed = extract_boxed(answer_part(target, thinking=True) or "")
-    once = target.count("<think>") == target.count("</think>") == 1
-    thoughts, closing, rest = target.removeprefix(OPEN).partition(CLOSE)
-    parts = bool(target.startswith(OPEN) and closing and thoughts.strip() and rest[:1].strip())
+    once = target.startswith(OPEN) and target.count("<think>") == target.count("</think>") == 1
+    thoughts, _, rest = target.removeprefix(OPEN).partition(CLOSE)
     return {
         "verified": boxed is not None and boxed == answer,
-        "has_think": once and parts,
+        "has_think": once and bool(thoughts.strip() and rest[:1].strip()),
         "has_answer": boxed is not None,
         "compression_ratio": compression_ratio(target),
     }
