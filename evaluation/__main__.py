@@ -28,8 +28,9 @@ def parser() -> argparse.ArgumentParser:
     commands = result.add_subparsers(required=True, metavar="suite | generate | grade | …")
 
     suite = commands.add_parser("suite", help="read benchmarks into one parquet file")
-    shipped = "one of evaluation/suites, a YAML file"
-    suite.add_argument("--suite", default="embedded", help=f"{shipped} (default %(default)s)")
+    suite.add_argument(
+        "--suite", default="embedded", help="one of evaluation/suites, or a YAML file (default %(default)s)"
+    )
     suite.add_argument("--roots", nargs="*", type=Path, default=[], metavar="DIR", help="folders with benchmark files")
     suite.add_argument("--benchmarks", nargs="*", metavar="NAME", help="only these")
     suite.add_argument("--limit", type=int, help="problems per benchmark (a seeded sample)")
@@ -69,7 +70,9 @@ def parser() -> argparse.ArgumentParser:
         "models", nargs="+", metavar="A", help="model folder, hub id[@revision], or folder from `grade`; the first is "
         "what the others are compared with"
     )  # fmt: skip
-    compare.add_argument("--suite", default="embedded", help=f"{shipped}, or a file from `suite` (default %(default)s)")
+    compare.add_argument(
+        "--suite", default="embedded", help="one of evaluation/suites, a YAML file, or one from `suite`"
+    )
     compare.add_argument("--roots", nargs="*", type=Path, default=[], metavar="DIR", help="folders with its files")
     compare.add_argument("--benchmarks", nargs="*", metavar="NAME", help="only these")
     compare.add_argument("--limit", type=int, help="problems per benchmark (a seeded sample)")
