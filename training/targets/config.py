@@ -64,8 +64,8 @@ class PrepareConfig(BaseModel):
     revision: str | None = Field(default=None, description="revision of a hub dataset")
     limit: int | None = Field(default=None, ge=1, description="read only the first rows of all sources together")
     embedded_rows: int = Field(default=4096, ge=1, description="problems the embedded generator makes")
-    embedded_split: Literal["train", "train_seven"] = Field(
-        default="train", description="sums of 5 to 7 numbers, or of 7, which the base model never works out by itself"
+    embedded_split: Literal["train", "train_hard"] = Field(
+        default="train", description="sums of 5 to 7 numbers, or of 6 to 7, which the base model never works out"
     )
     embedded_terse: float = Field(
         default=0.0, ge=0, le=1, description="share of its traces with two operations a line, after the first line"
