@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 COLOURS = ("#0d7566", "#c2622d", "#3f6bb5", "#a0438c", "#8a7a1f", "#1f8aa0", "#b8442c", "#6b8e23")
 UNTRAINED = "#7d7a74"
+TAKEN = ("steps", "generated tokens", "minutes")  # facts of a run that its price is made of
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Experiment:
         """What the runs have in common, and where they differ each one's."""
         names = dict.fromkeys(name for run in self.runs for name in run.facts or {})
         found = {name: dict.fromkeys(str((run.facts or {}).get(name, "")) for run in self.runs) for name in names}
-        return {name: ", ".join(filter(None, values)) for name, values in found.items()}
+        return {name: "; ".join(filter(None, values)) for name, values in found.items()}
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class Comparison:
         return found
 
     def to_markdown(self) -> str:
-        """Scores, and the differences between every two recipes on the average of each group."""
+        """Scores, the differences between every two recipes on the average of each group, and what the runs took."""
         names = [_plain(experiment.name) for experiment in self.experiments]
         head = " | ".join(names) + " |\n|---|" + "---|" * len(names)
         lines = [f"| percent right | {head}"]
@@ -114,6 +115,10 @@ class Comparison:
                     for before in self.experiments
                 ]
                 lines.append(f"| {_plain(after.name)} | " + " | ".join(cells) + " |")
+        facts = [experiment.facts() for experiment in self.experiments]
+        lines.append(f"\n| of each seed | {head}")
+        for name in (name for name in TAKEN if any(name in found for found in facts)):
+            lines.append(f"| {name} | " + " | ".join(_plain(found.get(name, "")) for found in facts) + " |")
         seeds = ", ".join(f"{_plain(e.name)} {len(e.runs)}" for e in self.experiments)
         lines.append(f"\nMeans with 95% intervals over problems and seeds. Runs: {seeds}.")
         lines += [f"\n> {_plain(note)}" for note in self.notes]

@@ -71,6 +71,7 @@ def test_recipes_are_compared_with_the_baseline_on_one_page(recipes: Recipes):
     assert page.count("<polyline") == 4 and 'class="up">+' in page  # two of the recipes, two of the weights
     assert page.index("<th>on_policy") < page.index("<th>luffy")  # the baseline first
     assert "3,000" in page and "3.0" in page  # tokens and minutes
+    assert "| generated tokens | 3,000 | 3,000 |" in shown["scores"]
     folder = Path(shown["page"]).parent
     assert (folder / "comparison.md").read_text() == shown["scores"] + "\n"
     assert (folder / "reward_on_policy.svg").read_text().startswith('<svg xmlns="http://www.w3.org/2000/svg"')
