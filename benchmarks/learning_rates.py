@@ -19,7 +19,7 @@ from pipelines.settings import Settings, load_settings
 PROJECT = Path(__file__).parents[1]
 TRAINING = str(PROJECT / ".venv-train/bin/python")
 RATE = "actor_rollout_ref.actor.optim.lr"
-RATES = ("1e-4", "2e-4", "4e-4")
+RATES = ("1e-4", "2e-4")
 BENCHMARK = "arithmetic_hard"  # in domain
 SEED = 100
 VALIDATION_SEED = 1
