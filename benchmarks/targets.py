@@ -148,16 +148,11 @@ def speed(source: Path, limit: int | None) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         tokenizer = train_tokenizer(responses[:2000], folder)
-        alone, _ = ours(build_config({**settings, "workers": 1}), tokenizer, folder / "alone")
+        alone, _ = ours(config.model_copy(update={"workers": 1}), tokenizer, folder / "alone")
         two, refused = ours(config, tokenizer, folder / "ours")
-        started = {
-            workers: ours(
-                build_config({**settings, "workers": workers, "limit": max(1, len(rows) // 4)}),
-                tokenizer,
-                folder / str(workers),
-            )[0]
-            for workers in (1, PROCESSES)
-        }
+        quarter = config.model_copy(update={"limit": max(1, len(rows) // 4)})
+        started, _ = ours(quarter, tokenizer, folder / "started")
+        started_alone, _ = ours(quarter.model_copy(update={"workers": 1}), tokenizer, folder / "started_alone")
         peer, kept = usual(rows, config, tokenizer, folder)
         tokens = _tokenizing(tokenizer, responses)
     print("                                         rows/s  rows a CPU second")
@@ -167,7 +162,7 @@ def speed(source: Path, limit: int | None) -> None:
         f"  2 workers beside the usual way: {peer.clock / two.clock:.1f}x by the clock, "
         f"{peer.cpu / two.cpu:.1f}x by CPU seconds"
     )
-    rest = (alone.clock - started[1].clock) / (two.clock - started[PROCESSES].clock)
+    rest = (alone.clock - started_alone.clock) / (two.clock - started.clock)
     print(
         f"  2 workers beside 1: {alone.clock / two.clock:.2f}x by the clock, {rest:.2f}x without the start; "
         f"2 processes that only count beside 1: {_second_processor():.2f}x"

@@ -117,7 +117,7 @@ class Comparison:
                 lines.append(f"| {_plain(after.name)} | " + " | ".join(cells) + " |")
         facts = [experiment.facts() for experiment in self.experiments]
         lines.append(f"\n| of each seed | {head}")
-        for name in (name for name in TAKEN if any(name in found for found in facts)):
+        for name in TAKEN:
             lines.append(f"| {name} | " + " | ".join(_plain(found.get(name, "")) for found in facts) + " |")
         seeds = ", ".join(f"{_plain(e.name)} {len(e.runs)}" for e in self.experiments)
         lines.append(f"\nMeans with 95% intervals over problems and seeds. Runs: {seeds}.")
