@@ -59,8 +59,11 @@ class Experiment:
     def facts(self) -> dict[str, str]:
         """What the runs have in common, and where they differ each one's."""
         names = dict.fromkeys(name for run in self.runs for name in run.facts or {})
-        found = {name: dict.fromkeys(str((run.facts or {}).get(name, "")) for run in self.runs) for name in names}
-        return {name: "; ".join(filter(None, values)) for name, values in found.items()}
+        found = {name: [str((run.facts or {}).get(name, "")) for run in self.runs] for name in names}
+        return {
+            name: "; ".join(filter(None, values if len(set(values)) > 1 else values[:1]))
+            for name, values in found.items()
+        }
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,11 @@ def test_several_seeds_are_a_mean_before_faint_lines():
         assert ElementTree.fromstring(figure.alone()).tag == "{http://www.w3.org/2000/svg}svg"
 
 
+def test_facts_of_several_seeds_are_said_once_or_for_each():
+    runs = tuple(Run(str(k), {}, facts={"steps": 60, "minutes": minutes}) for k, minutes in enumerate((6.4, 7.0, 6.4)))
+    assert Experiment("luffy", runs).facts() == {"steps": "60", "minutes": "6.4; 7.0; 6.4"}
+
+
 def test_shaping_weighs_rare_tokens_more():
     assert gradient_weight(0.5, None) == 0.25
     assert gradient_weight(0.02, 0.1) > 5 * gradient_weight(0.02, None)
