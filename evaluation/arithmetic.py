@@ -73,9 +73,8 @@ SPLITS: dict[str, Split] = {
     "long": Split("sums of 8 to 9 numbers: longer than any in train", (8, 9), 0, held_out=True),
     "mul": Split("sums of 5 to 7 numbers with one product: an operation not in train", (5, 7), 1, held_out=True),
     "short": Split("sums of 2 to 4 numbers: shorter than any in train", (2, 4), 0, held_out=True),
-    "train_hard": Split("sums of 8 numbers", (8, 8), 0, held_out=False),
-    "hard": Split("sums of 8 numbers, none of them in train_hard", (8, 8), 0, held_out=True),
-    "longest": Split("sums of 9 to 10 numbers: longer than any in train_hard", (9, 10), 0, held_out=True),
+    "train_hard": Split("sums of 6 to 7 numbers", (6, 7), 0, held_out=False),
+    "hard": Split("sums of 6 to 7 numbers, none of them in train_hard", (6, 7), 0, held_out=True),
 }
 
 

@@ -65,7 +65,7 @@ class PrepareConfig(BaseModel):
     limit: int | None = Field(default=None, ge=1, description="read only the first rows of all sources together")
     embedded_rows: int = Field(default=4096, ge=1, description="problems the embedded generator makes")
     embedded_split: Literal["train", "train_hard"] = Field(
-        default="train", description="sums of 5 to 7 numbers, or of 8, which the base model does not begin to work out"
+        default="train", description="sums of 5 to 7 numbers, or of 6 to 7, which the base model hardly ever works out"
     )
     embedded_terse: float = Field(
         default=0.0, ge=0, le=1, description="share of its traces with two operations a line, after the first line"
