@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evaluation.answers import (
@@ -27,6 +28,7 @@ from evaluation.answers import (
     same_string,
 )
 from evaluation.errors import InputError
+from evaluation.verdict_store import VerdictStore
 from evaluation.workers import WorkerPool
 
 if TYPE_CHECKING:
@@ -71,13 +73,15 @@ class Grade:
 class Grader:
     """Thread-safe; ``workers`` comparison processes start when the first pair needs symbolic algebra.
 
-    Use as a context manager, or call `close`. ``limit_s``: seconds for one comparison.
+    Use as a context manager, or call `close`. ``limit_s``: seconds for one comparison. ``shared``: a file through which
+    graders of this machine tell each other what they found.
     """
 
-    def __init__(self, workers: int = 2, limit_s: float = 5.0) -> None:
+    def __init__(self, workers: int = 2, limit_s: float = 5.0, shared: Path | None = None) -> None:
         self._workers = workers
         self._pool = WorkerPool(workers, limit_s)
-        self._settled = lru_cache(maxsize=KEPT_COMPARISONS)(self._pool.ask)  # samples of a problem repeat their answers
+        self._store = VerdictStore(shared) if shared else None
+        self._settled = lru_cache(maxsize=KEPT_COMPARISONS)(self._ask)  # samples of a problem repeat their answers
 
     def __enter__(self) -> "Grader":
         return self
@@ -88,6 +92,8 @@ class Grader:
     def close(self) -> None:
         """End the workers; grading afterwards is a RuntimeError where a worker would be needed."""
         self._pool.close()
+        if self._store:
+            self._store.close()
 
     def grade(
         self, text: str, gold: str, kind: str = "math", *, thinking: bool = True, truncated: bool = False
@@ -163,6 +169,15 @@ class Grader:
             return Verdict.WRONG, problem
         verdict, reason = self._settled(answer, gold)
         return Verdict(verdict), reason
+
+    def _ask(self, answer: str, gold: str) -> tuple[str, str]:
+        if self._store is None:
+            return self._pool.ask(answer, gold)
+        found = self._store.find(answer, gold)
+        if found is None:
+            found = self._pool.ask(answer, gold)
+            self._store.keep(answer, gold, *found)
+        return found
 
 
 def grade_table(samples: "pa.Table", suite: "pa.Table", grader: Grader, *, thinking: bool | None = None) -> "pa.Table":

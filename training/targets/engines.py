@@ -8,11 +8,13 @@ import multiprocessing
 import multiprocessing.util
 import os
 import signal
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
@@ -93,6 +95,7 @@ class PoolEngine:
         self._workers = workers
         self._here = SingleEngine(self._setup)
         self._pool: ProcessPoolExecutor | None = None
+        self._shared = tempfile.TemporaryDirectory(prefix="luffy-verdicts-")
         self._seen = 0  # batches, as far as it matters
 
     def judged(self, part: Part, limit: int | None, exact: bool) -> Iterator["pa.Table"]:
@@ -131,7 +134,8 @@ class PoolEngine:
     def _submit(self, table: "pa.Table", exact: bool) -> "Future[pa.Table]":
         if self._pool is None:
             context = multiprocessing.get_context("spawn")  # a fork would copy the locks of other threads
-            self._pool = ProcessPoolExecutor(self._workers, context, _start, (self._setup(),))
+            setup = replace(self._setup(), verdicts=Path(self._shared.name) / "verdicts.sqlite")
+            self._pool = ProcessPoolExecutor(self._workers, context, _start, (setup,))
         try:
             return self._pool.submit(_judge, table, exact)
         except BrokenProcessPool as error:  # noticed when handing over: `_oldest` starts the next pool
@@ -150,6 +154,7 @@ class PoolEngine:
     def __exit__(self, *_: object) -> None:
         self._stop()
         self._here.__exit__()
+        self._shared.cleanup()
 
 
 class RayEngine:

@@ -40,11 +40,16 @@ FACTS = tuple(name for name in PROFILE.names if name not in ("id", "source", "pr
 
 @dataclass(frozen=True)
 class Setup:
-    """What a process needs to judge. ``benchmarks``: None where contamination is not looked for."""
+    """What a process needs to judge.
+
+    ``benchmarks``: None where contamination is not looked for. ``verdicts``: a file in which the processes of one
+    machine share what they found of answers.
+    """
 
     config: PrepareConfig
     tokenizer: Path
     benchmarks: BenchmarkIndex | None
+    verdicts: Path | None = None
 
 
 @dataclass
@@ -72,7 +77,7 @@ class Judge:
         from functools import lru_cache
 
         self.config = setup.config
-        self.grader = Grader(1, setup.config.grade_limit_s)
+        self.grader = Grader(1, setup.config.grade_limit_s, setup.verdicts)
         self.lengths = load_lengths(setup.tokenizer)
         self.benchmarks = setup.benchmarks
         self._contaminated = lru_cache(maxsize=4096)(partial(_overlap, setup.benchmarks))
