@@ -61,7 +61,7 @@ class Experiment:
         names = dict.fromkeys(name for run in self.runs for name in run.facts or {})
         found = {name: [str((run.facts or {}).get(name, "")) for run in self.runs] for name in names}
         return {
-            name: "; ".join(filter(None, values if len(set(values)) > 1 else values[:1]))
+            name: "; ".join(value or "–" for value in values) if len(set(values)) > 1 else values[0]
             for name, values in found.items()
         }
 

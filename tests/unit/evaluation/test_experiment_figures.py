@@ -33,6 +33,8 @@ def test_several_seeds_are_a_mean_before_faint_lines():
 def test_facts_of_several_seeds_are_said_once_or_for_each():
     runs = tuple(Run(str(k), {}, facts={"steps": 60, "minutes": minutes}) for k, minutes in enumerate((6.4, 7.0, 6.4)))
     assert Experiment("luffy", runs).facts() == {"steps": "60", "minutes": "6.4; 7.0; 6.4"}
+    unknown = Run("3", {}, facts={"steps": 60})
+    assert Experiment("luffy", (unknown, *runs)).facts() == {"steps": "60", "minutes": "–; 6.4; 7.0; 6.4"}
 
 
 def test_shaping_weighs_rare_tokens_more():
