@@ -94,6 +94,7 @@ class Grader:
         self._pool.close()
         if self._store:
             self._store.close()
+            self._store = None
 
     def grade(
         self, text: str, gold: str, kind: str = "math", *, thinking: bool = True, truncated: bool = False

@@ -82,6 +82,8 @@ def test_what_one_grader_found_no_other_compares(tmp_path: Path):
             assert set(children(os.getpid())) == ours != before  # nothing was started for that
             assert other.verify("\\sqrt{16}", "4") is Verdict.CORRECT
             assert set(children(os.getpid())) > ours
+        with pytest.raises(RuntimeError, match="closed"):
+            other.verify("\\sqrt{25}", "5")
         assert grader.verify(hangs + "+1", "5") is Verdict.TIMEOUT
     with Grader(workers=1, limit_s=0.2, shared=tmp_path / "verdicts") as grader:
         grade = grader.grade(f"\\boxed{{{hangs}}}", "5", thinking=False)
