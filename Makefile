@@ -37,26 +37,26 @@ setup: .venv/installed .venv-train/installed  ## build both environments (HARDWA
 	@touch $@
 
 demo: setup  ## run the whole graph on the embedded task: targets, training, evals, scorecard
-	@$(ORCHESTRATION) -m pipelines.run
+	@$(ORCHESTRATION) -m pipelines.cli.run
 
 run: setup  ## the same graph on your files: PROFILE=name-or-path, LUFFY__SECTION__KEY=value
-	@LUFFY_PROFILE=$(PROFILE) $(ORCHESTRATION) -m pipelines.run
+	@LUFFY_PROFILE=$(PROFILE) $(ORCHESTRATION) -m pipelines.cli.run
 
 ui: .venv/installed  ## serve the Dagster UI on PORT (default 3000)
-	@$(ORCHESTRATION) -m pipelines.ui --port $(PORT)
+	@$(ORCHESTRATION) -m pipelines.cli.ui --port $(PORT)
 
 .PHONY: promote rollback experiments compare
 promote: .venv/installed  ## make a policy the champion by hand: TO=digest or run folder, REASON=text
-	@$(ORCHESTRATION) -m pipelines.registry promote "$(TO)" --reason "$(REASON)"
+	@$(ORCHESTRATION) -m pipelines.cli.registry promote "$(TO)" --reason "$(REASON)"
 
 rollback: .venv/installed  ## make the champion before the present one the champion again: REASON=text
-	@$(ORCHESTRATION) -m pipelines.registry rollback --reason "$(REASON)"
+	@$(ORCHESTRATION) -m pipelines.cli.registry rollback --reason "$(REASON)"
 
 experiments: setup  ## train and score recipes and compare them on one page: RECIPES="luffy on_policy" (default: all)
-	@$(ORCHESTRATION) -m pipelines.experiments $(RECIPES)
+	@$(ORCHESTRATION) -m pipelines.cli.experiments $(RECIPES)
 
 compare: setup  ## the paper's comparison on the embedded task, three seeds a recipe; writes docs/comparison
-	@$(ORCHESTRATION) -m pipelines.experiments --profile comparison --copy-to docs/comparison
+	@$(ORCHESTRATION) -m pipelines.cli.experiments --profile comparison --copy-to docs/comparison
 
 test: test-unit  ## unit, definition, UI and integration tests, in both environments
 	@$(ORCHESTRATION) -m pytest tests --ignore tests/unit -q -m "not slow"
@@ -79,12 +79,12 @@ lint: .venv/installed  ## ruff and basedpyright
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/basedpyright
 
 bench: setup  ## measure the figures that the README quotes
-	@$(TRAINING) -m benchmarks.algorithms
-	@$(ORCHESTRATION) -m benchmarks.targets
-	@$(ORCHESTRATION) -m benchmarks.operations
-	@$(ORCHESTRATION) -m benchmarks.load
-	@$(TRAINING) -m benchmarks.steps
-	@$(TRAINING) -m benchmarks.evaluation
+	@$(TRAINING) -m perf.algorithms
+	@$(ORCHESTRATION) -m perf.targets
+	@$(ORCHESTRATION) -m perf.operations
+	@$(ORCHESTRATION) -m perf.load
+	@$(TRAINING) -m perf.steps
+	@$(TRAINING) -m perf.evaluation
 
 leaderboard: setup  ## rank every checkpoint that was evaluated (MODELS="A B": evaluate these first)
 	@if [ -n "$(MODELS)" ]; then $(TRAINING) -m evaluation compare $(MODELS) --out var/storage/graded; fi

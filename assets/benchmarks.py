@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from assets.display import columns, counts, preview
-from assets.failures import explained
-from assets.identity import PROJECT, code_version, identity
-from assets.options import BenchmarkOptions, chosen, configured
-from assets.storage import Reference, Storage
-from evaluation.benchmarks import Benchmark
+from assets.shared.failures import explained
+from assets.shared.metadata import columns, counts, preview
+from assets.shared.options import BenchmarkOptions, chosen, configured
+from assets.shared.storage import Reference, Storage
+from core.code import PROJECT, code_version, identity
+from evaluation.benchmarks.registry import Benchmark
 
 KEY = dg.AssetKey(["benchmarks", "suite"])
 FILE = "suite.parquet"
@@ -22,7 +22,7 @@ def build_benchmarks(suite: Sequence[Benchmark], options: BenchmarkOptions) -> l
         key=KEY,
         group_name="benchmarks",
         kinds={"parquet"},
-        code_version=code_version("evaluation/benchmarks.py", "evaluation/benchmark_files.py", "evaluation/prompts.py"),
+        code_version=code_version("evaluation/benchmarks", "evaluation/generation/prompts.py"),
         description="All problems that base and policy are scored on, with prompts and gold answers: "
         + ", ".join(benchmark.title for benchmark in suite)
         + ".",
@@ -34,8 +34,8 @@ def build_benchmarks(suite: Sequence[Benchmark], options: BenchmarkOptions) -> l
     ) -> dg.MaterializeResult[Reference]:
         import pyarrow.compute as pc
 
-        from evaluation.benchmarks import read_suite
-        from evaluation.files import digest_table, write_table
+        from core.files import digest_table, write_table
+        from evaluation.benchmarks.registry import read_suite
 
         wanted = chosen(config, options, stage="benchmarks/suite")
         roots = [PROJECT / root for root in wanted.roots]

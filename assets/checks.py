@@ -6,14 +6,14 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.display import cell
-from assets.failures import explained
-from assets.identity import code_version, identity
-from assets.storage import Reference, Storage
+from assets.shared.failures import explained
+from assets.shared.metadata import cell
+from assets.shared.storage import Reference, Storage
 from assets.targets import TRAIN
-from evaluation.files import digest_file, write_json
+from core.code import code_version, identity
+from core.files import digest_file, write_json
 from evaluation.tables import read_json
-from training.targets.quality import CheckResult, load_checks
+from targets.check.expectations import CheckResult, load_checks
 
 SEVERITY = {"error": dg.AssetCheckSeverity.ERROR, "warning": dg.AssetCheckSeverity.WARN}
 RESULTS = "results.json"  # of the checks of the same files by the same suite
@@ -21,7 +21,7 @@ ACCOUNT = "every_trace_accounted_for"
 
 
 def build_checks() -> list[dg.AssetChecksDefinition]:
-    """The checks of ``training/targets/suites/targets.yaml``, and `ACCOUNT`; Great Expectations waits till they run."""
+    """The checks of ``targets/check/suite.yaml``, and `ACCOUNT`; Great Expectations waits till they run."""
     specs = [
         dg.AssetCheckSpec(
             check.name,
@@ -36,14 +36,14 @@ def build_checks() -> list[dg.AssetChecksDefinition]:
 
 
 def _expectations(specs: list[dg.AssetCheckSpec]) -> dg.AssetChecksDefinition:
-    version = code_version("training/targets/quality.py", "training/targets/suites/targets.yaml")
+    version = code_version("targets/check/expectations.py", "targets/check/suite.yaml")
 
     @dg.multi_asset_check(name="targets__checks", specs=specs, ins={"train": TRAIN}, can_subset=True)
     @explained
     def targets_checks(
         context: dg.AssetCheckExecutionContext, train: Reference, storage: Storage
     ) -> Iterator[dg.AssetCheckResult]:
-        from training.targets.quality import validate
+        from targets.check.expectations import validate
 
         profile, before = Path(train.details["profile"]), train.details["previous"]
         previous = Path(before) if before else None
@@ -100,8 +100,8 @@ def _account() -> dg.AssetChecksDefinition:
     @dg.multi_asset_check(name="targets__account", specs=[spec], ins={"train": TRAIN})
     @explained
     def targets_account(context: dg.AssetCheckExecutionContext, train: Reference) -> dg.AssetCheckResult:
-        from training.targets.prepare import read_prepared
-        from training.targets.split import account, read_split
+        from targets.prepare import read_prepared
+        from targets.select.split import account, read_split
 
         prepared = read_prepared(Path(train.details["profile"]).parent)
         done = account(prepared, read_split(Path(train.path).parent))

@@ -11,25 +11,22 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.benchmarks import KEY as SUITE
-from assets.display import columns, counts, preview, shown
-from assets.failures import explained
-from assets.identity import SHOWN, code_version, identity
-from assets.interpreter import TrainingInterpreter
 from assets.models import KEY as BASE
-from assets.options import EvaluationOptions, chosen, configured
-from assets.storage import Reference, Storage
+from assets.shared.failures import explained
+from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.metadata import columns, counts, preview, shown
+from assets.shared.options import EvaluationOptions, chosen, configured
+from assets.shared.storage import Reference, Storage
 from assets.training import POLICY
-from evaluation.benchmarks import Benchmark
-from evaluation.errors import InputError
-from evaluation.progress import after
+from core.code import GENERATION_CODE, GRADING_CODE, SHORT_DIGEST, code_version, identity
+from core.errors import InputError
+from core.progress import after
+from evaluation.benchmarks.registry import Benchmark
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 ROLES = {"base": BASE, "policy": POLICY}
-GENERATING = ("evaluation/generate.py", "evaluation/engine.py", "evaluation/prompts.py", "evaluation/benchmarks.py")
-GENERATING += ("evaluation/templates/prompts.yaml",)
-GRADING = ("evaluation/grading.py", "evaluation/answers.py", "evaluation/comparison.py", "evaluation/workers.py")
 
 
 def key(benchmark: Benchmark, role: str) -> dg.AssetKey:
@@ -43,7 +40,7 @@ def build_evals(suite: Sequence[Benchmark], options: EvaluationOptions) -> list[
 
 
 def _build(role: str, suite: Sequence[Benchmark], options: EvaluationOptions) -> dg.AssetsDefinition:
-    version = code_version(*GENERATING, *GRADING)
+    version = code_version(*GENERATION_CODE, *GRADING_CODE)
     outs = {
         f"{benchmark.group}_{role}_{benchmark.name}": dg.AssetOut.from_spec(
             dg.AssetSpec(
@@ -99,11 +96,11 @@ def _build(role: str, suite: Sequence[Benchmark], options: EvaluationOptions) ->
 
 def check_policy(policy: Reference) -> None:
     """The checkpoint must be the one that training/policy made, byte for byte."""
-    from training.lineage import read_manifest
+    from core.manifest import read_manifest
 
     if (found := read_manifest(Path(policy.path))["checkpoint_digest"]) != policy.digest:
         raise InputError(
-            f"checkpoint {policy.path} is {found[:SHOWN]}, but training/policy made {policy.short}: "
+            f"checkpoint {policy.path} is {found[:SHORT_DIGEST]}, but training/policy made {policy.short}: "
             "materialize training/policy again"
         )
 
@@ -119,7 +116,7 @@ def generate(
 ) -> dict[str, Path]:
     """The sample files of ``names``; those that are not there yet are drawn in one load of the model."""
     sampling = options.model_dump(include={"samples", "temperature", "top_p", "max_tokens", "seed", "template"})
-    code = code_version(*GENERATING)
+    code = code_version(*GENERATION_CODE)
     folders = {
         name: storage.folder(
             "generations", name, identity(model.digest, suite.details["digests"][name], sampling, code)
@@ -162,10 +159,10 @@ def grade(
     """The verdict files of ``samples``; those that are not there yet are graded now."""
     import pyarrow.parquet as pq
 
-    from evaluation.files import write_table
-    from evaluation.grading import Grader, grade_table
+    from core.files import write_table
+    from grading.grader import Grader, grade_table
 
-    settings = [options.thinking, options.grade_limit_s, code_version(*GRADING)]
+    settings = [options.thinking, options.grade_limit_s, code_version(*GRADING_CODE)]
     folders = {
         name: storage.folder("graded", name, identity(path.parent.name, settings)) for name, path in samples.items()
     }
@@ -184,9 +181,9 @@ def _result(
 ) -> dg.MaterializeResult[Reference]:
     import pyarrow.parquet as pq
 
-    from evaluation.files import digest_table
-    from evaluation.grading import template_of
-    from evaluation.statistics import summarize
+    from core.files import digest_table
+    from evaluation.statistics.scores import summarize
+    from grading.grader import template_of
 
     table = pq.read_table(graded)
     summary = summarize(table)

@@ -11,19 +11,19 @@ from typing import Any
 import dagster as dg
 
 from assets.benchmarks import KEY as SUITE
-from assets.display import cell, shown
-from assets.evals import GENERATING, GRADING, check_policy, generate, grade
+from assets.evals import check_policy, generate, grade
 from assets.evals import key as base_scores
-from assets.failures import explained
-from assets.identity import PROJECT, SHOWN, code_version, identity
-from assets.interpreter import TrainingInterpreter
 from assets.models import KEY as BASE
-from assets.options import EvaluationOptions, ExperimentOptions, TrainingOptions, chosen, configured
-from assets.storage import Reference, Storage
+from assets.shared.failures import explained
+from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.metadata import cell, shown
+from assets.shared.options import EvaluationOptions, ExperimentOptions, TrainingOptions, chosen, configured
+from assets.shared.storage import Reference, Storage
 from assets.targets import TRAIN
 from assets.training import build_policy, metrics_spec
-from evaluation.benchmarks import Benchmark
-from evaluation.errors import InputError
+from core.code import GENERATION_CODE, GRADING_CODE, PROJECT, SHORT_DIGEST, code_version, identity
+from core.errors import InputError
+from evaluation.benchmarks.registry import Benchmark
 
 GROUP = "experiments"
 POLICY = dg.AssetKey([GROUP, "policy"])
@@ -85,7 +85,7 @@ def _scores(
         kinds={"vllm"},
         pool="gpu",
         partitions_def=partitions,
-        code_version=code_version(*GENERATING, *GRADING),
+        code_version=code_version(*GENERATION_CODE, *GRADING_CODE),
         ins={"policy": dg.AssetIn(POLICY), "problems": dg.AssetIn(SUITE)},
         description="What the recipe's policy scores on every benchmark, in domain and out of it.",
     )
@@ -101,8 +101,8 @@ def _scores(
     ) -> dg.MaterializeResult[Reference]:
         import pyarrow.parquet as pq
 
-        from evaluation.files import digest_table
-        from evaluation.statistics import summarize
+        from core.files import digest_table
+        from evaluation.statistics.scores import summarize
         from evaluation.tables import read_suite_file
 
         wanted = chosen(config, options, stage=SCORES.to_user_string())
@@ -142,12 +142,7 @@ def _scores(
 
 
 def _comparison(suite: Sequence[Benchmark], options: ExperimentOptions, seeds: Sequence[int]) -> dg.AssetsDefinition:
-    version = code_version(
-        "evaluation/experiment*.py",
-        "evaluation/replicates.py",
-        "evaluation/statistics.py",
-        "evaluation/templates/experiments*",
-    )
+    version = code_version("evaluation/report", "evaluation/statistics")
 
     @dg.asset(
         key=COMPARISON,
@@ -164,7 +159,7 @@ def _comparison(suite: Sequence[Benchmark], options: ExperimentOptions, seeds: S
     def comparison(
         context: dg.AssetExecutionContext, storage: Storage, train: Reference, base: Reference, problems: Reference
     ) -> dg.MaterializeResult[Reference]:
-        from evaluation.experiments import Experiment, compare_experiments
+        from evaluation.report.recipe_comparison import Experiment, compare_experiments
 
         experiments: list[Experiment] = []
         left_out: list[str] = []
@@ -215,9 +210,9 @@ def _comparison(suite: Sequence[Benchmark], options: ExperimentOptions, seeds: S
 def _read(storage: Storage, key: dg.MultiPartitionKey, train: Reference, base: Reference, problems: Reference) -> Any:
     """The `Run` of a partition; "" if it was never scored, else why it cannot be compared."""
     from assets.report import read_tables
-    from evaluation.experiments import Run
+    from core.manifest import read_manifest
+    from evaluation.report.recipe_comparison import Run
     from evaluation.tables import read_json_lines
-    from training.lineage import read_manifest
 
     reference = f"{SCORES.to_user_string()}/{key}"
     if not storage.reference_file(reference).exists():
@@ -242,8 +237,8 @@ def _read(storage: Storage, key: dg.MultiPartitionKey, train: Reference, base: R
         "settings": ", ".join(request["overrides"]),
         "generated tokens": f"{generated:,.0f}",
         "minutes": f"{60 * manifest['device_hours']:.1f}",
-        "targets": train.digest[:SHOWN],
-        "base": base.digest[:SHOWN],
+        "targets": train.digest[:SHORT_DIGEST],
+        "base": base.digest[:SHORT_DIGEST],
     }
     tables = read_tables({name: score["file"] for name, score in details["scores"].items()})
     return Run(details["checkpoint"], tables, records, facts)
@@ -252,7 +247,7 @@ def _read(storage: Storage, key: dg.MultiPartitionKey, train: Reference, base: R
 def _base(storage: Storage, suite: Sequence[Benchmark], base: Reference, problems: Reference) -> Any:
     """The `Run` of the base model, or None unless all of its present scores are there."""
     from assets.report import read_tables
-    from evaluation.experiments import Run
+    from evaluation.report.recipe_comparison import Run
 
     files = {}
     for benchmark in suite:

@@ -7,11 +7,11 @@ from typing import Any
 
 import dagster as dg
 
-from assets.failures import explained
-from assets.identity import PROJECT, code_version
-from assets.interpreter import TrainingInterpreter
-from assets.options import ModelOptions, chosen, configured
-from assets.storage import Reference, Storage
+from assets.shared.failures import explained
+from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.options import ModelOptions, chosen, configured
+from assets.shared.storage import Reference, Storage
+from core.code import PROJECT, code_version
 
 KEY = dg.AssetKey(["models", "base"])
 
@@ -23,7 +23,7 @@ def build_models(options: ModelOptions) -> list[dg.AssetsDefinition]:
         key=KEY,
         group_name="models",
         kinds={"huggingface"},
-        code_version=code_version("training/models.py"),
+        code_version=code_version("training/base/resolve.py"),
         description="The model that training starts from: the shipped tiny one, a folder, a GGUF file or a hub id, "
         "checked file by file.",
     )
@@ -32,7 +32,7 @@ def build_models(options: ModelOptions) -> list[dg.AssetsDefinition]:
     def base(
         context: dg.AssetExecutionContext, config: dg.Config, storage: Storage, interpreter: TrainingInterpreter
     ) -> dg.MaterializeResult[Reference]:
-        from training.models import resolve_base
+        from training.base.resolve import resolve_base
 
         wanted = chosen(config, options, stage="models/base")
         source = str(PROJECT / wanted.source) if (PROJECT / wanted.source).exists() else wanted.source

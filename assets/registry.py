@@ -7,15 +7,15 @@ from typing import Any
 import dagster as dg
 
 from assets.benchmarks import KEY as SUITE
-from assets.display import cell, shown
-from assets.failures import explained
-from assets.identity import SHOWN, code_version
-from assets.options import PromotionOptions, chosen, configured
-from assets.promotion import Decision, Registry, decide, now, to_record
 from assets.report import SCORECARD, read_tables
-from assets.storage import Reference, Storage
-from evaluation.benchmarks import Benchmark
-from training.lineage import read_manifest
+from assets.shared.failures import explained
+from assets.shared.metadata import cell, shown
+from assets.shared.options import PromotionOptions, chosen, configured
+from assets.shared.storage import Reference, Storage
+from core.code import SHORT_DIGEST, code_version
+from core.manifest import read_manifest
+from evaluation.benchmarks.registry import Benchmark
+from evaluation.promotion import Decision, Registry, decide, now, to_record
 
 CHAMPION = dg.AssetKey(["registry", "champion"])
 
@@ -28,7 +28,10 @@ def build_registry(suite: Sequence[Benchmark], options: PromotionOptions) -> lis
         group_name="registry",
         kinds={"json"},
         code_version=code_version(
-            "assets/promotion.py", "evaluation/statistics.py", "evaluation/report.py", "evaluation/contamination.py"
+            "evaluation/promotion.py",
+            "evaluation/statistics",
+            "evaluation/report/scorecard.py",
+            "grading/contamination.py",
         ),
         ins={"scorecard": dg.AssetIn(SCORECARD), "problems": dg.AssetIn(SUITE)},
         description="The policy in use: champion.json. A new policy replaces it when it is better in domain beyond "
@@ -66,7 +69,7 @@ def build_registry(suite: Sequence[Benchmark], options: PromotionOptions) -> lis
         with storage.writable():
             kept = registry.write(record, move=decision.promoted)
         held = record if decision.promoted else current
-        text = f"{'promoted' if decision.promoted else 'not promoted'}: {policy['digest'][:SHOWN]}"
+        text = f"{'promoted' if decision.promoted else 'not promoted'}: {policy['digest'][:SHORT_DIGEST]}"
         context.log.info("; ".join([text, *decision.reasons]))
         digest = held["checkpoint"] if held else "none"
         return dg.MaterializeResult(
@@ -75,10 +78,10 @@ def build_registry(suite: Sequence[Benchmark], options: PromotionOptions) -> lis
             ),
             data_version=dg.DataVersion(digest),
             metadata={
-                "champion": digest[:SHOWN],
+                "champion": digest[:SHORT_DIGEST],
                 "promoted": decision.promoted,
                 "reasons": dg.MetadataValue.md("\n".join(f"- {cell(reason)}" for reason in decision.reasons) or "none"),
-                "compared with": decision.against[:SHOWN],
+                "compared with": decision.against[:SHORT_DIGEST],
                 **_numbers(decision),
                 "limits": dg.MetadataValue.json(wanted.model_dump()),
                 "file": dg.MetadataValue.path(str(registry.pointer)),
@@ -106,8 +109,8 @@ def _judge(
     options: PromotionOptions,
 ) -> Decision:
     """The decision on the scorecard's policy: against the current champion, or the base where there is none."""
-    from evaluation.contamination import search_lineage
     from evaluation.tables import read_suite_file
+    from grading.contamination import search_lineage
 
     scores, policy = scorecard.details["scores"], scorecard.details["policy"]
     opponent = current["scores"] if current else scores["base"]

@@ -8,17 +8,17 @@ from typing import Any
 import dagster as dg
 
 from assets.benchmarks import KEY as SUITE
-from assets.display import shown
 from assets.evals import ROLES, key
-from assets.failures import explained
-from assets.identity import code_version, identity
 from assets.models import KEY as BASE
-from assets.promotion import read_champion
-from assets.storage import Reference, Storage
+from assets.shared.failures import explained
+from assets.shared.metadata import shown
+from assets.shared.storage import Reference, Storage
 from assets.targets import PREPARED
 from assets.training import POLICY
-from evaluation.benchmarks import Benchmark
-from evaluation.errors import InputError
+from core.code import code_version, identity
+from core.errors import InputError
+from evaluation.benchmarks.registry import Benchmark
+from evaluation.promotion import read_champion
 
 SCORECARD = dg.AssetKey(["report", "scorecard"])
 PAGE, TEXT, MARKDOWN, NUMBERS = "scorecard.html", "scorecard.txt", "scorecard.md", "scorecard.json"
@@ -77,7 +77,7 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
         key=SCORECARD,
         group_name="report",
         kinds={"html"},
-        code_version=code_version("evaluation/*.py", "evaluation/templates/*"),
+        code_version=code_version("evaluation/report", "evaluation/statistics"),
         ins={
             "prepared": dg.AssetIn(PREPARED),
             "base": dg.AssetIn(BASE),
@@ -99,11 +99,11 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
         problems: Reference,
         **evals: Reference,
     ) -> dg.MaterializeResult[Reference]:
-        from evaluation.contamination import search_lineage
-        from evaluation.report import build_scorecard
+        from core.manifest import read_manifest
+        from evaluation.report.scorecard import build_scorecard
         from evaluation.tables import read_json_lines, read_suite_file
-        from training.card import write_scores
-        from training.lineage import read_manifest
+        from grading.contamination import search_lineage
+        from training.export.card import write_scores
 
         models = {"base": base, "policy": policy}
         found = {role: scores(evals, suite, role) for role in ROLES}
@@ -130,7 +130,7 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
         digest = identity(
             [[name, r.digest] for role in ROLES for name, r in found[role].items()],
             sorted((held or {}).items()),
-            code_version("evaluation/*.py", "evaluation/templates/*"),
+            code_version("evaluation/report", "evaluation/statistics"),
         )
         folder = storage.folder("report", "scorecard", digest)
         if not folder.exists():

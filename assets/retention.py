@@ -16,14 +16,14 @@ from typing import Any
 
 import dagster as dg
 
-from assets.display import cell
-from assets.failures import explained
-from assets.identity import code_version, identity
-from assets.options import RetentionOptions, chosen, configured
-from assets.promotion import Registry
-from assets.storage import Storage
-from evaluation.errors import InputError
-from training.lineage import MANIFEST
+from assets.shared.failures import explained
+from assets.shared.metadata import cell
+from assets.shared.options import RetentionOptions, chosen, configured
+from assets.shared.storage import Storage
+from core.code import code_version, identity
+from core.errors import InputError
+from core.manifest import MANIFEST
+from evaluation.promotion import Registry
 
 KEY = dg.AssetKey(["operations", "retention"])
 STAGES = ("targets", "training", "benchmarks", "generations", "graded", "report", "experiments")

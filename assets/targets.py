@@ -10,26 +10,24 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.benchmarks import KEY as SUITE
-from assets.display import cell
-from assets.failures import explained
-from assets.identity import SHOWN, code_version, identity
-from assets.interpreter import TrainingInterpreter
 from assets.models import KEY as BASE
-from assets.options import SplitOptions, TargetOptions, chosen, configured
-from assets.storage import Reference, Storage
-from assets.targets_shown import prepared_metadata, rejected_metadata, stages, train_metadata
-from evaluation.errors import InputError
-from evaluation.files import write_json
+from assets.shared.failures import explained
+from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.metadata import cell
+from assets.shared.options import SplitOptions, TargetOptions, chosen, configured
+from assets.shared.storage import Reference, Storage
+from assets.shared.targets_metadata import prepared_metadata, rejected_metadata, stages, train_metadata
+from core.code import PREPARATION_CODE, SHORT_DIGEST, code_version, identity
+from core.errors import InputError
+from core.files import write_json
 
 if TYPE_CHECKING:
-    from training.targets.prepare import Prepared
+    from targets.prepare import Prepared
 
 SOURCE = dg.AssetKey(["targets", "source"])
 PREPARED = dg.AssetKey(["targets", "prepared"])
 REJECTED = dg.AssetKey(["targets", "rejected"])
 TRAIN = dg.AssetKey(["targets", "train"])
-PREPARING = ("training/targets/*.py", "evaluation/grading.py", "evaluation/answers.py", "evaluation/comparison.py")
-PREPARING += ("evaluation/contamination.py", "evaluation/arithmetic.py")
 SAID_EVERY_S = 2.0
 
 
@@ -42,7 +40,9 @@ def _source(options: TargetOptions) -> dg.SourceAsset:
     @explained
     def source(context: dg.AssetExecutionContext) -> dg.ObserveResult:
         digest, metadata = observation(options)
-        context.log.info(f"{', '.join(options.source)}: {metadata['dagster/row_count']} rows, digest {digest[:SHOWN]}")
+        context.log.info(
+            f"{', '.join(options.source)}: {metadata['dagster/row_count']} rows, digest {digest[:SHORT_DIGEST]}"
+        )
         return dg.ObserveResult(data_version=dg.DataVersion(digest), metadata=metadata)
 
     with warnings.catch_warnings():  # the decorator is beta in Dagster 1.13, whose exact minor version is pinned
@@ -58,19 +58,20 @@ def _source(options: TargetOptions) -> dg.SourceAsset:
 
 def observation(options: TargetOptions) -> tuple[str, dict[str, Any]]:
     """Digest of the source as it is now, and what to show of it."""
-    from training.targets.sources import observe
+    from targets.read.sources import observe
 
     seen = observe(options)
     lines = ["| part | rows | digest |", "|---|--:|---|"]
     lines += [
-        f"| {cell(name)} | {'' if rows is None else rows} | {digest[:SHOWN]} |" for name, digest, rows in seen.parts
+        f"| {cell(name)} | {'' if rows is None else rows} | {digest[:SHORT_DIGEST]} |"
+        for name, digest, rows in seen.parts
     ]
     rows = {} if seen.rows is None else {"dagster/row_count": seen.rows}
     return seen.digest, {"source": ", ".join(options.source), "parts": dg.MetadataValue.md("\n".join(lines)), **rows}
 
 
 def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
-    version = code_version(*PREPARING)
+    version = code_version(*PREPARATION_CODE)
     specs = {
         "prepared": dg.AssetSpec(
             PREPARED,
@@ -105,7 +106,7 @@ def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
         storage: Storage,
         interpreter: TrainingInterpreter,
     ) -> Iterator[dg.MaterializeResult[Reference]]:
-        from training.targets.prepare import read_prepared
+        from targets.prepare import read_prepared
 
         wanted = chosen(config, options, stage="targets/prepared")
         digest, seen = observation(wanted)
@@ -138,7 +139,7 @@ def _prepare(
     """Prepare ``wanted`` into ``folder``: here, or for the engine "ray" in the training interpreter, which has Ray."""
     import pyarrow.parquet as pq
 
-    from training.targets.prepare import prepare
+    from targets.prepare import prepare
 
     if wanted.engine != "ray":
         prepare(
@@ -153,7 +154,7 @@ def _prepare(
     with tempfile.TemporaryDirectory() as scratch:
         settings = Path(scratch) / "targets.yaml"
         write_json(wanted.model_dump(mode="json"), settings)  # JSON is YAML
-        arguments = ["training.targets", "--config", str(settings), "--out", str(folder), "--prepare-only"]
+        arguments = ["targets", "--config", str(settings), "--out", str(folder), "--prepare-only"]
         arguments += ["--tokenizer", base.path, "--benchmarks", suite.path, "--cache", str(remembered)]
         interpreter.run(context, arguments, lambda _: None)
 
@@ -191,7 +192,7 @@ def _prepared_result(made: "Prepared", facts: dict[str, str], reused: bool) -> d
 def _rejected_result(made: "Prepared", reused: bool) -> dg.MaterializeResult[Reference]:
     import pyarrow.parquet as pq
 
-    from evaluation.files import digest_table
+    from core.files import digest_table
 
     table = pq.read_table(made.rejected)
     digest = digest_table(table)
@@ -204,7 +205,7 @@ def _rejected_result(made: "Prepared", reused: bool) -> dg.MaterializeResult[Ref
 
 
 def _train(options: SplitOptions) -> dg.AssetsDefinition:
-    version = code_version("training/targets/split.py", "training/targets/output.py")
+    version = code_version("targets/select/split.py", "targets/output.py")
 
     @dg.asset(
         key=TRAIN,
@@ -222,9 +223,9 @@ def _train(options: SplitOptions) -> dg.AssetsDefinition:
     ) -> dg.MaterializeResult[Reference]:
         import pyarrow.parquet as pq
 
-        from training.targets.prepare import read_prepared
-        from training.targets.split import HELDOUT, select_train
-        from training.targets.split import TRAIN as TRAIN_FILE
+        from targets.prepare import read_prepared
+        from targets.select.split import HELDOUT, select_train
+        from targets.select.split import TRAIN as TRAIN_FILE
 
         wanted = chosen(config, options, stage="targets/train")
         source = Path(prepared.path).parent

@@ -8,16 +8,15 @@ from typing import Any
 
 import dagster as dg
 
-from assets.display import cell, pictures, shown
-from assets.failures import explained
-from assets.identity import code_version
-from assets.interpreter import TrainingInterpreter
 from assets.models import KEY as BASE
-from assets.options import TrainingOptions, chosen, configured
-from assets.storage import Reference, Storage
+from assets.shared.failures import explained
+from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.metadata import cell, pictures, shown
+from assets.shared.options import TrainingOptions, chosen, configured
+from assets.shared.storage import Reference, Storage
 from assets.targets import TRAIN
-from evaluation.progress import after
-from training.lineage import CODE
+from core.code import POLICY_CODE, code_version
+from core.progress import after
 
 POLICY = dg.AssetKey(["training", "policy"])
 METRICS = dg.AssetKey(["training", "metrics"])
@@ -112,7 +111,7 @@ def build_policy(
         group_name=key.path[0],
         kinds={"verl", "vllm", "pytorch"},
         pool="gpu",
-        code_version=code_version(*CODE),
+        code_version=code_version(*POLICY_CODE),
         automation_condition=automation,
         partitions_def=partitions,
         ins={"train": dg.AssetIn(TRAIN), "base": dg.AssetIn(BASE)},
@@ -130,8 +129,9 @@ def build_policy(
         storage: Storage,
         interpreter: TrainingInterpreter,
     ) -> dg.MaterializeResult[Reference]:
-        from evaluation.files import write_json
-        from training.lineage import TrainingRequest, has_first_stage, read_manifest
+        from core.files import write_json
+        from core.manifest import read_manifest
+        from training.run.lineage import TrainingRequest, has_first_stage
 
         wanted = chosen(config, options, stage="training/policy")
         if of_partition is not None:
@@ -234,8 +234,8 @@ def upstream(context: dg.AssetExecutionContext, train: Reference, base: Referenc
 
 def _curves(records: list[dict[str, Any]]) -> dict[str, Any]:
     """The full curves as pictures, where the time went, and the last reward, which the UI plots over runs."""
-    from evaluation.page import training_curves
-    from training.metrics import time_by_phase
+    from evaluation.report.html import training_curves
+    from training.run.metrics import time_by_phase
 
     found: dict[str, Any] = {}
     if drawn := training_curves(records, CURVES, most=len(CURVES)):
@@ -252,7 +252,7 @@ def _curves(records: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _samples(folder: Path) -> dict[str, Any]:
     """Some samples of the first and of the last step, as a table in which nothing is interpreted."""
-    from training import rollouts
+    from training.run import rollouts
 
     steps = rollouts.steps(folder)
     lines = ["| step | prompt | response | gold | teacher tokens | reward |", "|--:|---|---|---|--:|--:|"]

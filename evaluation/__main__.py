@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from evaluation.command import exit_status
+from core.cli import exit_status
 
 SECOND_GRADERS = {
     "whole-text": "math-verify on all that follows the first </think>, as LUFFY's evaluation has it",
@@ -29,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
 
     suite = commands.add_parser("suite", help="read benchmarks into one parquet file")
     suite.add_argument(
-        "--suite", default="embedded", help="one of evaluation/suites, or a YAML file (default %(default)s)"
+        "--suite", default="embedded", help="one of evaluation/benchmarks/suites, or a YAML file (default %(default)s)"
     )
     suite.add_argument("--roots", nargs="*", type=Path, default=[], metavar="DIR", help="folders with benchmark files")
     suite.add_argument("--benchmarks", nargs="*", metavar="NAME", help="only these")
@@ -71,7 +71,7 @@ def parser() -> argparse.ArgumentParser:
         "what the others are compared with"
     )  # fmt: skip
     compare.add_argument(
-        "--suite", default="embedded", help="one of evaluation/suites, a YAML file, or one from `suite`"
+        "--suite", default="embedded", help="one of evaluation/benchmarks/suites, a YAML file, or one from `suite`"
     )
     compare.add_argument("--roots", nargs="*", type=Path, default=[], metavar="DIR", help="folders with its files")
     compare.add_argument("--benchmarks", nargs="*", metavar="NAME", help="only these")
@@ -109,8 +109,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_sampling(command: argparse.ArgumentParser) -> None:
-    from evaluation.generate import CACHE
-    from evaluation.prompts import TRAINING, template_names
+    from evaluation.generation.generate import CACHE
+    from evaluation.generation.prompts import TRAINING, template_names
 
     command.add_argument("--samples", type=int, help="per problem (default: the k of each benchmark's avg@k)")
     command.add_argument("--temperature", type=float, default=0.6, help="0 is greedy (default %(default)s)")
@@ -137,8 +137,8 @@ def _add_grading(command: argparse.ArgumentParser) -> None:
 
 
 def _suite(options: argparse.Namespace) -> None:
-    from evaluation.benchmarks import read_suite, select_benchmarks
-    from evaluation.files import write_table
+    from core.files import write_table
+    from evaluation.benchmarks.registry import read_suite, select_benchmarks
 
     chosen = select_benchmarks(options.suite, options.benchmarks)
     table = read_suite(
@@ -149,9 +149,9 @@ def _suite(options: argparse.Namespace) -> None:
 
 
 def _generate(options: argparse.Namespace) -> None:
-    from evaluation.generate import Sampling, generate
-    from evaluation.models import resolve_model
-    from evaluation.progress import reporter
+    from core.progress import reporter
+    from evaluation.generation.generate import Sampling, generate
+    from evaluation.generation.models import resolve_model
     from evaluation.tables import read_suite_file
 
     sampling = Sampling(options.samples, options.temperature, options.top_p, options.max_tokens, options.seed)
@@ -187,10 +187,10 @@ def _quiet_teardown() -> None:
 
 
 def _grade(options: argparse.Namespace) -> None:
-    from evaluation.files import write_table
-    from evaluation.grading import Grader, grade_table
-    from evaluation.statistics import summarize
+    from core.files import write_table
+    from evaluation.statistics.scores import summarize
     from evaluation.tables import read_folder, read_suite_file
+    from grading.grader import Grader, grade_table
 
     suite = read_suite_file(options.suite)
     with Grader(options.workers, options.limit_s) as grader:
@@ -201,9 +201,9 @@ def _grade(options: argparse.Namespace) -> None:
 
 
 def _disagreements(options: argparse.Namespace) -> None:
-    from evaluation.files import write_table
-    from evaluation.second_grader import disagreements, disagreements_text
+    from core.files import write_table
     from evaluation.tables import read_folder
+    from grading.second_grader import disagreements, disagreements_text
 
     found = disagreements(read_folder(options.results, "graded"), options.second, limit_s=options.limit_s)
     print(disagreements_text(found))
@@ -213,8 +213,8 @@ def _disagreements(options: argparse.Namespace) -> None:
 
 
 def _compare(options: argparse.Namespace) -> None:
-    from evaluation.compare import Evaluation, comparison_text, evaluate
-    from evaluation.generate import Sampling
+    from evaluation.generation.generate import Sampling
+    from evaluation.report.model_comparison import Evaluation, comparison_text, evaluate
 
     sampling = Sampling(options.samples, options.temperature, options.top_p, options.max_tokens, options.seed)
     how = Evaluation(
@@ -237,8 +237,8 @@ def _compare(options: argparse.Namespace) -> None:
 
 
 def _leaderboard(options: argparse.Namespace) -> None:
-    from evaluation.files import atomic_write
-    from evaluation.leaderboard import collect, leaderboard_markdown, leaderboard_text
+    from core.files import atomic_write
+    from evaluation.report.leaderboard import collect, leaderboard_markdown, leaderboard_text
 
     boards = collect(options.results)
     print(leaderboard_text(boards))
@@ -249,11 +249,11 @@ def _leaderboard(options: argparse.Namespace) -> None:
 
 
 def _report(options: argparse.Namespace) -> None:
-    from evaluation.benchmarks import suite_entries
-    from evaluation.contamination import search_lineage, search_targets
-    from evaluation.files import atomic_write
-    from evaluation.report import build_scorecard
+    from core.files import atomic_write
+    from evaluation.benchmarks.registry import suite_entries
+    from evaluation.report.scorecard import build_scorecard
     from evaluation.tables import read_folder, read_json, read_json_lines, read_suite_file
+    from grading.contamination import search_lineage, search_targets
 
     suite = read_suite_file(options.suite)
     lineage = read_json(options.lineage) if options.lineage else {}

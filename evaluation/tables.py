@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation.errors import InputError
+from core.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 def read_suite_file(path: Path) -> "pa.Table":
     """A BENCHMARK table with its metadata."""
-    from evaluation.records import BENCHMARK
+    from core.schemas import BENCHMARK
 
     return _read(path, BENCHMARK, "python -m evaluation suite")
 
 
 def read_folder(folder: Path, kind: str) -> "dict[str, pa.Table]":
     """{benchmark: table} of the parquet files of ``folder``; ``kind``: "samples" or "graded"."""
-    from evaluation.records import GRADED, SAMPLE
+    from core.schemas import GRADED, SAMPLE
 
     schema, maker = {"samples": (SAMPLE, "generate"), "graded": (GRADED, "grade")}[kind]
     files = sorted(Path(folder).glob("*.parquet"))

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from training.targets.config import build_config
-from training.targets.prepare import Prepared, prepare
+from targets.config import build_config
+from targets.prepare import Prepared, prepare
 
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from evaluation.command import exit_status
-from evaluation.errors import InputError
-from training.attempt import TrainingFailed
-from training.configuration import compose_run, names
-from training.launch import Job, print_report, read_upstream, run_job
-from training.lineage import TrainingRequest, has_first_stage
+from core.cli import exit_status
+from core.errors import InputError
+from training.run.attempts import TrainingFailed
+from training.run.configuration import compose_run, names
+from training.run.job import Job, print_report, read_upstream, run_job
+from training.run.lineage import TrainingRequest, has_first_stage
 
 
 def parser() -> argparse.ArgumentParser:

@@ -15,10 +15,10 @@ if importlib.util.find_spec("dagster") is None:  # the training interpreter has 
 def build(tmp_path: Path) -> Iterator[Callable[..., Any]]:
     """Makes a house from settings given as ``section__key=value``; all houses of a test share storage and instance."""
     import dagster as dg
-
-    from pipelines.definitions import build_defs
-    from pipelines.settings import load_settings
     from tests.defs.house import House
+
+    from pipelines.definitions.code_location import build_defs
+    from pipelines.definitions.settings import load_settings
 
     with dg.DagsterInstance.ephemeral() as instance:
 

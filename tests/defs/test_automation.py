@@ -3,7 +3,7 @@
 import dagster as dg
 import pytest
 
-from pipelines.automation import retrain_on_new_targets
+from pipelines.definitions.automation import retrain_on_new_targets
 
 TRAIN, POLICY = dg.AssetKey(["targets", "train"]), dg.AssetKey(["training", "policy"])
 CHECK = dg.AssetCheckSpec("gate", asset=TRAIN, blocking=True)

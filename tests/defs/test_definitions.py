@@ -9,9 +9,9 @@ import dagster as dg
 import pytest
 
 from assets.checks import ACCOUNT
-from pipelines.definitions import build_defs
-from pipelines.settings import load_settings
-from training.targets.quality import check_names
+from pipelines.definitions.code_location import build_defs
+from pipelines.definitions.settings import load_settings
+from targets.check.expectations import check_names
 
 ROOT = Path(__file__).resolve().parents[2]
 LINE = [
@@ -158,7 +158,7 @@ def test_nothing_runs_by_itself_until_someone_turns_it_on():
     }
 
 
-LOAD = "import json, sys; import pipelines.definitions; print(json.dumps(sorted(sys.modules)))"
+LOAD = "import json, sys; import pipelines.definitions.code_location; print(json.dumps(sorted(sys.modules)))"
 
 
 def test_the_location_loads_nothing_heavy():

@@ -114,9 +114,9 @@ def test_the_helm_values_start_the_same_processes():
     known |= {"runLauncher", "dagster-user-deployments", "flower", "rabbitmq", "redis"}
     assert values.keys() == known  # the chart's own keys
     (deployment,) = values["dagster-user-deployments"]["deployments"]
-    assert deployment["codeServerArgs"] == ["-m", "pipelines.definitions"]
+    assert deployment["codeServerArgs"] == ["-m", "pipelines.definitions.code_location"]
     variables = {entry["name"]: entry["value"] for entry in deployment["env"]}
-    from pipelines.settings import load_settings
+    from pipelines.definitions.settings import load_settings
 
     settings = load_settings(variables)
     mounts = [mount["mountPath"] for mount in deployment["volumeMounts"]]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-
-from evaluation.records import GRADED
 from tests.defs.house import House, message
+
+from core.schemas import GRADED
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-train" / "bin" / "python"

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from tests.defs.house import message
 
 from assets.experiments import SCORES, partition
-from evaluation.errors import InputError
-from tests.defs.house import message
+from core.errors import InputError
+from core.manifest import write_manifest
 from tests.defs.test_scorecard_and_champion import BENCHMARKS, GOOD, Written, graded
-from training.lineage import write_manifest
 
 
 class Recipes(Written):

@@ -9,10 +9,10 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from processes import alive, wait_until
-
-from assets.interpreter import TrainingInterpreter
-from assets.training import METRICS, POINTS, StepObserver
 from tests.defs.house import message
+
+from assets.shared.interpreter import TrainingInterpreter
+from assets.training import METRICS, POINTS, StepObserver
 
 INTERPRETER = TrainingInterpreter(python=sys.executable, grace_seconds=20)
 
@@ -71,7 +71,7 @@ def test_no_interpreter_says_how_to_get_one(tmp_path: Path):
 WORKER = """
 import sys
 import dagster as dg
-from assets.interpreter import TrainingInterpreter
+from assets.shared.interpreter import TrainingInterpreter
 
 @dg.asset
 def probe(context: dg.AssetExecutionContext) -> None:

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 import dagster as dg
 import pytest
 from processes import alive, wait_gone
-
-from assets.interpreter import RUN_VARIABLE
-from pipelines import orphans
-from pipelines.home import OWNER, owner_tag
 from tests.defs.house import House
+
+from assets.shared.interpreter import RUN_VARIABLE
+from pipelines.definitions import orphans
+from pipelines.definitions.instance import OWNER, owner_tag
 
 
 def spawn(run_id: str, *, stubborn: bool) -> tuple[subprocess.Popen, int]:

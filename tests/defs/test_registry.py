@@ -1,4 +1,4 @@
-"""The champion moved by hand: `python -m pipelines.registry`, its files and its trace in the instance."""
+"""The champion moved by hand: `python -m pipelines.cli.registry`, its files and its trace in the instance."""
 
 import json
 import os
@@ -9,8 +9,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets.promotion import Registry
-from evaluation.errors import InputError
+from core.errors import InputError
+from evaluation.promotion import Registry
 from tests.defs.test_scorecard_and_champion import GOOD, OUTPUTS, Written
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,7 +40,7 @@ def command(written: Written, *arguments: str) -> subprocess.CompletedProcess[st
     home = written.house.storage.parent / "home"
     environment = kept | {"DAGSTER_HOME": str(home), "LUFFY__STORAGE__ROOT": str(written.house.storage)}
     return subprocess.run(
-        [sys.executable, "-m", "pipelines.registry", *arguments],
+        [sys.executable, "-m", "pipelines.cli.registry", *arguments],
         cwd=ROOT,
         env=environment,
         capture_output=True,

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-
-from assets.options import RetentionOptions
-from assets.retention import plan, remove
-from assets.storage import Reference
-from evaluation.files import write_json
 from tests.defs.house import House, message
+
+from assets.retention import plan, remove
+from assets.shared.options import RetentionOptions
+from assets.shared.storage import Reference
+from core.files import write_json
 
 OLD = time.time() - 90 * 86_400
 LAUNCH = {"operations__retention": {"config": {"dry_run": False}}}

@@ -1,4 +1,4 @@
-"""``python -m pipelines.run`` and ``python -m pipelines.ui``, started as a user starts them."""
+"""``python -m pipelines.cli.run`` and ``python -m pipelines.cli.ui``, started as a user starts them."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from pipelines.home import end_dead_runs
+from pipelines.definitions.instance import end_dead_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 PART = "group:models or group:benchmarks or group:targets"
@@ -30,7 +30,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def run(
-    environment: dict[str, str], *arguments: str, module: str = "pipelines.run"
+    environment: dict[str, str], *arguments: str, module: str = "pipelines.cli.run"
 ) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", module, *arguments]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
@@ -88,7 +88,7 @@ def test_a_gate_that_fails_says_which(environment):
 
 
 def test_ctrl_c_cancels_the_run_and_leaves_nothing(environment, tmp_path: Path, monkeypatch):
-    command = [sys.executable, "-m", "pipelines.run", "--select", PART, "--set", "targets.embedded_rows=40000"]
+    command = [sys.executable, "-m", "pipelines.cli.run", "--select", PART, "--set", "targets.embedded_rows=40000"]
     process = subprocess.Popen(
         command,
         cwd=ROOT,
@@ -128,7 +128,7 @@ def test_a_taken_port_is_one_message(environment):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        done = run(environment, "--port", str(taken.getsockname()[1]), module="pipelines.ui")
+        done = run(environment, "--port", str(taken.getsockname()[1]), module="pipelines.cli.ui")
     assert done.returncode == 2
     assert done.stderr.startswith("error: port ")
     assert "make ui PORT=" in done.stderr

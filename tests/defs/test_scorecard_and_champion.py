@@ -8,12 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-from assets.storage import Reference, Storage
-from evaluation.files import write_json
-from evaluation.records import BENCHMARK, GRADED
 from tests.defs.house import House, message
-from training.lineage import write_manifest
+
+from assets.shared.storage import Reference, Storage
+from core.files import write_json
+from core.manifest import write_manifest
+from core.schemas import BENCHMARK, GRADED
 
 BENCHMARKS = {"arithmetic": "evals", "arithmetic_long": "ood", "arithmetic_mul": "ood", "arithmetic_short": "ood"}
 PROBLEM = {"benchmark": "arithmetic", "id": "0000", "problem": "What is 12 + 30 + 5?", "prompt": [], "gold": "47"}
@@ -68,7 +68,7 @@ class Written:
 
     def targets(self, problem: str) -> None:
         """The file that policies made from now on were trained on, with one problem."""
-        from evaluation.records import TARGET
+        from core.schemas import TARGET
 
         row = {"prompt": [{"role": "system", "content": "Think."}, {"role": "user", "content": problem}]}
         self.trained_on = self.house.storage / f"train-{len(problem)}.parquet"

@@ -4,12 +4,12 @@ import ast
 from pathlib import Path
 
 import pytest
-
-from assets.display import cell, preview
-from assets.storage import Reference, Storage
-from evaluation.errors import InputError
-from evaluation.experiment_figures import Figure, Line, plot
 from tests.defs.house import message
+
+from assets.shared.metadata import cell, preview
+from assets.shared.storage import Reference, Storage
+from core.errors import InputError
+from evaluation.report.recipe_figures import Figure, Line, plot
 
 ROOT = Path(__file__).resolve().parents[2]
 UNPICKLING = {"pickle", "cPickle", "dill", "shelve", "marshal", "joblib", "cloudpickle"}

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from assets.storage import Reference, Storage
+from assets.shared.storage import Reference, Storage
 
 
 def traces(file: Path, *problems: str) -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.errors import InputError
-from pipelines.settings import PROFILES, Settings, load_settings
+from core.errors import InputError
+from pipelines.definitions.settings import PROFILES, Settings, load_settings
 
 
 def test_the_shipped_profiles_are_valid():

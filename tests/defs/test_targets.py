@@ -11,10 +11,10 @@ import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-from evaluation.records import REJECTED, TARGET
 from tests.defs.house import message
-from training.targets import quality
+
+from core.schemas import REJECTED, TARGET
+from targets.check import expectations as quality
 
 INPUTS = ("models/base", "benchmarks/suite")
 TARGETS = ("targets/prepared", "targets/rejected", "targets/train")

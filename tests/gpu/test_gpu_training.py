@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from evaluation.arithmetic import problems
-from evaluation.records import TARGET
-from training.lineage import read_manifest
-from training.models import SHIPPED
+from core.arithmetic import problems
+from core.manifest import read_manifest
+from core.schemas import TARGET
+from training.base.resolve import SHIPPED
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
 ROOT = Path(__file__).resolve().parents[2]

@@ -19,14 +19,14 @@ from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Tokenizer  # noqa: E402
 
-from evaluation.arithmetic import is_held_out, problems  # noqa: E402
-from evaluation.records import TARGET  # noqa: E402
+from core.arithmetic import is_held_out, problems  # noqa: E402
+from core.schemas import TARGET  # noqa: E402
 from training.base.__main__ import RECIPE, answer, make, measure  # noqa: E402
+from training.base.fit import Schedule, batches, collate, encode, epochs, fit, log_probs, main  # noqa: E402
 from training.base.mixture import Component, stream  # noqa: E402
+from training.base.resolve import SHIPPED, check_model, model_digest  # noqa: E402
 from training.base.tokenizer import byte_tokenizer  # noqa: E402
-from training.convert import convert  # noqa: E402
-from training.models import SHIPPED, check_model, model_digest  # noqa: E402
-from training.sft import Schedule, batches, collate, encode, epochs, fit, log_probs, main  # noqa: E402
+from training.export.convert import convert  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKENIZER = byte_tokenizer()
@@ -146,7 +146,7 @@ def targets(path: Path, rows: int) -> Path:
 
 def test_the_command_line_tunes_a_model_on_a_targets_file(tmp_path: Path) -> None:
     file = targets(tmp_path / "targets.parquet", 20)
-    command = [sys.executable, "-m", "training.sft", "--model", SHIPPED, "--targets", file, "--steps", "2"]
+    command = [sys.executable, "-m", "training.base.fit", "--model", SHIPPED, "--targets", file, "--steps", "2"]
     done = subprocess.run([*command, "--out", tmp_path / "a"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1].startswith("sft 2/2 loss ")
     subprocess.run([*command, "--out", tmp_path / "b"], cwd=ROOT, capture_output=True, check=True)
@@ -209,7 +209,15 @@ def test_a_gguf_file_becomes_the_model_it_was_written_from(shipped, tmp_path: Pa
 
 def test_a_file_that_is_cut_short_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cut.gguf").write_bytes(b"GGUF\x03\x00\x00\x00" + bytes(4))
-    command = [sys.executable, "-m", "training.convert", "--gguf", tmp_path / "cut.gguf", "--out", tmp_path / "model"]
+    command = [
+        sys.executable,
+        "-m",
+        "training.export.convert",
+        "--gguf",
+        tmp_path / "cut.gguf",
+        "--out",
+        tmp_path / "model",
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2 and not (tmp_path / "model").exists()
     assert done.stderr.strip().splitlines()[-1].startswith(f"error: {tmp_path / 'cut.gguf'}: transformers cannot")

@@ -14,9 +14,9 @@ import pytest
 
 pytest.importorskip("vllm")
 
-from evaluation.benchmarks import load_suite, read_suite
-from evaluation.files import write_table
-from evaluation.records import SAMPLE
+from core.files import write_table
+from core.schemas import SAMPLE
+from evaluation.benchmarks.registry import load_suite, read_suite
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -150,8 +150,8 @@ def test_templates_decide_the_prompt_and_are_recorded(model, suite, tmp_path, ca
 def test_a_checkpoint_says_how_it_was_trained(model, tmp_path):
     from transformers import AutoTokenizer
 
-    from evaluation.generate import _template_facts
-    from evaluation.prompts import choose_template
+    from evaluation.generation.generate import _template_facts
+    from evaluation.generation.prompts import choose_template
 
     policy = shutil.copytree(model, tmp_path / "policy")
     config = json.dumps({"system_prompt": "Think."})
@@ -185,7 +185,7 @@ def test_models_are_compared_from_their_folders(model, suite, tmp_path, cache):
 
 
 def test_the_second_sympy_grader_is_verls():
-    from evaluation.second_grader import prime
+    from grading.second_grader import prime
 
     assert prime("\\frac{1}{2}", "0.5")[0] == "correct"
     assert prime("3", "4")[0] == "wrong"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from processes import alive, children, descendants, wait_gone
 
-from evaluation.grading import Grader, Verdict
+from grading.grader import Grader, Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -107,7 +107,7 @@ def test_no_worker_survives_close():
 
 def test_workers_end_when_their_parent_is_killed():
     program = (
-        "from evaluation.grading import Grader\n"
+        "from grading.grader import Grader\n"
         "import threading, sys, time\n"
         "g = Grader(workers=2, limit_s=2.0)\n"
         "print(g.verify('\\\\sqrt{4}', '2'), flush=True)\n"
@@ -125,7 +125,7 @@ def test_workers_end_when_their_parent_is_killed():
 
 
 def test_a_worker_whose_parent_was_killed_before_it_was_ready_ends():
-    command = [sys.executable, "-m", "evaluation.comparison", "1.0"]
+    command = [sys.executable, "-m", "grading.equivalence", "1.0"]
     program = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     program.stdin.close()
     program.stdout.close()

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from evaluation.records import GRADED
-from training.lineage import read_manifest
+from core.manifest import read_manifest
+from core.schemas import GRADED
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,7 +42,12 @@ def test_real_traces_become_a_policy_with_scores_and_lineage(shared: Path, tmp_p
         "LUFFY__EVALUATION__MAX_TOKENS": "64",
     }
     done = subprocess.run(
-        [sys.executable, "-m", "pipelines.run"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "pipelines.cli.run"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "2 steps, reward" in done.stdout

@@ -130,7 +130,7 @@ class Deployment:
             "webserver": ["dagster-webserver", "-h", "127.0.0.1", "-p", str(self.ports["webserver"]), *where],
             "daemon": ["dagster-daemon", "run", *where],
         }[name]
-        command += ["-m", "pipelines.definitions"] if name == "code" else []
+        command += ["-m", "pipelines.definitions.code_location"] if name == "code" else []
         with (self.folder / f"{name}.log").open("ab") as log:
             self.running[name] = subprocess.Popen(
                 [str(programs / command[0]), *command[1:]],
@@ -267,7 +267,7 @@ def test_two_recipes_become_one_page_and_no_secret_is_anywhere(tmp_path: Path) -
     home, storage = tmp_path / "home", tmp_path / "storage"
     variables = {"DAGSTER_HOME": str(home), "LUFFY__STORAGE__ROOT": str(storage), **EXPERIMENTS, **SECRETS}
     done = subprocess.run(
-        [sys.executable, "-m", "pipelines.experiments", "luffy", "on_policy"],
+        [sys.executable, "-m", "pipelines.cli.experiments", "luffy", "on_policy"],
         cwd=ROOT,
         env=environment(**variables),
         capture_output=True,
@@ -288,7 +288,7 @@ def test_nothing_of_the_secrets_is_kept_by_a_run_that_fails(tmp_path: Path) -> N
     home, storage = tmp_path / "home", tmp_path / "storage"
     variables = {"DAGSTER_HOME": str(home), "LUFFY__STORAGE__ROOT": str(storage), **SECRETS}
     variables["LUFFY__MODEL__SOURCE"] = "no/such/model"
-    command = [sys.executable, "-m", "pipelines.run", "--select", "group:models or group:benchmarks"]
+    command = [sys.executable, "-m", "pipelines.cli.run", "--select", "group:models or group:benchmarks"]
     done = subprocess.run(
         command, cwd=ROOT, env=environment(**variables), capture_output=True, text=True, check=False, timeout=300
     )

@@ -1,4 +1,4 @@
-"""``python -m training.targets`` on the embedded source, and its one-line errors."""
+"""``python -m targets`` on the embedded source, and its one-line errors."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from training.targets.__main__ import main
+from targets.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -47,7 +47,7 @@ def test_a_check_that_blocks_gives_status_1(
 
 def test_mistakes_are_one_line_and_status_2(tmp_path: Path, tokenizer: Path) -> None:
     for mistake in (["--source", str(tmp_path / "gone.parquet")], ["--benchmarks", "nosuch"]):
-        command = [sys.executable, "-m", "training.targets", "--out", str(tmp_path / "out")]
+        command = [sys.executable, "-m", "targets", "--out", str(tmp_path / "out")]
         command += ["--tokenizer", str(tokenizer), *mistake]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
         assert done.returncode == 2

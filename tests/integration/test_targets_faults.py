@@ -13,10 +13,10 @@ import pytest
 from preparing import rows, run
 from processes import children, descendants
 
-from evaluation.errors import InputError
-from training.targets import engines
-from training.targets.config import build_config
-from training.targets.prepare import prepare, read_prepared
+from core.errors import InputError
+from targets import engines
+from targets.config import build_config
+from targets.prepare import prepare, read_prepared
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -51,7 +51,7 @@ def test_a_full_disk_is_one_clear_error_and_nothing_is_left(tmp_path: Path, toke
     """A limit on file sizes fails the same write calls as a full disk does."""
     out = tmp_path / "out"
     code = (
-        "import resource, signal, sys\nfrom pathlib import Path\nfrom training.targets.__main__ import main\n"
+        "import resource, signal, sys\nfrom pathlib import Path\nfrom targets.__main__ import main\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nresource.setrlimit(resource.RLIMIT_FSIZE, (30000, 30000))\n"
         f"main(['--out', {str(out)!r}, '--tokenizer', {str(tokenizer)!r}, '--workers', '1'])"
     )
@@ -69,7 +69,7 @@ def test_a_killed_preparation_is_repeated_with_the_same_bytes(
     command = [
         sys.executable,
         "-m",
-        "training.targets",
+        "targets",
         "--source",
         str(source),
         "--out",

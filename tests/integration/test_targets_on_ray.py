@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evaluation.errors import InputError
-from evaluation.records import BENCHMARK
-from training.targets import engines
-from training.targets.config import build_config
-from training.targets.prepare import Prepared, prepare
-from training.targets.split import select_train
+from core.errors import InputError
+from core.schemas import BENCHMARK
+from targets import engines
+from targets.config import build_config
+from targets.prepare import Prepared, prepare
+from targets.select.split import select_train
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ("prepared", "profile", "rejected")
@@ -83,7 +83,7 @@ def test_a_file_that_is_damaged_is_one_error_on_ray_too(
 
 
 def test_the_command_line_starts_and_ends_its_own_ray(tmp_path: Path, trained: Path) -> None:
-    command = [sys.executable, "-m", "training.targets", "--engine", "ray", "--workers", "1", "--prepare-only"]
+    command = [sys.executable, "-m", "targets", "--engine", "ray", "--workers", "1", "--prepare-only"]
     command += ["--out", str(tmp_path / "out"), "--tokenizer", str(trained), "--set", "embedded_rows=40"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

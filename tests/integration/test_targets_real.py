@@ -5,8 +5,8 @@ from pathlib import Path
 
 from preparing import rows, run
 
-from evaluation.benchmarks import load_suite, read_suite
-from evaluation.errors import InputError
+from core.errors import InputError
+from evaluation.benchmarks.registry import load_suite, read_suite
 
 
 def test_real_traces_end_to_end(tmp_path: Path, tokenizer: Path, shared: Path) -> None:

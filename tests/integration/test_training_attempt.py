@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from processes import alive, wait_gone
 
-from training.attempt import Attempt, TrainingFailed, attempts, follow, reason_of
-from training.launchers import LocalLauncher, Task
+from training.run.attempts import Attempt, TrainingFailed, attempts, follow, reason_of
+from training.run.backends import LocalLauncher, Task
 
 ROOT = Path(__file__).parents[2]
 
@@ -85,9 +85,9 @@ def test_the_time_of_an_attempt_whose_launcher_was_killed_ends_with_its_last_out
 LAUNCHER = """
 import sys, threading, time
 from pathlib import Path
-from training.attempt import Attempt, TrainingFailed, follow
-from training.launchers import LocalLauncher, Task
-from training.supervisor import descendants
+from training.run.attempts import Attempt, TrainingFailed, follow
+from training.run.backends import LocalLauncher, Task
+from training.run.supervisor import descendants
 
 folder, stand_ins = Path(sys.argv[1]), sys.argv[2]
 attempt = Attempt(folder, 1)

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from training_runs import Training, write_targets
 
-from training.attempt import attempts
-from training.checkpoints import latest_step
-from training.lineage import read_manifest
+from core.manifest import read_manifest
+from training.run.attempts import attempts
+from training.run.checkpoints import latest_step
 
 GONE_SECONDS = 30
 STEPS = 12
-LAUNCHER, SUPERVISOR, DRIVER = "-m training --recipe", "-m training.supervisor", "-m training.mixed.main"
+LAUNCHER, SUPERVISOR, DRIVER = "-m training --recipe", "-m training.run.supervisor", "-m training.mixed.main"
 # A worker of Ray that is killed takes the step with it; so does the server of vLLM.
 WORKER, TASK, SERVER = "ray::WorkerDict", "ray::TaskRunner", "ray::vLLMHttpServer"
 

@@ -14,9 +14,9 @@ import torch
 from training_runs import Training, write_targets
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from evaluation.arithmetic import problems
-from training.models import SHIPPED
-from training.sft import encode
+from core.arithmetic import problems
+from training.base.fit import encode
+from training.base.resolve import SHIPPED
 
 STEPS, PROMPTS, SAMPLES, LONGEST = 7, 16, 8, 96
 LEARNED = 3.0  # nats that luffy adds to the log-probability of writing; measured in 8 steps: 8.1

@@ -8,8 +8,8 @@ from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 
 from training.algorithms.names import CORRECTIONS
-from training.configuration import compose_run, mixed_options, names
-from training.models import SHIPPED
+from training.base.resolve import SHIPPED
+from training.run.configuration import compose_run, mixed_options, names
 
 RUN = Path("run")
 

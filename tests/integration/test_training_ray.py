@@ -13,11 +13,11 @@ import pytest
 from ray._private.authentication_test_utils import reset_auth_token_state
 from training_runs import Training, alive, command_line, descendants, free_port, own_environment, write_targets
 
-from evaluation.errors import InputError
-from training.attempt import Attempt, attempts, follow
-from training.checkpoints import latest_step
-from training.launchers import RayJobLauncher, Task
-from training.lineage import read_manifest
+from core.errors import InputError
+from core.manifest import read_manifest
+from training.run.attempts import Attempt, attempts, follow
+from training.run.backends import RayJobLauncher, Task
+from training.run.checkpoints import latest_step
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -41,7 +41,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int
     command += ["--temp-dir", str(tmp_path_factory.mktemp("ray", numbered=False))]
     log = tmp_path_factory.mktemp("log") / "ray.log"
     with log.open("wb") as output:
-        supervised = [sys.executable, "-m", "training.supervisor", "--", *command]
+        supervised = [sys.executable, "-m", "training.run.supervisor", "--", *command]
         head = subprocess.Popen(supervised, cwd=ROOT, env=own_environment(), stdout=output, stderr=subprocess.STDOUT)
     address = f"http://127.0.0.1:{dashboard}"
     try:

@@ -10,9 +10,9 @@ import torch
 from training_runs import Training, write_targets
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from training.configuration import names
-from training.lineage import read_manifest
-from training.models import SHIPPED
+from core.manifest import read_manifest
+from training.base.resolve import SHIPPED
+from training.run.configuration import names
 
 # make test runs the published recipe and the one without rollouts.
 QUICK = ("luffy", "sft")

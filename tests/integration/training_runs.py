@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from evaluation.arithmetic import problems
-from evaluation.records import TARGET
-from training.models import SHIPPED
-from training.supervisor import die_with_parent
+from core.arithmetic import problems
+from core.schemas import TARGET
+from training.base.resolve import SHIPPED
+from training.run.supervisor import die_with_parent
 
 ROOT = Path(__file__).resolve().parents[2]
 # A step of seconds: 4 prompts x 4 samples of the embedded model.

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from processes import wait_until
 
-from assets.interpreter import RUN_VARIABLE
+from assets.shared.interpreter import RUN_VARIABLE
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright in this interpreter")
 pytest.importorskip("dagster", reason="no dagster in this interpreter")
@@ -48,14 +48,14 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     }
     written_scorecard(folder, environment)
     part = "group:models or group:benchmarks or group:targets"
-    command = [sys.executable, "-m", "pipelines.run", "--select", part]
+    command = [sys.executable, "-m", "pipelines.cli.run", "--select", part]
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=300)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with (folder / "ui.log").open("wb") as log:
         served = subprocess.Popen(
-            [sys.executable, "-m", "pipelines.ui", "--port", str(port)],
+            [sys.executable, "-m", "pipelines.cli.ui", "--port", str(port)],
             cwd=ROOT,
             env=environment,
             stdout=log,
@@ -77,6 +77,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def written_scorecard(folder: Path, environment: dict[str, str]) -> None:
     """A scorecard as a policy leaves it, from written scores."""
     from tests.defs.house import House
+
     from tests.defs.test_scorecard_and_champion import GOOD, Written
 
     (folder / "storage").mkdir()
@@ -84,7 +85,7 @@ def written_scorecard(folder: Path, environment: dict[str, str]) -> None:
     written.scores("base", written.base, arithmetic=0.06, arithmetic_long=0.02, arithmetic_mul=0.05, arithmetic_short=1)
     written.policy("first", **GOOD)
     part = 'key:"report/scorecard" or key:"registry/champion"'
-    command = [sys.executable, "-m", "pipelines.run", "--select", part]
+    command = [sys.executable, "-m", "pipelines.cli.run", "--select", part]
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=300)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, NoReturn
 
-from evaluation.errors import InputError
+from core.errors import InputError
 
 
 def build(cls: type, values: Mapping[str, Any], where: str) -> Any:

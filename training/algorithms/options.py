@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from evaluation.errors import InputError
+from core.errors import InputError
 from training.algorithms.names import (
     BASELINES,
     CORRECTIONS,

@@ -16,15 +16,15 @@ import transformers
 import yaml
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
 
-from evaluation.arithmetic import problems as draw_problems
-from evaluation.command import exit_status
-from evaluation.errors import InputError
-from evaluation.files import digest_file, write_json
-from evaluation.grading import Grader
+from core.arithmetic import problems as draw_problems
+from core.cli import exit_status
+from core.errors import InputError
+from core.files import digest_file, write_json
+from grading.grader import Grader
+from training.base.fit import Progress, Schedule, batches, encode, fit, save
 from training.base.mixture import Component, stream
+from training.base.resolve import model_digest
 from training.base.tokenizer import byte_tokenizer
-from training.models import model_digest
-from training.sft import Progress, Schedule, batches, encode, fit, save
 
 RECIPE = Path(__file__).parent / "recipe.yaml"
 

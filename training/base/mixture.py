@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from evaluation.arithmetic import draw, is_held_out, teacher_trace, work_out, write
+from core.arithmetic import draw, is_held_out, teacher_trace, work_out, write
 
 
 class Component(NamedTuple):

@@ -1,4 +1,4 @@
-"""The training process: ``python -m training.mixed.main config.yaml``, started by training.launch."""
+"""The training process: ``python -m training.mixed.main config.yaml``, started by training.run.job."""
 
 import os
 import sys

@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Any
 
-from evaluation.grading import Grader
+from grading.grader import Grader
 
 
 @cache

@@ -7,9 +7,9 @@ import torch
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 from verl.utils.profiler import simple_timer
 
-from evaluation.files import digest_bytes
+from core.files import digest_bytes
 from training.algorithms.prefix import cut_prefix, prefix_ratio
-from training.configuration import mixed_options
+from training.run.configuration import mixed_options
 
 HASHES = 2**60  # values of stable_hash
 

@@ -27,10 +27,10 @@ from verl.utils.tracking import Tracking
 from verl.workers.engine_workers import TrainingWorker, TrainingWorkerConfig
 from verl.workers.utils.losses import sft_loss
 
-from evaluation.errors import InputError
-from training.checkpoints import complete, folder_of, latest_step
-from training.metrics import require_finite
-from training.sft import encode
+from core.errors import InputError
+from training.base.fit import encode
+from training.run.checkpoints import complete, folder_of, latest_step
+from training.run.metrics import require_finite
 
 DATA = "data.pt"
 

@@ -26,10 +26,10 @@ from training.algorithms import (
     rollout_correction,
 )
 from training.algorithms.entropy import EntropyController
-from training.checkpoints import STATE, complete, folder_of
-from training.configuration import mixed_options
-from training.metrics import require_finite
 from training.mixed.loss import mixed_policy_loss
+from training.run.checkpoints import STATE, complete, folder_of
+from training.run.configuration import mixed_options
+from training.run.metrics import require_finite
 
 POLL_SECONDS = 0.1  # verl's own 2 s would be most of a step of a small model
 

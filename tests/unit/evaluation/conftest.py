@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from evaluation.records import GRADED
+from core.schemas import GRADED
 
 
 @pytest.fixture(scope="session")

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evaluation.benchmarks import Benchmark, load_suite, read_benchmark, read_suite, suite_entries
-from evaluation.errors import InputError
-from evaluation.grading import Grader
-from evaluation.records import BENCHMARK
+from core.errors import InputError
+from core.schemas import BENCHMARK
+from evaluation.benchmarks.registry import Benchmark, load_suite, read_benchmark, read_suite, suite_entries
+from grading.grader import Grader
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -32,7 +32,9 @@ def test_the_paper_has_its_nine(paper):
 
 
 def test_loading_a_suite_imports_nothing_heavy():
-    program = "import sys; from evaluation.benchmarks import load_suite; load_suite('paper'); print(*sys.modules)"
+    program = (
+        "import sys; from evaluation.benchmarks.registry import load_suite; load_suite('paper'); print(*sys.modules)"
+    )
     loaded = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert not {"pyarrow", "math_verify", "datasets", "pandas", "torch"} & set(loaded.stdout.split())
 

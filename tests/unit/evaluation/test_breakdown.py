@@ -5,8 +5,8 @@ from itertools import pairwise
 import pyarrow as pa
 import pytest
 
-from evaluation.breakdown import by_length, by_subject, costs
-from evaluation.records import GRADED
+from core.schemas import GRADED
+from evaluation.statistics.breakdown import by_length, by_subject, costs
 
 
 def table(rows: list[tuple[str, str | None, int, float]]) -> pa.Table:

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from core.arithmetic import problems
+from core.files import write_table
+from core.schemas import SAMPLE
 from evaluation.__main__ import main
-from evaluation.arithmetic import problems
-from evaluation.files import write_table
-from evaluation.records import SAMPLE
 
 ROOT = Path(__file__).resolve().parents[3]
 

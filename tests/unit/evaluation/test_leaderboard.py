@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from evaluation.errors import InputError
-from evaluation.files import write_table
-from evaluation.leaderboard import collect, leaderboard_markdown, leaderboard_text
+from core.errors import InputError
+from core.files import write_table
+from evaluation.report.leaderboard import collect, leaderboard_markdown, leaderboard_text
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evaluation.errors import InputError
-from evaluation.prompts import choose_template, frame, render, template_names, templates, training_system
-from evaluation.records import TARGET
+from core.errors import InputError
+from core.schemas import TARGET
+from evaluation.generation.prompts import choose_template, frame, render, template_names, templates, training_system
 
 QUESTION = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is {problem}? 2+2"}]
 

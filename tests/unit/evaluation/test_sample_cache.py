@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.errors import InputError
-from evaluation.sample_cache import SampleCache, prompt_digest
+from core.errors import InputError
+from evaluation.generation.sample_cache import SampleCache, prompt_digest
 
 ROOT = Path(__file__).resolve().parents[3]
 GROUP = {"checkpoint": "c" * 64, "temperature": 1.0, "seed": 0}
@@ -61,7 +61,7 @@ def test_an_error_keeps_what_was_drawn(tmp_path):
 
 def test_a_killed_writer_leaves_whole_files(tmp_path):
     program = (
-        "import sys, time, evaluation.sample_cache as c\n"
+        "import sys, time, evaluation.generation.sample_cache as c\n"
         "c.FLUSH_ROWS = 10\n"
         f"cache = c.SampleCache(sys.argv[1], {GROUP!r})\n"
         "for i in range(25):\n"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluation.errors import InputError
-from evaluation.statistics import (
+from core.errors import InputError
+from evaluation.statistics.scores import (
     agresti_min,
     bootstrap,
     mcnemar,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from training.checkpoints import LATEST, STATE, complete, complete_steps, folder_of, latest_step, mend
+from training.run.checkpoints import LATEST, STATE, complete, complete_steps, folder_of, latest_step, mend
 
 
 def saved(folder: Path, step: int) -> None:

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from evaluation.errors import InputError
-from training.configuration import compose_run, mixed_options, names
-from training.targets.config import PrepareConfig
+from core.errors import InputError
+from targets.config import PrepareConfig
+from training.run.configuration import compose_run, mixed_options, names
 
 RUN = Path("run")
 ROOT = Path(__file__).resolve().parents[3]

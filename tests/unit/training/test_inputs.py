@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evaluation.errors import InputError
-from evaluation.records import TARGET
-from training.configuration import compose_run
-from training.inputs import check_context, check_targets
-from training.models import SHIPPED
+from core.errors import InputError
+from core.schemas import TARGET
+from training.base.resolve import SHIPPED
+from training.run.configuration import compose_run
+from training.run.inputs import check_context, check_targets
 
 LIMITS = ("data.train_batch_size=2", "data.max_prompt_length=64", "data.max_response_length=32")
 Row = dict[str, Any]

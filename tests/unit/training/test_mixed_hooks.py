@@ -10,9 +10,9 @@ from omegaconf import OmegaConf
 from transformers import AutoTokenizer
 
 from training.algorithms.options import MixedPolicyOptions
+from training.base.resolve import SHIPPED
 from training.mixed.rollout import HASHES, GuidedAgentLoop, GuidedOutput, prompt_id, stable_hash
 from training.mixed.trainer import MixedPolicyTrainer
-from training.models import SHIPPED
 
 ROOT = Path(__file__).resolve().parents[3]
 TARGET = "<think>\n1+1=2\n</think>\n\n\\boxed{2}"

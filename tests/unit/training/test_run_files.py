@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from evaluation.errors import InputError
-from training import rollouts
-from training.card import model_card, write_scores
-from training.launch import TRACKERS, Job, _claim, _locked, run_job
-from training.lineage import TrainingRequest
-from training.metrics import merge_attempts, require_finite, time_by_phase
-from training.models import SHIPPED
+from core.errors import InputError
+from training.base.resolve import SHIPPED
+from training.export.card import model_card, write_scores
+from training.run import rollouts
+from training.run.job import TRACKERS, Job, _claim, _locked, run_job
+from training.run.lineage import TrainingRequest
+from training.run.metrics import merge_attempts, require_finite, time_by_phase
 
 ROOT = Path(__file__).resolve().parents[3]
 REQUEST = TrainingRequest("luffy", "cpu", ("trainer.total_training_steps=4",), 0, "t" * 64, "m" * 64)
@@ -152,7 +152,7 @@ def test_a_folder_with_checkpoints_of_another_request_is_refused(tmp_path: Path)
 
 
 def test_two_trainings_in_one_folder_exclude_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("training.launch.LOCK_SECONDS", 0.5)
+    monkeypatch.setattr("training.run.job.LOCK_SECONDS", 0.5)
     with _locked(tmp_path), pytest.raises(InputError, match="another training runs in it"), _locked(tmp_path):
         pass
     with _locked(tmp_path):  # free again
@@ -160,7 +160,7 @@ def test_two_trainings_in_one_folder_exclude_each_other(tmp_path: Path, monkeypa
 
 
 def test_a_lock_that_a_process_inherited_holds_until_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("training.launch.LOCK_SECONDS", 0.5)
+    monkeypatch.setattr("training.run.job.LOCK_SECONDS", 0.5)
     with _locked(tmp_path) as lock:
         heir = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], pass_fds=[lock])
     try:

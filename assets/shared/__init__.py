@@ -1,0 +1,1 @@
+"""What the assets share: storage, options, the training interpreter, metadata, versions."""

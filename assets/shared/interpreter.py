@@ -1,0 +1,137 @@
+"""Runs the training interpreter's programs (``python -m training``, ``python -m evaluation``) from an asset.
+
+The program runs under `training.run.supervisor`, so it, Ray and vLLM end with the step, however the step ends. Its
+messages come back through Dagster Pipes; what it prints is in the step's logs in the UI.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import dagster as dg
+
+from core.code import PROJECT
+from core.errors import InputError
+
+POLL_SECONDS = 0.25
+RUN_VARIABLE = "LUFFY_DAGSTER_RUN"  # in the environment of every process of a run: the id of the run
+TAIL_LINES = 40
+Message = Callable[[dict[str, Any]], None]
+
+
+class TrainingInterpreter(dg.ConfigurableResource):
+    """The Python that has torch, verl and vLLM; a relative path lies below the project."""
+
+    python: str
+    offline: bool = True  # no process of it asks the Hugging Face hub
+    grace_seconds: float = 30.0  # from TERM to KILL when a step is cancelled
+
+    def executable(self) -> Path:
+        """The interpreter's path; InputError if there is none."""
+        path = PROJECT / Path(self.python).expanduser()
+        if not os.access(path, os.X_OK):
+            raise InputError(
+                f"no training interpreter at {path}: run `make setup`, or name another one "
+                "(interpreter.python in the profile, or LUFFY__INTERPRETER__PYTHON)"
+            )
+        return path
+
+    def run(self, context: dg.AssetExecutionContext, arguments: Sequence[str], on_message: Message) -> None:
+        """Run ``python -m <arguments>`` to its end, passing on each message of the program as it comes.
+
+        Raises dg.Failure with the program's own error message where it ends with one. When the step is interrupted
+        the program gets TERM, ``grace_seconds`` later KILL.
+        """
+        python = str(self.executable())
+        command = [python, "-m", "training.run.supervisor", "--", python, "-m", *arguments]
+        context.log.debug(" ".join(command))
+        reader = dg.PipesTempFileMessageReader()
+        with dg.open_pipes_session(context, dg.PipesTempFileContextInjector(), reader) as session:
+            process = subprocess.Popen(
+                command,
+                cwd=PROJECT,
+                env={**self._environment(), **session.get_bootstrap_env_vars(), RUN_VARIABLE: context.run_id},
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+            assert process.stderr is not None
+            tail: deque[str] = deque(maxlen=TAIL_LINES)
+            pump = threading.Thread(target=_pump, args=(process.stderr, tail), daemon=True)
+            pump.start()
+            seen, worker = 0, _run_worker()
+            try:
+                while process.poll() is None:
+                    seen = _pass_on(session, seen, on_message)
+                    if _run_worker() != worker:
+                        raise dg.Failure("the run's own process was killed, so this step ends too", allow_retries=True)
+                    time.sleep(POLL_SECONDS)
+            finally:
+                self._stop(process)
+                pump.join(timeout=5)
+        _pass_on(session, seen, on_message)  # closing the session has read the last of them
+        if process.returncode:
+            raise _failure(arguments[0], process.returncode, list(tail))
+
+    def _environment(self) -> dict[str, str]:
+        found = [str(PROJECT), os.environ.get("PYTHONPATH", "")]
+        own = {"PYTHONPATH": os.pathsep.join(filter(None, found)), "PYTHONUNBUFFERED": "1"}
+        return {**os.environ, **own, **({"HF_HUB_OFFLINE": "1"} if self.offline else {})}
+
+    def _stop(self, process: "subprocess.Popen[bytes]") -> None:
+        """End ``process`` if it runs; the supervisor that it is takes its descendants along."""
+        if process.poll() is not None:
+            return
+        process.terminate()
+        try:
+            process.wait(self.grace_seconds)
+        finally:  # also when a second interruption arrives while we wait
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+def _run_worker() -> int:
+    """The process that executes the run of this step: our parent, or the parent of the server that forked us."""
+    parent = os.getppid()
+    try:
+        if b"multiprocessing.forkserver" in Path(f"/proc/{parent}/cmdline").read_bytes():
+            return int(Path(f"/proc/{parent}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    except (FileNotFoundError, ProcessLookupError):  # it ended this moment: the next look finds another parent
+        return os.getppid()
+    return parent
+
+
+def _pass_on(session: Any, seen: int, on_message: Message) -> int:
+    messages = session.get_custom_messages()
+    for message in messages[seen:]:
+        on_message(message)
+    return len(messages)
+
+
+def _pump(stream: IO[bytes], tail: "deque[str]") -> None:
+    """Copy the program's errors to the step's log as they come, and keep the last lines."""
+    for line in stream:
+        text = line.decode(errors="replace")
+        tail.append(text.rstrip())
+        sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+def _failure(program: str, status: int, tail: list[str]) -> dg.Failure:
+    """The failure of a program: its ``error:`` message if it gave one, else how it ended and its last lines."""
+    starts = [number for number, line in enumerate(tail) if line.startswith("error: ")]
+    if starts:
+        message = "\n".join(tail[starts[-1] :]).removeprefix("error: ")
+    elif status < 0 or status > 128:
+        message = f"{program} was stopped by signal {-status if status < 0 else status - 128}"
+    else:
+        message = "\n".join([f"{program} ended with status {status}:", *tail[-10:]])
+    metadata = {"last lines": dg.MetadataValue.md("```\n" + "\n".join(tail) + "\n```"), "exit status": status}
+    return dg.Failure(description=message, metadata=metadata, allow_retries=status != 2)

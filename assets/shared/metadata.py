@@ -1,0 +1,82 @@
+"""What a person sees of an asset in the UI: column schemas, previews, pictures."""
+
+import base64
+import html
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PREVIEW_ROWS = 5
+PREVIEW_CHARACTERS = 240
+
+# The pictures are made for the scorecard page, whose style sheet colours their classes; an image brings its own.
+STYLE = """<style>text{font:12px system-ui,sans-serif;fill:#556}.title,.label{fill:#223;font-weight:600}
+.value{font-weight:600;fill:#2456c4}.grid{stroke:#dde3ec}.curve{fill:none;stroke:#2456c4;stroke-width:2}
+.curve-end{fill:#2456c4}rect{fill:#2456c4}.tick{fill:#778}.lost{fill:#a33}</style><rect x="0" y="0" width="100%"
+height="100%" style="fill:#fff"/>"""
+
+
+def columns(schema: "pa.Schema") -> dg.TableSchema:
+    """The columns of a parquet file, for ``dagster/column_schema``."""
+    return dg.TableSchema(
+        [
+            dg.TableColumn(column.name, str(column.type), constraints=dg.TableColumnConstraints(column.nullable))
+            for column in schema
+        ]
+    )
+
+
+def preview(table: "pa.Table", names: Sequence[str], rows: int = PREVIEW_ROWS) -> dg.MarkdownMetadataValue:
+    """The first ``rows`` of ``table`` as Markdown, long texts cut, nothing of them interpreted."""
+    lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
+    for row in table.select(list(names)).slice(0, rows).to_pylist():
+        lines.append("| " + " | ".join(cell(row[name]) for name in names) + " |")
+    return dg.MetadataValue.md("\n".join(lines))
+
+
+def cell(value: Any, characters: int = PREVIEW_CHARACTERS) -> str:
+    """One table cell: messages as their last content, a struct of one field as that,
+    whitespace squeezed, Markdown and HTML made harmless."""
+    if isinstance(value, list) and value and isinstance(value[-1], Mapping) and "content" in value[-1]:
+        value = value[-1]["content"]
+    elif isinstance(value, Mapping) and len(value) == 1:
+        (value,) = value.values()
+    elif isinstance(value, float):
+        value = f"{value:.4g}"
+    text = " ".join(str(value).split())
+    if len(text) > characters:
+        text = text[: characters - 1] + "…"
+    text = html.escape(text, quote=False)
+    for mark in "\\`*_[]|$":
+        text = text.replace(mark, "\\" + mark)
+    return text
+
+
+def shown(value: float) -> float:
+    """A measured number without the digits that mean nothing."""
+    return float(f"{value:.4g}")
+
+
+def counts(values: Mapping[str, int], names: tuple[str, str]) -> dg.MarkdownMetadataValue:
+    """A table of counts, largest first."""
+    if not values:
+        return dg.MetadataValue.md("none")
+    lines = [f"| {names[0]} | {names[1]} |", "|---|--:|"]
+    lines += [f"| {cell(name)} | {count:,} |" for name, count in sorted(values.items(), key=lambda item: -item[1])]
+    return dg.MetadataValue.md("\n".join(lines))
+
+
+def pictures(*svgs: str) -> dg.MarkdownMetadataValue:
+    """Pictures of `evaluation.report.charts` inside Markdown, as data: the UI loads nothing."""
+    return dg.MetadataValue.md("\n\n".join(f"![picture]({_data_uri(svg)})" for svg in svgs))
+
+
+def _data_uri(svg: str) -> str:
+    head, body = svg.split(">", 1)
+    width, height = head.split('viewBox="0 0 ', 1)[1].split('"', 1)[0].split()
+    opening = head.replace("<svg", f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"')
+    return "data:image/svg+xml;base64," + base64.b64encode(f"{opening}>{STYLE}{body}".encode()).decode()

@@ -1,0 +1,158 @@
+"""Where outputs lie, and the small references through which assets find each other's.
+
+Data lives in folders that never change: ``<root>/<stage>/<name>/<identity>/``, written under a temporary name and
+renamed when complete. A reference, ``<root>/references/<key>.json``, names the folder of the last materialization.
+"""
+
+import errno
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from assets.shared.failures import as_failure
+from core.code import PROJECT, SHORT_DIGEST
+from core.errors import InputError
+from core.files import write_json
+
+# What an operator can mend by making room or by giving rights.
+UNWRITABLE = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENOTDIR,
+    errno.EEXIST,
+}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What an asset hands to the next: a place, the digest of what is there, and facts that are worth no reading."""
+
+    path: str
+    digest: str
+    counts: Mapping[str, int] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def short(self) -> str:
+        return self.digest[:SHORT_DIGEST]
+
+
+class Storage(dg.ConfigurableResource):
+    """The folder below which everything is kept; a relative one lies below the project."""
+
+    root: str
+
+    @property
+    def path(self) -> Path:
+        if "://" in self.root:
+            raise InputError(f"storage.root {self.root!r}: expected a folder of this machine or a mounted one")
+        return PROJECT / Path(self.root).expanduser()
+
+    def folder(self, stage: str, name: str, identity: str) -> Path:
+        """The folder of one output; complete if it exists. InputError if it would lie outside of the storage."""
+        return self._inside(self.path / stage / name / identity[:SHORT_DIGEST])
+
+    def _inside(self, path: Path) -> Path:
+        if not path.resolve().is_relative_to(self.path.resolve()):
+            raise InputError(f"storage {self.path}: {path} is outside of it: names in settings are no paths; rename")
+        return path
+
+    @contextmanager
+    def writing(self, folder: Path) -> Iterator[Path]:
+        """Yield a temporary folder that becomes ``folder`` when the block ends without an error.
+
+        Raises InputError where the storage is full or read-only; nothing is left behind then.
+        """
+        with self.scratch(*folder.parent.relative_to(self.path).parts) as temporary:
+            yield temporary
+            if not folder.exists():  # else another process made the same output meanwhile; it is the same
+                temporary.rename(folder)
+
+    @contextmanager
+    def scratch(self, *parts: str) -> Iterator[Path]:
+        """Yield a temporary folder below ``parts``, on the disk of the outputs, that is gone afterwards."""
+        parent = self.path.joinpath(*parts)
+        with self.writable():
+            parent.mkdir(parents=True, exist_ok=True)
+            temporary = Path(tempfile.mkdtemp(prefix=".", suffix=".tmp", dir=parent))
+            temporary.chmod(0o755)
+            try:
+                yield temporary
+            finally:
+                shutil.rmtree(temporary, ignore_errors=True)
+
+    @contextmanager
+    def writable(self) -> Iterator[None]:
+        """Turn a full or read-only disk into an InputError that says what to do."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in UNWRITABLE or not _below(error.filename, self.path):
+                raise
+            raise InputError(
+                f"storage {self.path}: cannot write: {os.strerror(error.errno)}; make room or give rights there, "
+                "or name another folder (storage.root in the profile, or LUFFY__STORAGE__ROOT)"
+            ) from error
+
+    def reference_file(self, key: str) -> Path:
+        """The file that holds the reference of asset ``key`` (``stage/name``)."""
+        return self._inside(self.path / "references" / f"{key}.json")
+
+    def write_reference(self, key: str, reference: Reference) -> None:
+        """Let ``key`` point to ``reference``, at once for every reader."""
+        with self.writable():
+            write_json(asdict(reference), self.reference_file(key))
+
+    def read_reference(self, key: str) -> Reference:
+        """What ``key`` points to. InputError if it was never materialized here or its data is gone."""
+        file = self.reference_file(key)
+        try:
+            reference = Reference(**json.loads(file.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            raise InputError(f"{key}: not materialized in storage {self.path} yet; materialize it first") from None
+        except (ValueError, TypeError) as error:
+            raise InputError(f"{file}: not a reference ({error}); materialize {key} again") from error
+        if not Path(reference.path).exists():
+            raise InputError(f"{key}: {reference.path} is gone; materialize {key} again")
+        return reference
+
+
+class ReferenceIOManager(dg.ConfigurableIOManager):
+    """Keeps the references that assets return; their data is where the references say."""
+
+    storage: dg.ResourceDependency[Storage]
+
+    def handle_output(self, context: dg.OutputContext, obj: Reference) -> None:
+        try:
+            self.storage.write_reference(_key(context), obj)
+        except InputError as error:
+            raise as_failure(error) from None
+
+    def load_input(self, context: dg.InputContext) -> Reference:
+        try:
+            return self.storage.read_reference(_key(context))
+        except InputError as error:
+            raise as_failure(error) from None
+
+
+def _key(context: dg.OutputContext | dg.InputContext) -> str:
+    """``stage/name`` of an asset, and ``stage/name/partition`` of one that has partitions."""
+    key = context.asset_key.to_user_string()
+    return f"{key}/{context.asset_partition_key}" if context.has_asset_partitions else key
+
+
+def _below(filename: Any, folder: Path) -> bool:
+    """Whether an error's file lies below ``folder``; pyarrow's errors name no file, and are about what it writes."""
+    return filename is None or Path(os.fsdecode(filename)).absolute().is_relative_to(folder)

@@ -1,0 +1,119 @@
+"""What the UI shows of the targets: counts, funnel, lengths, examples, and the comparison with the version before."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from assets.shared.metadata import PREVIEW_ROWS, cell, columns, counts, pictures, preview, shown
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from targets.prepare import Prepared
+
+SHOWN_COLUMNS = ["extra_info.id", "prompt", "target", "reward_model.ground_truth"]
+EXAMPLES = 2  # of each reason that are shown
+
+
+def stages(made: "Prepared") -> list[tuple[str, int]]:
+    """Traces read, and left after each filter."""
+    return [("read", made.counts["read"]), *((step["title"], step["left"]) for step in made.funnel)]
+
+
+def prepared_metadata(made: "Prepared") -> dict[str, Any]:
+    """Of targets/prepared."""
+    import pyarrow.parquet as pq
+
+    from evaluation.report.charts import funnel, histogram
+
+    lengths = pq.read_table(made.profile, columns=["prompt_tokens", "target_tokens"])
+    prompts, tokens = (column.to_numpy() for column in lengths.columns)
+    limits = made.config.max_prompt_tokens, made.config.max_target_tokens
+    shapes = [
+        histogram(f"{name} tokens, up to the limit", values.tolist(), limit=limit)
+        for name, values, limit in (("target", tokens, limits[1]), ("prompt", prompts, limits[0]))
+    ]
+    return {
+        "dagster/row_count": made.counts["kept"],
+        "dagster/column_schema": columns(pq.read_schema(made.prepared)),
+        "read": made.counts["read"],
+        "share kept": shown(made.counts["kept"] / made.counts["read"]),
+        "what the filters left": pictures(funnel(stages(made))),
+        "lengths": pictures(*shapes),
+        "sources": _sources(made),
+        "dialects": counts(made.dialects, ("markers of the traces", "traces")),
+        "our verdict against the source's": counts(made.disagreements, ("verdicts", "traces")),
+        "target tokens, mean": shown(tokens.mean()),
+        "target tokens, longest": int(tokens.max()),
+        "prompt tokens, longest": int(prompts.max()),
+        "preview": _first_rows(pq.ParquetFile(made.prepared)),
+        "settings": dg.MetadataValue.json(made.config.model_dump(mode="json")),
+        "file": dg.MetadataValue.path(str(made.prepared)),
+    }
+
+
+def rejected_metadata(made: "Prepared", table: "pa.Table") -> dict[str, Any]:
+    """Of targets/rejected, whose rows are ``table``."""
+    reasons = {name: count for name, count in made.counts.items() if name not in ("read", "kept")}
+    return {
+        "dagster/row_count": table.num_rows,
+        "dagster/column_schema": columns(table.schema),
+        "reasons": counts(reasons, ("first reason", "traces")),
+        "reasons, also where another came first": counts(made.found, ("reason", "traces")),
+        "examples of each reason": _examples(table),
+        "file": dg.MetadataValue.path(str(made.rejected)),
+    }
+
+
+def train_metadata(file: "pq.ParquetFile", path: Path, previous: str | None, profile: str) -> dict[str, Any]:
+    """Of targets/train, which is ``file`` at ``path``; ``previous``: the profile of the version before."""
+    return {
+        "dagster/row_count": file.metadata.num_rows,
+        "dagster/column_schema": columns(file.schema_arrow),
+        "compared with the version before": _comparison(previous, profile),
+        "preview": _first_rows(file),
+        "file": dg.MetadataValue.path(str(path)),
+    }
+
+
+def _sources(made: "Prepared") -> dg.MarkdownMetadataValue:
+    lines = ["| source | read | kept | share kept |", "|---|--:|--:|--:|"]
+    for name, n in made.sources.items():
+        lines.append(f"| {cell(name)} | {n['read']:,} | {n['kept']:,} | {n['kept'] / n['read']:.1%} |")
+    return dg.MetadataValue.md("\n".join(lines))
+
+
+def _examples(table: "pa.Table") -> dg.MarkdownMetadataValue:
+    """The first refused traces of each reason, in the order of the filters."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from targets.filter.rules import REASONS
+
+    if not table.num_rows:
+        return dg.MetadataValue.md("none")
+    shown_rows = []
+    for reason in REASONS:
+        shown_rows.append(table.filter(pc.field("reason") == reason).slice(0, EXAMPLES))
+    names = ["reason", "id", "detail", "problem", "gold"]
+    return preview(pa.concat_tables(shown_rows), names, rows=EXAMPLES * len(REASONS))
+
+
+def _comparison(previous: str | None, profile: str) -> dg.MarkdownMetadataValue:
+    from targets.version_diff import compare
+
+    if previous is None:
+        return dg.MetadataValue.md("there is no version before")
+    lines = ["| | before | now |", "|---|--:|--:|"]
+    lines += [f"| {cell(what)} | {before} | {now} |" for what, before, now in compare(Path(previous), Path(profile))]
+    return dg.MetadataValue.md("\n".join(lines))
+
+
+def _first_rows(file: "pq.ParquetFile") -> dg.MarkdownMetadataValue:
+    """The first TARGET rows of a parquet file, without reading the others."""
+    import pyarrow as pa
+
+    batch = next(file.iter_batches(PREVIEW_ROWS, columns=SHOWN_COLUMNS))
+    return preview(pa.Table.from_batches([batch]), batch.schema.names)

@@ -1,0 +1,177 @@
+"""Arithmetic problems with step-by-step teacher traces: the embedded task, made from nothing but a seed.
+
+A problem is an expression of one-digit numbers, ``7+5-3+4=?``. Its trace works out one operation a line and boxes the
+last result::
+
+    <think>
+    7+5=12
+    12-3=9
+    9+4=13
+    </think>
+
+    \\boxed{13}
+
+A terse teacher does two operations in each line after the first, ``12-3+4=13``: larger steps than the embedded base
+model can follow.
+
+Training and evaluation never share an expression: the hash of an expression says on which side it lies.
+"""
+
+import hashlib
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from core.errors import InputError
+
+LARGEST_TOTAL = 99  # every intermediate result lies between 0 and this
+HELD_OUT_SHARE = 0.25  # of all expressions: only evaluation splits draw these, nothing else does
+FRUITLESS_DRAWS = 1_000  # draws in a row that find nothing new before a split counts as exhausted
+
+Expression = tuple[int | str, ...]  # numbers and operators in turn: (7, "+", 5, "-", 3)
+
+
+class Step(NamedTuple):
+    """One operation of a trace."""
+
+    left: int
+    operator: str
+    right: int
+
+    @property
+    def result(self) -> int:
+        if self.operator == "*":
+            return self.left * self.right
+        return self.left + self.right if self.operator == "+" else self.left - self.right
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem; ``trace`` is the teacher's whole answer, ``answer`` what stands in its box."""
+
+    id: str
+    problem: str
+    answer: str
+    trace: str
+
+
+@dataclass(frozen=True)
+class Split:
+    """What a split draws from: expressions of ``terms`` numbers (inclusive range), ``products`` of them multiplied."""
+
+    title: str
+    terms: tuple[int, int]
+    products: int
+    held_out: bool
+
+
+SPLITS: dict[str, Split] = {
+    "train": Split("sums of 5 to 7 numbers", (5, 7), 0, held_out=False),
+    "test": Split("sums of 5 to 7 numbers, none of them in train", (5, 7), 0, held_out=True),
+    "long": Split("sums of 8 to 9 numbers: longer than any in train", (8, 9), 0, held_out=True),
+    "mul": Split("sums of 5 to 7 numbers with one product: an operation not in train", (5, 7), 1, held_out=True),
+    "short": Split("sums of 2 to 4 numbers: shorter than any in train", (2, 4), 0, held_out=True),
+    "train_hard": Split("sums of 6 to 7 numbers", (6, 7), 0, held_out=False),
+    "hard": Split("sums of 6 to 7 numbers, none of them in train_hard", (6, 7), 0, held_out=True),
+}
+
+
+def problems(split: str, n: int, seed: int = 0, terse: float = 0.0) -> list[Problem]:
+    """The first ``n`` distinct problems of ``split`` under ``seed``; a larger ``n`` only appends.
+
+    ``terse``: share of the problems whose trace skips lines, see `teacher_trace`. Raises InputError for an unknown
+    split, a negative ``n``, or more problems than the split has.
+    """
+    if split not in SPLITS:
+        raise InputError(f"arithmetic split {split!r} does not exist: expected one of {', '.join(SPLITS)}")
+    if n < 0:
+        raise InputError(f"arithmetic split {split!r}: asked for {n} problems; expected 0 or more")
+    found: list[Problem] = []
+    for expression in _distinct(SPLITS[split], random.Random(f"{split}/{seed}")):
+        if len(found) == n:
+            return found
+        found.append(as_problem(expression, split, terse))
+    raise InputError(
+        f"arithmetic split {split!r} ({SPLITS[split].title}) has no more than about {len(found)} distinct problems; "
+        f"{n} were asked for: ask for fewer"
+    )
+
+
+def as_problem(expression: Expression, split: str, terse: float = 0.0) -> Problem:
+    """The problem that asks for the value of ``expression``; its id is the same wherever the expression turns up.
+
+    The id also decides whether the trace is among the share ``terse`` of those that skip lines.
+    """
+    steps = work_out(expression)
+    question = f"{write(expression)}=?"
+    answer = str(steps[-1].result)
+    digest = hashlib.sha256(question.encode()).hexdigest()[:12]
+    skips = int(digest, 16) < terse * 16 ** len(digest)
+    return Problem(f"{split}-{digest}", question, answer, teacher_trace(steps, answer, terse=skips))
+
+
+def teacher_trace(steps: Sequence[Step], answer: str, *, terse: bool = False) -> str:
+    """The response that writes ``steps`` in the think block and then boxes ``answer``; no steps: an empty block.
+
+    A line has one operation. A ``terse`` trace has two in each line but the first, where they continue each other.
+    """
+    lines: list[list[Step]] = []
+    for step in steps:
+        if terse and len(lines) > 1 and len(lines[-1]) < 2 and step.left == lines[-1][-1].result:
+            lines[-1].append(step)
+        else:
+            lines.append([step])
+    thinking = "\n".join(
+        f"{line[0].left}{''.join(f'{step.operator}{step.right}' for step in line)}={line[-1].result}" for line in lines
+    )
+    return f"<think>\n{thinking}\n</think>\n\n\\boxed{{{answer}}}"
+
+
+def write(expression: Expression) -> str:
+    """``(7, "+", 5)`` as ``7+5``."""
+    return "".join(map(str, expression))
+
+
+def work_out(expression: Expression) -> list[Step]:
+    """One step for each operation of ``expression``: products first, then from the left."""
+    rest, steps = list(expression), []
+    while len(rest) > 1:
+        at = rest.index("*") if "*" in rest else 1
+        left, operator, right = rest[at - 1 : at + 2]
+        step = Step(int(left), str(operator), int(right))
+        rest[at - 1 : at + 2] = [step.result]
+        steps.append(step)
+    return steps
+
+
+def draw(rng: random.Random, terms: int, products: int = 0) -> Expression:
+    """A random expression of ``terms`` numbers from 1 to 9 whose every step stays within 0..LARGEST_TOTAL."""
+    while True:
+        operators = rng.sample(["*"] * products + rng.choices("+-", k=terms - 1 - products), k=terms - 1)
+        expression: list[int | str] = [rng.randint(1, 9)]
+        for operator in operators:
+            expression += [operator, rng.randint(1, 9)]
+        if all(0 <= step.result <= LARGEST_TOTAL for step in work_out(tuple(expression))):
+            return tuple(expression)
+
+
+def is_held_out(expression: Expression) -> bool:
+    """Whether ``expression`` belongs to evaluation: decided by its hash, so that no seed can move it."""
+    return hashlib.sha256(write(expression).encode()).digest()[0] < 256 * HELD_OUT_SHARE
+
+
+def _distinct(split: Split, rng: random.Random) -> Iterator[Expression]:
+    """Expressions of ``split`` in the order ``rng`` draws them, each once; ends when new ones have become rare."""
+    seen: set[Expression] = set()
+    sides = partial(rng.randint, *split.terms)
+    fruitless = 0
+    while fruitless < FRUITLESS_DRAWS:
+        expression = draw(rng, sides(), split.products)
+        if expression in seen or is_held_out(expression) != split.held_out:
+            fruitless += 1
+            continue
+        fruitless = 0
+        seen.add(expression)
+        yield expression

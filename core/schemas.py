@@ -1,0 +1,102 @@
+"""Record formats: the one place where the columns of every parquet file of the project are written down.
+
+``training`` and ``evaluation`` meet at these files and at the grader, nowhere else.
+"""
+
+import pyarrow as pa
+
+MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string())])
+
+# Off-policy targets, in the schema of LUFFY's published training set (what verl and the reference loader read).
+TARGET = pa.schema(
+    [
+        ("data_source", pa.string()),
+        ("prompt", pa.list_(MESSAGE)),
+        ("target", pa.list_(MESSAGE)),  # one assistant message "<think>\n...\n</think>\n\n...\boxed{...}"
+        ("ability", pa.string()),
+        ("reward_model", pa.struct([("style", pa.string()), ("ground_truth", pa.string())])),
+        (
+            "extra_info",
+            pa.struct(
+                [
+                    ("split", pa.string()),  # "train" | "heldout"
+                    ("index", pa.int64()),  # row in targets/train
+                    ("id", pa.string()),  # stable trace id: where the row came from
+                    ("source", pa.string()),  # file or dataset the row was read from
+                ]
+            ),
+        ),
+    ]
+)
+
+# One flat row per kept target: what the data-quality checks look at (never the long texts).
+PROFILE = pa.schema(
+    [
+        ("id", pa.string()),
+        ("source", pa.string()),  # file or dataset the row was read from
+        ("problem_digest", pa.string()),
+        ("prompt_tokens", pa.int32()),
+        ("target_tokens", pa.int32()),
+        ("verified", pa.bool_()),  # the boxed answer agrees with the gold answer
+        ("gold_parses", pa.bool_()),
+        ("has_think", pa.bool_()),  # exactly one think block, with reasoning in it
+        ("has_answer", pa.bool_()),  # a boxed answer after the last </think>
+        ("compression_ratio", pa.float32()),  # zlib size / size: low means loops
+        ("benchmark_overlap", pa.bool_()),
+    ]
+)
+
+# One row per trace that is not in the training set, with why, and enough to find it again.
+REJECTED = pa.schema(
+    [
+        ("id", pa.string()),
+        ("source", pa.string()),
+        ("row", pa.int64()),  # row in the source
+        ("reason", pa.string()),  # name of the first filter that refused it
+        ("reasons", pa.list_(pa.string())),  # of every filter that refused it, that one first
+        ("detail", pa.string()),  # the numbers or the match behind each reason
+        ("problem", pa.string()),
+        ("gold", pa.string()),
+        ("upstream_correct", pa.bool_()),
+    ]
+)
+
+# One row per benchmark problem.
+BENCHMARK = pa.schema(
+    [
+        ("benchmark", pa.string()),
+        ("id", pa.string()),
+        ("problem", pa.string()),  # what contamination checks compare
+        ("prompt", pa.list_(MESSAGE)),  # what the chat template renders
+        ("gold", pa.string()),
+        ("grader", pa.string()),  # "math" | "choice"
+        ("subject", pa.string()),  # subject or difficulty, where known
+    ]
+)
+
+# One row per generated sample.
+SAMPLE = pa.schema(
+    [
+        ("benchmark", pa.string()),
+        ("id", pa.string()),
+        ("sample", pa.int32()),
+        ("prompt", pa.string()),  # rendered text that the model saw
+        ("response", pa.string()),
+        ("tokens", pa.int32()),
+        ("finish_reason", pa.string()),  # "stop" | "length"
+        ("seed", pa.int64()),
+    ]
+)
+
+# A sample with its verdict.
+GRADED = pa.schema(
+    [
+        *SAMPLE,
+        ("gold", pa.string()),
+        ("extracted", pa.string()),
+        ("verdict", pa.string()),  # grading.grader.Verdict
+        ("reason", pa.string()),  # why
+        ("subject", pa.string()),  # of the problem, where known
+        ("score", pa.float64()),  # 1.0 | 0.0
+    ]
+)

@@ -1,0 +1,166 @@
+"""A small pool of comparison programs: started when first needed, gone with the parent.
+
+Plain `subprocess` and pipes rather than `multiprocessing`: nothing re-imports the caller's ``__main__`` (Ray workers,
+Dagster steps, notebooks), daemonic callers may use it, and a pipe's end tells the child that its parent is gone.
+"""
+
+import contextlib
+import json
+import os
+import queue
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+
+from core.code import PROJECT
+
+START_S = 120.0  # importing sympy on a busy machine
+END_S = 1.0  # from the end of its input to the end of an idle program
+GRACE_S = 0.25  # beyond the worker's own alarm before it is killed
+PROGRAM = ("grading.equivalence",)
+
+
+class NoReply(Exception):
+    """The process that compared ended, or had to be killed; ``verdict``: "timeout" or "error"."""
+
+    def __init__(self, verdict: str, reason: str) -> None:
+        super().__init__(reason)
+        self.verdict = verdict
+
+
+class Worker:
+    """One running ``python -m grading.equivalence``, or another program that serves as it does, and its two pipes."""
+
+    def __init__(self, limit_s: float, program: Sequence[str] = PROGRAM) -> None:
+        path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH", "")]))
+        self._limit_s = limit_s
+        self._buffer = b""
+        self._asked = 0
+        self._fork = 0
+        self._owner = os.getpid()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", *program, str(limit_s)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+            process_group=0,  # the program and its fork end together
+        )
+        assert self._process.stdin and self._process.stdout
+        self._requests, self._replies = self._process.stdin, self._process.stdout
+        try:
+            self._next(time.monotonic() + START_S)
+        except NoReply as error:
+            status = self._process.poll()
+            self.close()
+            raise RuntimeError(
+                f"the grading worker did not start (exit status {status}): {sys.executable} -m {' '.join(program)}; "
+                "its error is above. Is math-verify installed in that interpreter?"
+            ) from error
+
+    def ask(self, answer: str, gold: str) -> tuple[str, str]:
+        """(verdict, reason); raises NoReply when there is none within the limit."""
+        while self._readable(time.monotonic()):
+            self._next(time.monotonic() + START_S)  # a fork that ended while idle was replaced
+        self._asked += 1
+        request = json.dumps({"id": self._asked, "answer": answer, "gold": gold}).encode() + b"\n"
+        try:
+            self._requests.write(request)
+            self._requests.flush()
+        except OSError as error:
+            raise NoReply("error", "the worker's pipe is closed") from error
+        deadline = time.monotonic() + self._limit_s + GRACE_S
+        while self._readable(deadline):
+            message = self._next(deadline)
+            if "ready" in message:
+                raise NoReply("error", "the process that compared ended")
+            if message["id"] == self._asked:
+                return message["verdict"], message["reason"]
+        self._replace()
+        raise NoReply("timeout", f"no reply within {self._limit_s + GRACE_S:g} s")
+
+    def usable(self) -> bool:
+        """Alive, and ours: a forked copy of this object must not share the pipes."""
+        return self._owner == os.getpid() and self._process.poll() is None
+
+    def close(self) -> None:
+        """End the program and its fork, and wait for it."""
+        if self._owner != os.getpid():
+            return
+        with contextlib.suppress(BrokenPipeError):
+            self._requests.close()
+        try:
+            self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._replies.close()
+
+    def _replace(self) -> None:
+        """Kill the fork that hangs; the program makes another."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._fork, signal.SIGKILL)
+        while "ready" not in self._next(time.monotonic() + START_S):
+            pass  # its reply came after all, too late
+
+    def _next(self, deadline: float) -> dict:
+        """The next message: ``{"ready": pid}`` of a new fork, or the reply to the request with that ``id``."""
+        while b"\n" not in self._buffer:
+            if not self._readable(deadline):
+                raise NoReply("timeout", "no message from the worker")
+            chunk = os.read(self._replies.fileno(), 1 << 16)
+            if not chunk:
+                raise NoReply("error", "the worker ended")
+            self._buffer += chunk
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        message = json.loads(line)
+        self._fork = message.get("ready", self._fork)
+        return message
+
+    def _readable(self, deadline: float) -> bool:
+        """Whether there is something to read by then."""
+        left = max(0.0, deadline - time.monotonic())
+        return b"\n" in self._buffer or bool(select.select([self._replies.fileno()], [], [], left)[0])
+
+
+class WorkerPool:
+    """At most ``size`` workers, handed out to threads one comparison at a time."""
+
+    def __init__(self, size: int, limit_s: float, program: Sequence[str] = PROGRAM) -> None:
+        self._limit_s = limit_s
+        self._program = program
+        self._slots: queue.LifoQueue[Worker | None] = queue.LifoQueue()
+        self._size = size
+        self._closed = threading.Event()
+        for _ in range(size):
+            self._slots.put(None)
+
+    def ask(self, answer: str, gold: str) -> tuple[str, str]:
+        """Compare in a free worker; a comparison that hangs is killed: "timeout"; one whose process dies: "error"."""
+        worker = self._slots.get()
+        try:
+            if self._closed.is_set():
+                raise RuntimeError("this Grader is closed")
+            if worker is not None and not worker.usable():
+                worker.close()
+                worker = None
+            if worker is None:
+                worker = Worker(self._limit_s, self._program)
+            try:
+                return worker.ask(answer, gold)
+            except NoReply as error:
+                return error.verdict, str(error)
+        finally:
+            self._slots.put(worker)
+
+    def close(self) -> None:
+        """Wait for comparisons under way (bounded by the limit), then end every worker."""
+        self._closed.set()
+        for _ in range(self._size):
+            if worker := self._slots.get():
+                worker.close()
+        for _ in range(self._size):
+            self._slots.put(None)

@@ -1,0 +1,111 @@
+"""A second opinion on stored verdicts: where it differs, somebody should look.
+
+``python -m grading.second_grader NAME LIMIT_SECONDS`` is the worker that asks one of two graders that are not ours:
+"whole-text" is the published rule of LUFFY's evaluation (math-verify on everything after the first ``</think>``, which
+also finds answers that were never boxed and thoughts that never ended), "prime" the sympy grader that verl ships.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from core.errors import InputError
+from grading.answers import THINK_END
+from grading.equivalence import Compare, serve
+from grading.pool import WorkerPool
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+EXAMPLES = 5  # of each kind of disagreement in the text
+WORKERS = 2
+
+
+def whole_text(text: str, gold: str) -> tuple[str, str]:
+    """math-verify on ``text`` as it stands."""
+    from math_verify import parse, verify
+
+    expected = parse(f"${gold}$", parsing_timeout=None)  # pyright: ignore[reportArgumentType]  # documented, not typed
+    found = parse(text, parsing_timeout=None)  # pyright: ignore[reportArgumentType]  # documented, not typed
+    return ("correct", "equal") if verify(expected, found, timeout_seconds=None) else ("wrong", f"found {found[:1]}")
+
+
+def prime(answer: str, gold: str) -> tuple[str, str]:
+    """PRIME's grader on an extracted answer."""
+    from verl.utils.reward_score.prime_math import grade_answer
+
+    return ("correct", "equal") if grade_answer(answer, gold) else ("wrong", "not equal")
+
+
+GRADERS: dict[str, Compare] = {"whole-text": whole_text, "prime": prime}
+
+
+def disagreements(graded: "Mapping[str, pa.Table]", second: str, *, limit_s: float = 5.0) -> "pa.Table":
+    """The rows of GRADED tables that the grader ``second`` judges otherwise, with its verdict and reason.
+
+    Both verdicts count as right or not right: truncated, unanswered and wrong are the same here. The metadata holds the
+    number of rows that were looked at.
+    """
+    import importlib.util
+
+    import pyarrow as pa
+
+    if second == "prime" and importlib.util.find_spec("verl") is None:
+        raise InputError("the grader prime comes with verl: run this in the training interpreter (.venv-train)")
+    rows = [row for table in graded.values() for row in table.to_pylist()]
+    questions = [(_asked(row, second), row["gold"]) for row in rows]
+    pool = WorkerPool(WORKERS, limit_s, ("grading.second_grader", second))
+    try:
+        with ThreadPoolExecutor(WORKERS) as threads:
+            asked = list(dict.fromkeys(question for question in questions if question[0] is not None))
+            replies = dict(zip(asked, threads.map(lambda question: pool.ask(*question), asked), strict=True))
+    finally:
+        pool.close()
+    nothing = ("wrong", "no answer to compare")
+    found = [
+        {**row, "second_verdict": verdict, "second_reason": reason}
+        for row, question in zip(rows, questions, strict=True)
+        for verdict, reason in [replies.get(question, nothing)]
+        if (row["verdict"] == "correct") != (verdict == "correct")
+    ]
+    schema = next(iter(graded.values())).schema
+    for name in ("second_verdict", "second_reason"):
+        schema = schema.append(pa.field(name, pa.string()))
+    return pa.Table.from_pylist(found, schema=schema.with_metadata({"looked_at": str(len(rows)), "second": second}))
+
+
+def disagreements_text(found: "pa.Table") -> str:
+    """How many verdicts differ, by kind, with examples."""
+    total, second = int(found.schema.metadata[b"looked_at"]), found.schema.metadata[b"second"].decode()
+    rows = found.to_pylist()
+    lines = [f"{len(rows)} of {total} verdicts differ from the grader {second} ({len(rows) / total:.2%})"]
+    kinds = Counter((row["verdict"], row["second_verdict"]) for row in rows)
+    for (ours, theirs), count in kinds.most_common():
+        lines.append(f"{count:5} {ours.replace('_', ' ')} here, {theirs} there")
+        chosen = [row for row in rows if (row["verdict"], row["second_verdict"]) == (ours, theirs)][:EXAMPLES]
+        for row in chosen:
+            extracted = "nothing" if row["extracted"] is None else row["extracted"]
+            lines.append(
+                f"      {row['benchmark']} {row['id']}/{row['sample']}: gold {_short(row['gold'])}, found "
+                f"{_short(extracted)} ({row['reason']}; there: {_short(row['second_reason'])})"
+            )
+    return "\n".join(lines)
+
+
+def _asked(row: Mapping[str, Any], second: str) -> str | None:
+    """What the second grader is given of a sample: the text, or the extracted answer (None: there is none)."""
+    if second == "prime":
+        return row["extracted"]
+    response = row["response"] or ""
+    return response.split(THINK_END, 1)[1] if THINK_END in response else response
+
+
+def _short(text: str | None, longest: int = 60) -> str:
+    text = " ".join((text or "").split())
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+if __name__ == "__main__":
+    serve(float(sys.argv[2]), GRADERS[sys.argv[1]])

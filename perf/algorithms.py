@@ -1,0 +1,266 @@
+"""Time and memory of ``training.algorithms`` beside what they are measured against, in one run.
+
+    OMP_NUM_THREADS=1 .venv-train/bin/python -m perf.algorithms [--device cuda] [--small]
+
+Each pair is called in turn (a, b, a, b, ...) and its ratio is the median of the ratios of neighbouring calls, so that
+other work on the machine burdens both alike. Peak memory is what PyTorch's allocator holds at once above what it held
+before. The verdict says whether a ratio meets its target; the exit status is 1 when one does not.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from training.algorithms import (
+    compute_grpo_outcome_advantage_split,
+    compute_token_on_off_policy_loss,
+    group_advantage,
+    rollout_correction,
+)
+from training.algorithms.correction import correction_weights
+
+Call = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table. ``bytes_moved``: the least that the work reads and writes, for the bandwidth on a GPU."""
+
+    what: str
+    ours: float
+    against: str
+    theirs: float
+    ratio: float
+    target: str
+    met: bool
+    unit: str = "ms"
+    bytes_moved: int = 0
+
+
+def compare(ours: Call, theirs: Call, device: torch.device, repeat: int) -> tuple[float, float, float]:
+    """Median milliseconds of each, and the median ratio of neighbouring calls."""
+    pairs = []
+    for call in range(repeat + 2):
+        pair = (milliseconds(ours, device), milliseconds(theirs, device))
+        if call >= 2:  # the first calls pay for pages and caches
+            pairs.append(pair)
+    return (
+        statistics.median(a for a, _ in pairs),
+        statistics.median(b for _, b in pairs),
+        statistics.median(a / b for a, b in pairs),
+    )
+
+
+def milliseconds(call: Call, device: torch.device) -> float:
+    """Wall time of one call, all of its kernels included."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    start = time.perf_counter()
+    call()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return 1e3 * (time.perf_counter() - start)
+
+
+def peak_bytes(call: Call, device: torch.device) -> int:
+    """The most that PyTorch's allocator held during one call, above what it held before."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        call()
+        return torch.cuda.max_memory_allocated(device) - before
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        call()
+    held = peak = 0
+    memory = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]
+    for event in sorted(memory, key=lambda event: event.start_ns()):
+        held += event.nbytes()
+        peak = max(peak, held)
+    return peak
+
+
+def split_advantage(device: torch.device, repeat: int, prompts: int, length: int) -> list[Row]:
+    """1024 prompts x 8 rows: against the two passes over memory, and against a loop over rows."""
+    rows = 8 * prompts
+    rewards = torch.zeros(rows, length, device=device)
+    rewards[:, -1] = torch.randint(0, 2, (rows,), device=device).float()
+    mask = torch.arange(length, device=device) < torch.randint(1, length + 1, (rows, 1), device=device)
+    index = [f"prompt-{row // 8}" for row in range(rows)]
+    on_policy = (torch.arange(rows, device=device) % 8) != 0
+    scores, per_row = rewards.sum(dim=-1), torch.rand(rows, 1, device=device)
+
+    def passes() -> None:
+        rewards.sum(dim=-1)
+        torch.where(mask, per_row, 0.0)
+
+    ours, theirs, ratio = compare(
+        lambda: compute_grpo_outcome_advantage_split(rewards, mask, index, on_policy), passes, device, repeat
+    )
+    shape = f"[{rows}, {length}]"
+    moved = rewards.nbytes * 2 + mask.nbytes
+    table = [
+        Row(f"split advantage {shape}", ours, "its two passes", theirs, ratio, "<= 1.5", ratio <= 1.5, "ms", moved)
+    ]
+    ours, theirs, ratio = compare(
+        lambda: group_advantage(scores, index, on_policy), lambda: loop_over_rows(scores, index, on_policy), device, 3
+    )
+    table.append(Row(f"group advantage [{rows}]", ours, "a loop over rows", theirs, ratio, "<= 1/20", ratio <= 1 / 20))
+
+    def loop_and_passes() -> None:
+        torch.where(mask, loop_over_rows(rewards.sum(dim=-1), index, on_policy).unsqueeze(-1), 0.0)
+
+    ours, theirs, ratio = compare(
+        lambda: compute_grpo_outcome_advantage_split(rewards, mask, index, on_policy), loop_and_passes, device, 3
+    )
+    # No target: the two passes are most of our time, and the loop makes them too.
+    table.append(Row("  with its two passes", ours, "loop and passes", theirs, ratio, "-", True))
+    return table
+
+
+def loop_over_rows(scores: torch.Tensor, index: list[str], on_policy: torch.Tensor) -> torch.Tensor:
+    """What the vectorised form replaces: the group's statistics and each row's advantage, one row at a time."""
+    members = defaultdict(list)
+    for row, own in enumerate(on_policy):
+        if own:
+            members[index[row]].append(scores[row])
+    statistics_of = {}
+    for name, values in members.items():
+        group = torch.stack(values)
+        statistics_of[name] = (group.mean(), group.std()) if len(values) > 1 else (torch.zeros(()), torch.ones(()))
+    advantages = torch.zeros_like(scores)
+    for row, name in enumerate(index):
+        mean, std = statistics_of[name]
+        advantages[row] = (scores[row] - mean) / (std + 1e-6)
+    return advantages
+
+
+def mixed_loss(device: torch.device, repeat: int, rows: int, length: int) -> list[Row]:
+    """Loss, metrics and backward, against verl's PPO loss with its metrics and backward."""
+    from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla
+    from verl.workers.config import ActorConfig
+
+    config = ActorConfig(strategy="fsdp", rollout_n=1, ppo_micro_batch_size_per_gpu=1, clip_ratio=0.2)
+    log_prob = (-5.0 * torch.rand(rows, length, device=device)).requires_grad_()
+    old_log_prob = (log_prob + 0.1 * torch.randn(rows, length, device=device)).detach()
+    advantages = torch.randn(rows, 1, device=device).expand(rows, length).contiguous()
+    mask = torch.arange(length, device=device) < torch.randint(length // 2, length + 1, (rows, 1), device=device)
+    prefix = mask & (torch.arange(rows, device=device) % 8 == 0).unsqueeze(-1)
+
+    def backward(loss: torch.Tensor) -> None:
+        loss.backward()
+        log_prob.grad = None
+
+    def vanilla() -> None:
+        backward(compute_policy_loss_vanilla(old_log_prob, log_prob, advantages, mask, "token-mean", config)[0])
+
+    def mixed(**options: object) -> None:
+        arguments = (old_log_prob, log_prob, advantages, mask, 0.2, 1.0, prefix, 0.2)
+        backward(compute_token_on_off_policy_loss(*arguments, **options)["pg_loss"])
+
+    variants: dict[str, dict[str, object]] = {
+        "no reshape, clip": {},
+        "luffy (p_div_p_0.1, no clip)": {"off_policy_reshape": "p_div_p_0.1", "loss_remove_clip": True},
+        "luffy_seed (p_div_p_0.5, max 10)": {"off_policy_reshape": "p_div_p_0.5", "off_max_clip": 10.0},
+        "p_div_p_0.1 on and off": {"off_policy_reshape": "p_div_p_0.1", "on_policy_reshape": "p_div_p_0.1"},
+    }
+    table = []
+    moved = 4 * log_prob.nbytes + 2 * mask.nbytes
+    vanilla_peak = peak_bytes(vanilla, device)
+    for name, options in variants.items():
+        ours, theirs, ratio = compare(lambda options=options: mixed(**options), vanilla, device, repeat)
+        table.append(
+            Row(f"mixed loss, {name}", ours, "verl vanilla", theirs, ratio, "<= 1.3", ratio <= 1.3, "ms", moved)
+        )
+        peak = peak_bytes(lambda options=options: mixed(**options), device)
+        ratio = peak / vanilla_peak
+        table.append(
+            Row(
+                "  peak memory",
+                peak / 2**20,
+                "verl vanilla",
+                vanilla_peak / 2**20,
+                ratio,
+                "<= 1.3",
+                ratio <= 1.3,
+                "MiB",
+            )
+        )
+    return table
+
+
+def correction(device: torch.device, repeat: int, rows: int, length: int) -> list[Row]:
+    """reinforce_pro against icepop: the weights alone, and with the metrics of a step."""
+    old_log_prob = -5.0 * torch.rand(rows, length, device=device)
+    rollout_log_prob = old_log_prob + 0.1 * torch.randn(rows, length, device=device)
+    own = torch.arange(length, device=device) < torch.randint(length // 2, length + 1, (rows, 1), device=device)
+    log_ratio = torch.where(own, old_log_prob - rollout_log_prob, 0.0)
+    ours, theirs, ratio = compare(
+        lambda: correction_weights(log_ratio, own, "reinforce_pro", 0.5, 5.0),
+        lambda: correction_weights(log_ratio, own, "icepop", 0.5, 5.0),
+        device,
+        repeat,
+    )
+    moved = 2 * log_ratio.nbytes + 2 * own.nbytes
+    table = [Row("reinforce_pro, weights", ours, "icepop", theirs, ratio, "<= 3", ratio <= 3, "ms", moved)]
+    ours, theirs, ratio = compare(
+        lambda: rollout_correction(old_log_prob, rollout_log_prob, own, type="reinforce_pro"),
+        lambda: rollout_correction(old_log_prob, rollout_log_prob, own, type="icepop"),
+        device,
+        repeat,
+    )
+    table.append(Row("reinforce_pro, with metrics", ours, "icepop", theirs, ratio, "<= 3", ratio <= 3))
+    return table
+
+
+def bandwidth(device: torch.device) -> float:
+    """Bytes a second of a large copy (read and write), the roof for work that only moves memory."""
+    source = torch.empty(2**28, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    fastest = min(milliseconds(lambda: target.copy_(source), device) for _ in range(10))
+    return 2 * source.nbytes / (fastest / 1e3)
+
+
+def show(table: list[Row], device: torch.device) -> str:
+    """The table as text; on a GPU with the share of the bandwidth that the least possible traffic amounts to."""
+    roof = bandwidth(device) if device.type == "cuda" else 0.0
+    lines = [f"{'what':44} {'ours':>12} {'against':18} {'theirs':>12} {'ratio':>7} {'target':>8}  verdict"]
+    for row in table:
+        verdict = "" if row.target == "-" else "met" if row.met else "NOT MET"
+        line = (
+            f"{row.what:44} {row.ours:8.2f} {row.unit:3} {row.against:18} {row.theirs:8.2f} {row.unit:3}"
+            f" {row.ratio:7.3f} {row.target:>8}  {verdict}"
+        )
+        if roof and row.bytes_moved:
+            share = row.bytes_moved / (row.ours / 1e3) / roof
+            line += f"  {row.bytes_moved / 2**20:.0f} MiB at least, {share:.0%} of {roof / 1e9:.0f} GB/s"
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu", help="cpu or cuda (default: cpu)")
+    parser.add_argument("--repeat", type=int, default=15, help="measured calls of each (default: 15)")
+    parser.add_argument("--small", action="store_true", help="1/16 of the sizes: a check that it runs, not a figure")
+    arguments = parser.parse_args()
+    device, scale = torch.device(arguments.device), 16 if arguments.small else 1
+    torch.manual_seed(0)
+    table = [
+        *split_advantage(device, arguments.repeat, 1024 // scale, 8192),
+        *mixed_loss(device, arguments.repeat, 64 // scale, 8192),
+        *correction(device, arguments.repeat, 64 // scale, 8192),
+    ]
+    print(f"torch {torch.__version__}, {device}, {torch.get_num_threads()} threads, median of {arguments.repeat}")
+    print(show(table, device))
+    return 0 if all(row.met for row in table) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

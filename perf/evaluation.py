@@ -1,0 +1,303 @@
+"""The figures of evaluation: verdicts on real answers, and speed beside the usual way.
+
+    .venv-train/bin/python -m perf.evaluation [--only verdicts grading hostile generation]
+
+verdicts    gold answers against themselves and against another file's spelling of them; stored samples against the
+            verdicts that came with them, every disagreement listed; two models' MMLU-Pro outputs by our extractor
+grading     samples a second of Grader (2 workers) and of math-verify on whole texts, one after the other
+hostile     1,000 answers made to stall a comparison: none may take longer than the limit
+generation  our engine loop beside vllm.LLM.generate on the same prompts and settings; a rerun with everything cached
+
+Reads ../shared/data. Prints one line a figure with its target; exit status 1 if one is not met.
+"""
+
+import argparse
+import itertools
+import os
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from core.code import PROJECT
+from core.files import write_table
+from evaluation.benchmarks.registry import load_suite, read_benchmark, read_suite
+from grading.answers import extract_choice, same_choice
+from grading.grader import Grade, Grader
+
+DATA = PROJECT.parent / "shared" / "data"
+MODEL = PROJECT / "training" / "base" / "model"
+MATH = ("aime24", "aime25", "amc", "math500", "minerva", "olympiadbench")
+GRACE_S = 0.5  # from the limit to the reply: the worker's own grace, and a new fork
+HOSTILE = 1000
+
+# Every place where our verdict is not the one that came with a sample, and why ours is right. Found by hand.
+PM = "4:30 p.m. with and without a blank is the same text; upstream lost the p.m."
+DFRAC = "upstream compares texts: \\dfrac is \\frac in larger type"
+DEGREES = "an angle of 90 in a problem that asks for degrees; upstream compares texts"
+EXPLAINED: dict[str, str] = {
+    **{f"qwen25math_nsample_100-{number:05}": PM for number in range(24, 32)},
+    "qwen25math_nsample_100-00583": "10{,}000 is 10000 with a thousands separator; upstream read it as another text",
+    **{f"deepseek_r1_math500_pilot-{number:05}": DFRAC for number in (11, 30, 32, 52)},
+    **{f"deepseek_r1_math500_pilot-{number:05}": DEGREES for number in (7, 27, 37)},
+    "deepseek_r1_math500_pilot-00003": "nothing is boxed; upstream takes the last number of the text",
+}
+
+
+def figure(name: str, value: str, target: str, met: bool) -> bool:
+    """Print one line; returns ``met``."""
+    print(f"{name:58} {value:>22}  {target:12} {'met' if met else 'NOT MET'}", flush=True)
+    return met
+
+
+def verdicts() -> Iterator[bool]:
+    """Whether right answers are right, and stored verdicts are ours."""
+    paper = {benchmark.name: benchmark for benchmark in load_suite("paper")}
+    with Grader(workers=2, limit_s=20.0) as grader:
+        for name in MATH:
+            yield gold_against_itself(name, paper[name], grader)
+        for name in ("qwen25math_nsample_100", "deepseek_r1_math500_pilot"):
+            yield upstream(name, grader)
+    for file in sorted((DATA / "models_compare").glob("*.parquet")):
+        rows = pq.read_table(file, columns=["answer", "pred", "generated_text"]).to_pylist()
+        theirs = sum(row["pred"] == row["answer"] for row in rows) / len(rows)
+        ours = sum(same_choice(extract_choice(row["generated_text"]) or "", row["answer"]) for row in rows) / len(rows)
+        value = f"{ours:.2%} and {theirs:.2%}"
+        yield figure(
+            f"{file.stem.removeprefix('mmlu_pro_')}, ours and stored", value, "<= 1 point", abs(ours - theirs) <= 0.01
+        )
+
+
+def gold_against_itself(name: str, benchmark: Any, grader: Grader) -> bool:
+    """Each gold answer of both files as a boxed response, and as the answer to the other file's gold."""
+    tables = [
+        read_benchmark(benchmark.model_copy(update={"sources": (source,)}), [DATA]).to_pylist()
+        for source in benchmark.sources
+    ]
+    golds = [row["gold"] for rows in tables for row in rows]
+    wrong = [gold for gold in golds if not grader.grade(f"<think>\n</think>\n\n\\boxed{{{gold}}}", gold).score]
+    unread = [gold for gold in dict.fromkeys(golds) if not grader.parses(gold)]
+    others = {"".join(row["problem"].split()): row["gold"] for row in tables[-1]}
+    pairs = [(row["gold"], others[key]) for row in tables[0] if (key := "".join(row["problem"].split())) in others]
+    differ = [(a, b) for a, b in pairs if grader.verify(a, b) != "correct" and grader.verify(b, a) != "correct"]
+    met = figure(f"{name}, gold against itself", f"{len(golds) - len(wrong)} of {len(golds)}", "100%", not wrong)
+    for gold in wrong:
+        print(f"    not right: {gold}")
+    print(f"    {len(unread)} golds that only equal text can match")
+    if len(tables) > 1:
+        print(f"    {len(pairs)} problems are in both files, {len(differ)} of them with golds that are not the same")
+    for gold in unread:
+        print(f"      text only: {gold}")
+    for pair in differ:
+        print("      differ: {!r} and {!r}".format(*pair))
+    return met
+
+
+def upstream(name: str, grader: Grader) -> bool:
+    """Our verdicts beside those that the samples came with."""
+    rows = pq.read_table(DATA / "traces" / f"{name}.parquet").to_pylist()
+    grades = grader.grade_many(((row["response"], row["gold_answer"], "math") for row in rows), thinking=False)
+    differ = [
+        (row, grade) for row, grade in zip(rows, grades, strict=True) if bool(grade.score) != row["upstream_correct"]
+    ]
+    unexplained = [row["trace_id"] for row, _ in differ if row["trace_id"] not in EXPLAINED]
+    value = f"{len(rows) - len(differ)} of {len(rows)}"
+    met = figure(f"{name}, upstream verdicts", value, "explained", not unexplained)
+    for row, grade in differ:
+        theirs = "right" if row["upstream_correct"] else "wrong"
+        found = f"gold {row['gold_answer']!r}, found {grade.extracted!r}, upstream {row['upstream_pred']!r} {theirs}"
+        print(
+            f"    {row['trace_id']}: {found}; {grade.verdict} ({grade.reason}): {EXPLAINED.get(row['trace_id'], '?')}"
+        )
+    return met
+
+
+def grading(rows: int | None) -> Iterator[bool]:
+    """Samples a second on long real traces; CPU seconds beside it, which a busy machine changes less."""
+    from math_verify import parse, verify
+
+    table = pq.read_table(DATA / "traces/skythought_long_cot.parquet", columns=["response", "gold_answer"]).to_pylist()
+    chosen = random.Random(0).sample(table, rows or len(table))
+    _, started = graded([])
+    (seconds, grades), ours_cpu = graded([(row["response"], row["gold_answer"], "math") for row in chosen])
+    began, before = time.perf_counter(), time.process_time()
+    found = [bool(verify(parse(f"\\boxed{{{row['gold_answer']}}}"), parse(row["response"]))) for row in chosen]
+    usual, usual_cpu = time.perf_counter() - began, time.process_time() - before
+    same = sum(bool(grade.score) == right for grade, right in zip(grades, found, strict=True))
+    speeds = f"ours {len(chosen) / seconds:.0f}/s, math-verify on whole texts {len(chosen) / usual:.0f}/s"
+    print(f"    {len(chosen)} long traces: {speeds}")
+    print(f"    CPU seconds: ours {ours_cpu - started:.1f}, theirs {usual_cpu:.1f}; {same} same verdicts")
+    ratio = usual / seconds
+    yield figure("grading, 2 workers, against sequential whole texts", f"{ratio:.1f}x", ">= 5x", ratio >= 5)
+
+
+def graded(items: list[tuple[str, str, str]]) -> tuple[tuple[float, list[Grade]], float]:
+    """Seconds and grades of ``items`` by two workers that have started, and the CPU seconds of workers and start."""
+    before = cpu_seconds()
+    with Grader(workers=2) as grader:
+        warm = [("\\boxed{\\sqrt{2}}", f"\\sqrt{{{number}}}", "math") for number in range(50, 70)]
+        grader.grade_many(warm, thinking=False)
+        began = time.perf_counter()
+        grades = grader.grade_many(items, thinking=False)
+        seconds = time.perf_counter() - began
+    return (seconds, grades), cpu_seconds() - before
+
+
+def cpu_seconds() -> float:
+    """Of this process and of its children that have ended."""
+    return sum(resource.getrusage(who).ru_utime for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+
+def hostile_answers(count: int) -> list[str]:
+    """Answers that cost a naive comparison its whole limit, each of them different."""
+    kinds: list[Callable[[int], str]] = [
+        lambda i: f"{i + 2}^{{9^{{9^{{9}}}}}}",
+        lambda i: f"{10**8 + i}!",
+        lambda i: f"(1+x)^{{{50_000 + i}}}",
+        lambda i: "(" * (30 + i % 300) + "x" + ")" * (30 + i % 300),
+        lambda i: "+".join(f"x^{{{j + i}}}" for j in range(120)),
+        lambda i: "\\sqrt{" * 38 + f"x+{i}" + "}" * 38,
+        lambda i: "9" * (250 + i % 100) + f"^{{{i}}}",
+        lambda i: f"\\int_0^1 e^{{-x^{{{i}}}}}\\sin(x^{{7}})\\,dx",
+        lambda i: f"\\sum_{{k=1}}^{{{10**6 + i}}} \\frac{{1}}{{k^k}}",
+        lambda i: f"\\boxed{{\\frac{{{i}}}{{" * 20,
+        lambda i: f"\\{{{','.join(str(j * i) for j in range(120))}\\}}",
+        lambda i: f"{i}\u202e\x00\ud7ff",
+    ]
+    return [kind(i) for i in range(count) for kind in kinds][:count]
+
+
+def hostile(limit_s: float) -> Iterator[bool]:
+    """The slowest of 1,000 hostile answers, through one grader with two workers."""
+
+    def timed(answer: str) -> tuple[float, Grade]:
+        began = time.perf_counter()
+        grade = grader.grade(f"</think>\\boxed{{{answer}}}", "\\frac{1}{2}")
+        return time.perf_counter() - began, grade
+
+    with Grader(workers=2, limit_s=limit_s) as grader, ThreadPoolExecutor(2) as threads:
+        grader.grade_many([("\\boxed{\\sqrt{2}}", f"\\sqrt{{{n}}}", "math") for n in range(50, 60)], thinking=False)
+        began = time.perf_counter()
+        seconds, grades = zip(*threads.map(timed, hostile_answers(HOSTILE)), strict=True)
+        total = time.perf_counter() - began
+        alive = grader.verify("\\sqrt{4}", "2") == "correct"
+    counts = Counter(str(grade.verdict) for grade in grades)
+    listed = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+    print(f"    {counts.total()} hostile answers in {total:.0f} s: {listed}")
+    slowest, grade = max(zip(seconds, grades, strict=True), key=lambda pair: pair[0])
+    print(f"    the slowest: {str(grade.extracted)[:60]!r}, {grade.reason}")
+    met = slowest <= limit_s + GRACE_S and alive and counts["correct"] == 0 and counts.total() == HOSTILE
+    yield figure(f"slowest hostile answer, limit {limit_s:g} s", f"{slowest:.2f} s", f"<= {limit_s + GRACE_S:g} s", met)
+
+
+def generation(problems: int, samples: int, repeat: int) -> Iterator[bool]:
+    """Our engine loop and LLM.generate on the same engine, in turn; then a rerun of the command from its cache."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_table(read_suite(load_suite("embedded"), [], limit=problems), folder / "suite.parquet")
+        ours, bare, tokens = engine_seconds(folder / "suite.parquet", samples, repeat)
+        ratio = bare / ours
+        speeds = f"ours {tokens / ours:,.0f}/s, vllm.LLM.generate {tokens / bare:,.0f}/s"
+        print(f"    {tokens:,} tokens: {speeds}, medians of {repeat}")
+        yield figure("generation against vllm.LLM.generate", f"{ratio:.2f}x", ">= 0.95x", ratio >= 0.95)
+        arguments = ["--model", MODEL, "--suite", folder / "suite.parquet", "--cache", folder / "cache"]
+        arguments += ["--samples", samples, "--max-tokens", 192, "--out", folder / "out"]
+        command = [sys.executable, "-m", "evaluation", "generate", *map(str, arguments)]
+        seconds = []
+        for _ in range(2):
+            began = time.perf_counter()
+            subprocess.run(command, cwd=PROJECT, check=True, stdout=subprocess.DEVNULL)
+            seconds.append(time.perf_counter() - began)
+        print(f"    the command: {seconds[0]:.1f} s, then from its cache {seconds[1]:.1f} s")
+        yield figure("rerun with everything cached", f"{seconds[1]:.1f} s", "< 15 s", seconds[1] < 15)
+
+
+def engine_seconds(suite: Path, samples: int, repeat: int) -> tuple[float, float, int]:
+    """Median seconds of ours and of LLM.generate for the same requests, and the tokens that each of them makes."""
+    from transformers import AutoTokenizer
+
+    from evaluation.generation.engine import Draw, Engine, EngineOptions, prepare_environment
+    from evaluation.generation.generate import Sampling, _requests
+    from evaluation.generation.prompts import choose_template
+    from evaluation.tables import read_suite_file
+
+    prepare_environment()
+    tokenizer = AutoTokenizer.from_pretrained(MODEL)
+    table = read_suite_file(suite)
+    names = table["benchmark"].unique().to_pylist()
+    sampling = Sampling(samples=samples, max_tokens=192)
+    requests = _requests(MODEL, table, names, sampling, choose_template("tokenizer", MODEL), tokenizer)
+    draws = [
+        Draw(number, tuple(tokenizer.encode(request.prompt, add_special_tokens=False)), request.seed)
+        for number, request in enumerate(requests)
+    ]
+    longest = max(len(draw.tokens) for draw in draws)
+    engine = Engine(EngineOptions(str(MODEL), longest, 192, sampling.temperature, sampling.top_p, False))
+
+    from vllm import SamplingParams
+
+    parameters = [
+        SamplingParams(temperature=sampling.temperature, top_p=sampling.top_p, max_tokens=192, seed=draw.seed)
+        for draw in draws
+    ]
+    prompts = [{"prompt_token_ids": list(draw.tokens)} for draw in draws]
+
+    def ours() -> dict[int, str]:
+        return {drawn.number: drawn.response for drawn in engine.draw(draws)}
+
+    def bare() -> dict[int, str]:
+        outputs = engine.llm.generate(prompts, parameters, use_tqdm=False)
+        return {number: output.outputs[0].text for number, output in enumerate(outputs)}
+
+    texts = ours()
+    if texts != bare():
+        raise SystemExit("error: our loop and LLM.generate drew different samples from the same seeds")
+    times: dict[Callable[[], dict[int, str]], list[float]] = {ours: [], bare: []}
+    for way in itertools.chain.from_iterable([(ours, bare), (bare, ours)][turn % 2] for turn in range(repeat)):
+        engine.llm.reset_prefix_cache()
+        began = time.perf_counter()
+        way()
+        times[way].append(time.perf_counter() - began)
+    tokens = sum(len(tokenizer.encode(text, add_special_tokens=False)) for text in texts.values())
+    return statistics.median(times[ours]), statistics.median(times[bare]), tokens
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m perf.evaluation",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parts = ("verdicts", "grading", "hostile", "generation")
+    parser.add_argument("--only", nargs="*", choices=parts, default=parts)
+    parser.add_argument("--rows", type=int, help="so many of the long traces are graded both ways (default all)")
+    parser.add_argument("--limit-s", type=float, default=0.25, help="for one hostile answer (default 0.25)")
+    parser.add_argument("--problems", type=int, default=100, help="a benchmark, for generation (default 100)")
+    parser.add_argument("--samples", type=int, default=4, help="a problem, for generation (default 4)")
+    parser.add_argument("--repeat", type=int, default=7, help="timings of each way to generate (default 7)")
+    options = parser.parse_args()
+    if not DATA.is_dir() and set(options.only) & {"verdicts", "grading"}:
+        sys.exit(f"error: {DATA}: no such folder; verdicts and grading need the real answers there")
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    runs = {
+        "verdicts": verdicts,
+        "grading": lambda: grading(options.rows),
+        "hostile": lambda: hostile(options.limit_s),
+        "generation": lambda: generation(options.problems, options.samples, options.repeat),
+    }
+    met = [figure_met for part in options.only for figure_met in runs[part]()]  # all of them, also after a failure
+    return 0 if all(met) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,183 @@
+"""A mixed-policy step against a plain GRPO step of verl: ``.venv-train/bin/python -m perf.steps``.
+
+Both train the embedded base model on the embedded targets at the same batch, group size and limits, with a learning
+rate of 0, so that the policy, and with it the length of its answers, stays what it is. "verl" is verl's own trainer,
+agent loop, advantage and loss; "on_policy" is ours without guidance, which measures the hooks alone; "luffy" has one
+whole demonstration in each group. Prints the median seconds of steps 3 and later, and the ratios to verl.
+
+``--rows 8 16 32`` times "luffy" at these numbers of prompts a step instead; ``--memory`` fits a line to the memory of
+all its processes over the steps (``--rows 8``: with so many prompts). Both say how many generations a step asked for.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from core.code import PROJECT
+
+COMMON = {
+    "data.train_batch_size": "16",
+    "data.max_prompt_length": "64",
+    "data.max_response_length": "144",
+    "actor_rollout_ref.actor.optim.lr": "0",
+    "algorithm.filter_groups.enable": "false",
+    "trainer.save_freq": "-1",
+    "actor_rollout_ref.actor.checkpoint.save_contents": "[model,hf_model]",
+}
+RUNS = {
+    "verl": (
+        "on_policy",
+        {"trainer.v1.trainer_mode": "sync", "actor_rollout_ref.rollout.agent.default_agent_loop": "single_turn_agent"},
+    ),
+    "on_policy": ("on_policy", {}),
+    "luffy": ("luffy", {}),
+}
+SHOWN = 8  # parts of the memory that grow or shrink the most
+PARTS = ("step", "gen", "old_log_prob", "adv", "update_actor")
+
+
+def targets(folder: Path) -> Path:
+    """The embedded targets, prepared with the orchestration interpreter."""
+    command = [
+        str(PROJECT / ".venv/bin/python"),
+        "-m",
+        "targets",
+        "--source",
+        "embedded",
+        "--out",
+        str(folder),
+    ]
+    command += ["--tokenizer", str(PROJECT / "training/base/model/tokenizer.json")]
+    subprocess.run(command, cwd=PROJECT, check=True, stdout=subprocess.DEVNULL)
+    return folder / "train.parquet"
+
+
+def measure(name: str, file: Path, out: Path, steps: int, **more: str) -> dict[str, float]:
+    """Median seconds of the parts of a step, the mean response length, and the generations asked for."""
+    recipe, changes = RUNS[name]
+    settings = (
+        COMMON
+        | changes
+        | {key.replace("__", "."): value for key, value in more.items()}
+        | {"trainer.total_training_steps": str(steps), "trainer.save_freq": str(steps)}
+    )
+    command = [sys.executable, "-m", "training", "--recipe", recipe, "--targets", str(file), "--out", str(out)]
+    command += ["--model", str(PROJECT / "training/base/model")]
+    command += [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    done = subprocess.run(
+        command, cwd=PROJECT, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    # verl's own trainer does not declare its checkpoint complete as ours does, so that no policy can be made of it.
+    if done.returncode and not (name == "verl" and "no weights there" in done.stderr):
+        raise RuntimeError(done.stderr)
+    records = [json.loads(line)["data"] for line in (out / "metrics.jsonl").read_text().splitlines()][2:]
+    # verl's own step contains the checkpoint of the last one.
+    figures = {part: statistics.median(record[f"timing_s/{part}"] for record in records[:-1]) for part in PARTS}
+    requests = statistics.median(record.get("batch/generation_requests", float("nan")) for record in records)
+    return figures | {"tokens": statistics.median(r["response_length/mean"] for r in records), "requests": requests}
+
+
+def by_rows(file: Path, folder: Path, steps: int, sizes: list[int]) -> None:
+    """Print the parts of a "luffy" step for each number of prompts, and the line through the steps' times."""
+    results = {
+        rows: measure("luffy", file, folder / str(rows), steps, data__train_batch_size=str(rows)) for rows in sizes
+    }
+    columns = [*PARTS, "tokens", "requests"]
+    sys.stdout.write("prompts    " + "".join(f"{column:>14}" for column in columns) + "\n")
+    for rows, figures in results.items():
+        sys.stdout.write(f"{rows:<11}" + "".join(f"{figures[column]:14.3f}" for column in columns) + "\n")
+    if len(sizes) > 2:
+        seconds = [figures["step"] for figures in results.values()]
+        slope, start = np.polyfit(sizes, seconds, 1)
+        r2 = np.corrcoef(sizes, seconds)[0, 1] ** 2
+        sys.stdout.write(f"step = {start:.2f} s + {slope:.3f} s x prompts, r2 {r2:.4f}\n")
+
+
+def memory(file: Path, folder: Path, steps: int, rows: int) -> None:
+    """Print the slope of the memory of all processes over the last three quarters of the steps of a "luffy" run."""
+    samples: list[tuple[int, Counter[str]]] = []
+    ended = threading.Event()
+    metrics = folder / "memory" / "attempts" / "0001.jsonl"
+
+    def watch() -> None:
+        while not ended.wait(1.0):
+            step = len(metrics.read_bytes().splitlines()) if metrics.exists() else 0
+            samples.append((step, proportional_sizes(psutil.Process())))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    started = time.monotonic()
+    try:
+        figures = measure("luffy", file, folder / "memory", steps, data__train_batch_size=str(rows))
+    finally:
+        ended.set()
+        watcher.join()
+    kept = [(step, sizes) for step, sizes in samples if steps // 4 <= step < steps]
+    at = [step for step, _ in kept]
+
+    def slope(values: list[float]) -> tuple[float, float]:
+        """MiB a step, and MiB at the first of these steps."""
+        grows, start = np.polyfit(at, values, 1)
+        return float(grows), float(start + grows * at[0])
+
+    grows, first = slope([sizes.total() for _, sizes in kept])
+    sys.stdout.write(
+        f"{steps} steps in {time.monotonic() - started:.0f} s, {figures['requests']:.0f} generations a step; all "
+        f"processes at step {at[0]}: {first:.0f} MiB, slope {grows:+.3f} MiB a step\n"
+    )
+    parts = {name: slope([sizes[name] for _, sizes in kept]) for name in set().union(*(sizes for _, sizes in kept))}
+    for name, (grows, first) in sorted(parts.items(), key=lambda part: -abs(part[1][0]))[:SHOWN]:
+        sys.stdout.write(f"  {name:42} {first:7.0f} MiB {grows:+8.3f} MiB a step\n")
+
+
+def proportional_sizes(parent: psutil.Process) -> "Counter[str]":
+    """MiB of the processes below ``parent`` by their title, and of the memory that they share."""
+    found: Counter[str] = Counter()
+    for process in parent.children(recursive=True):
+        try:
+            title = (process.cmdline() or [process.name()])[0].rsplit("/", 1)[-1]
+            title = title.split(" ")[0].split(".")[0]  # Ray's names the method that runs
+            fields = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()[1:]
+        except (psutil.Error, OSError):
+            continue  # it ended while we looked
+        sizes = {line.split(":")[0]: int(line.split()[1]) / 1024 for line in fields}
+        found["shared memory of all"] += sizes["Pss_Shmem"]
+        found[title] += sizes["Pss"] - sizes["Pss_Shmem"]
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m perf.steps", description="Time mixed-policy and GRPO steps.")
+    parser.add_argument("--steps", type=int, default=20, help="steps a run (default %(default)s)")
+    parser.add_argument("--rows", type=int, nargs="+", help="time luffy at these numbers of prompts a step")
+    parser.add_argument("--memory", action="store_true", help="fit the growth of memory (take --steps 200)")
+    arguments = parser.parse_args()
+    steps = arguments.steps
+    with tempfile.TemporaryDirectory() as folder:
+        file = targets(Path(folder) / "targets")
+        if arguments.memory:
+            memory(file, Path(folder), steps, (arguments.rows or [16])[0])
+            return
+        if arguments.rows:
+            by_rows(file, Path(folder), steps, arguments.rows)
+            return
+        results = {name: measure(name, file, Path(folder) / name, steps) for name in RUNS}
+    columns = [*PARTS, "tokens"]
+    sys.stdout.write("run        " + "".join(f"{column:>14}" for column in columns) + "   step against verl\n")
+    for name, figures in results.items():
+        numbers = "".join(f"{figures[column]:14.3f}" for column in columns)
+        sys.stdout.write(f"{name:<11}{numbers}   {figures['step'] / results['verl']['step']:.2f}x\n")
+
+
+if __name__ == "__main__":
+    main()

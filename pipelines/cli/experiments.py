@@ -1,0 +1,83 @@
+"""``python -m pipelines.cli.experiments [RECIPE …]``: train and score recipes, then compare them on one page.
+
+What ``make experiments`` and ``make compare`` call: a run for each recipe and seed, one after the other, recorded in
+the instance that ``make ui`` shows. A backfill of experiments/policy and experiments/scores in the UI does the same.
+What is complete is reused, so a command that was interrupted goes on where it was.
+"""
+
+import argparse
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import dagster as dg
+
+from core.cli import INTERRUPTED, exit_status
+from core.code import PROJECT
+from core.errors import InputError
+from pipelines.cli.run import configure, execute, training_interpreter
+from pipelines.cli.terminal import Terminal
+from pipelines.definitions.instance import end_dead_runs, prepare_home
+from pipelines.definitions.jobs import COMPARE, EVERYTHING, EXPERIMENT, OBSERVE, PREPARE
+from pipelines.definitions.settings import load_settings
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m pipelines.cli.experiments", description="Train and score recipes, and compare them on one page."
+    )
+    parser.add_argument(
+        "recipes", nargs="*", metavar="RECIPE", help="files of training/config/recipe (default: as the profile says)"
+    )
+    parser.add_argument("--profile", help="a profile's name or file")
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", dest="overrides")
+    parser.add_argument("--copy-to", type=Path, metavar="FOLDER", help="put the tables and figures there, too")
+    options = parser.parse_args()
+    configure(options.profile, options.overrides)
+    os.chdir(PROJECT)
+    prepare_home()
+    from assets import evals
+    from assets.experiments import COMPARISON, PAGE, RECIPES, partition, seeds
+    from pipelines.definitions.code_location import defs
+
+    settings = load_settings()
+    recipes = options.recipes or settings.experiments.recipes or RECIPES
+    if unknown := sorted(set(recipes) - set(RECIPES)):
+        raise InputError(f"no recipe {', '.join(unknown)}: expected some of {', '.join(RECIPES)}")
+    training_interpreter(defs).executable()
+    base = [evals.key(benchmark, "base") for benchmark in settings.benchmark_suite()]
+    wanted = [
+        partition(recipe, seed)
+        for seed in seeds(settings.experiments, settings.training)
+        for recipe in dict.fromkeys(recipes)
+    ]
+    terminal, failed = Terminal(), 0
+    with dg.DagsterInstance.get() as instance:
+        end_dead_runs(instance)
+        for job, keys in ((OBSERVE, None), (PREPARE, None), (EVERYTHING, base)):
+            if status := execute(instance, job, terminal, keys=keys):
+                return status
+        for number, key in enumerate(wanted, 1):
+            named = key.keys_by_dimension
+            terminal.line(f"run {number} of {len(wanted)}: {', '.join(f'{k} {v}' for k, v in named.items())}")
+            tags = {"dagster/partition": str(key), **{f"dagster/partition/{k}": v for k, v in named.items()}}
+            status = execute(instance, EXPERIMENT, terminal, more_tags=tags)
+            if status == INTERRUPTED:
+                return status
+            failed += status != 0
+        if status := execute(instance, COMPARE, terminal):
+            return status
+    assert defs.resources is not None
+    folder = Path(defs.resources["storage"].read_reference(COMPARISON.to_user_string()).path)
+    if options.copy_to:
+        options.copy_to.mkdir(parents=True, exist_ok=True)
+        for file in sorted(folder.iterdir()):
+            if file.name != PAGE:
+                shutil.copyfile(file, options.copy_to / file.name)
+    terminal.line(f"\ncomparison: {folder}/{PAGE}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(main))

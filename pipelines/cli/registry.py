@@ -1,0 +1,96 @@
+"""``python -m pipelines.cli.registry show | promote | rollback``: look at the champion, or move it by hand.
+
+What ``make promote`` and ``make rollback`` call. A move leaves a decision file, and a materialization of
+registry/champion in the instance, so the UI shows who moved it, when and why.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+from assets.registry import CHAMPION
+from assets.shared.metadata import cell
+from assets.shared.storage import Reference, Storage
+from core.cli import exit_status
+from core.code import SHORT_DIGEST
+from evaluation.promotion import Registry
+from pipelines.definitions.instance import prepare_home
+from pipelines.definitions.settings import load_settings
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(
+        prog="python -m pipelines.cli.registry", description="The champion, and moving it."
+    )
+    actions = result.add_subparsers(dest="action", required=True)
+    actions.add_parser("show", help="the champion and the last decisions")
+    promote = actions.add_parser("promote", help="make a policy the champion")
+    promote.add_argument("to", metavar="TO", help="a run's folder, or the first characters of a policy's digest")
+    rollback = actions.add_parser("rollback", help="make the champion before the present one the champion again")
+    for command in (promote, rollback):
+        command.add_argument("--reason", default="", help="kept with the decision")
+    return result
+
+
+def main() -> int:
+    options = parser().parse_args()
+    storage = Storage(root=load_settings().storage.root)
+    registry = Registry(storage.path)
+    if options.action == "show":
+        show(registry)
+        return 0
+    reason = options.reason or "no reason given"
+    with storage.writable():
+        record = registry.promote(options.to, reason=reason) if options.action == "promote" else None
+        record = record or registry.rollback(reason=reason)
+    storage.write_reference(
+        CHAMPION.to_user_string(), Reference(str(registry.pointer), record["checkpoint"], details={"promoted": True})
+    )
+    prepare_home()
+    with dg.DagsterInstance.get() as instance:
+        instance.report_runless_asset_event(materialization(registry, record))
+    sys.stdout.write(f"champion: {record['checkpoint'][:SHORT_DIGEST]}  {record['policy']}\n")
+    return 0
+
+
+def materialization(registry: Registry, record: Mapping[str, Any]) -> dg.AssetMaterialization:
+    """What the UI shows of a move by hand."""
+    decision = record["decision"]
+    return dg.AssetMaterialization(
+        CHAMPION,
+        description=f"{decision['by_hand']} by hand, by {decision['by']}",
+        tags={"dagster/data_version": record["checkpoint"]},
+        metadata={
+            "champion": record["checkpoint"][:SHORT_DIGEST],
+            "promoted": True,
+            "by hand": decision["by_hand"],
+            "by": cell(decision["by"]),
+            "reasons": dg.MetadataValue.md("\n".join(f"- {cell(reason)}" for reason in decision["reasons"])),
+            "file": dg.MetadataValue.path(str(registry.pointer)),
+        },
+    )
+
+
+def show(registry: Registry, last: int = 10) -> None:
+    """Write the champion and the last decisions, newest first."""
+    champion = registry.champion()
+    if champion is None:
+        sys.stdout.write(f"no champion in {registry.folder}\n")
+    else:
+        sys.stdout.write(f"champion: {champion['checkpoint'][:SHORT_DIGEST]}  {champion['policy']}\n")
+        refused = ", ".join(digest[:SHORT_DIGEST] for digest in champion.get("refused", []))
+        sys.stdout.write(f"rolled back, not promoted again by itself: {refused}\n" if refused else "")
+    for record in reversed(registry.decisions()[-last:]):
+        decision = record["decision"]
+        what = decision.get("by_hand") or ("promoted" if decision["promoted"] else "not promoted")
+        text = "; ".join(decision["reasons"])
+        sys.stdout.write(
+            f"{record['time'][:19]}  {record['checkpoint'][:SHORT_DIGEST]}  {what:12} {text}".rstrip() + "\n"
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(main))

@@ -1,0 +1,158 @@
+"""``python -m pipelines.cli.run``: materialize the graph through Dagster and show it on the terminal.
+
+What ``make demo`` and ``make run`` call. The run is recorded in the instance that ``make ui`` shows.
+"""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from core.cli import INTERRUPTED, exit_status
+from core.code import PROJECT
+from core.errors import InputError
+from pipelines.cli.terminal import Follower, Terminal, selection_keys
+from pipelines.definitions.instance import CANCEL, end_dead_runs, prepare_home
+from pipelines.definitions.jobs import EVERYTHING, OBSERVE
+from pipelines.definitions.settings import PREFIX, PROFILE
+
+NEEDS_TRAINING_PYTHON = {"training", "evals", "ood"}
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(
+        prog="python -m pipelines.cli.run", description="Materialize the graph through Dagster and show it here."
+    )
+    result.add_argument(
+        "--select", metavar="ASSETS", help="an asset selection, e.g. 'group:targets' (default: everything)"
+    )
+    result.add_argument("--profile", help=f"a profile's name or file (default: {PROFILE}, else embedded)")
+    result.add_argument(
+        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", dest="overrides", help="override a setting"
+    )
+    result.add_argument("--max-concurrent", type=int, default=2, help="stages at a time (default %(default)s)")
+    return result
+
+
+def main() -> int:
+    options = parser().parse_args()
+    configure(options.profile, options.overrides)
+    os.chdir(PROJECT)
+    prepare_home()
+    from pipelines.definitions.code_location import defs  # here, since mistakes in settings show on import
+
+    keys = selection_keys(defs, options.select or "*")
+    if not keys:
+        raise InputError(f"--select {options.select!r}: no asset of that selection; `*` is everything")
+    if any(key.path[0] in NEEDS_TRAINING_PYTHON for key in keys):
+        training_interpreter(defs).executable()
+    terminal = Terminal()
+    with dg.DagsterInstance.get() as instance:
+        for run_id in end_dead_runs(instance):
+            terminal.line(f"ended run {run_id[:8]}: its process is gone")
+        if any(key.path[0] == "targets" for key in keys):
+            status = execute(instance, OBSERVE, terminal)
+            if status:
+                return status
+        status = execute(
+            instance,
+            EVERYTHING,
+            terminal,
+            keys=keys if options.select else None,
+            at_once=options.max_concurrent,
+        )
+    if status == 0:
+        show_result(defs, terminal, keys)
+    return status
+
+
+def configure(profile: str | None, overrides: Sequence[str]) -> None:
+    """Put the command line's settings into the environment, where this process and the run's steps find them."""
+    if profile:
+        os.environ[PROFILE] = profile
+    for override in overrides:
+        name, equals, value = override.partition("=")
+        section, dot, key = name.partition(".")
+        if not (equals and dot):
+            raise InputError(f"--set {override!r}: expected SECTION.KEY=VALUE, e.g. training.seed=1")
+        os.environ[f"{PREFIX}{section}__{key}".upper()] = value
+
+
+def training_interpreter(defs: dg.Definitions) -> Any:
+    """The interpreter resource of the definitions."""
+    assert defs.resources is not None
+    return defs.resources["interpreter"]
+
+
+def execute(
+    instance: dg.DagsterInstance,
+    job: str,
+    terminal: Terminal,
+    *,
+    keys: Sequence[dg.AssetKey] | None = None,
+    at_once: int | None = None,
+    more_tags: Mapping[str, str] | None = None,
+) -> int:
+    """Run ``job`` in a process of its own and show it; the exit status of the command. Ctrl-C cancels the run."""
+    tags = {"luffy/command": f"{job}-{os.urandom(4).hex()}", **(more_tags or {})}
+    command = [sys.executable, "-m", "pipelines.cli.execute", job, "--tags", json.dumps(tags)]
+    command += ["--assets", *(key.to_user_string() for key in keys)] if keys else []
+    command += ["--max-concurrent", str(at_once)] if at_once else []
+    # A shell starts background jobs with Ctrl-C ignored, and Dagster's steps then ignore TERM: nothing could stop us.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with Follower(instance, tags, terminal) as follower, log_file(instance).open("wb") as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        while process.poll() is None:
+            try:
+                process.wait()
+            except KeyboardInterrupt:
+                terminal.line("cancelling: what runs is being stopped")
+                process.send_signal(CANCEL)
+    if process.returncode == 0:
+        return 0
+    run = instance.get_run_by_id(follower.run_id) if follower.run_id else None
+    if run is not None and run.status == dg.DagsterRunStatus.CANCELED:
+        terminal.line("cancelled; the same command goes on from what is complete")
+        return INTERRUPTED
+    for failure in follower.failures:
+        sys.stderr.write(f"error: {failure}\n")
+    if not follower.failures:
+        said = log_file(instance).read_text(encoding="utf-8", errors="replace").splitlines()
+        sys.stderr.write(f"error: the run ended early: {said[-1] if said else 'without a word'}\n")
+        sys.stderr.write(f"its log: {log_file(instance)}\n")
+    return 1
+
+
+def log_file(instance: dg.DagsterInstance) -> Path:
+    """Where the last run's processes wrote what Dagster and its libraries say beside the event log."""
+    return Path(instance.root_directory) / "terminal.log"
+
+
+def show_result(defs: dg.Definitions, terminal: Terminal, keys: Sequence[dg.AssetKey]) -> None:
+    """The scorecard, and where to look further."""
+    from assets.report import PAGE, SCORECARD, TEXT
+
+    assert defs.resources is not None
+    storage = defs.resources["storage"]
+    if SCORECARD in keys:
+        folder = storage.read_reference(SCORECARD.to_user_string()).path
+        terminal.line("")
+        with open(f"{folder}/{TEXT}", encoding="utf-8") as text:
+            terminal.line(text.read().rstrip())
+        terminal.line(f"\nreport: {folder}/{PAGE}")
+    else:
+        terminal.line(f"\noutputs: {storage.path}")
+    terminal.line("look at everything: make ui")
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(main))

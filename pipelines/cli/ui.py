@@ -1,0 +1,49 @@
+"""``python -m pipelines.cli.ui``: serve the Dagster UI with the project's instance. What ``make ui`` calls."""
+
+import argparse
+import os
+import signal
+import socket
+import sys
+
+from core.cli import exit_status
+from core.code import PROJECT
+from core.errors import InputError
+from pipelines.definitions.instance import prepare_home
+from pipelines.definitions.settings import load_settings
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m pipelines.cli.ui", description="Serve the Dagster UI until Ctrl-C."
+    )
+    parser.add_argument("--port", type=int, default=3000, help="(default %(default)s)")
+    parser.add_argument("--host", default="127.0.0.1", help="the UI has no login: keep it local (default %(default)s)")
+    options = parser.parse_args()
+    load_settings()
+    check_port(options.host, options.port)
+    home = prepare_home()
+    sys.stdout.write(f"Dagster UI: http://{options.host}:{options.port}  (instance {home})\n")
+    sys.stdout.flush()
+    os.chdir(PROJECT)
+    # A shell starts background jobs with Ctrl-C ignored, and Dagster then ignores TERM too: nothing could stop it.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    command = ["dagster", "dev", "-w", "workspace.yaml", "-h", options.host, "-p", str(options.port)]
+    os.execv(sys.executable, [sys.executable, "-m", *command])
+
+
+def check_port(host: str, port: int) -> None:
+    """InputError if something listens at ``host:port`` already or the port cannot be used."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except (OSError, OverflowError) as error:
+            raise InputError(
+                f"port {port} of {host}: {getattr(error, 'strerror', error)}: stop what uses it, or take another one: "
+                "`make ui PORT=3001`"
+            ) from error
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(main))

@@ -1,0 +1,1 @@
+"""What Dagster knows: jobs, schedules, sensors, resources, settings."""

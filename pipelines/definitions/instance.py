@@ -1,0 +1,70 @@
+"""DAGSTER_HOME: where the instance keeps its runs, and how it is made ready."""
+
+import json
+import os
+import signal
+import socket
+from pathlib import Path
+
+import dagster as dg
+
+from core.code import PROJECT
+from core.errors import InputError
+from core.files import atomic_write
+
+CONFIG = "dagster.yaml"
+CANCEL = signal.SIGUSR1  # asks `pipelines.cli.execute` to cancel its run
+OWNER = "luffy/process"  # tag of a run that a terminal executes: who executes it
+
+
+def prepare_home() -> Path:
+    """Make DAGSTER_HOME (default ``var/dagster``) ready with the project's dagster.yaml; InputError if it cannot be.
+
+    A dagster.yaml that is there and not of ours is kept: it is the operator's.
+    """
+    home = Path(os.environ.setdefault("DAGSTER_HOME", str(PROJECT / "var" / "dagster"))).absolute()
+    os.environ["DAGSTER_HOME"] = str(home)
+    ours, target = (PROJECT / CONFIG).read_text(encoding="utf-8"), home / CONFIG
+    marker = ours.splitlines()[0]
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        found = target.read_text(encoding="utf-8") if target.exists() else marker
+        if found != ours and found.startswith(marker):
+            with atomic_write(target) as temporary:
+                temporary.write_text(ours, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"DAGSTER_HOME {home}: {error.strerror}; make room or name another folder") from error
+    return home
+
+
+def owner_tag() -> dict[str, str]:
+    """The tag that names this process; a process id alone may come back, or be one of another machine."""
+    return {OWNER: json.dumps([socket.gethostname(), os.getpid(), started(os.getpid())])}
+
+
+def end_dead_runs(instance: dg.DagsterInstance) -> list[str]:
+    """End the runs whose executing process is gone (killed, power lost), and free their places in the pools.
+
+    Without this a run that was killed stays "started" for ever and its place in the `gpu` pool is never given back.
+    """
+    ended = []
+    unfinished = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.CANCELING]
+    for run in instance.get_runs(filters=dg.RunsFilter(statuses=unfinished)):
+        owner = run.tags.get(OWNER)
+        if owner is None:
+            continue  # a code server's: its own monitoring looks after it
+        host, pid, since = json.loads(owner)
+        if host != socket.gethostname() or started(pid) == since:
+            continue
+        instance.report_run_canceled(run, message="The process that executed this run is gone.")
+        instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+        ended.append(run.run_id)
+    return ended
+
+
+def started(pid: int) -> int | None:
+    """Start time of a process in clock ticks since boot; None if it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
+    except (FileNotFoundError, ProcessLookupError):
+        return None

@@ -1,0 +1,49 @@
+"""Schedules. They are delivered stopped: whoever operates the installation turns them on in the UI."""
+
+import dagster as dg
+
+from pipelines.definitions.jobs import EVERYTHING, everything, observe_sources
+from pipelines.definitions.settings import ScheduleSettings
+
+UNFINISHED = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
+
+def unfinished(instance: dg.DagsterInstance, job: str) -> str | None:
+    """Id of a run of ``job`` that is queued or under way; None if there is none."""
+    runs = instance.get_runs(filters=dg.RunsFilter(job_name=job, statuses=UNFINISHED), limit=1)
+    return runs[0].run_id if runs else None
+
+
+def build_schedules(settings: ScheduleSettings) -> list[dg.ScheduleDefinition]:
+    """The weekly run, and the look at the sources before it."""
+
+    def once(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        if earlier := unfinished(context.instance, EVERYTHING):
+            return dg.SkipReason(f"run {earlier} of {EVERYTHING} is under way; it takes the data as they are now")
+        return dg.RunRequest()
+
+    return [
+        dg.ScheduleDefinition(
+            name="weekly_retrain",
+            job=everything,
+            cron_schedule=settings.retrain,
+            execution_timezone=settings.timezone,
+            execution_fn=once,
+            default_status=dg.DefaultScheduleStatus.STOPPED,
+            description="Run everything; unchanged targets reuse the checkpoint. Skipped while one is under way.",
+        ),
+        dg.ScheduleDefinition(
+            name="hourly_observation",
+            job=observe_sources,
+            cron_schedule="0 * * * *",
+            execution_timezone=settings.timezone,
+            default_status=dg.DefaultScheduleStatus.STOPPED,
+            description="Record whether the raw traces changed.",
+        ),
+    ]

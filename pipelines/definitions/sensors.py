@@ -1,0 +1,157 @@
+"""Sensors: what reacts to runs, to changed data and to what runs left behind. Delivered stopped."""
+
+import json
+import time
+from dataclasses import replace
+
+import dagster as dg
+
+from assets.shared.storage import Storage
+from assets.targets import PREPARED
+from assets.training import POLICY
+from core.errors import InputError
+from pipelines.definitions.instance import end_dead_runs
+from pipelines.definitions.jobs import PREPARE, prepare_targets, score_policy
+from pipelines.definitions.notices import Notice, NotifySettings, redact, send
+from pipelines.definitions.orphans import find_leftovers, stop
+from pipelines.definitions.schedules import unfinished
+from pipelines.definitions.settings import Settings
+from pipelines.definitions.source_watch import Seen, look, watched
+
+STOPPED = dg.DefaultSensorStatus.STOPPED
+
+
+def build_sensors(settings: Settings) -> list[dg.SensorDefinition]:
+    """All sensors."""
+    automation = dg.AutomationConditionSensorDefinition(
+        "retrain_on_new_targets",
+        target=dg.AssetSelection.groups("training"),
+        default_status=STOPPED,
+        description="Start a training when the content of the targets changed and its checks passed.",
+    )
+    return [
+        notify_run_failures(settings.notify),
+        watch_sources(settings),
+        automation,
+        score_new_policies(),
+        stop_orphans(),
+    ]
+
+
+def notify_run_failures(settings: NotifySettings) -> dg.SensorDefinition:
+    """Tells of each failed run, over the channel of ``settings``."""
+
+    @dg.run_failure_sensor(
+        name="notify_run_failures",
+        default_status=STOPPED,
+        description="Tell of each failed run, with the step and the reason: in the daemon's log and over the channel "
+        f"of the settings ({settings.channel}).",
+    )
+    def sensor(context: dg.RunFailureSensorContext) -> None:
+        notice = failure_notice(context)
+        context.log.error(redact(f"{notice.subject}: {notice.text}"))
+        send(settings, notice)
+
+    return sensor
+
+
+def failure_notice(context: dg.RunFailureSensorContext) -> Notice:
+    """The run, and why each of its failed steps failed."""
+    failures = {event.step_key: reason(event.step_failure_data.error) for event in context.get_step_failure_events()}
+    listed = "; ".join(f"{step}: {text}" for step, text in failures.items()) or context.failure_event.message or ""
+    run = context.dagster_run
+    return Notice(f"run {run.run_id} of {run.job_name} failed", listed)
+
+
+def watch_sources(settings: Settings) -> dg.SensorDefinition:
+    """Prepares the targets anew when the content of the traces changed."""
+
+    @dg.sensor(
+        name="watch_sources",
+        job=prepare_targets,
+        minimum_interval_seconds=60,
+        default_status=STOPPED,
+        description="Prepare the targets when the content of their files, or the commit of their hub dataset, changed. "
+        "What changes while a preparation is under way is taken up after it, in one run.",
+    )
+    def sensor(context: dg.SensorEvaluationContext, storage: Storage) -> dg.SensorResult | dg.SkipReason:
+        if not watched(settings.targets):
+            return dg.SkipReason("the embedded generator makes the same traces for ever")
+        seen = look(settings.targets, Seen.read(context.cursor))
+        if seen.digest == (seen.requested or prepared_digest(storage)):
+            return skipped(f"unchanged: {seen.digest[:16]}", seen)
+        if earlier := unfinished(context.instance, PREPARE):
+            return skipped(f"changed, and run {earlier} is under way: asked for after it", seen)
+        asked = replace(seen, requested=seen.digest, number=seen.number + 1)
+        request = dg.RunRequest(run_key=f"{asked.number}-{asked.digest}", tags={"luffy/source": asked.digest[:16]})
+        return dg.SensorResult(run_requests=[request], cursor=asked.write())
+
+    return sensor
+
+
+def skipped(why: str, seen: Seen) -> dg.SensorResult:
+    """No request, and what was seen."""
+    return dg.SensorResult(skip_reason=why, cursor=seen.write())
+
+
+def prepared_digest(storage: Storage) -> str:
+    """Digest of the traces that the targets were made of, "" if there are no targets yet."""
+    try:
+        return str(storage.read_reference(PREPARED.to_user_string()).details.get("source_digest", ""))
+    except InputError:
+        return ""
+
+
+def score_new_policies() -> dg.SensorDefinition:
+    """Scores a policy that was trained alone."""
+
+    @dg.asset_sensor(
+        asset_key=POLICY,
+        job=score_policy,
+        name="score_new_policies",
+        minimum_interval_seconds=30,
+        default_status=STOPPED,
+        description="Score a new policy and decide on it, where the run that trained it does not do so itself.",
+    )
+    def sensor(context: dg.SensorEvaluationContext, event: dg.EventLogEntry) -> dg.RunRequest | dg.SkipReason:
+        made = event.asset_materialization
+        digest = (made.tags or {}).get("dagster/data_version", event.run_id) if made else event.run_id
+        run = context.instance.get_run_by_id(event.run_id)
+        if run is not None and run.execution_plan_snapshot_id is not None:
+            plan = context.instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id)
+            if any(step.startswith("report__") for step in plan.step_keys_to_execute):
+                return dg.SkipReason(f"run {run.run_id} scores policy {digest[:16]} itself")
+        return dg.RunRequest(run_key=digest)
+
+    return sensor
+
+
+def stop_orphans() -> dg.SensorDefinition:
+    """Ends what dead runs left behind."""
+
+    @dg.sensor(
+        name="stop_orphans",
+        minimum_interval_seconds=60,
+        default_status=STOPPED,
+        description="End runs whose terminal is gone, and stop processes of this machine whose run has ended: TERM, "
+        "and KILL a minute later.",
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+        ended = end_dead_runs(context.instance)
+        leftovers = find_leftovers(context.instance)
+        asked = stop(leftovers, json.loads(context.cursor or "{}"), time.time())
+        context.update_cursor(json.dumps(asked))
+        for leftover in leftovers:
+            context.log.warning(redact(f"process {leftover.pid} of ended run {leftover.run_id}: {leftover.command}"))
+        return dg.SkipReason(f"{len(ended)} dead runs ended, {len(leftovers)} leftover processes stopped")
+
+    return sensor
+
+
+def reason(error: object) -> str:
+    """What the user has to know of a step's error: the deepest cause, without the stack."""
+    while (cause := getattr(error, "cause", None)) is not None:
+        error = cause
+    text = str(getattr(error, "message", error)).strip()
+    name = str(getattr(error, "cls_name", ""))
+    return text.removeprefix(f"{name}: ").removeprefix("dagster._core.definitions.events.Failure: ")

@@ -1,0 +1,165 @@
+"""``python -m targets``: prepare targets without Dagster."""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from core.cli import exit_status
+from core.code import PROJECT
+from core.errors import InputError
+from targets.check.expectations import SUITE, validate
+from targets.config import build_config, read_config
+from targets.output import PROFILE_FILE
+from targets.prepare import Prepared, prepare
+from targets.select.split import Split, account, select_train
+from targets.version_diff import compare
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SECONDS_BETWEEN_LINES = 2.0
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(
+        prog="python -m targets",
+        description="Turn raw traces into training targets: normalise, verify, filter, deduplicate; say why each row "
+        "is in or out. Writes prepared, rejected, profile, train and heldout .parquet.",
+    )
+    result.add_argument(
+        "--source",
+        action="append",
+        help="'embedded' (default), a parquet/JSONL file, folder or glob, or a hub dataset id; may be repeated",
+    )
+    result.add_argument("--out", type=Path, required=True, help="folder to write into")
+    result.add_argument("--tokenizer", type=Path, required=True, help="the policy's tokenizer.json or model folder")
+    result.add_argument("--config", type=Path, help="YAML with settings; every setting is described in config.py")
+    result.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help="one setting")
+    result.add_argument(
+        "--benchmarks", help="suite (embedded, paper, a YAML) or parquet whose problems must not be used"
+    )
+    result.add_argument(
+        "--benchmark-root",
+        type=Path,
+        action="append",
+        default=[],
+        help="folder with the suite's files; may be repeated",
+    )
+    result.add_argument("--heldout-share", type=float, default=0.0, help="share of problems held out (default 0)")
+    result.add_argument("--max-rows", type=int, help="at most so many rows in train.parquet")
+    result.add_argument("--engine", choices=("local", "ray"), help="where traces are judged (default local)")
+    result.add_argument("--workers", type=int, help="processes that judge traces (default 2)")
+    result.add_argument(
+        "--cache", type=Path, help="folder that remembers judged files (default OUT/.judged; deleting it is safe)"
+    )
+    result.add_argument("--prepare-only", action="store_true", help="do not draw train and heldout, nor check anything")
+    result.add_argument("--check", action="store_true", help="run the quality checks; exit status 1 if one blocks")
+    result.add_argument("--suite", type=Path, default=SUITE, help="YAML of the quality checks")
+    result.add_argument("--previous", type=Path, help="an earlier OUT: drift is relative to it, and it is compared")
+    result.add_argument("--docs", type=Path, help="folder for the pages (Data Docs) of the quality checks")
+    return result
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    config = read_config(options.config, options.overrides)
+    given = {name: getattr(options, name) for name in ("source", "engine", "workers")}
+    given = {name: value for name, value in given.items() if value is not None}
+    config = build_config({**config.model_dump(), **given}, where="command line")
+    began = time.monotonic()
+    prepared = prepare(
+        config,
+        options.out,
+        benchmarks=_benchmarks(options.benchmarks, options.benchmark_root),
+        tokenizer_json=options.tokenizer,
+        progress=_Lines(),
+        cache=options.cache or options.out / ".judged",
+    )
+    if options.prepare_only:
+        _show(prepared, None, time.monotonic() - began)
+        return 0
+    split = select_train(
+        prepared, options.out, heldout_share=options.heldout_share, max_rows=options.max_rows, seed=config.seed
+    )
+    _show(prepared, split, time.monotonic() - began)
+    previous = options.previous / PROFILE_FILE if options.previous else None
+    if previous:
+        for name, before, now in compare(previous, prepared.profile):
+            print(f"{name:32}{before:>14}{now:>14}")
+    if account_faults := account(prepared, split).faults:
+        raise RuntimeError("conservation violated: " + "; ".join(account_faults))
+    return _check(prepared, options.suite, previous, options.docs) if options.check else 0
+
+
+def _benchmarks(name: str | None, roots: Sequence[Path]) -> "pa.Table | None":
+    if name is None:
+        return None
+    if not name.endswith(".parquet"):
+        with tempfile.TemporaryDirectory() as folder:
+            return _benchmarks(_read_suite(name, roots, Path(folder) / "suite.parquet"), roots)
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_table(name, columns=["benchmark", "id", "problem"])
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"benchmarks {name}: not a parquet with benchmark, id and problem: {error}") from error
+
+
+def _read_suite(name: str, roots: Sequence[Path], out: Path) -> str:
+    """Let the evaluation read its own suite, in a process of its own: targets know benchmarks as a parquet file."""
+    command = [sys.executable, "-m", "evaluation", "suite", "--suite", name, "--out", str(out)]
+    command += ["--roots", *map(str, roots)] if roots else []
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": str(PROJECT)}, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise InputError(f"benchmarks {name}: {done.stderr.strip().splitlines()[-1]}")
+    return str(out)
+
+
+class _Lines:
+    """Progress as a line every two seconds at most, and at each change of stage."""
+
+    def __init__(self) -> None:
+        self._stage = ""
+        self._last = 0.0
+
+    def __call__(self, stage: str, done: int, total: int | None) -> None:
+        now = time.monotonic()
+        if stage == self._stage and now - self._last < SECONDS_BETWEEN_LINES:
+            return
+        self._stage, self._last = stage, now
+        print(f"{stage:12} {done:>9,}" + (f" of {total:,}" if total is not None else ""), file=sys.stderr, flush=True)
+
+
+def _show(prepared: Prepared, split: Split | None, seconds: float) -> None:
+    read = prepared.counts["read"]
+    print(f"{'read':18}{read:>9,}")
+    for step in prepared.funnel:
+        print(f"{step['filter']:18}{-step['removed']:>9,}{step['left']:>9,}  {step['title']}")
+    speed = "nothing has changed: nothing was done" if prepared.reused else f"{read / seconds:,.0f} rows/s"
+    print(f"{'kept':18}{prepared.counts['kept']:>9,}  {speed}")
+    for what, count in prepared.disagreements.items():
+        print(f"{what}: {count:,}")
+    if split is not None:
+        print(f"train {split.rows:,} rows {split.train}, held out {split.heldout_rows:,}")
+    print(f"rejected: {prepared.rejected}")
+
+
+def _check(prepared: Prepared, suite: Path, previous: Path | None, docs: Path | None) -> int:
+    results = validate(prepared.profile, suite=suite, previous=previous, docs=docs)
+    for result in results:
+        state = "ok" if result.passed else "FAILED" if result.severity == "error" else "warning"
+        print(f"{state:8}{result.name:32}{result.error or result.observed}")
+    return int(any(not result.passed and result.severity == "error" for result in results))
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(main))

@@ -1,0 +1,1 @@
+"""Quality checks on prepared targets."""

@@ -1,0 +1,266 @@
+"""Great Expectations on the profile of prepared targets. The suite is data: see ``suites/targets.yaml``.
+
+Besides the profile's columns a suite can use `DERIVED` ones, and numbers of the settings the profile was made with.
+
+Names and severities are read from the YAML alone; importing the library takes seconds, so only `validate` does.
+The profile is flat and has no text, so that a failing result stays small.
+"""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from core.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SUITE = Path(__file__).resolve().parent / "suite.yaml"
+PARAMETER = re.compile(r"\$(\w+)(?:\s*\*\s*(\d+(?:\.\d+)?))?")
+FACTS = ("verified", "gold_parses", "has_think", "has_answer")  # must hold: one that is not known counts as false
+MOST_VALUES = 5  # offending values shown
+DERIVED = ("traces_of_problem", "source_mix_shift", "survival_change", "mean_length_change")
+
+
+class Check(BaseModel):
+    """One expectation of the suite. ``severity``: error blocks what follows, warning does not."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    severity: Literal["error", "warning"]
+    description: str
+    type: str = Field(pattern=r"^expect_\w+$")
+    kwargs: dict[str, Any] = Field(default_factory=dict)
+
+
+class _Suite(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    checks: list[Check] = Field(min_length=1)
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What a check found. ``failing`` of ``rows`` values do not fit, where it is about values; ``error``: it broke."""
+
+    name: str
+    passed: bool
+    severity: str
+    description: str
+    expected: dict[str, Any]
+    observed: str | float | bool | None
+    failing: int | None
+    rows: int
+    error: str | None = None
+
+
+def load_checks(suite: Path = SUITE) -> list[Check]:
+    """The checks of a suite, without Great Expectations; InputError names what is wrong in the YAML."""
+    try:
+        loaded = _Suite.model_validate(yaml.safe_load(Path(suite).read_text(encoding="utf-8")))
+    except OSError as error:
+        raise InputError(f"check suite {suite}: {error.strerror}; give a YAML file like {SUITE}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"check suite {suite}: not YAML: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InputError(
+            f"check suite {suite}: {'.'.join(map(str, first['loc']))}: {first['msg']}; see {SUITE}"
+        ) from error
+    names = [check.name for check in loaded.checks]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InputError(f"check suite {suite}: {', '.join(twice)} named more than once; give each check its own name")
+    return loaded.checks
+
+
+def check_names(suite: Path = SUITE) -> list[str]:
+    """Names of the checks of a suite, in order."""
+    return [check.name for check in load_checks(suite)]
+
+
+def validate(
+    profile: Path,
+    *,
+    suite: Path = SUITE,
+    parameters: Mapping[str, float] | None = None,
+    previous: Path | None = None,
+    docs: Path | None = None,
+) -> list[CheckResult]:
+    """Results of every check of ``suite`` on a profile file, in the suite's order.
+
+    ``parameters`` are further values for ``$name`` in the suite, beside the settings recorded in the file.
+    ``previous``: the profile of the version before, to which drift is relative (none: no drift). ``docs``: folder to
+    build Great Expectations' Data Docs in (its ``index.html`` is the page to open). An expectation whose evaluation
+    breaks has failed, and says so. Raises InputError for a file that is no profile, a suite with an unknown parameter,
+    or an unknown expectation.
+    """
+    checks = load_checks(suite)
+    frame, settings = _read(Path(profile))
+    for name, value in drift(Path(profile), previous).items():
+        frame[name] = value
+    known = {**settings, **(parameters or {})}
+    configurations = [{**_configuration(check, known, suite), "check": check} for check in checks]
+    outcomes = _run(frame, configurations, suite, docs)
+    return [
+        _result(c["check"], c["kwargs"], outcome, len(frame))
+        for c, outcome in zip(configurations, outcomes, strict=True)
+    ]
+
+
+def drift(profile: Path, previous: Path | None) -> dict[str, float]:
+    """How a profile differs from that of the version before; 0 throughout where there is none, or no row.
+
+    ``source_mix_shift``: half the sum of the changes of the sources' shares, 0 to 1. ``survival_change``: the largest
+    relative change of a source's share of kept traces. ``mean_length_change``: relative, of the target's tokens.
+    """
+    if previous is None:
+        return dict.fromkeys(DERIVED[1:], 0.0)
+    before, now = _mix(previous), _mix(profile)
+    if not (before["rows"] and now["rows"]):
+        return dict.fromkeys(DERIVED[1:], 0.0)
+    sources = before["kept"].keys() | now["kept"].keys()
+    shares = [[side["kept"].get(name, 0) / side["rows"] for side in (before, now)] for name in sources]
+    both = [(before["survival"][n], now["survival"][n]) for n in before["survival"].keys() & now["survival"].keys()]
+    return {
+        "source_mix_shift": sum(abs(b - a) for a, b in shares) / 2,
+        "survival_change": max((abs(b / a - 1) for a, b in both if a), default=0.0),
+        "mean_length_change": now["tokens"] / before["tokens"] - 1,
+    }
+
+
+def _mix(profile: Path) -> dict[str, Any]:
+    """Rows, mean tokens, kept rows and surviving share by source, of a profile file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(profile, columns=["source", "target_tokens"])
+        metadata = pq.read_metadata(profile).metadata or {}
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"profile {profile}: cannot be read: {error}; prepare targets first") from error
+    counts = table["source"].value_counts().to_pylist()
+    sources = json.loads(metadata.get(b"sources", b"{}"))
+    return {
+        "rows": table.num_rows,
+        "tokens": float(table["target_tokens"].to_numpy().mean()) if table.num_rows else 0.0,
+        "kept": {entry["values"]: entry["counts"] for entry in counts},
+        "survival": {name: n["kept"] / n["read"] for name, n in sources.items()},
+    }
+
+
+def _read(profile: Path) -> tuple["pd.DataFrame", dict[str, Any]]:
+    """The profile with the derived column, and the settings it was made with."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(profile)
+        metadata = pq.read_metadata(profile).metadata or {}
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"profile {profile}: cannot be read: {error}; prepare targets first") from error
+    if missing := {"problem_digest", *FACTS} - set(table.column_names):
+        raise InputError(
+            f"profile {profile}: no column {', '.join(sorted(missing))}; it has {', '.join(table.column_names)}: "
+            "give the profile.parquet that prepare wrote"
+        )
+    for name in FACTS:
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, pc.fill_null(table[name], False))
+    frame = table.to_pandas()
+    frame["traces_of_problem"] = frame.groupby("problem_digest")["problem_digest"].transform("size")
+    return frame, json.loads(metadata.get(b"config", b"{}"))
+
+
+def _configuration(check: Check, known: Mapping[str, Any], suite: Path) -> dict[str, Any]:
+    def resolve(value: Any) -> Any:
+        match = PARAMETER.fullmatch(value.strip()) if isinstance(value, str) else None
+        if match is None:
+            return value
+        name, factor = match.groups()
+        if not isinstance(known.get(name), int | float):
+            numbers = ", ".join(sorted(k for k, v in known.items() if isinstance(v, int | float)))
+            raise InputError(f"check suite {suite}: {check.name}: no number ${name}; known: {numbers or 'none'}")
+        return known[name] * float(factor) if factor else known[name]
+
+    return {"type": check.type, "kwargs": {key: resolve(value) for key, value in check.kwargs.items()}}
+
+
+def _run(
+    frame: "pd.DataFrame", configurations: list[dict[str, Any]], suite: Path, docs: Path | None
+) -> list[dict[str, Any]]:
+    """Great Expectations' own result of each configuration, as plain data; its pages in ``docs``."""
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"  # read at import: it would post to the network
+    import great_expectations as gx
+    from great_expectations.exceptions.exceptions import GreatExpectationsError
+    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+
+    context: Any = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = {"globally": False}
+    expectations = []
+    for number, configuration in enumerate(configurations):
+        try:
+            expectation = ExpectationConfiguration(
+                type=configuration["type"], kwargs=configuration["kwargs"], meta={"number": number}
+            ).to_domain_obj()
+        except (GreatExpectationsError, ValueError, TypeError) as error:
+            where = f"check suite {suite}: {configuration['check'].name}"
+            raise InputError(f"{where}: {configuration['type']}: {str(error).splitlines()[0]}") from error
+        expectations.append(expectation)
+    batch = context.data_sources.add_pandas("profile").add_dataframe_asset("profile")
+    definition = batch.add_batch_definition_whole_dataframe("all")
+    validation = gx.ValidationDefinition(
+        name="targets", data=definition, suite=gx.ExpectationSuite(name="targets", expectations=expectations)
+    )
+    context.suites.add(validation.suite)
+    context.validation_definitions.add(validation)
+    found: Any = validation.run(batch_parameters={"dataframe": frame}, result_format="BASIC").to_json_dict()
+    if docs is not None:
+        context.add_data_docs_site("targets", _site(docs))
+        context.build_data_docs(site_names=["targets"])
+    by_number = {outcome["expectation_config"]["meta"]["number"]: outcome for outcome in found["results"]}
+    return [by_number[number] for number in range(len(configurations))]
+
+
+def _site(folder: Path) -> dict[str, Any]:
+    backend = {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(Path(folder).resolve())}
+    return {
+        "class_name": "SiteBuilder",
+        "store_backend": backend,
+        "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
+    }
+
+
+def _result(check: Check, expected: dict[str, Any], outcome: dict[str, Any], rows: int) -> CheckResult:
+    error = _exception(outcome.get("exception_info") or {})
+    result = outcome.get("result") or {}
+    failing = result.get("unexpected_count")
+    observed = result.get("observed_value")
+    if observed is None and failing:
+        values = list(dict.fromkeys(result.get("partial_unexpected_list") or []))[:MOST_VALUES]
+        observed = f"{failing} of {rows}: {', '.join(str(value)[:100] for value in values)}"
+    elif observed is None and failing == 0:
+        observed = f"0 of {rows}"
+    if isinstance(observed, list | dict):
+        observed = json.dumps(observed)
+    elif isinstance(observed, float):
+        observed = float(observed)  # a numpy one until now
+    passed = bool(outcome["success"]) and error is None
+    return CheckResult(check.name, passed, check.severity, check.description, expected, observed, failing, rows, error)
+
+
+def _exception(info: Mapping[str, Any]) -> str | None:
+    """The message of an expectation that broke: Great Expectations nests it by metric, or not."""
+    if "raised_exception" in info:
+        return str(info.get("exception_message") or "it raised an exception") if info["raised_exception"] else None
+    messages = [message for nested in info.values() if isinstance(nested, dict) and (message := _exception(nested))]
+    return "; ".join(messages) or None

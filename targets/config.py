@@ -1,0 +1,162 @@
+"""What a user can set about targets, with the defaults of the published training set (spec: its ``data`` page)."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from core.errors import InputError
+from core.files import digest_bytes
+
+EMBEDDED = "embedded"
+# Settings that say which traces are read and which of several survive, not whether one of them is good.
+NOT_JUDGING = frozenset(
+    {"source", "mapping", "split", "subset", "revision", "limit", "seed"}
+    | {"embedded_rows", "embedded_split", "embedded_terse"}
+    | {"near_duplicate", "traces_per_problem", "keep", "min_rows"}
+)
+
+
+class ColumnMapping(BaseModel):
+    """Where a source keeps what a trace needs. Each value is a column, or a dotted path into structs.
+
+    A column of chat messages means its last user message (``problem``), last assistant message (``response``) or
+    system message (``system``). A list of strings in ``response`` means several generations of one problem; then
+    ``reasoning`` and ``upstream_correct`` are lists of the same length.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    problem: str
+    answer: str
+    response: str
+    reasoning: str | None = None  # thoughts kept apart from the response: they become its think block
+    system: str | None = None
+    upstream_correct: str | None = None
+    worked_solution: bool = False  # the answer column holds a solution: its last box is the gold answer
+
+    def columns(self) -> list[str]:
+        """The top-level columns that must be there."""
+        paths = (self.problem, self.answer, self.response, self.reasoning, self.system, self.upstream_correct)
+        return list(dict.fromkeys(path.split(".")[0] for path in paths if path))
+
+
+def _as_tuple(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+class PrepareConfig(BaseModel):
+    """Everything that decides which targets come out. Two equal configs on equal input give equal bytes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    # --- where the traces are
+    source: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = Field(
+        default=(EMBEDDED,),
+        min_length=1,
+        description="'embedded', a parquet/JSONL file, folder or glob (local or s3://, gs://), or a hub dataset id",
+    )
+    mapping: ColumnMapping | str = Field(default="auto", description="'auto', a ready mapping's name, or the columns")
+    split: str = Field(default="train", description="split of a hub dataset")
+    subset: str | None = Field(default=None, description="subset (configuration) of a hub dataset")
+    revision: str | None = Field(default=None, description="revision of a hub dataset")
+    limit: int | None = Field(default=None, ge=1, description="read only the first rows of all sources together")
+    embedded_rows: int = Field(default=4096, ge=1, description="problems the embedded generator makes")
+    embedded_split: Literal["train", "train_hard"] = Field(
+        default="train", description="sums of 5 to 7 numbers, or of 6 to 7, which the base model hardly ever works out"
+    )
+    embedded_terse: float = Field(
+        default=0.0, ge=0, le=1, description="share of its traces with two operations a line, after the first line"
+    )
+    seed: int = 0
+
+    # --- what a target looks like
+    system_prompt: str | None = Field(
+        default=None, description="system message of every prompt; none: keep the source's own; empty: remove it"
+    )
+    plain_text: Literal["reject", "split"] = Field(
+        default="reject", description="a response without any marker: refuse it, or split it before its last box"
+    )
+
+    # --- thresholds of the filters
+    max_text_bytes: int = Field(default=1_000_000, ge=1, description="longer texts are refused unread")
+    max_prompt_tokens: int = Field(default=1024, ge=1, description="prompt with chat template, policy's tokenizer")
+    max_target_tokens: int = Field(default=8192, ge=1, description="target and its end token, policy's tokenizer")
+    min_compression_ratio: float = Field(default=0.12, ge=0, le=1, description="zlib size / size: below it, it loops")
+    compression_min_chars: int = Field(default=2000, ge=1, description="shorter targets are not tested for loops")
+    max_repeats: int = Field(default=20, ge=2, description="a run of 16 words, or a line, that comes so often: a loop")
+    max_foreign_share: float = Field(default=0.001, ge=0, le=1, description="characters of other scripts, or U+FFFD")
+    refuse_figures: bool = Field(default=True, description="problems that need a figure, an [asy] drawing or a link")
+    refuse_choices: bool = Field(default=True, description="gold answers that are a bare option letter")
+    grade_limit_s: float = Field(default=5.0, gt=0, description="seconds for comparing one answer")
+
+    # --- duplicates
+    near_duplicate: float = Field(default=95.0, ge=50, le=100, description="similarity of two equal problems, percent")
+    traces_per_problem: int = Field(default=1, ge=1)
+    keep: Literal["first", "shortest", "diverse"] = Field(
+        default="first", description="which verified traces of a problem survive; diverse: the least alike"
+    )
+    min_rows: int = Field(default=1, ge=1, description="fewer rows than this fail the quality check")
+
+    # --- where it runs: the output does not depend on these
+    engine: Literal["local", "ray"] = Field(
+        default="local", description="processes of this machine, or Ray Data (in the training interpreter)"
+    )
+    workers: int = Field(default=2, ge=1, description="processes that judge traces")
+
+    def deciding(self) -> dict[str, Any]:
+        """The settings that decide what comes out, as JSON values."""
+        return self.model_dump(mode="json", exclude={"engine", "workers"})
+
+    def digest(self) -> str:
+        """sha256 of the settings that decide what comes out."""
+        return digest_bytes(json.dumps(self.deciding(), sort_keys=True).encode())
+
+    def judging_digest(self) -> str:
+        """sha256 of the settings on which the judgement of a single trace depends."""
+        kept = {name: value for name, value in self.deciding().items() if name not in NOT_JUDGING}
+        return digest_bytes(json.dumps({**kept, "sketches": self.keep == "diverse"}, sort_keys=True).encode())
+
+
+def build_config(values: dict[str, Any], *, where: str = "targets config") -> PrepareConfig:
+    """A PrepareConfig, or InputError that names the first key that does not fit and what was expected."""
+    try:
+        return PrepareConfig.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        # the union of a name and a mapping reports a branch in its location: it is not a key of the user's
+        key = ".".join(str(part) for part in first["loc"] if part not in ("ColumnMapping", "str"))
+        known = ", ".join(PrepareConfig.model_fields) if first["type"] == "extra_forbidden" else None
+        raise InputError(
+            f"{where}: {key}: {first['msg']} (got {first['input']!r:.80})" + (f"; known keys: {known}" if known else "")
+        ) from error
+
+
+def read_config(path: Path | None, overrides: Sequence[str] = ()) -> PrepareConfig:
+    """The config in a YAML file (none: the defaults) with ``KEY=VALUE`` overrides, VALUE being YAML."""
+    import yaml
+
+    values: dict[str, Any] = {}
+    if path is not None:
+        try:
+            loaded = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InputError(f"targets config {path}: {error.strerror}; give a YAML file") from error
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise InputError(f"targets config {path}: not YAML: {error}") from error
+        if not isinstance(loaded, dict):
+            raise InputError(
+                f"targets config {path}: expected a mapping of keys to values, found {type(loaded).__name__}"
+            )
+        values.update(loaded)
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        if not equals:
+            raise InputError(f"--set {override!r}: expected KEY=VALUE")
+        try:
+            values[key] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise InputError(f"--set {override!r}: the value is not YAML: {error}") from error
+    return build_config(values, where=f"targets config {path}" if path else "targets config")

@@ -1,0 +1,1 @@
+"""Every check of one trace alone."""

@@ -1,0 +1,1 @@
+"""Files of traces in, rows of one form out."""

@@ -1,0 +1,167 @@
+r"""Marker dialects of traces, normalised to ``<think>\n…\n</think>\n\n…\boxed{…}``.
+
+Dialects met in real files:
+
+- ``think``: ``<think>…</think>…``; the opening tag may have sat in the prompt; the answer may be in ``<answer>`` tags;
+- ``thought_solution``: ``<|begin_of_thought|>…<|end_of_thought|> <|begin_of_solution|>…<|end_of_solution|>``;
+- ``im_start``: ``<|im_start|>think … <|im_start|>answer …``. No marker closes the thoughts, and in budget-forced traces
+  the answer marker is mostly absent: then the last boxed conclusion is the answer part (``im_start+split``);
+- ``plain``: no marker. Refused, or split before the last boxed conclusion where the config says so (``plain+split``).
+
+A trace whose markers do not close, or come twice, was cut or glued: it is refused, never repaired.
+"""
+
+import re
+from dataclasses import dataclass
+
+from targets.read.traces import Fault
+
+IM_START = re.compile(r"<\|im_start\|>[ \t]*(\w*)[ \t]*\n?")
+END_OF_TEXT = (
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<|eot_id|>",
+    "</s>",
+    "<\uff5cend\u2581of\u2581sentence\uff5c>",
+)
+# Any of these inside a target would be read as structure by the chat template or by the reward.
+CHAT_TOKENS = re.compile(
+    r"<\|(?:im_start|im_end|endoftext|eot_id|begin_of_text|start_header_id|end_header_id|begin_of_thought|end_of_thought"
+    r"|begin_of_solution|end_of_solution|user|assistant|system)\|>|</?think>|</?answer>|</?tool_call>|</?tool_response>"
+    r"|<\uff5c[^\uff5c\n]{1,40}\uff5c>|\[/?INST\]"
+)
+BOX = re.compile(r"\\(?:boxed|fbox)(?![a-zA-Z])")
+WAIT = re.compile(r"\n\s*Wait[,.]?\s*(?=\n|$)")  # what budget forcing appends to make the model go on
+DISPLAY = ("\\[", "$$", "\\boxed", "\\fbox", "\\begin")  # a paragraph that starts so belongs to the one before it
+LONGEST_CLOSING = 400  # characters that may follow the last box in a conclusion found by splitting
+FAR = 100  # characters of a text shown in a detail
+
+THOUGHT_SOLUTION = (
+    "<|begin_of_thought|>",
+    "<|end_of_thought|>",
+    "<|begin_of_solution|>",
+    "<|end_of_solution|>",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A response taken apart: thoughts and answer, stripped, and the dialect they came in."""
+
+    reasoning: str
+    answer: str
+    dialect: str
+
+    def target(self) -> str:
+        """The one form that everything downstream reads."""
+        return f"<think>\n{self.reasoning}\n</think>\n\n{self.answer}"
+
+
+def normalise(response: str, *, split_plain: bool = False) -> Parts | Fault:
+    """Thoughts and answer of a response, or why it has no such parts."""
+    text = response.strip()
+    while text.endswith(END_OF_TEXT):
+        for token in END_OF_TEXT:
+            text = text.removesuffix(token).rstrip()
+    if any(marker in text for marker in THOUGHT_SOLUTION):
+        parts = _thought_solution(text)
+    elif "<think>" in text or "</think>" in text:
+        parts = _think(text)
+    elif "<|im_start|>" in text:
+        parts = _im_start(text)
+    elif split_plain:
+        parts = _split(text, "plain")
+    else:
+        return Fault("no_think", "no marker ends the thoughts; plain_text: split would look for the conclusion")
+    return parts if isinstance(parts, Fault) else _check(parts)
+
+
+def _think(text: str) -> Parts | Fault:
+    opens, closes = text.count("<think>"), text.count("</think>")
+    if opens > 1 or closes > 1:
+        return Fault("repeated_markers", f"<think> {opens} times, </think> {closes} times")
+    if not closes:
+        return Fault("unclosed", "<think> without </think>")
+    if opens and not text.startswith("<think>"):
+        return Fault("repeated_markers", "text before <think>")
+    reasoning, _, answer = text.removeprefix("<think>").partition("</think>")
+    answer = answer.strip()
+    if answer.startswith("<answer>"):
+        answer, closing, rest = answer.removeprefix("<answer>").partition("</answer>")
+        if not closing:
+            return Fault("unclosed", "<answer> without </answer>")
+        if rest.strip():
+            return Fault("repeated_markers", f"text after </answer>: {rest.strip()[:FAR]!r}")
+    return Parts(reasoning.strip(), answer.strip(), "think")
+
+
+def _thought_solution(text: str) -> Parts | Fault:
+    counts = [text.count(marker) for marker in THOUGHT_SOLUTION]
+    if max(counts) > 1:
+        twice = ", ".join(m for m, count in zip(THOUGHT_SOLUTION, counts, strict=True) if count > 1)
+        return Fault("repeated_markers", f"{twice} more than once")
+    begin, end, solution, done = THOUGHT_SOLUTION
+    missing = [m for m, count in zip(THOUGHT_SOLUTION[1:], counts[1:], strict=True) if not count]
+    if missing:
+        return Fault("unclosed", f"no {', '.join(missing)}")
+    if not (text.find(begin) < text.find(end) < text.find(solution) < text.find(done)):
+        return Fault("repeated_markers", "markers out of order")
+    before, _, text = text.rpartition(begin)  # an opening that sat in the prompt is absent: rpartition gives it all
+    between = text[text.find(end) + len(end) : text.find(solution)]
+    after = text[text.find(done) + len(done) :]
+    if any(piece.strip() for piece in (before, between, after)):
+        return Fault("repeated_markers", "text outside the thought and the solution")
+    reasoning = text[: text.find(end)]
+    return Parts(
+        reasoning.strip(), text[text.find(solution) + len(solution) : text.find(done)].strip(), "thought_solution"
+    )
+
+
+def _im_start(text: str) -> Parts | Fault:
+    markers = list(IM_START.finditer(text))
+    roles = [marker.group(1) for marker in markers]
+    if markers[0].start() != 0 or roles[0] != "think" or roles not in (["think"], ["think", "answer"]):
+        return Fault("repeated_markers", f"<|im_start|> sections {', '.join(role or '(none)' for role in roles[:8])}")
+    if len(markers) == 1:
+        return _split(text[markers[0].end() :].strip(), "im_start")
+    return Parts(
+        text[markers[0].end() : markers[1].start()].strip(), _without_wait(text[markers[1].end() :]), "im_start"
+    )
+
+
+def _split(text: str, dialect: str) -> Parts | Fault:
+    """Thoughts and conclusion of a text with no marker between them: the paragraph of the last box, with the line
+    that announces a displayed box, is the conclusion. Refused where the text goes on long after its last box."""
+    text = _without_wait(text)
+    boxes = [box.start() for box in BOX.finditer(text)]
+    if not boxes:
+        return Fault("no_box", "nothing boxed")
+    last = boxes[-1]
+    start = text.rfind("\n\n", 0, last) + 2 if "\n\n" in text[:last] else 0
+    if text[start:last].lstrip().startswith(DISPLAY) or last == start:
+        previous = text.rfind("\n\n", 0, start - 2)
+        start = previous + 2 if previous >= 0 else start
+    waits = [wait.end() for wait in WAIT.finditer(text, start, last)]
+    start = waits[-1] if waits else start
+    answer = text[start:].strip()
+    if len(text) - last > LONGEST_CLOSING + len("\\boxed{}"):
+        return Fault("unclosed", f"{len(text) - last} characters after the last box: no conclusion")
+    return Parts(_without_wait(text[:start]), answer, f"{dialect}+split")
+
+
+def _without_wait(text: str) -> str:
+    text = text.strip()
+    while (cut := re.sub(r"(?:^|\n)\s*Wait[,.]?\s*$", "", text)) != text:
+        text = cut.rstrip()
+    return text
+
+
+def _check(parts: Parts) -> Parts | Fault:
+    if not parts.answer:
+        return Fault("no_answer", "nothing after the thoughts")
+    if not parts.reasoning:
+        return Fault("empty_reasoning", "no thoughts")
+    for name, text in (("thoughts", parts.reasoning), ("answer", parts.answer)):
+        if found := CHAT_TOKENS.search(text):
+            return Fault("chat_tokens", f"{found.group()} in the {name}")
+    return parts

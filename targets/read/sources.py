@@ -1,0 +1,170 @@
+"""Where traces come from: the embedded generator, data files, or a dataset of the hub.
+
+A source is read as parts: a file, a dataset, or what the generator makes. A part is what preparation remembers: its
+digest names its content, and its rows are judged once.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+from core.errors import InputError
+from core.files import digest_bytes
+from targets.config import EMBEDDED, ColumnMapping, PrepareConfig
+from targets.read.files import (
+    ROWS_A_READ,
+    SUFFIXES,
+    DataFile,
+    Row,
+    batch_rows,
+    column_names,
+    find_files,
+    fingerprint,
+    read_rows,
+    row_groups,
+    with_unique_names,
+)
+from targets.read.traces import Trace, choose_mapping, to_traces
+
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+EMBEDDED_MAPPING = ColumnMapping(problem="problem", answer="answer", response="trace")
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a source holds now. ``rows`` is None where only reading all of it would tell."""
+
+    digest: str
+    rows: int | None
+    parts: tuple[tuple[str, str, int | None], ...]  # (name, digest, rows) of each file or dataset
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file, hub dataset or generated set. Can be handed to another process, which then reads it itself."""
+
+    name: str  # how its rows are called: the same on every machine
+    config: PrepareConfig
+    file: DataFile | None = None  # else a hub dataset or the generator, by name
+
+    @cached_property
+    def fingerprint(self) -> tuple[str, int | None]:
+        """(digest of the content, rows where known without reading all of it)."""
+        if self.file is not None:
+            return fingerprint(self.file)
+        if self.name == EMBEDDED:
+            texts = [f"{p.id} {p.problem} {p.trace}" for p in _embedded(self.config)]
+            return digest_bytes("\n".join(texts).encode()), self.config.embedded_rows
+        return _hub_revision(self.name, self.config), None
+
+    @cached_property
+    def mapping(self) -> ColumnMapping:
+        """Which columns are read. Raises InputError where the configured mapping does not fit."""
+        if self.file is not None:
+            return choose_mapping(self.config.mapping, column_names(self.file), f"source {self.file.path}")
+        if self.name == EMBEDDED:
+            return EMBEDDED_MAPPING
+        columns = _load_hub(self.name, self.config).column_names
+        return choose_mapping(self.config.mapping, columns, f"dataset {self.name}")
+
+    def pieces(self) -> list[tuple[int, ...] | None]:
+        """Row groups that can be read apart from each other; [None] where there is one piece only."""
+        groups = row_groups(self.file) if self.file is not None else 1
+        return [(group,) for group in range(groups)] if groups > 1 else [None]
+
+    def traces(self, piece: tuple[int, ...] | None = None) -> Iterator[Trace]:
+        """Its traces in order; those of one of its `pieces`. Raises InputError where it cannot be read."""
+        for number, row in self._rows(piece):
+            if self.name == EMBEDDED:
+                assert isinstance(row, dict)
+                name = f"{EMBEDDED}:{row['id']}"
+                yield Trace(name, EMBEDDED, number, 1, row["problem"], row["answer"], row["trace"])
+            else:
+                yield from to_traces(row, self.mapping, self.name, number)
+
+    def _rows(self, piece: tuple[int, ...] | None) -> Iterator[tuple[int, Row]]:
+        if self.file is not None:
+            yield from read_rows(self.file, self.mapping.columns(), piece)
+        elif self.name == EMBEDDED:
+            for number, p in enumerate(_embedded(self.config)):
+                yield number, {"id": p.id, "problem": p.problem, "answer": p.answer, "trace": p.trace}
+        else:
+            dataset = _load_hub(self.name, self.config).select_columns(self.mapping.columns())
+            batches = dataset.with_format("arrow").iter(batch_size=ROWS_A_READ)
+            yield from enumerate(chain.from_iterable(batch_rows(batch) for batch in batches))
+
+
+def find_parts(config: PrepareConfig) -> list[Part]:
+    """The parts of all sources: files by name, then what is no file, in the order given.
+
+    Every part is looked at before the first row of any is read. Raises InputError for one that is not there, that
+    cannot be opened, or whose columns do not fit.
+    """
+    files: list[DataFile] = []
+    others: list[str] = []
+    for spec in config.source:
+        if spec == EMBEDDED or (_looks_like_hub_id(spec) and not os.path.exists(spec)):
+            others.append(spec)
+        else:
+            files += find_files(spec)
+    if len(set(others)) < len(others):
+        raise InputError(f"sources {', '.join(others)}: one is named twice: its rows would count twice")
+    found = [Part(file.name, config, file) for file in with_unique_names(files)]
+    return [*found, *(Part(name, config) for name in others)]
+
+
+def read_source(config: PrepareConfig) -> Iterator[Trace]:
+    """Every trace of every source of ``config``, in order, without its limit."""
+    parts = find_parts(config)
+    for part in parts:
+        _ = part.mapping
+    return chain.from_iterable(part.traces() for part in parts)
+
+
+def observe(config: PrepareConfig) -> Observation:
+    """Digest and rows of the sources, without preparing anything. Raises InputError like `find_parts`."""
+    parts = tuple((part.name, *part.fingerprint) for part in find_parts(config))
+    rows = [part[2] for part in parts]
+    total = None if None in rows else min(sum(r for r in rows if r is not None), config.limit or 1 << 62)
+    return Observation(digest_bytes(repr(list(parts)).encode()), total, parts)
+
+
+def _looks_like_hub_id(spec: str) -> bool:
+    return bool(HUB_ID.fullmatch(spec)) and not spec.endswith(SUFFIXES)
+
+
+def _embedded(config: PrepareConfig) -> list[Any]:
+    from core.arithmetic import problems
+
+    return problems(config.embedded_split, config.embedded_rows, config.seed, config.embedded_terse)
+
+
+def _load_hub(name: str, config: PrepareConfig) -> Any:
+    import datasets
+
+    try:
+        return datasets.load_dataset(name, config.subset, split=config.split, revision=config.revision)
+    except (OSError, ValueError) as error:  # not found, no network, gated, no such subset or split
+        raise InputError(
+            f"source {name}: no such file or folder here, and as a dataset of the hub (split {config.split!r}, "
+            f"subset {config.subset or 'default'}, revision {config.revision or 'main'}) it cannot be loaded: "
+            f"{str(error).splitlines()[0]}"
+        ) from error
+
+
+def _hub_revision(name: str, config: PrepareConfig) -> str:
+    import huggingface_hub
+    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+
+    try:
+        info = huggingface_hub.HfApi().dataset_info(name, revision=config.revision)
+    except (HfHubHTTPError, OfflineModeIsEnabled, OSError, ValueError) as error:
+        raise InputError(
+            f"source {name}: no such file or folder here, and the hub does not answer for a dataset of this name "
+            f"(revision {config.revision or 'main'}): {str(error).splitlines()[0]}"
+        ) from error
+    return f"{info.sha}/{config.subset or 'default'}/{config.split}"

@@ -1,0 +1,1 @@
+"""Which of the traces of one problem stay, and which problems are trained on."""

@@ -1,0 +1,126 @@
+"""Failures that are told: to the log, a webhook, by mail; never with a secret."""
+
+import asyncore
+import json
+import smtpd
+import threading
+import warnings
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import dagster as dg
+import pytest
+
+from core.errors import InputError
+from pipelines.definitions.notices import Notice, NotifySettings, redact, send
+from pipelines.definitions.sensors import failure_notice
+
+PLANTED = "planted-5ecret-7781"
+
+
+@pytest.fixture
+def failed(build, tmp_path) -> dg.RunFailureSensorContext:
+    """A run that failed, whose message holds a secret that someone put into a path."""
+    house = build(targets__source=f"['{tmp_path}/{PLANTED}.parquet']")
+    assert not house.run("targets/prepared", "targets/rejected", "models/base", "benchmarks/suite").success
+    run = house.instance.get_runs()[0]
+    event = house.instance.all_logs(run.run_id, of_type=dg.DagsterEventType.RUN_FAILURE)[0].dagster_event
+    return dg.build_run_status_sensor_context("x", event, house.instance, run).for_run_failure()
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[str, list[tuple[str, dict]], list[int]]]:
+    """A real HTTP server: its address, what was posted to it, and the statuses that it answers with (then 200)."""
+    received: list[tuple[str, dict]] = []
+    statuses: list[int] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            status = statuses.pop(0) if statuses else 200
+            if status == 200:
+                received.append((self.path, json.loads(body)))
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Keep the test's output clean."""
+
+    served = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=served.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{served.server_port}/{PLANTED}", received, statuses
+    served.shutdown()
+    served.server_close()
+
+
+def test_a_failure_reaches_the_webhook_without_secrets(failed, server, monkeypatch):
+    address, received, statuses = server
+    monkeypatch.setenv("LUFFY_WEBHOOK_URL", address)
+    monkeypatch.setenv("SOME_TOKEN", PLANTED)
+    monkeypatch.setattr("pipelines.definitions.notices.PAUSE_SECONDS", 0)
+    statuses += [503, 500]
+    send(NotifySettings(channel="webhook"), failure_notice(failed))
+    ((path, body),) = received
+    assert path == f"/{PLANTED}"
+    assert failed.dagster_run.run_id in body["text"] and "targets__prepared" in body["text"]
+    assert "no such file" in body["text"] and PLANTED not in body["text"]
+
+
+def test_a_webhook_that_fails_is_an_error_without_its_address(server, monkeypatch):
+    address, received, statuses = server
+    monkeypatch.setattr("pipelines.definitions.notices.PAUSE_SECONDS", 0)
+    settings = NotifySettings(channel="webhook")
+    statuses += [404, 404, 404]
+    for url in (address, "http://127.0.0.1:1/" + PLANTED, f"nonsense {PLANTED}"):
+        with pytest.raises(InputError) as caught:
+            send(settings, Notice("s", "t"), {"LUFFY_WEBHOOK_URL": url})
+        assert "webhook in LUFFY_WEBHOOK_URL" in str(caught.value) and PLANTED not in str(caught.value)
+        assert caught.value.__cause__ is None and caught.value.__suppress_context__
+    with pytest.raises(InputError, match="LUFFY_WEBHOOK_URL is not set"):
+        send(settings, Notice("s", "t"), {})
+    assert not received
+
+
+def test_the_failure_sensor_logs_and_tells(failed, server, monkeypatch, build, tmp_path):
+    address, received, _ = server
+    monkeypatch.setenv("LUFFY_WEBHOOK_URL", address)
+    house = build(notify__channel="webhook")
+    sensor = next(sensor for sensor in house.defs.sensors if sensor.name == "notify_run_failures")
+    sensor(failed)
+    assert len(received) == 1
+
+
+def test_a_failure_is_mailed(failed, monkeypatch):
+    received: list[str] = []
+
+    class Server(smtpd.SMTPServer):
+        def process_message(self, peer, mailfrom, rcpttos, data, **_: object) -> None:
+            received.append(f"{mailfrom} {rcpttos} {data.decode()}")
+
+    monkeypatch.setenv("SOME_TOKEN", PLANTED)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        served = Server(("127.0.0.1", 0), None)
+    stop = threading.Event()
+    thread = threading.Thread(target=lambda: [asyncore.loop(0.05, count=1) for _ in iter(stop.is_set, True)])
+    thread.start()
+    try:
+        port = served.socket.getsockname()[1]
+        settings = NotifySettings(channel="email", mail_host="127.0.0.1", mail_port=port, mail_to=("ops@example.org",))
+        send(settings, failure_notice(failed))
+    finally:
+        stop.set()
+        thread.join()
+        served.close()
+    (mail,) = received
+    assert "ops@example.org" in mail and "Subject: run " in mail and PLANTED not in mail
+
+
+def test_secrets_are_known_by_the_names_of_their_variables():
+    environment = {
+        "HF_TOKEN": "hf_12345678",
+        "LUFFY_WEBHOOK_URL": "https://x/yyy",
+        "PASSWORD_LENGTH": "8",
+        "A": "bbbbbb",
+    }
+    assert redact("hf_12345678 https://x/yyy 8 bbbbbb", environment) == "[secret] [secret] 8 bbbbbb"

@@ -1,0 +1,256 @@
+"""The scorecard says what the rows say, refuses mixed checkpoints, and is one safe page."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from core.errors import InputError
+from evaluation.benchmarks.registry import load_suite
+from evaluation.report.scorecard import build_scorecard
+from evaluation.report.transcripts import shorten
+from grading.contamination import Contamination, Match
+
+HOSTILE = "</pre><script>alert('x')</script> {{ 7 * 7 }} <img src=x onerror=alert(1)> & \x00"
+BASE, POLICY = "b" * 64, "a" * 64
+LINEAGE = {
+    "request": {"recipe": "luffy", "hardware": "cpu"},
+    "targets": {"digest": "c" * 64, "rows": 1843},
+    "base_model": {"digest": BASE, "source": "<embedded>"},
+    "checkpoint_digest": POLICY,
+    "steps": 80,
+    "config": {"lr": 1e-4},
+}
+METRICS = [{"step": i, "data": {"reward/on_policy": i / 10, "actor/entropy": float("nan")}} for i in range(1, 9)]
+
+
+@pytest.fixture(scope="module")
+def results(graded):
+    """({benchmark: base}, {benchmark: policy}): better in domain, worse on long sums."""
+
+    def make(checkpoint, solved):
+        return {
+            name: graded({f"p{i}": [int(i < n), "truncated"] for i in range(40)}, name, checkpoint)
+            for name, n in solved.items()
+        }
+
+    before = make(BASE, {"arithmetic": 4, "arithmetic_long": 30, "arithmetic_mul": 9})
+    after = make(POLICY, {"arithmetic": 32, "arithmetic_long": 6, "arithmetic_mul": 10})
+    return before, after
+
+
+@pytest.fixture(scope="module")
+def card(results):
+    return build_scorecard(
+        *results,
+        suite=load_suite("embedded"),
+        lineage=LINEAGE,
+        training_metrics=METRICS,
+        funnel=[("read", 5073), ["the answer is not the gold answer", 1843]],
+    )
+
+
+def test_rows_follow_the_suite_and_hold_the_scores(card):
+    assert [row.name for row in card.rows] == ["arithmetic", "arithmetic_long", "arithmetic_mul"]
+    assert [row.group for row in card.rows] == ["evals", "ood", "ood"]
+    assert card.rows[0].difference.mean == pytest.approx(28 / 80)
+    ood = next(average for average in card.averages if average.group == "ood")
+    assert (ood.base, ood.policy) == (pytest.approx(39 / 160), pytest.approx(16 / 160))
+    assert ood.difference == pytest.approx(-23 / 160)
+    assert ood.low < ood.difference < ood.high < 0
+    assert card.verdict().startswith("The policy is above the base on 1 of 3 benchmarks and below it on 1 (Sums of 8")
+    assert any("arithmetic" not in w and "50% of the samples stopped at the token limit" in w for w in card.warnings)
+
+
+def test_text_fits_the_terminal_and_markdown_is_a_table(card):
+    text = card.to_text(100)
+    assert max(map(len, text.splitlines())) <= 100
+    assert re.search(r"arithmetic +5\.0% +40\.0% +\+35\.0", text)
+    markdown = card.to_markdown()
+    assert "| Sums of 5 to 7 numbers | 40 | 5.0% | 40.0% | +35.0 |" in markdown
+    assert f"policy `{POLICY[:16]}`" in markdown
+
+
+class Page(HTMLParser):
+    """Collects tags and checks that they nest."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+        if tag != "meta":  # the only element of the page without an end; SVG's are self-closing
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_page_is_self_contained_escaped_and_well_formed(card, results, tmp_path):
+    before, after = ({n: t.set_column(t.schema.get_field_index("response"), "response", pc.binary_join_element_wise(
+        t["response"], HOSTILE, "")) for n, t in tables.items()} for tables in results)  # fmt: skip
+    hostile = build_scorecard(
+        before, after, suite=load_suite("embedded"), lineage=LINEAGE | {"note": HOSTILE}, funnel=[(HOSTILE, 3)]
+    )
+    for scorecard in (card, hostile):
+        path = tmp_path / "card.html"
+        scorecard.write_html(path)
+        text = path.read_text(encoding="utf-8")
+        assert list(tmp_path.iterdir()) == [path]
+        page = Page()
+        page.feed(text)
+        tags = {tag for tag, _ in page.seen}
+        assert not tags & {"script", "link", "img", "iframe", "object"}
+        assert not re.search(r"https?://|url\(|@import", text)
+        assert not any(name.startswith("on") for _, attributes in page.seen for name in attributes)
+    assert "{{ 7 * 7 }}" in text and "alert(&#39;x&#39;)" in text
+
+
+def test_page_shows_every_part(card, tmp_path):
+    card.write_html(tmp_path / "card.html")
+    text = (tmp_path / "card.html").read_text(encoding="utf-8")
+    for part in (
+        "Scores",
+        "Reward of own samples",
+        "5,073",
+        "\u22123,230",
+        "Lineage",
+        "cccccccccccccccc",
+        "wrong before, right now",
+        "right before, wrong now",
+        "stopped at the token limit",
+        "prefers-color-scheme: dark",
+        "@media print",
+    ):
+        assert part in text, part
+    assert "Entropy" not in text  # a curve of nothing but nan is no curve
+    assert "&lt;embedded&gt;" in text
+
+
+def test_mixed_checkpoints_are_refused(results, graded):
+    before, after = results
+    suite = load_suite("embedded")
+    other = graded({f"p{i}": [1, 1] for i in range(40)}, "arithmetic", "d" * 64)
+    with pytest.raises(InputError, match=r"the policy's scores are of different checkpoints \(a+, d+\)"):
+        build_scorecard(before, after | {"arithmetic": other}, suite=suite)
+    with pytest.raises(InputError, match=r"the policy's scores are of checkpoint a+, but the lineage names e+"):
+        build_scorecard(before, after, suite=suite, lineage=LINEAGE | {"checkpoint_digest": "e" * 64})
+    with pytest.raises(InputError, match=r"the base's scores are of checkpoint b+, but the lineage names f+"):
+        build_scorecard(before, after, suite=suite, lineage=LINEAGE | {"base_model": {"digest": "f" * 64}})
+
+
+def test_unequal_benchmarks_are_refused(results):
+    before, after = results
+    suite = load_suite("embedded")
+    with pytest.raises(InputError, match="arithmetic_long: not graded for both"):
+        build_scorecard(before, {n: t for n, t in after.items() if n != "arithmetic_long"}, suite=suite)
+    with pytest.raises(InputError, match="arithmetic, arithmetic_long, arithmetic_mul: not in the suite"):
+        build_scorecard(before, after, suite=load_suite("paper"))
+    with pytest.raises(InputError, match="different problems"):
+        build_scorecard(before, after | {"arithmetic": after["arithmetic"].slice(2)}, suite=suite)
+
+
+def test_the_champion_stands_beside_the_policy(results, graded, tmp_path):
+    before, after = results
+    solved = {"arithmetic": 20, "arithmetic_long": 6, "arithmetic_mul": 10}
+    champion = {
+        name: graded({f"p{i}": [int(i < n), "truncated"] for i in range(40)}, name, "c" * 64)
+        for name, n in solved.items()
+    }
+    card = build_scorecard(before, after, suite=load_suite("embedded"), champion=champion)
+    assert card.champion == "c" * 64
+    assert card.rows[0].gain.mean == pytest.approx(12 / 80)
+    assert card.rows[1].gain.mean == 0
+    assert next(a for a in card.averages if a.group == "ood").champion == pytest.approx(16 / 160)
+    assert "| 25.0% | +15.0 [" in card.to_markdown()
+    card.write_html(tmp_path / "card.html")
+    assert "policy − champion" in (tmp_path / "card.html").read_text(encoding="utf-8")
+    del champion["arithmetic_mul"]
+    with pytest.raises(InputError, match="arithmetic_mul: not graded for the champion"):
+        build_scorecard(before, after, suite=load_suite("embedded"), champion=champion)
+
+
+def test_published_scores_are_marked_and_averaged_where_complete(graded, tmp_path):
+    suite = load_suite("paper")
+    names = ["aime24", "math500", "arc_c"]
+    tables = [{n: graded({"p": [1], "q": [0]}, n, c) for n in names} for c in (BASE, POLICY)]
+    card = build_scorecard(*tables, suite=suite)
+    markdown = card.to_markdown()
+    assert "| Qwen2.5-Math-7B (published) | LUFFY (published) |" in markdown
+    assert re.search(r"\| MATH-500 \|.*\| 43.6% \| 87.6% \|", markdown)
+    assert re.search(r"In domain, average of 2.*\| 27.6% \| 58.5% \|", markdown)
+    card.write_html(tmp_path / "card.html")
+    page = (tmp_path / "card.html").read_text(encoding="utf-8")
+    assert "LUFFY, published" in page and "87.6" in page and "LUFFY, arXiv 2504.14945" in page
+    assert page.count('<g class="published">') == 6
+
+
+def test_a_prompt_that_is_not_the_trainings_is_said(results):
+    def asked(tables, **facts):
+        template = json.dumps({"name": "own", "thinking": True, "frame": "A{problem}", "training": None} | facts)
+        return {n: t.replace_schema_metadata({**t.schema.metadata, b"template": template}) for n, t in tables.items()}
+
+    before, after = results
+    suite = load_suite("embedded")
+    warnings = build_scorecard(asked(before), asked(after, training="B{problem}"), suite=suite).warnings
+    expected = "the policy was asked with the prompt template own, which is not the one it was trained with"
+    assert warnings[0] == f'{expected}: asked "A{{problem}}", trained "B{{problem}}"'
+    warnings = build_scorecard(asked(before, frame="C{problem}"), asked(after), suite=suite).warnings
+    assert warnings[0].startswith("base and policy were asked with different prompts")
+    same = asked(before), asked(after, training="A{problem}")
+    assert not any("prompt" in warning for warning in build_scorecard(*same, suite=suite).warnings)
+
+
+def test_contamination_is_shown_and_warned_of(results, tmp_path):
+    match = Match("arithmetic", "p1", "What is <1+1>?", 100.0, 1.0)
+    found = Contamination(50, 40, (("What is <1+1>?", match),))
+    card = build_scorecard(*results, suite=load_suite("embedded"), contamination=found)
+    assert "1 training problems repeat benchmark problems (1 of arithmetic)" in " ".join(card.warnings)
+    assert "50 training problems compared with 40 of the benchmarks, 1 repeat one." in card.to_markdown()
+    card.write_html(tmp_path / "card.html")
+    assert "What is &lt;1+1&gt;?" in (tmp_path / "card.html").read_text(encoding="utf-8")
+    clean = build_scorecard(*results, suite=load_suite("embedded"), contamination=Contamination(50, 40, ()))
+    assert not any("training problems" in warning for warning in clean.warnings)
+
+
+def test_subjects_lengths_and_cost_are_on_both_forms(results, tmp_path):
+    def labelled(tables):
+        return {
+            name: table.set_column(
+                table.schema.get_field_index("subject"),
+                "subject",
+                pa.array([f"Kind {row['id'][-1]}" for row in table.to_pylist()]),
+            )
+            for name, table in tables.items()
+        }
+
+    card = build_scorecard(*map(labelled, results), suite=load_suite("embedded"), training_metrics=METRICS)
+    assert sum(subject.problems for subject in card.rows[0].subjects) == 40
+    card.write_html(tmp_path / "card.html")
+    page, markdown = (tmp_path / "card.html").read_text(encoding="utf-8"), card.to_markdown()
+    for text in ("By subject or difficulty", "Kind 7 (4)", "right answers over length", "samples of the policy"):
+        assert text in page, text
+    assert "| Sums of 5 to 7 numbers, by subject or difficulty | problems | base | policy |" in markdown
+    assert "| samples of the policy | 240 with 2,520 tokens |" in markdown
+
+
+def test_different_sampling_is_said(results):
+    before, after = results
+    other = {n: t.replace_schema_metadata({**t.schema.metadata, b"sampling": b"{}"}) for n, t in before.items()}
+    sampled = '{"temperature": 1.0, "top_p": 1.0, "max_tokens": 64, "seed": 3}'
+    now = {n: t.replace_schema_metadata({**t.schema.metadata, b"sampling": sampled}) for n, t in after.items()}
+    card = build_scorecard(other, now, suite=load_suite("embedded"))
+    assert card.sampling == "2 samples a problem, temperature 1, top-p 1, at most 64 tokens, seed 3"
+    assert card.warnings[0].startswith("base and policy were sampled with different settings")
+
+
+def test_long_responses_keep_both_ends():
+    text = shorten("a" * 5000 + "b" * 5000, 1000)
+    assert text.startswith("a" * 500) and text.endswith("b" * 500) and "9,000 characters left out" in text

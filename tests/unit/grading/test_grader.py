@@ -1,0 +1,257 @@
+"""What the trainer's reward, the target filter and the benchmarks all rely on."""
+
+import json
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from core.errors import InputError
+from core.schemas import BENCHMARK, SAMPLE
+from grading.grader import Grade, Grader, Verdict, answer_part, extract_boxed, extract_choice, grade_table
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def grader():
+    with Grader(workers=2, limit_s=20.0) as grader:
+        yield grader
+
+
+def think(answer: str) -> str:
+    return f"<think>\nsome work, perhaps \\boxed{{1}}\n</think>\n\nSo {answer}"
+
+
+def test_answer_part_follows_the_last_closing_tag():
+    assert answer_part("<think>a</think> b </think> c", thinking=True) == " c"
+    assert answer_part("<think>never closed \\boxed{7}", thinking=True) is None
+    assert answer_part("no thoughts \\boxed{7}", thinking=False) == "no thoughts \\boxed{7}"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("\\boxed{1} then \\boxed{\\frac{1}{2}}", "\\frac{1}{2}"),
+        ("\\boxed {5}", "5"),
+        ("\\fbox{5}", "5"),
+        ("\\boxed{ \\{1,2\\} }", "\\{1,2\\}"),
+        ("$\\boxed 5$", "5"),
+        ("\\boxed{1} and cut \\boxed{\\frac{1", None),
+        ("\\boxed{}", None),
+        ("nothing", None),
+        ("\\boxedish{3}", None),
+    ],
+)
+def test_last_box(text, expected):
+    assert extract_boxed(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [
+        ("4:30 \\text{ p.m.}", "\\text{4:30 p.m.}"),
+        ("50\\%", "0.5"),
+        ("50\\%", "\\frac12"),
+        ("50", "50 \\%"),
+        ("0.175", "17.5%"),
+        ("\\frac{1}{2}\\%", "0.5\\%"),
+        ("1\\,000", "1000"),
+        ("1,000", "1000"),
+        ("1{,}000", "1000"),
+        ("1\\le x\\le 2", "[1,2]"),
+        ("1 < x \\leq 2", "(1,2]"),
+        ("x \\in [1,2]", "[1,2]"),
+        ("204.", "204"),
+        ("B. 12", "12"),
+        ("\\text{(B) } 12", "B"),
+        ("142", "142.0"),
+        ("1/2", "\\frac{1}{2}"),
+        ("\\dfrac12", "\\frac{1}{2}"),
+        ("3e8", "3 \\times 10^8"),
+        ("x=5", "5"),
+        ("\\left( 3, \\dfrac{\\pi}{2} \\right)", "(3,\\frac{\\pi}{2})"),
+        ("\\text{Evelyn}", "Evelyn"),
+        ("2516", "2516_8"),
+        ("-1/3", "-1./3"),
+        ("900000000", "900,\\!000,\\!000"),
+        ("32348", "\\$32,\\!348"),
+        ("11111111100", "11,\\! 111,\\! 111,\\! 100"),
+        ("\\text{Ellipse}", "\\text{ellipse}"),
+        (r"\begin{pmatrix} 1/49 \\ 4/49 \end{pmatrix}", r"\begin{pmatrix} \frac{1}{49} \\ \frac{4}{49} \end{pmatrix}"),
+        ("\\text{SRMC} = \\text{LRMC}", "SRMC=LRMC"),
+        ("10_2", "2"),
+        ("110111_2", "110111"),
+        ("12^{\\text{th}}\\text{ grade}", "12"),
+        ("3\\textrm{rd}", "3"),
+        ("-\\frac{2}{-4}", "0.5"),
+        ("\\frac{-2}{4}", "-\\frac12"),
+        ("6/4", "\\frac{3}{2}"),
+        ("2\\sqrt{3}", "\\sqrt{12}"),
+        ("x^2-1", "(x-1)(x+1)"),
+        ("1 + \\lceil \\frac{n}{2} \\rceil", "\\lceil n/2 \\rceil + 1"),
+        ("\\int_0^1 2x dx", "1"),
+        ("0.016667", "\\frac{1}{60}"),
+        ("9.0 \\times 10^{11}", "900000000000"),
+        ("4.45 \\times 10^{-19}\\text{ J}", "4.45 \\times 10^{-19}"),
+    ],
+)
+def test_same_answers(grader, answer, gold):
+    assert grader.verify(answer, gold) is Verdict.CORRECT
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [
+        ("\\{1,2\\}", "(1,2)"),
+        ("(2,1)", "(1,2)"),
+        ("(1,2)", "[1,2]"),
+        ("\\text{not } 204", "204"),
+        ("204 or 205", "204"),
+        ("204204", "204"),
+        ("10_2", "10"),
+        ("110111_2", "110112"),
+        ("12^{\\text{th}}", "13"),
+        ("10_3", "10_2"),
+        ("5\\text{ m}", "5\\text{ cm}"),
+        ("5\\text{ cm}^2", "5\\text{ cm}^3"),
+        ("3", "1\\frac12"),
+        ("\\text{No}", "\\text{Yes}"),
+        ("5\\%", "0.5"),
+        ("50\\%", "5\\%"),
+        ("\\frac{1}{2000000}", "\\frac{1}{1000000}"),
+        ("-\\frac{1}{2}", "\\frac{1}{2}"),
+        ("\\frac{1}{0}", "1"),
+        ("2\\sqrt{3}", "\\sqrt{13}"),
+        ("x^2-1", "(x-1)(x+2)"),
+        ("x + C", "y + C"),
+        ("4.45 \\times 10^{-19}", "3.2 \\times 10^{-19}"),
+        ("4.45 \\times 10^{-19}\\text{ J}", "3.2 \\cdot 10^{-19}"),
+        ("0.0000001", "0"),
+    ],
+)
+def test_different_answers(grader, answer, gold):
+    assert grader.verify(answer, gold) is Verdict.WRONG
+
+
+def test_an_answer_must_be_boxed_after_the_thoughts(grader):
+    assert grader.grade(think("\\boxed{42}"), "42").verdict is Verdict.CORRECT
+    assert grader.grade(think("42"), "42").verdict is Verdict.NO_ANSWER
+    assert grader.grade("<think> \\boxed{42}", "42") == Grade(Verdict.NO_THINK_END, None, "no </think>")
+    assert grader.grade("\\boxed{42}", "42", thinking=False).score == 1.0
+    truncated = grader.grade(think("\\boxed{42}"), "42", truncated=True)
+    assert (truncated.verdict, truncated.score) == (Verdict.TRUNCATED, 0.0)
+
+
+def test_what_is_nobodys_fault_is_not_called_wrong(grader):
+    assert grader.verify("5", "") is Verdict.GOLD_UNPARSED
+    assert grader.verify("5", "\\text{}^{") is Verdict.GOLD_UNPARSED
+    assert not grader.parses("\\text{}^{")
+    assert grader.parses("17.5\\%")
+    assert grader.parses("\\left( 3, \\frac{\\pi}{2} \\right)")
+    assert grader.verify("1" * 2000, "5") is Verdict.WRONG or grader.verify("1" * 2000, "5") is Verdict.ERROR
+    assert grader.verify("x" * 2000, "5") is Verdict.ERROR
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("\\boxed{C}", "C"),
+        ("\\boxed{\\text{C}}", "C"),
+        ("\\boxed{(C)}", "C"),
+        ("\\boxed{C) shorter days}", "C"),
+        ("\\boxed{\\text{C. shorter days}}", "C"),
+        ("ANSWER: B\nno, wait\nANSWER: C", "C"),
+        ("**Answer:** C", "C"),
+        ("The answer is (C).", "C"),
+        ("Answer: $\\text{C}$", "C"),
+        ("I think A, as a Car is red", None),
+        ("answer: Can't say", None),
+        ("\\boxed{J}", "J"),
+        ("ANSWER: A, so \\boxed{D}", "D"),
+    ],
+)
+def test_choice_extraction(text, expected):
+    assert extract_choice(text) == expected
+
+
+def test_choice_grading(grader):
+    assert grader.grade(think("ANSWER: C"), "C", "choice").score == 1.0
+    assert grader.grade(think("ANSWER: B"), "C", "choice").verdict is Verdict.WRONG
+    assert grader.grade(think("\\boxed{3}"), "3", "choice").score == 1.0
+    assert grader.grade(think("\\boxed{C}"), "3", "choice").score == 1.0
+    assert grader.grade(think("\\boxed{3}"), "C", "choice").verdict is Verdict.WRONG  # a value, not a place
+    assert grader.grade(think("no idea"), "C", "choice").verdict is Verdict.NO_ANSWER
+    with pytest.raises(ValueError, match="unknown grader 'mat'"):
+        grader.grade("x", "y", "mat")
+
+
+def test_many_keep_their_order_and_equal_ones_agree(grader):
+    items = [(think(f"\\boxed{{\\frac{{{i % 3}}}{{2}}}}"), "0.5", "math") for i in range(30)]
+    grades = grader.grade_many(items)
+    assert [g.score for g in grades] == [float(i % 3 == 1) for i in range(30)]
+
+
+def test_threads_share_a_grader(grader):
+    found = []
+
+    def work(i):
+        found.append((i, grader.verify(f"\\frac{{{2 * i}}}{{2}}", str(i if i % 2 else i + 1))))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(1, 17)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 16
+    assert all((verdict is Verdict.CORRECT) == (i % 2 == 1) for i, verdict in found)
+
+
+def samples(responses: dict[str, list[str | None]], template: dict | None = None) -> pa.Table:
+    rows = [
+        {"benchmark": "b", "id": name, "sample": k, "prompt": "p", "response": text, "finish_reason": "stop"}
+        for name, texts in responses.items()
+        for k, text in enumerate(texts)
+    ]  # fmt: skip
+    metadata = {"template": json.dumps(template)} if template else None
+    return pa.Table.from_pylist(rows, schema=SAMPLE.with_metadata(metadata))
+
+
+def suite(*names: str, grader: str = "math") -> pa.Table:
+    rows = [{"benchmark": "b", "id": name, "gold": "4", "grader": grader, "subject": "Sums"} for name in names]
+    return pa.Table.from_pylist(rows, schema=BENCHMARK)
+
+
+def test_each_sample_keeps_its_answer_verdict_and_reason(grader):
+    table = grade_table(samples({"p": [think("\\boxed{4}"), "", None, "\\boxed{4}"]}), suite("p"), grader)
+    assert table.select(["extracted", "verdict", "reason", "score", "subject"]).to_pylist() == [
+        {"extracted": "4", "verdict": "correct", "reason": "same text", "score": 1.0, "subject": "Sums"},
+        {"extracted": None, "verdict": "no_think_end", "reason": "no </think>", "score": 0.0, "subject": "Sums"},
+        {"extracted": None, "verdict": "no_think_end", "reason": "no </think>", "score": 0.0, "subject": "Sums"},
+        {"extracted": None, "verdict": "no_think_end", "reason": "no </think>", "score": 0.0, "subject": "Sums"},
+    ]
+
+
+def test_the_template_says_whether_thoughts_must_end(grader):
+    unclosed = {"p": ["\\boxed{4}"]}
+    for template, expected in (({"thinking": True}, 0.0), ({"thinking": False}, 1.0), (None, 0.0)):
+        table = grade_table(samples(unclosed, template), suite("p"), grader)
+        assert table["score"].to_pylist() == [expected]
+        assert json.loads(table.schema.metadata[b"grading"]) == {"thinking": expected == 0.0}
+    assert grade_table(samples(unclosed), suite("p"), grader, thinking=False)["score"].to_pylist() == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("table", "problems", "expected"),
+    [
+        (samples({"p": ["a"]}), suite("p", grader="vibes"), r"no grader 'vibes'; expected one of math, choice"),
+        (samples({"p": ["a", "b"], "q": ["a"]}), suite("p", "q"), "3 rows over 2 problems do not cover the 2"),
+        (samples({"p": ["a"]}), suite("p", "q"), "do not cover the 2 problems"),
+        (pa.concat_tables([samples({"p": ["a"]})] * 2), suite("p"), "1 rows repeat a sample of the same problem"),
+        (SAMPLE.empty_table(), suite("p"), "samples of no benchmark"),
+    ],
+)
+def test_tables_that_would_lose_or_double_rows_are_refused(grader, table, problems, expected):
+    with pytest.raises(InputError, match=expected):
+        grade_table(table, problems, grader)

@@ -1,0 +1,124 @@
+"""Every marker dialect becomes one form; what was cut or glued is refused."""
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from targets.config import build_config
+from targets.read.dialects import Parts, normalise
+from targets.read.sources import read_source
+from targets.read.traces import Fault
+
+FORM = re.compile(r"<think>\n\S.*\n</think>\n\n\S.*", re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("response", "dialect"),
+    [
+        ("<think>\nwe add\n</think>\n\nso \\boxed{4}", "think"),
+        ("<think>we add</think>so \\boxed{4}", "think"),
+        ("\nwe add\n</think>\n\nso \\boxed{4}", "think"),  # the opening tag sat in the prompt
+        ("<think>we add</think> <answer>so \\boxed{4}</answer>", "think"),
+        ("<think>we add</think>so \\boxed{4}<|im_end|>\n", "think"),
+        (
+            "<|begin_of_thought|>\nwe add\n<|end_of_thought|>\n<|begin_of_solution|>so \\boxed{4}\n<|end_of_solution|>",
+            "thought_solution",
+        ),
+        ("we add\n<|end_of_thought|>\n<|begin_of_solution|>so \\boxed{4}<|end_of_solution|>", "thought_solution"),
+        ("<|im_start|>think\nwe add\n<|im_start|>answer\nso \\boxed{4}", "im_start"),
+        ("<|im_start|>think\nwe add\n<|im_start|>answer\nso \\boxed{4}\nWait\n", "im_start"),
+        ("<|im_start|>think\nwe add\n\nso \\boxed{4}", "im_start+split"),
+        ("<|im_start|>think\nwe add \\boxed{5}\nWait\nso \\boxed{4}", "im_start+split"),
+    ],
+)
+def test_dialects_become_one_form(response: str, dialect: str) -> None:
+    parts = normalise(response)
+    assert isinstance(parts, Parts), parts
+    assert parts.dialect == dialect
+    assert parts.answer == "so \\boxed{4}"
+    assert "Wait" not in parts.target()
+    assert FORM.fullmatch(parts.target())
+    assert normalise(parts.target()) == Parts(parts.reasoning, parts.answer, "think")
+
+
+def test_a_displayed_box_keeps_the_line_that_announces_it() -> None:
+    parts = normalise("<|im_start|>think\nwe add\n\nThus the sum is:\n\n\\[\n\\boxed{4}\n\\]")
+    assert isinstance(parts, Parts)
+    assert parts.answer == "Thus the sum is:\n\n\\[\n\\boxed{4}\n\\]"
+    assert parts.reasoning == "we add"
+
+
+@pytest.mark.parametrize(
+    ("response", "reason"),
+    [
+        ("we add, so \\boxed{4}", "no_think"),
+        ("<think>we add and add", "unclosed"),
+        ("<think>we add</think> <answer>so \\boxed{4}", "unclosed"),
+        ("<|begin_of_thought|>we add and add", "unclosed"),
+        ("<|begin_of_thought|>we add<|end_of_thought|><|begin_of_solution|>so \\boxed{4}", "unclosed"),
+        ("<think>a</think>b<think>c</think>\\boxed{4}", "repeated_markers"),
+        ("preamble <think>a</think>\\boxed{4}", "repeated_markers"),
+        ("<|im_start|>think\na\n<|im_start|>user\nb\n<|im_start|>think\n\\boxed{4}", "repeated_markers"),
+        ("<think>a</think>\n", "no_answer"),
+        ("<think>\n\n</think>\n\n\\boxed{4}", "empty_reasoning"),
+        ("<think>a <tool_call> b</think>\\boxed{4}", "chat_tokens"),
+        ("<think>a</think>\\boxed{4}<|im_end|>\nmore", "chat_tokens"),
+        ("<|im_start|>think\nwe add and add", "no_box"),
+        ("<|im_start|>think\nwe add\n\nso \\boxed{4}" + " and then" * 60, "unclosed"),
+    ],
+)
+def test_what_is_cut_or_glued_is_refused(response: str, reason: str) -> None:
+    fault = normalise(response)
+    assert isinstance(fault, Fault), fault
+    assert fault.reason == reason
+
+
+def test_plain_text_is_split_only_when_asked_to() -> None:
+    text = "First we add.\n\nThe sum is \\boxed{4}."
+    assert isinstance(normalise(text), Fault)
+    parts = normalise(text, split_plain=True)
+    assert parts == Parts("First we add.", "The sum is \\boxed{4}.", "plain+split")
+
+
+PIECES = st.sampled_from(
+    [
+        "<think>",
+        "</think>",
+        "<|im_start|>",
+        "think",
+        "answer",
+        "\n",
+        "\n\n",
+        "\\boxed{4}",
+        "\\[",
+        "Wait",
+        "text ",
+        "<answer>",
+    ]
+)
+
+
+@given(st.lists(PIECES, max_size=12).map("".join), st.booleans())
+def test_any_text_gives_the_form_or_a_fault(text: str, split_plain: bool) -> None:
+    parts = normalise(text, split_plain=split_plain)
+    if isinstance(parts, Parts):
+        assert FORM.fullmatch(parts.target())
+        assert parts.target().count("<think>") == parts.target().count("</think>") == 1
+
+
+def test_real_traces(shared: Path) -> None:
+    """The counts that the files' own manifest and the project's measurements give."""
+
+    def dialects(name: str) -> list[str]:
+        source = read_source(build_config({"source": str(shared / "data/traces" / name)}))
+        outcomes = [normalise(trace.response or "") for trace in source]
+        return [outcome.dialect if isinstance(outcome, Parts) else outcome.reason for outcome in outcomes]
+
+    pilot = dialects("deepseek_r1_math500_pilot.parquet")
+    assert (pilot.count("think"), pilot.count("no_think")) == (69, 1)
+    budget = dialects("math_train_budget_forced.parquet")
+    assert len(budget) == 5073
+    assert budget.count("im_start+split") > 4800

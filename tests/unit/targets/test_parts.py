@@ -1,0 +1,226 @@
+"""Duplicates, token lengths and the held-out split: the rules that hold for any input."""
+
+import json
+import re
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rapidfuzz import fuzz
+
+from core.errors import InputError
+from core.tokens import PROBES, load_lengths
+from targets.config import build_config
+from targets.filter import rules as filters
+from targets.filter.rules import REASONS, compression_ratio
+from targets.filter.verify import FAULTS
+from targets.prepare import Prepared, prepare
+from targets.read.traces import Fault
+from targets.select.dedupe import Duplicates, jaccard, problem_digest, problem_text, skeleton, sketch
+from targets.select.split import select_train
+
+ANSWERS = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(1, 9)), min_size=1, max_size=30
+)  # (problem, text, size) of each accepted trace
+STORY = "A very long story about a farmer and his sheep who walk to the market in the rain and count {} of them twice"
+
+
+def accepted(k: int, problem: str, target: str, size: int = 1, gold: str = "30") -> dict[str, Any]:
+    return {
+        "id": f"id{k}",
+        "problem": problem,
+        "problem_digest": problem_digest(problem),
+        "skeleton": skeleton(problem, gold),
+        "target_digest": target,
+        "size": size,
+        "sketch": sketch(target),
+    }
+
+
+def losers(rows: list[dict[str, Any]], **settings: Any) -> dict[int, Fault]:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Duplicates(Path(folder) / "d.sqlite", build_config(settings)) as duplicates,
+    ):
+        for row in rows:
+            duplicates.add([row])
+        return dict(duplicates.losers())
+
+
+@settings(deadline=None, max_examples=60)
+@given(ANSWERS, st.integers(1, 4), st.sampled_from(["first", "shortest", "diverse"]), st.booleans())
+def test_survivors(found: list[tuple[int, int, int]], k: int, keep: Any, merged: bool) -> None:
+    problems = [STORY.format(15), STORY.format(15) + "." if merged else STORY.format(17), STORY.format(20), "short"]
+    rows = [accepted(n, problems[p], "words of " + "xyz"[t] * 9, size) for n, (p, t, size) in enumerate(found)]
+    faults = losers(rows, traces_per_problem=k, keep=keep)
+    groups: dict[int, list[tuple[int, int, int]]] = {}
+    for position, trace in enumerate(found):
+        group = groups.setdefault(0 if merged and trace[0] == 1 else trace[0], [])
+        if position not in faults:
+            group.append(trace)
+    for name, kept in groups.items():
+        distinct = {text for problem, text, _ in found if problem == name or (merged and (name, problem) == (0, 1))}
+        assert len(kept) == min(k, len(distinct))
+        assert len({text for _, text, _ in kept}) == len(kept)
+        if keep == "shortest":
+            assert min(size for p, _, size in found if p == name or (merged and (name, p) == (0, 1))) in {
+                size for _, _, size in kept
+            }
+    assert {fault.reason for fault in faults.values()} <= {"surplus", "near_duplicate"}
+    assert all(fault.detail for fault in faults.values())
+
+
+def test_the_least_alike_traces_survive() -> None:
+    words = [f"first we write step {k} and then the next one" for k in range(30)]
+    texts = [
+        " ".join(words),
+        " ".join(words[:28]),
+        " ".join(words[:15]) + " other" * 90,
+        "quite another way: " + "x y z w " * 9,
+    ]
+    rows = [accepted(k, "p", text) for k, text in enumerate(texts)]
+    assert losers(rows, keep="diverse", traces_per_problem=2).keys() == {1, 2}
+    assert losers(rows, keep="first", traces_per_problem=2).keys() == {2, 3}
+    assert losers(rows, keep="diverse", traces_per_problem=3).keys() == {1}
+
+
+def test_a_changed_number_makes_another_problem() -> None:
+    rows = [
+        accepted(0, STORY.format(15), "a"),
+        accepted(1, STORY.format(16), "b"),
+        accepted(2, STORY.format(15) + ".", "c"),
+        accepted(3, STORY.format(15), "d", gold="31"),
+    ]
+    faults = losers(rows)
+    assert faults.keys() == {2, 3}  # the last has the same text: whatever its gold, it is the same problem
+    assert re.fullmatch(r"99\.\d% similar to the problem of id0", faults[2].detail)
+    assert losers([accepted(0, "Find $x+1$.", "a", gold="2"), accepted(1, "Find $x-1$.", "b", gold="2")]) == {}
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 4), st.sampled_from([95, 90, 85]))
+def test_no_near_duplicate_is_missed_for_its_minhash(seed: int, edits: int, threshold: int) -> None:
+    """Whatever rapidfuzz finds similar enough, MinHash has let through."""
+    random = Random(seed)
+    words = [random.choice(STORY.replace(" {}", "").split()) for _ in range(random.randint(12, 60))]
+    changed = list(words)
+    for _ in range(edits):
+        changed[random.randrange(len(changed))] = random.choice(["and", "so", "sheep", "markets", "rainy"])
+    first, second = " ".join(words), " ".join(changed)
+    likeness = fuzz.ratio(problem_text(first), problem_text(second))
+    similar = likeness >= threshold and problem_digest(first) != problem_digest(second)
+    faults = losers([accepted(0, first, "a"), accepted(1, second, "b")], near_duplicate=threshold)
+    assert ("near_duplicate" in {fault.reason for fault in faults.values()}) == similar
+
+
+def test_minhash_estimates_jaccard() -> None:
+    words = [f"w{k}" for k in range(400)]
+    other = [*words[:200], *(f"v{k}" for k in range(200))]
+    first, second = (np.frombuffer(sketch(" ".join(text)), "<u4") for text in (words, other))
+    assert jaccard(first, first) == 1.0
+    assert abs(jaccard(first, second) - 196 / 596) < 0.15
+
+
+def test_problems_agree_whatever_their_typography() -> None:
+    assert problem_digest("Find  $x$ if\n$x+1=3$.") == problem_digest("find \\(x\\) if \\( x + 1 = 3 \\).")
+    assert problem_digest("Find $x$.") != problem_digest("Find $y$.")
+
+
+def test_loops_compress_and_mathematics_does_not() -> None:
+    assert compression_ratio("we add one more\n" * 200) < 0.12 < compression_ratio("".join(map(str, range(900))))
+    assert compression_ratio("") == 1.0
+
+
+TEXTS = st.lists(st.text(max_size=60), max_size=8)
+
+
+@given(texts=TEXTS)
+def test_tiktoken_counts_what_the_tokenizer_counts(trained: Path, texts: list[str]) -> None:
+    lengths = load_lengths(trained)
+    assert lengths.fast is not None
+    assert lengths.count(texts) == lengths.exactly().count(texts)
+    assert lengths.agreeing(texts) is lengths
+
+
+def test_a_tokenizer_that_tiktoken_misreads_is_asked_itself(trained: Path, tmp_path: Path) -> None:
+    model = json.loads((trained / "tokenizer.json").read_text())
+    merges = model["model"]["merges"]
+    model["model"]["merges"] = merges[
+        : len(merges) // 2
+    ]  # the vocabulary has tokens that no merge makes: still one BPE
+    (tmp_path / "tokenizer.json").write_text(json.dumps(model))
+    half = load_lengths(tmp_path)
+    assert half.fast is not None and half.count(PROBES) == half.exactly().count(PROBES)
+    wrong = replace(load_lengths(trained), fast=half.fast)
+    assert wrong.agreeing(PROBES).fast is None
+    model["pre_tokenizer"] = {"type": "Whitespace"}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(model))
+    assert load_lengths(tmp_path).fast is None
+
+
+def test_tokenizer_files_that_do_not_work_are_named(tokenizer: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        load_lengths(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(InputError, match=r"tokenizer\.json: not a tokenizer"):
+        load_lengths(tmp_path)
+    (tmp_path / "tokenizer.json").write_bytes((tokenizer / "tokenizer.json").read_bytes())
+    assert load_lengths(tmp_path).template is None
+    for template in ("{{ raise_exception('no users') }}", "{% for m in %}"):
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
+        with pytest.raises(InputError, match="chat template"):
+            load_lengths(tmp_path)
+    (tmp_path / "chat_template.jinja").write_text("Q: {{ messages[0].content }}")
+    assert load_lengths(tmp_path).prompt_text([{"role": "user", "content": "x"}]) == "Q: x"
+
+
+def prepared_embedded(out: Path, tokenizer: Path, rows: int) -> Prepared:
+    config = build_config({"embedded_rows": rows, "workers": 1})
+    return prepare(config, out, tokenizer_json=tokenizer)
+
+
+def ids(path: Path) -> list[str]:
+    return [row["id"] for row in pq.read_table(path)["extra_info"].to_pylist()]
+
+
+def test_held_out_problems_stay_held_out_when_rows_are_added(tmp_path: Path, tokenizer: Path) -> None:
+    small = select_train(prepared_embedded(tmp_path / "a", tokenizer, 200), tmp_path / "a", heldout_share=0.2)
+    large = select_train(prepared_embedded(tmp_path / "b", tokenizer, 300), tmp_path / "b", heldout_share=0.2)
+    assert small.rows + small.heldout_rows == 200
+    assert 20 < small.heldout_rows < 60
+    assert set(ids(small.heldout)) <= set(ids(large.heldout))
+    assert set(ids(small.train)) <= set(ids(large.train))
+    assert not set(ids(large.train)) & set(ids(large.heldout))
+    info = pq.read_table(large.train)["extra_info"].to_pylist()
+    assert [entry["index"] for entry in info] == list(range(large.rows))
+    assert {entry["split"] for entry in info} == {"train"}
+    assert large.digest != small.digest
+
+
+def test_a_sample_is_stable_and_in_order(tmp_path: Path, tokenizer: Path) -> None:
+    prepared = prepared_embedded(tmp_path, tokenizer, 200)
+    everything = ids(prepared.prepared)
+    few, more = (ids(select_train(prepared, tmp_path, max_rows=n).train) for n in (20, 50))
+    assert len(few) == 20 and set(few) <= set(more)
+    assert few == [identity for identity in everything if identity in set(few)]
+    assert (
+        select_train(prepared, tmp_path, max_rows=20, seed=1).digest
+        != select_train(prepared, tmp_path, max_rows=20).digest
+    )
+    for wrong in ({"heldout_share": 1.0}, {"max_rows": 0}):
+        with pytest.raises(InputError):
+            select_train(prepared, tmp_path, **wrong)
+
+
+def test_every_reason_that_the_code_gives_is_in_the_funnel() -> None:
+    code = "".join(path.read_text() for path in Path(filters.__file__).parents[1].rglob("*.py"))
+    given = set(re.findall(r"(?:Fault|_Refused)\(\s*\"(\w+)\"", code)) | set(FAULTS.values())
+    assert len(given) > 20
+    assert given <= set(REASONS)

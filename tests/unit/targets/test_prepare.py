@@ -1,0 +1,255 @@
+"""Preparation: every row is kept or refused with its reason, once; the same bytes whatever the circumstances."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from preparing import rows, run
+
+from core.errors import InputError
+from core.schemas import BENCHMARK, PROFILE, REJECTED, TARGET
+from targets import engines
+from targets import prepare as module
+from targets.config import build_config, read_config
+from targets.filter import cache as judged
+from targets.filter.batch import Judge
+from targets.prepare import read_prepared
+from targets.select.split import account, select_train
+
+ROOT = Path(__file__).resolve().parents[3]
+LINES = "".join(f"{k * k * 7919:x} {k * k * 104729:o}\nand once more: it is\n" for k in range(20))
+RUNS = " ".join(
+    f"{k * k * 7919:x} {'one two three four five six seven eight ' * 2}{k * k * 104729:o}" for k in range(20)
+)
+LOOP = "<think>\n" + "and again we add one to it\n" * 200 + "</think>\n\n\\boxed{4}"
+
+
+def benchmark(*problems: str) -> pa.Table:
+    found = [{"benchmark": "aime24", "id": f"item-{k}", "problem": problem} for k, problem in enumerate(problems)]
+    return pa.Table.from_pylist(found, schema=BENCHMARK)
+
+
+def test_each_reason_is_given_to_the_row_that_earns_it(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
+    cases: list[tuple[Any, str | None]] = [
+        (good(1), None),
+        (good(1, response="<think>\nother words\n</think>\n\n\\boxed{2}"), "surplus"),
+        (good(2, response="<think>\nhm\n</think>\n\n\\boxed{5}"), "wrong"),
+        (good(3, response="<think>\nhm"), "unclosed"),
+        (good(4, response="<think>\nhm\n</think>\n\neight"), "no_box"),
+        (good(5, answer=None), "no_gold"),
+        (good(6, answer="see proof"), "proof"),
+        (good(7, problem="What is shown? [asy] draw((0,0)); [/asy]"), "figure"),
+        (good(8, problem="Which? (A) one (B) two (C) three", answer="B"), "choice_gold"),
+        (good(9, problem="nul \0 inside"), "bad_text"),
+        ('{"problem": "lone \\ud800", "answer": "4", "response": "<think>a</think>\\\\boxed{4}"}', "bad_text"),
+        (good(10, response="<think>\n" + "x" * 20_000 + "\n</think>\n\n\\boxed{20}"), "too_large"),
+        (good(2, response=LOOP), "loop"),
+        (
+            good(12, response="<think>\n" + "\u6211\u4eec\u52a0\u8d77\u6765" + "\n</think>\n\n\\boxed{24}"),
+            "foreign_script",
+        ),
+        (good(13, problem="p " * 700, answer="26"), "prompt_too_long"),
+        (good(14, response="<think>\n" + os.urandom(4500).hex() + "\n</think>\n\n\\boxed{28}"), "target_too_long"),
+        (good(15, problem="Find the number of ways to seat six knights at a round table."), "contaminated"),
+        (good(1, problem=good(1)["problem"].replace("market", "Market  ")), "surplus"),
+        (good(1, problem=good(1)["problem"].replace("has he", "does he have")), "near_duplicate"),
+        ("{not json", "unreadable"),
+        (
+            good(16, answer="9^{9^{9^9}}", response="<think>\nhm\n</think>\n\n\\boxed{9^{9^9}}"),
+            "verify_error|verify_timeout|wrong|gold_unparsed",
+        ),
+        (good(17), None),
+        (good(18, response="<think>\nhm\n</think>\n\nI'm sorry, but I can't help with that."), "refusal"),
+        (good(19, response=f"<think>\n{LINES}</think>\n\n\\boxed{{38}}"), "line_loop"),
+        (good(20, response=f"<think>\n{RUNS}\n</think>\n\n\\boxed{{40}}"), "ngram_loop"),
+        (good(21, problem="Prove that there are infinitely many primes.", answer="42"), "proof"),
+        (good(22, answer="Proof omitted."), "proof"),
+    ]
+    prepared = run(
+        jsonl(*(case for case, _ in cases)),
+        tmp_path / "out",
+        tokenizer,
+        workers=2,
+        benchmarks=benchmark("Find the number of ways to seat six knights at a round table."),
+        max_text_bytes=20_000,
+        near_duplicate=90,
+        grade_limit_s=1.0,
+    )
+    refused = {row["row"]: row for row in rows(prepared.rejected)}
+    kept = {int(row["extra_info"]["id"].split(":")[1]) for row in rows(prepared.prepared)}
+    assert kept | refused.keys() == set(range(len(cases)))
+    assert not kept & refused.keys()
+    for number, (_, reason) in enumerate(cases):
+        if reason is None:
+            assert number in kept
+        else:
+            assert refused[number]["reason"] in reason.split("|"), (number, reason, refused[number])
+            assert refused[number]["detail"]
+            assert refused[number]["reasons"][0] == refused[number]["reason"]
+    assert "aime24/item-0" in refused[16]["detail"]
+    assert refused[22]["reasons"] == ["refusal", "no_box"]  # every filter that looks at the text alone is named
+    assert refused[6]["reasons"] == ["proof"]
+    assert prepared.found["no_box"] == prepared.counts["no_box"] + 1
+    assert prepared.counts["read"] == len(cases) == prepared.counts["kept"] + sum(s["removed"] for s in prepared.funnel)
+    assert prepared.funnel[-1]["left"] == prepared.counts["kept"]
+
+
+def test_files_have_their_schemas_and_say_how_they_were_made(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
+) -> None:
+    source = jsonl(*(good(k) for k in range(1, 8)))
+    prepared = run(source, tmp_path / "out", tokenizer, system_prompt="Think first.", benchmarks=benchmark("another"))
+    for path, schema in ((prepared.prepared, TARGET), (prepared.profile, PROFILE), (prepared.rejected, REJECTED)):
+        assert pq.read_schema(path).equals(schema), path
+        metadata = pq.read_schema(path).metadata
+        assert metadata[b"config_digest"].decode() == prepared.config.digest()
+        assert json.loads(metadata[b"source"]) == [str(source)]
+    first = rows(prepared.prepared)[0]
+    assert first["prompt"] == [
+        {"role": "system", "content": "Think first."},
+        {"role": "user", "content": good(1)["problem"]},
+    ]
+    assert [message["role"] for message in first["target"]] == ["assistant"]
+    assert first["reward_model"] == {"style": "rule", "ground_truth": "2"}
+    profile = rows(prepared.profile)[0]
+    rendered = f"Ssystem\nThink first.E\nSuser\n{good(1)['problem']}E\nSassistant\n"  # S, E: the tokens <|im_…|>
+    assert profile["prompt_tokens"] == len(rendered)
+    assert profile["target_tokens"] == len(first["target"][0]["content"]) + 1  # and the end token
+    assert profile["benchmark_overlap"] is False
+    assert read_prepared(tmp_path / "out") == prepared
+
+
+def test_the_same_bytes_whatever_the_workers_and_batches(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fractions = [
+        good(k, answer=f"\\frac{{{k}}}{{7}}", response=f"<think>\nhm\n</think>\n\n\\boxed{{{k}/7}}")
+        for k in range(1, 7)
+    ]
+    source = jsonl(*fractions, *(good(k) for k in range(1, 40)), good(3), "{", good(4, answer=None))
+    first = run(source, tmp_path / "one", tokenizer, workers=1)
+    monkeypatch.setattr(engines, "TRACES_A_BATCH", 7)
+    monkeypatch.setattr(judged, "ROWS_A_READ", 5)
+    second = run(source, tmp_path / "two", tokenizer, workers=2)
+    for name in ("prepared", "profile", "rejected"):
+        assert getattr(first, name).read_bytes() == getattr(second, name).read_bytes(), name
+    assert first.digest == second.digest
+    changed = run(source, tmp_path / "three", tokenizer, keep="shortest", traces_per_problem=2)
+    assert changed.digest != first.digest
+
+
+def test_the_survivor_of_a_problem_follows_the_rule(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
+    def response(words: str) -> str:
+        return f"<think>\n{words}\n</think>\n\n\\boxed{{2}}"
+
+    texts = ["quite a long chain of thoughts", "short", "of middling length", "short"]
+    source = jsonl(*(good(1, response=response(text)) for text in texts))
+
+    def survivors(**settings: Any) -> list[int]:
+        prepared = run(source, tmp_path / "out", tokenizer, **settings)
+        return [int(row["extra_info"]["id"].split(":")[1]) for row in rows(prepared.prepared)]
+
+    assert survivors() == [0]
+    assert survivors(keep="shortest") == [1]
+    assert survivors(traces_per_problem=3) == [0, 1, 2]
+    assert survivors(traces_per_problem=9) == [0, 1, 2]  # the fourth is the second again
+    assert survivors(keep="shortest", traces_per_problem=2) == [1, 2]
+
+
+def test_what_has_not_changed_is_not_done_again(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
+    first_file = jsonl(*(good(k) for k in range(1, 30)), good(30, answer="1"), name="in/a.jsonl")
+    out, cache = tmp_path / "out", tmp_path / "cache"
+    first = run(first_file.parent, out, tokenizer, cache=cache)
+    (a,) = cache.glob("*.parquet")
+    stamps = {path: path.stat().st_mtime_ns for path in (first.prepared, first.rejected, first.profile, a)}
+
+    again = run(first_file.parent, out, tokenizer, cache=cache)
+    assert again.reused and again == first
+    assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
+
+    jsonl(*(good(k) for k in range(20, 50)), name="in/b.jsonl")
+    more = run(first_file.parent, out, tokenizer, cache=cache)
+    assert not more.reused and more.counts["read"] == 60 and more.counts["kept"] == 49
+    assert a.stat().st_mtime_ns == stamps[a]
+    assert len(list(cache.glob("*.parquet"))) == 2  # the new file's rows, and nothing else, were judged
+    fresh = run(first_file.parent, tmp_path / "fresh", tokenizer)
+    for name in ("prepared", "profile", "rejected"):
+        assert getattr(more, name).read_bytes() == getattr(fresh, name).read_bytes()
+
+    run(first_file.parent, out, tokenizer, cache=cache, keep="shortest", min_rows=2)  # decided after judging
+    assert len(list(cache.glob("*.parquet"))) == 2
+    run(first_file.parent, out, tokenizer, cache=cache, max_target_tokens=400)
+    assert len(list(cache.glob("*.parquet"))) == 4
+    jsonl(*(good(k) for k in range(1, 10)), name="in/a.jsonl")
+    run(first_file.parent, out, tokenizer, cache=cache)
+    assert len(list(cache.glob("*.parquet"))) == 5
+    assert not [path for path in cache.iterdir() if path.suffix != ".parquet"]
+
+
+def test_a_limit_holds_over_all_sources(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
+    for number in range(3):
+        jsonl(*(good(10 * number + k) for k in range(1, 6)), name=f"in/{number}.jsonl")
+    prepared = run(tmp_path / "in", tmp_path / "out", tokenizer, limit=8)
+    assert [row["extra_info"]["id"] for row in rows(prepared.prepared)][-2:] == ["1.jsonl:1", "1.jsonl:2"]
+    assert prepared.counts["read"] == 8
+
+
+def test_a_row_that_vanishes_is_noticed(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The proofs of conservation: lose a row on the way, or twist the files, and they must fail."""
+    source = jsonl(good(1), good(2, answer=None), good(3), good(4))
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="conservation violated: 4 traces read, 3"):
+        patch.setattr(module, "_refuse", lambda *_: None)
+        run(source, tmp_path / "out", tokenizer)
+    judge_table = Judge.judge_table
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="row 2 follows 1 of 1 traces of row 0"):
+        patch.setattr(Judge, "judge_table", lambda *a: judge_table(*a).take([0, 2, 3]))
+        run(source, tmp_path / "out", tokenizer)
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="3 rows read, the source has 4"):
+        patch.setattr(Judge, "judge_table", lambda *a: judge_table(*a).slice(0, 3))
+        run(source, tmp_path / "out", tokenizer)
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_trace_is_accounted_for_in_the_split(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
+    source = jsonl(*(good(k) for k in range(1, 60)), good(70, answer=None), good(3))
+    prepared = run(source, tmp_path / "out", tokenizer)
+    split = select_train(prepared, tmp_path / "out", heldout_share=0.2, max_rows=30)
+    done = account(prepared, split)
+    assert done.faults == () and done.read == 61 == sum(done.places.values())
+    assert done.places["left_out"] == 59 - 30 - done.places["heldout"]
+    assert {row["reason"] for row in rows(split.left_out)} == {"over_max_rows"}
+    stamp = split.train.stat().st_mtime_ns
+    assert select_train(prepared, tmp_path / "out", heldout_share=0.2, max_rows=30) == split
+    assert split.train.stat().st_mtime_ns == stamp
+    table = pq.read_table(split.left_out)
+    pq.write_table(table.slice(1), split.left_out)
+    assert account(prepared, split).faults == ("61 traces read, 60 accounted for",)
+    pq.write_table(pa.concat_tables([table.slice(1), table.slice(1, 1)]), split.left_out)
+    assert "not the same ones" in account(prepared, split).faults[0]
+    place = table.column_names.index("reasons")
+    empty = pa.array([[]] * table.num_rows, table.schema.field("reasons").type)
+    pq.write_table(table.set_column(place, "reasons", empty), split.left_out)
+    assert account(prepared, split).faults == ("a refused trace has no reason",)
+
+
+def test_settings_that_do_not_exist_or_fit_are_named(tmp_path: Path, tokenizer: Path) -> None:
+    with pytest.raises(InputError, match=r"max_tokens: .*known keys: source"):
+        build_config({"max_tokens": 1})
+    with pytest.raises(InputError, match="near_duplicate"):
+        build_config({"near_duplicate": 3})
+    with pytest.raises(InputError, match="expected KEY=VALUE"):
+        read_config(None, ["seed"])
+    path = tmp_path / "c.yaml"
+    path.write_text("seed: 3\nkeep: shortest\n")
+    config = read_config(path, ["seed=4"])
+    assert (config.seed, config.keep) == (4, "shortest")
+    with pytest.raises(InputError, match=r"nowhere\.yaml"):
+        read_config(tmp_path / "nowhere.yaml")
+    with pytest.raises(InputError, match="no such file; give the policy's tokenizer"):
+        run("embedded", tmp_path / "out", tmp_path / "no-model")

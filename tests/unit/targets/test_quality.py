@@ -1,0 +1,181 @@
+"""The gates: each check fails when what it guards is broken, and a broken check has failed."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from core.errors import InputError
+from core.schemas import BENCHMARK
+from targets.check.expectations import check_names, load_checks, validate
+from targets.config import build_config
+from targets.prepare import Prepared, prepare
+from targets.version_diff import compare
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory, tokenizer: Path) -> Prepared:
+    other = pa.Table.from_pylist([{"benchmark": "b", "id": "0", "problem": "none of these"}], schema=BENCHMARK)
+    config = build_config({"embedded_rows": 120, "workers": 1, "max_target_tokens": 400})
+    return prepare(config, tmp_path_factory.mktemp("out"), tokenizer_json=tokenizer, benchmarks=other)
+
+
+def broken_copy(prepared: Prepared, path: Path, column: str, values: list[Any]) -> Path:
+    """The profile with the first values of a column replaced."""
+    table = pq.read_table(prepared.profile)
+    place = table.column_names.index(column)
+    changed = values + table[column].to_pylist()[len(values) :]
+    pq.write_table(table.set_column(place, column, pa.array(changed, table.schema.field(column).type)), path)
+    return path
+
+
+def test_a_prepared_set_passes(prepared: Prepared) -> None:
+    results = validate(prepared.profile)
+    assert [result.name for result in results] == check_names()
+    assert [result for result in results if not result.passed] == []
+    assert all(result.rows == 120 and result.observed is not None for result in results)
+
+
+BREAKS: dict[str, tuple[str, list[Any]]] = {
+    "ids_unique": ("id", ["x", "x"]),
+    "ids_present": ("id", [None]),
+    "problems_not_repeated": ("problem_digest", ["d", "d"]),
+    "answers_verified": ("verified", [False]),
+    "golds_parse": ("gold_parses", [None]),
+    "one_think_block": ("has_think", [False]),
+    "answers_boxed": ("has_answer", [None]),
+    "prompts_fit": ("prompt_tokens", [1025]),
+    "targets_fit": ("target_tokens", [401]),
+    "no_benchmark_problem": ("benchmark_overlap", [True]),
+    "overlap_looked_for": ("benchmark_overlap", [None]),
+    "few_near_loops": ("compression_ratio", [0.1, 0.1]),
+    "targets_not_crowding_the_limit": ("target_tokens", [400] * 120),
+}
+
+
+def test_each_check_fails_for_its_own_fault(prepared: Prepared, tmp_path: Path) -> None:
+    for name, (column, values) in BREAKS.items():
+        results = validate(broken_copy(prepared, tmp_path / f"{name}.parquet", column, values))
+        assert [result.name for result in results if not result.passed] == [name]
+    table = pq.read_table(prepared.profile)
+    pq.write_table(table.slice(0, 0), tmp_path / "empty.parquet")
+    assert "enough_rows" in [r.name for r in validate(tmp_path / "empty.parquet") if not r.passed]
+    pq.write_table(table.append_column("more", pa.array([1] * 120)), tmp_path / "wide.parquet")
+    assert [r.name for r in validate(tmp_path / "wide.parquet") if not r.passed] == ["profile_schema"]
+    drift = {"source_mix_stable", "survival_stable", "mean_length_stable"}
+    assert {*BREAKS, *drift, "enough_rows", "profile_schema"} == set(check_names())
+
+
+def version(prepared: Prepared, path: Path, *, source: str, tokens: float, survival: float) -> Path:
+    """A profile whose first half comes from another source, with lengths scaled and another share of traces kept."""
+    table = pq.read_table(prepared.profile)
+    lengths = [int(tokens * length) for length in table["target_tokens"].to_pylist()]
+    sources = [source] * (table.num_rows // 2) + table["source"].to_pylist()[table.num_rows // 2 :]
+    for name, values in (("target_tokens", lengths), ("source", sources)):
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, pa.array(values, table.schema.field(name).type))
+    kept = {"embedded": {"read": 120, "kept": int(120 * survival)}}
+    metadata = {**table.schema.metadata, b"sources": json.dumps(kept).encode()}
+    pq.write_table(table.replace_schema_metadata(metadata), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"source": "other"}, "source_mix_stable"),
+        ({"tokens": 0.7}, "mean_length_stable"),
+        ({"tokens": 1.4}, "mean_length_stable"),
+        ({"survival": 0.5}, "survival_stable"),
+        ({"tokens": 1.1, "survival": 0.9}, None),
+    ],
+)
+def test_drift_against_the_version_before_is_a_warning(
+    prepared: Prepared, tmp_path: Path, changes: dict[str, Any], name: str | None
+) -> None:
+    settings = {"source": "embedded", "tokens": 1.0, "survival": 1.0, **changes}
+    previous = version(prepared, tmp_path / "previous.parquet", **settings)
+    failed = [result for result in validate(prepared.profile, previous=previous) if not result.passed]
+    assert [result.name for result in failed] == ([name] if name else [])
+    assert all(result.severity == "warning" and isinstance(result.observed, float) for result in failed)
+
+
+def test_pages_of_the_checks_are_built(prepared: Prepared, tmp_path: Path) -> None:
+    validate(prepared.profile, docs=tmp_path / "docs")
+    pages = "".join(page.read_text(encoding="utf-8") for page in (tmp_path / "docs").rglob("*.html"))
+    assert (tmp_path / "docs/index.html").is_file()
+    assert "target_tokens" in pages and "problem_digest" in pages
+
+
+def test_two_versions_are_compared(prepared: Prepared, tmp_path: Path) -> None:
+    table = pq.read_table(prepared.profile)
+    metadata = {k: v for k, v in pq.read_metadata(prepared.profile).metadata.items() if k != b"ARROW:schema"}
+    pq.write_table(table.slice(20).replace_schema_metadata(metadata), tmp_path / "before.parquet")
+    lines = {what: (before, now) for what, before, now in compare(tmp_path / "before.parquet", prepared.profile)}
+    assert lines["targets"] == ("100", "120")
+    assert lines["targets of the other that are not here"] == ("20", "0")
+    assert lines["from embedded"] == ("100", "120")
+    with pytest.raises(InputError, match="give the folder of a preparation"):
+        compare(tmp_path / "gone.parquet", prepared.profile)
+
+
+def suite(path: Path, **check: Any) -> Path:
+    entry = {
+        "name": "mine",
+        "severity": "error",
+        "description": "d",
+        "type": "expect_column_values_to_be_between",
+        **check,
+    }
+    path.write_text(yaml.safe_dump({"name": "s", "checks": [entry]}))
+    return path
+
+
+def test_users_add_checks_without_code(prepared: Prepared, tmp_path: Path) -> None:
+    path = suite(tmp_path / "s.yaml", kwargs={"column": "target_tokens", "max_value": "$longest"})
+    assert validate(prepared.profile, suite=path, parameters={"longest": 400})[0].passed
+    failed = validate(prepared.profile, suite=path, parameters={"longest": 30})[0]
+    assert not failed.passed and failed.failing and failed.severity == "error"
+    assert str(failed.observed).startswith(f"{failed.failing} of 120: ")
+
+
+def test_a_check_that_breaks_has_failed_and_says_so(prepared: Prepared, tmp_path: Path) -> None:
+    result = validate(prepared.profile, suite=suite(tmp_path / "s.yaml", kwargs={"column": "gone", "max_value": 1}))[0]
+    assert not result.passed
+    assert result.error and "gone" in result.error
+
+
+def test_suites_that_do_not_work_are_named(prepared: Prepared, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"mine: no number \$unknown; known: .*max_target_tokens"):
+        validate(prepared.profile, suite=suite(tmp_path / "a.yaml", kwargs={"column": "id", "max_value": "$unknown"}))
+    with pytest.raises(InputError, match="mine: expect_nothing"):
+        validate(prepared.profile, suite=suite(tmp_path / "b.yaml", type="expect_nothing"))
+    with pytest.raises(InputError, match="severity"):
+        load_checks(suite(tmp_path / "c.yaml", severity="fatal"))
+    with pytest.raises(InputError, match="give a YAML file"):
+        load_checks(tmp_path / "gone.yaml")
+    with pytest.raises(InputError, match="cannot be read"):
+        validate(tmp_path / "gone.parquet")
+    with pytest.raises(InputError, match="no column"):
+        validate(prepared.prepared)
+
+
+def test_names_cost_no_heavy_import() -> None:
+    code = (
+        "import sys\nfrom targets.check.expectations import check_names\nassert check_names()\n"
+        "import targets.prepare, targets.select.split, targets.read.sources\n"
+        "heavy = {'great_expectations', 'datasets', 'math_verify', 'pandas', 'tokenizers', 'rapidfuzz', 'dagster'}\n"
+        "print(sorted(heavy & sys.modules.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,272 @@
+"""Sources: which columns are read how, which faults are of a row and which of a file."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from core.errors import InputError
+from core.schemas import TARGET
+from targets.config import build_config
+from targets.read.sources import observe, read_source
+from targets.read.traces import Trace
+
+
+def read(source: Any, **settings: Any) -> list[Trace]:
+    return list(read_source(build_config({"source": str(source) if isinstance(source, Path) else source, **settings})))
+
+
+def test_embedded_traces_need_no_file() -> None:
+    traces = read("embedded", embedded_rows=20)
+    assert len(traces) == 20
+    assert all(trace.response and trace.response.startswith("<think>\n") for trace in traces)
+    assert len({trace.id for trace in traces}) == 20
+
+
+def test_generations_of_one_row_become_traces_with_their_flags(tmp_path: Path) -> None:
+    path = tmp_path / "openr1.parquet"
+    rows = [
+        {"problem": "p", "answer": "4", "generations": ["a", "b"], "correctness_math_verify": [True, False]},
+        {"problem": "q", "answer": "5", "generations": ["c"], "correctness_math_verify": [True]},
+        {"problem": "r", "answer": "6", "generations": [], "correctness_math_verify": []},
+        {"problem": "s", "answer": "7", "generations": ["d", "e"], "correctness_math_verify": [True]},
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    traces = read(path)
+    assert [trace.id for trace in traces] == [f"openr1.parquet:{k}" for k in ("0.0", "0.1", 1, 2, 3)]
+    assert [trace.upstream_correct for trace in traces] == [True, False, True, None, None]
+    assert [trace.fault and trace.fault.reason for trace in traces] == [None, None, None, "no_response", "wrong_type"]
+
+
+THOUGHT = [
+    {"from": "human", "value": "Find 2+2."},
+    {"from": "assistant", "value": "<think>\na\n</think>\n\n\\boxed{4}"},
+]
+PUBLISHED = {
+    "openthoughts": {
+        "problem": "Find 2+2.",
+        "deepseek_reasoning": "we add",
+        "deepseek_solution": "It is \\boxed{4}.",
+        "ground_truth_solution": "Adding gives 2+2. Thus \\boxed{4}.",
+        "domain": "math",
+        "source": "numina_math",
+    },
+    "openthoughts_math": {
+        "source": "aops",
+        "problem": "Find 2+2.",
+        "solution": "Thus $\\boxed{4}$.",
+        "system": "Think.",
+        "conversations": THOUGHT,
+        "generated_token_count": 7,
+        "correct": True,
+    },
+    "s1k_1.1": {
+        "question": "Find 2+2.",
+        "solution": "4",
+        "cot_type": "math",
+        "metadata": "{}",
+        "gemini_attempt": "5",
+        "deepseek_thinking_trajectory": "we add",
+        "deepseek_attempt": "It is \\boxed{4}.",
+        "deepseek_grade": "Yes",
+    },
+    "s1k": {
+        "question": "Find 2+2.",
+        "solution": "4",
+        "thinking_trajectories": ["we add"],
+        "attempt": "It is \\boxed{4}.",
+    },
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_sets_are_recognised_by_their_columns(tmp_path: Path, name: str) -> None:
+    """The columns of the published cards: open-thoughts/OpenThoughts-114k, its math part, simplescaling/s1K(-1.1)."""
+    path = tmp_path / f"{name}.parquet"
+    pq.write_table(pa.Table.from_pylist([PUBLISHED[name]]), path)
+    for mapping in ("auto", name):
+        (trace,) = read(path, mapping=mapping)
+        assert trace.fault is None and (trace.problem, trace.gold) == ("Find 2+2.", "4")
+        assert trace.response and trace.response.startswith("<think>\n") and "\\boxed{4}" in trace.response
+    assert trace.upstream_correct is (True if name in ("openthoughts_math", "s1k_1.1") else None)
+
+
+def test_a_driver_that_is_not_installed_is_named() -> None:
+    for scheme, package in (("s3", "s3fs"), ("gs", "gcsfs")):
+        with pytest.raises(InputError, match=rf"{scheme}://bucket/x\.parquet: cannot be reached: .*{package}"):
+            read(f"{scheme}://bucket/x.parquet")
+
+
+def error_without_network(source: str) -> str:
+    """The last line of the error that reading ``source`` ends with where no hub answers."""
+    code = (
+        "from targets.config import build_config\nfrom targets.read.sources import read_source\n"
+        f"list(read_source(build_config({{'source': {source!r}}})))"
+    )
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_ENDPOINT": "http://127.0.0.1:9"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
+    return done.stderr.strip().splitlines()[-1]
+
+
+def test_files_of_the_hub_are_looked_for_by_their_url() -> None:
+    source = "hf://datasets/nobody/nothing/x.parquet"
+    expected = f"InputError: source {source}: no such file or folder, or the storage does"
+    assert expected in error_without_network(source)
+
+
+def test_an_unreachable_hub_is_one_error() -> None:
+    expected = "core.errors.InputError: source nobody/nothing: no such file or folder here"
+    assert error_without_network("nobody/nothing").startswith(expected)
+
+
+def test_the_training_schema_is_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "luffy.parquet"
+    messages = [{"role": "system", "content": "Think."}, {"role": "user", "content": "2+2=?"}]
+    row = {
+        "data_source": "",
+        "prompt": messages,
+        "target": [{"role": "assistant", "content": "<think>\na\n</think>\n\n\\boxed{4}"}],
+        "ability": "math",
+        "reward_model": {"style": "rule", "ground_truth": "4"},
+        "extra_info": {"split": "train", "index": 0, "id": "x", "source": "y"},
+    }
+    pq.write_table(pa.Table.from_pylist([row], schema=TARGET), path)
+    (trace,) = read(path)
+    assert (trace.problem, trace.gold, trace.system) == ("2+2=?", "4", "Think.")
+    assert trace.response == "<think>\na\n</think>\n\n\\boxed{4}"
+
+
+def test_columns_by_config_and_thoughts_kept_apart(jsonl: Any) -> None:
+    path = jsonl({"q": "2+2=?", "a": {"final": 4}, "out": "\\boxed{4}", "cot": "add"})
+    mapping = {"problem": "q", "answer": "a.final", "response": "out", "reasoning": "cot"}
+    (trace,) = read(path, mapping=mapping)
+    assert (trace.problem, trace.gold) == ("2+2=?", "4")
+    assert trace.response == "<think>\nadd\n</think>\n\n\\boxed{4}"
+
+
+def test_chat_messages_in_either_spelling(jsonl: Any) -> None:
+    turns = [{"from": "human", "value": "2+2=?"}, {"from": "gpt", "value": "4"}]
+    path = jsonl({"turns": turns, "answer": "4"})
+    (trace,) = read(path, mapping={"problem": "turns", "answer": "answer", "response": "turns"})
+    assert (trace.problem, trace.response) == ("2+2=?", "4")
+
+
+def test_columns_that_fit_nothing_are_listed(jsonl: Any) -> None:
+    path = jsonl({"question_text": "q", "solution": "s"})
+    with pytest.raises(InputError, match=r"traces\.jsonl.*question_text, solution.*problem, answer, response") as error:
+        read(path)
+    assert "mapping" in str(error.value)
+    with pytest.raises(InputError, match="no column gone"):
+        read(path, mapping={"problem": "question_text", "answer": "gone", "response": "solution"})
+    with pytest.raises(InputError, match=r"'opnr1' does not exist.*openr1"):
+        read(path, mapping="opnr1")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"problem": "p", "answer": "4", "respo', "unreadable"),
+        ("[" * 100_000, "unreadable"),
+        (b'{"problem": "p\xff", "answer": "4", "response": "r"}', "bad_text"),
+        ("17", "wrong_type"),
+        ({"problem": 17, "answer": "4", "response": "r"}, "wrong_type"),
+        ({"problem": "p", "answer": True, "response": "r"}, "wrong_type"),
+        ({"problem": "p", "answer": ["1", "2"], "response": "r"}, "wrong_type"),
+        ({"problem": "p", "answer": {"x": 1}, "response": "r"}, "wrong_type"),
+        ({"problem": "p", "answer": "4", "response": {"x": 1}}, "wrong_type"),
+        ({"problem": None, "answer": "4", "response": "r"}, "no_problem"),
+        ({"problem": "p", "response": "r"}, "no_gold"),
+        ({"problem": "p", "answer": "  ", "response": "r"}, "no_gold"),
+        ({"problem": "p", "answer": "4", "response": ""}, "no_response"),
+    ],
+)
+def test_a_fault_of_a_row_stays_in_its_row(jsonl: Any, good: Any, line: Any, reason: str) -> None:
+    traces = read(jsonl(good(1), line, good(2)))
+    assert [trace.row for trace in traces] == [0, 1, 2]
+    assert [trace.fault and trace.fault.reason for trace in traces] == [None, reason, None]
+
+
+def test_bytes_that_are_not_utf8_spoil_one_row_of_a_parquet(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    raw = pa.array([b"p", b"\xff\xfe", b"q"], pa.binary())
+    problem = pa.Array.from_buffers(pa.string(), 3, raw.buffers())
+    texts = pa.array(["1", "2", "3"])
+    pq.write_table(pa.table({"problem": problem, "answer": texts, "response": texts}), path)
+    traces = read(path)
+    assert [trace.fault and trace.fault.reason for trace in traces] == [None, "bad_text", None]
+
+
+def test_faults_of_a_file_are_one_error(tmp_path: Path, jsonl: Any) -> None:
+    with pytest.raises(InputError, match=r"gone\.parquet: no such file"):
+        read(tmp_path / "gone.parquet")
+    fake = tmp_path / "fake.parquet"
+    fake.write_text("not a parquet")
+    with pytest.raises(InputError, match=r"fake\.parquet: not a readable parquet"):
+        read(fake)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"no data file there.*\.parquet"):
+        read(tmp_path / "empty")
+    with pytest.raises(InputError, match="no JSON row found"):
+        read(jsonl("not json", name="x.jsonl"))
+    with pytest.raises(InputError, match=r"no JSON row found.*empty"):
+        read(jsonl(name="y.jsonl"))
+    broken = tmp_path / "z.jsonl.gz"
+    broken.write_bytes(gzip.compress(b'{"problem": "p", "answer": "4", "response": "r"}\n' * 1000)[:-20])
+    with pytest.raises(InputError, match=r"z\.jsonl\.gz: cannot be read"):
+        read(broken)
+    with pytest.raises(InputError, match="more than once"):
+        read([str(jsonl({"problem": 1})), str(tmp_path / "traces.jsonl")])
+
+
+def test_a_parquet_damaged_in_the_middle_is_one_error(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    texts = pa.array([os.urandom(400).hex() for _ in range(2000)])
+    pq.write_table(
+        pa.table({"problem": texts, "answer": texts, "response": texts}), path, row_group_size=500, compression="zstd"
+    )
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 20_000] = bytes(20_000)
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=r"t\.parquet: damaged after row \d+"):
+        read(path)
+
+
+def test_folders_globs_and_other_filesystems_give_the_same_rows(tmp_path: Path, jsonl: Any, good: Any) -> None:
+    jsonl(good(1), name="a/one.jsonl")
+    jsonl(good(2), name="a/b/two.jsonl")
+    jsonl(good(3), name="a/.hidden/three.jsonl")
+    (tmp_path / "a/notes.txt").write_text("no data")
+    folder = read(tmp_path / "a")
+    assert [trace.id for trace in folder] == ["b/two.jsonl:0", "one.jsonl:0"]
+    assert [trace.id for trace in read(str(tmp_path / "a/**/*.jsonl"))] == ["b/two.jsonl:0", "one.jsonl:0"]
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/bucket/one.jsonl", (tmp_path / "a/one.jsonl").read_bytes())
+    assert read("memory://bucket/one.jsonl") == [folder[1]]
+    (tmp_path / "array.json").write_text(json.dumps([good(1), good(2)]))
+    assert [trace.problem for trace in read(tmp_path / "array.json")] == [good(1)["problem"], good(2)["problem"]]
+
+
+def test_names_that_clash_stay_apart(tmp_path: Path, jsonl: Any, good: Any) -> None:
+    first, second = jsonl(good(1), name="a/x.jsonl"), jsonl(good(2), name="b/x.jsonl")
+    ids = [trace.id for trace in read([str(first), str(second)])]
+    assert ids == [f"{first}:0", f"{second}:0"]
+
+
+def test_observing_sees_content_not_dates(jsonl: Any, good: Any) -> None:
+    path = jsonl(good(1), good(2))
+    config = build_config({"source": str(path)})
+    first = observe(config)
+    assert first.rows == 2
+    os.utime(path, (1, 1))
+    assert observe(config) == first
+    jsonl(good(1), good(3))
+    assert observe(config).digest != first.digest
+    assert observe(build_config({"embedded_rows": 8})) != observe(build_config({"embedded_rows": 8, "seed": 1}))

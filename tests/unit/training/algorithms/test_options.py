@@ -1,0 +1,208 @@
+"""Options: what combines, what contradicts, and that a message names the keys. No torch."""
+
+import dataclasses
+import itertools
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.errors import InputError
+from training.algorithms import (
+    EntropyController,
+    EntropyOptions,
+    MixedPolicyOptions,
+    next_entropy_coefficient,
+    reject_groups,
+)
+from training.algorithms.names import NORMALISERS
+
+LUFFY = {"loss_remove_clip": True, "prefix": {"n_prefix": 1}, "loss_normaliser": "constant"}
+LUFFY_SEED = {
+    "baseline": "on_policy",
+    "use_std": True,
+    "off_policy_reshape": "p_div_p_0.5",
+    "off_max_clip": 10.0,
+    "clip_upper_bound": 100.0,
+    "prefix": {"n_prefix": 4, "min": 0.0, "max": 0.8},
+}
+RL_SFT_LOSS = {
+    "use_off_policy_loss": False,
+    "off_policy_reshape": "no_reshape",
+    "loss_remove_clip": True,
+    "sft_multitask": {"use": True, "coef": 0.1},
+}
+ON_POLICY = {"prefix": {"n_prefix": 0}, "off_policy_reshape": "no_reshape", "use_off_policy_loss": False}
+
+
+@pytest.mark.parametrize("recipe", [{}, LUFFY, LUFFY_SEED, RL_SFT_LOSS, ON_POLICY])
+def test_the_recipes_are_valid_and_survive_a_round_trip(recipe):
+    options = MixedPolicyOptions.from_mapping(recipe)
+    options.check_group(8)
+    assert MixedPolicyOptions.from_mapping(dataclasses.asdict(options)) == options
+    assert hash(options) == hash(MixedPolicyOptions(**recipe))
+
+
+def test_options_combine_freely():
+    corrections = ("none", "tis", "icepop", "seq-mask-tis", "reinforce_pro")
+    for recipe, normaliser, correction, entropy, use_std in itertools.product(
+        (LUFFY, LUFFY_SEED, RL_SFT_LOSS, ON_POLICY), NORMALISERS, corrections, (True, False), (True, False)
+    ):
+        changes = {
+            "loss_normaliser": normaliser,
+            "rollout_correction": {"type": correction},
+            "adaptive_entropy": {"use": entropy},
+            "use_std": use_std,
+        }
+        MixedPolicyOptions.from_mapping(recipe | changes).check_group(8)
+
+
+@pytest.mark.parametrize(
+    ("values", "first", "second"),
+    [
+        ({"prefix": {"min": 0.9, "max": 0.1}}, "prefix.min=0.9", "prefix.max=0.1"),
+        ({"prefix": {"strategy": "fixed", "share": True}}, "prefix.strategy=fixed", "prefix.share=True"),
+        ({"rollout_correction": {"low": 6.0}}, "rollout_correction.low=6.0", "rollout_correction.high=5.0"),
+        ({"adaptive_entropy": {"min": 1.0}}, "adaptive_entropy.min=1.0", "adaptive_entropy.max=0.1"),
+        ({"sft_multitask": {"use": True, "coef": 0.0}}, "sft_multitask.use=True", "sft_multitask.coef=0"),
+        ({"off_min_clip": 2.0, "off_max_clip": 1.0}, "off_min_clip=2.0", "off_max_clip=1.0"),
+        ({"loss_remove_clip": True, "clip_upper_bound": 100.0}, "loss_remove_clip=True", "clip_upper_bound=100.0"),
+        ({"use_off_policy_loss": False}, "use_off_policy_loss=False", "off_policy_reshape=p_div_p_0.1"),
+        (ON_POLICY | {"off_max_clip": 1.0}, "use_off_policy_loss=False", "off_max_clip=1.0"),
+        (RL_SFT_LOSS | {"prefix": {"alpha": 2.0}}, "use_off_policy_loss=False", "prefix.alpha=2.0"),
+        (ON_POLICY | {"sft_multitask": {"use": True}}, "sft_multitask.use=True", "prefix.n_prefix=0"),
+        ({"off_policy_reshape_weight": 0.1}, "off_policy_reshape_weight=0.1", "off_policy_reshape=p_div_p_0.1"),
+        ({"on_policy_reshape_pow_exp": 0.7}, "on_policy_reshape_pow_exp=0.7", "on_policy_reshape=no_reshape"),
+    ],
+)
+def test_a_contradiction_names_both_options(values, first, second):
+    with pytest.raises(InputError) as error:
+        MixedPolicyOptions.from_mapping(values)
+    assert first in str(error.value)
+    assert second in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "n", "words"),
+    [
+        ({"prefix": {"n_prefix": 9}}, 8, "prefix.n_prefix=9 contradicts rollout.n=8"),
+        ({"prefix": {"n_prefix": 8}, "baseline": "on_policy"}, 8, "baseline=on_policy contradicts prefix.n_prefix=8"),
+        ({"prefix": {"n_prefix": -1}, "filter_on": "on_policy"}, 8, "filter_on=on_policy contradicts prefix.n_prefix"),
+    ],
+)
+def test_a_contradiction_with_the_group_size(values, n, words):
+    with pytest.raises(InputError, match=words):
+        MixedPolicyOptions.from_mapping(values, n=n)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"off_policy_reshap": "pow"}, "off_policy_reshap: no such option; did you mean off_policy_reshape?"),
+        ({"prefix": {"ratio": 1.0}}, "prefix.ratio: no such option"),
+        ({"prefix": 4}, "prefix: got 4, expected a block with the keys n_prefix"),
+        ({"baseline": "mean"}, "baseline: got 'mean', expected one of union, on_policy"),
+        ({"off_policy_reshape": "p_div_p_0"}, "Invalid off_policy_reshape: 'p_div_p_0'"),
+        ({"on_policy_reshape": 3}, "Invalid on_policy_reshape: 3"),
+        ({"use_std": 1}, "use_std: got 1, expected true or false"),
+        ({"clip_ratio": 0}, "clip_ratio: got 0, expected a finite number above 0"),
+        ({"clip_ratio": "0.2"}, "clip_ratio: got '0.2', expected a finite number"),
+        ({"off_max_clip": math.nan}, "off_max_clip: got nan"),
+        ({"prefix": {"max": 1.1}}, "prefix.max: got 1.1, expected a finite number of at least 0 and at most 1"),
+        ({"prefix": {"n_prefix": 1.0}}, "prefix.n_prefix: got 1.0, expected an integer of at least -1"),
+        ({"rollout_correction": {"type": "gspo"}}, "rollout_correction.type: got 'gspo', expected one of none, tis"),
+    ],
+)
+def test_a_wrong_value_names_its_key(values, words):
+    with pytest.raises(InputError) as error:
+        MixedPolicyOptions.from_mapping(values)
+    assert words in str(error.value)
+
+
+def test_the_schedule_of_the_options_is_what_prefix_ratio_takes():
+    from training.algorithms import prefix_ratio
+
+    options = MixedPolicyOptions.from_mapping(LUFFY)
+    assert prefix_ratio(step=0, sample_id=0, n=8, **options.prefix.schedule()) == 1.0
+    assert prefix_ratio(step=0, sample_id=1, n=8, **options.prefix.schedule()) == 0.0
+
+
+ENTROPY = EntropyOptions(use=True, target=0.5, lr=0.1, min=1e-4, max=1e-1)
+
+
+@settings(max_examples=100)
+@given(st.lists(st.floats(0, 12), max_size=30), st.floats(1e-4, 1e-1))
+def test_the_entropy_coefficient_moves_against_the_difference_and_stays_within_its_bounds(entropies, start):
+    controller = EntropyController(ENTROPY, start)
+    for entropy in entropies:
+        before, after = controller.coefficient, controller.update(entropy)
+        assert ENTROPY.min * (1 - 1e-9) <= after <= ENTROPY.max * (1 + 1e-9)
+        assert after <= before * (1 + 1e-9) if entropy >= ENTROPY.target else after >= before * (1 - 1e-9)
+
+
+def test_the_entropy_coefficient_continues_after_a_resume():
+    entropies = [0.1, 0.9, 0.3, 0.2, 0.6]
+    whole = EntropyController(ENTROPY, 1e-3)
+    expected = [whole.update(entropy) for entropy in entropies]
+    first = EntropyController(ENTROPY, 1e-3)
+    head = [first.update(entropy) for entropy in entropies[:2]]
+    resumed = EntropyController(ENTROPY, 5e-2)
+    resumed.load_state_dict(first.state_dict())
+    assert head + [resumed.update(entropy) for entropy in entropies[2:]] == expected
+
+
+def test_the_entropy_coefficient_refuses_what_is_no_entropy():
+    with pytest.raises(ValueError, match="entropy: expected a finite number of nats, got nan"):
+        EntropyController(ENTROPY, 1e-3).update(math.nan)
+    with pytest.raises(ValueError, match=r"coefficient: expected a positive number, got 0\.0"):
+        next_entropy_coefficient(0.0, 0.5, ENTROPY)
+    with pytest.raises(InputError, match=r"adaptive_entropy\.use=True contradicts entropy_coeff=0\.0"):
+        EntropyController(ENTROPY, 0.0)
+
+
+def test_a_coefficient_that_is_not_adaptive_stays():
+    assert EntropyController(EntropyOptions(), 0.0).update(3.0) == 0.0
+
+
+def test_groups_without_signal_are_rejected_and_demonstrations_never_counted():
+    index = ["all", "all", "all", "none", "none", "none", "some", "some", "some"]
+    solved = [True, True, True, True, False, False, True, True, False]
+    own = [False, True, True] * 3
+    union = reject_groups(solved, index, own, "union")
+    assert union.keep == [False] * 3 + [True] * 6
+    own_only = reject_groups(solved, index, own, "on_policy")
+    assert own_only.keep == [False] * 6 + [True] * 3
+    counts = {"groups": 3.0, "solve_all": 1.0, "solve_none": 1.0, "solve_partial": 1.0}
+    assert union.metrics == counts | {"rejected_groups": 1.0}
+    assert own_only.metrics == counts | {"rejected_groups": 2.0}
+
+
+def test_a_single_outcome_is_no_evidence():
+    assert reject_groups([True, False], ["a", "a"], [True, False], "on_policy").keep == [True, True]
+    assert reject_groups([], [], [], "union").keep == []
+
+
+@settings(max_examples=100)
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from("abc"), st.booleans()), max_size=12), st.randoms())
+def test_rejection_does_not_depend_on_the_order(rows, order):
+    def kept(of):
+        columns = list(zip(*of, strict=True)) or [(), (), ()]
+        return [row for row, keep in zip(of, reject_groups(*columns, "on_policy").keep, strict=True) if keep]
+
+    shuffled = rows[:]
+    order.shuffle(shuffled)
+    assert sorted(kept(rows)) == sorted(kept(shuffled))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (([True], ["a", "b"], [True], "union"), "index: expected 1 values, one for each row of solved, got 2"),
+        (([True], ["a"], [], "union"), "on_policy: expected 1 values"),
+        (([True], ["a"], [True], "all"), "filter_on: got 'all', expected one of union, on_policy"),
+    ],
+)
+def test_bad_rejection_input_names_the_argument(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        reject_groups(*arguments)

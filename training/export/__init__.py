@@ -1,0 +1,1 @@
+"""A policy for others: its model card, its upload, and GGUF files as model folders."""

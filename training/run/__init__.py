@@ -1,0 +1,1 @@
+"""One training run, from its request to its policy folder."""

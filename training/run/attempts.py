@@ -1,0 +1,160 @@
+"""One attempt of a training run: start it or take it over, follow its metrics, say why it ended.
+
+An attempt N leaves, below the run's ``attempts`` folder, ``N.log`` (its output), ``N.jsonl`` (its step metrics) and
+``N.json`` (when it started and ended, its exit status and the reason).
+"""
+
+import json
+import re
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from core.files import write_json
+from training.run.backends import Launcher, Task
+from training.run.metrics import MetricsFile
+
+POLL_SECONDS = 0.5
+LOG_TAIL_LINES = 30
+TAIL_BYTES = 1 << 20  # of a log of days, what is searched for the reason
+ERROR = re.compile(r"\b(?:[A-Z]\w*(?:Error|Exception)|InputError)\b: ")
+Report = Callable[[dict[str, Any]], None]
+
+
+class TrainingFailed(RuntimeError):
+    """The training process ended with an error; the message holds the reason and where the whole log is."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """The files of attempt ``number`` in ``folder``."""
+
+    folder: Path
+    number: int
+
+    def _file(self, ending: str) -> Path:
+        return self.folder / f"{self.number:04}.{ending}"
+
+    @property
+    def log(self) -> Path:
+        return self._file("log")
+
+    @property
+    def metrics(self) -> Path:
+        return self._file("jsonl")
+
+    @property
+    def record(self) -> Path:
+        return self._file("json")
+
+    def seconds(self) -> float:
+        """How long it ran; of one whose launcher was killed, until it last wrote."""
+        record = json.loads(self.record.read_text(encoding="utf-8"))
+        if ended := record.get("ended"):
+            last = datetime.fromisoformat(ended).timestamp()
+        else:
+            last = max(file.stat().st_mtime for file in (self.record, self.log, self.metrics) if file.exists())
+        return max(0.0, last - datetime.fromisoformat(record["started"]).timestamp())
+
+
+def attempts(folder: Path) -> list[Attempt]:
+    """The attempts in ``folder``, first to last."""
+    return [Attempt(folder, int(file.stem)) for file in sorted(folder.glob("[0-9]*.json"))]
+
+
+def follow(
+    attempt: Attempt, launcher: Launcher, task: Task, *, total: int, done: int, stall_seconds: float, report: Report
+) -> None:
+    """Run ``task`` to its end, reporting each step of ``total``; ``done`` of them were done by earlier attempts.
+
+    An attempt that has a record was taken over by ``launcher``; another one is started.
+
+    Raises:
+        TrainingFailed: it ended with an error, or made no step for ``stall_seconds``. However this function is left,
+            nothing of the task is alive afterwards.
+    """
+    status: int | None = None
+    reason = "the launcher was stopped"
+    try:
+        if attempt.record.exists():
+            report({"event": "progress", "stage": "training", "message": f"following {task.name}, which still runs"})
+        else:
+            if done:
+                report({"event": "progress", "stage": "training", "message": f"resuming after step {done} of {total}"})
+            report({"event": "progress", "stage": "training", "message": "starting Ray, vLLM and the actor"})
+            write_json({"started": _now()}, attempt.record)
+            launcher.start(task)
+        status, reason = _watch(attempt, launcher, total, stall_seconds, report)
+    finally:
+        launcher.stop()
+        started = json.loads(attempt.record.read_text(encoding="utf-8"))["started"]
+        write_json({"started": started, "ended": _now(), "status": status, "reason": reason}, attempt.record)
+    if status != 0:
+        raise TrainingFailed(f"{reason}\nthe whole log: {attempt.log}")
+
+
+def _watch(
+    attempt: Attempt, launcher: Launcher, total: int, stall_seconds: float, report: Report
+) -> tuple[int | None, str]:
+    """Follow to the end or to a stall; the exit status (None: stalled) and, unless it is 0, the reason."""
+    metrics = MetricsFile(attempt.metrics)
+    seconds: deque[float] = deque(maxlen=10)  # of the last steps
+    moved = time.monotonic()
+    while True:
+        status = launcher.poll()
+        for record in metrics.new_records():
+            moved = time.monotonic()
+            seconds.append(record["data"]["timing_s/step"])
+            report(_step_event(record, total, seconds))
+        if status is not None:
+            return status, "" if status == 0 else reason_of(attempt.log, status)
+        if time.monotonic() - moved > stall_seconds:
+            last = "\n".join(log_lines(attempt.log)[-LOG_TAIL_LINES:])
+            return None, f"training made no step for {stall_seconds:g} s (run.stall_seconds); its last lines:\n{last}"
+        time.sleep(POLL_SECONDS)
+
+
+def _step_event(record: Mapping[str, Any], total: int, seconds: Collection[float]) -> dict[str, Any]:
+    """A step with the time left, from the mean of the last steps."""
+    left = sum(seconds) / len(seconds) * (total - record["step"])
+    return {
+        "event": "step",
+        "step": record["step"],
+        "total": total,
+        "metrics": record["data"],
+        "seconds_left": round(left, 1),
+    }
+
+
+def log_lines(log: Path) -> list[str]:
+    """The last lines of a log, without colours; [] if it was never written."""
+    if not log.exists():
+        return []
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - TAIL_BYTES))
+        text = file.read().decode(errors="replace")
+    return [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in text.splitlines()]
+
+
+def reason_of(log: Path, status: int) -> str:
+    """Why a process ended with ``status``: the signal, else the last error that its log names, else its last lines."""
+    if status > 128:
+        return f"training was stopped by signal {signal.Signals(status - 128).name}"
+    lines = log_lines(log)
+    named = [number for number, line in enumerate(lines) if ERROR.search(line)]
+    if not named:
+        return "training failed: " + "\n".join(line.strip() for line in lines[-LOG_TAIL_LINES:])
+    # Ray repeats the remote traceback; its last named error is the cause seen by the driver. Which of its processes has
+    # died is said below it.
+    last, *below = lines[named[-1] : named[-1] + 5]
+    died = [line.split(":", 1)[1].strip() for line in below if line.startswith("\tclass_name:")]
+    return "training failed: " + " ".join([last.strip(), *(f"({name})" for name in died)])
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()

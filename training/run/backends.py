@@ -1,0 +1,184 @@
+"""Where the training process runs: as a supervised process of this machine, or as a job of a Ray cluster.
+
+Both write the same log and metrics files below the run's folder, so that following a run is the same for both.
+"""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from core.code import PROJECT
+from core.errors import InputError
+from training.run.supervisor import adopt_orphans, stop_descendants
+
+GRACE_SECONDS = 10.0  # from TERM to KILL
+UNREACHABLE_SECONDS = 120.0  # how long a Ray dashboard may not answer before we give up
+
+
+@dataclass(frozen=True)
+class Task:
+    """A process to run: ``name`` is the same for the same attempt of the same run, wherever it is asked for."""
+
+    name: str
+    module: tuple[str, ...]  # module and arguments, for ``python -m``
+    environment: Mapping[str, str]
+    log: Path
+
+
+class Launcher(Protocol):
+    """Starts one task, says how it goes, ends it."""
+
+    def start(self, task: Task) -> None:
+        """Run ``task``; returns at once."""
+        ...
+
+    def reattach(self, task: Task) -> bool:
+        """Take over ``task`` if an earlier launcher started it and it still runs."""
+        ...
+
+    def poll(self) -> int | None:
+        """The exit status as a shell gives it (128 + the signal that ended it); None while it runs."""
+        ...
+
+    def stop(self) -> None:
+        """End the task; when this returns, no process of it is alive."""
+        ...
+
+
+def build_launcher(run: Mapping[str, Any], lock: int) -> Launcher:
+    """The launcher that the ``run`` section names; InputError for another name or a missing address.
+
+    ``lock``: a file descriptor that whatever runs on this machine holds for as long as it lives.
+    """
+    match run["launcher"], run["ray_address"]:
+        case "local", _:
+            return LocalLauncher(lock)
+        case "ray", None:
+            raise InputError("run.launcher=ray: run.ray_address is not set: give the dashboard, http://HOST:8265")
+        case "ray", address:
+            return RayJobLauncher(str(address))
+        case name, _:
+            raise InputError(f"run.launcher: got {name!r}, expected local or ray")
+
+
+class LocalLauncher:
+    """A process of this machine under ``training.run.supervisor``: it ends with us, and nothing of it outlives it."""
+
+    def __init__(self, lock: int) -> None:
+        self._lock = lock
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, task: Task) -> None:
+        command = [sys.executable, "-m", "training.run.supervisor", "--grace", str(GRACE_SECONDS), "--"]
+        adopt_orphans()
+        with task.log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [*command, sys.executable, "-m", *task.module],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=PROJECT,
+                env={**os.environ, **task.environment},
+                pass_fds=[self._lock],
+            )
+
+    def reattach(self, task: Task) -> bool:
+        return False  # a local task ends with its launcher
+
+    def poll(self) -> int | None:
+        assert self._process is not None
+        status = self._process.poll()
+        if status is None or status >= 0:
+            return status
+        # The supervisor itself was killed: what it watched over is ours now.
+        stop_descendants(GRACE_SECONDS)
+        return 128 - status
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            self._process.wait()
+
+
+class RayJobLauncher:
+    """A Ray Job. Its submission id is the task's name, so a launcher that is started again finds the running job."""
+
+    def __init__(self, address: str) -> None:
+        from ray.exceptions import AuthenticationError
+        from ray.job_submission import JobSubmissionClient
+
+        try:
+            self._client = JobSubmissionClient(address)
+        except AuthenticationError as error:
+            raise InputError(
+                f"run.ray_address={address}: the cluster does not accept our token: set RAY_AUTH_MODE=token and "
+                "RAY_AUTH_TOKEN_PATH, or RAY_AUTH_TOKEN, to the cluster's"
+            ) from error
+        except (ConnectionError, RuntimeError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise InputError(f"run.ray_address={address}: no Ray dashboard answers there ({reason})") from error
+        self._address, self._name = address, ""
+        self._heard = time.monotonic()
+
+    def start(self, task: Task) -> None:
+        command = shlex.join([sys.executable, "-m", *task.module])
+        # The log lies in the run's folder, as a local task's does.
+        entrypoint = f"cd {shlex.quote(str(PROJECT))} && exec {command} > {shlex.quote(str(task.log.resolve()))} 2>&1"
+        deadline = time.monotonic() + UNREACHABLE_SECONDS
+        while True:
+            try:
+                self._client.submit_job(
+                    entrypoint=entrypoint,
+                    submission_id=task.name,
+                    runtime_env={"env_vars": dict(task.environment)},
+                )
+                break
+            except RuntimeError as error:
+                # A cluster that has just started answers before it can run anything.
+                if "No available agent" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(1)
+        self._name, self._heard = task.name, time.monotonic()
+
+    def reattach(self, task: Task) -> bool:
+        known = {job.submission_id: job.status for job in self._client.list_jobs()}
+        if task.name not in known or known[task.name].is_terminal():
+            return False
+        self._name, self._heard = task.name, time.monotonic()
+        return True
+
+    def poll(self) -> int | None:
+        from ray.job_submission import JobStatus
+
+        try:
+            info = self._client.get_job_info(self._name)
+        except (ConnectionError, RuntimeError) as error:
+            if time.monotonic() - self._heard > UNREACHABLE_SECONDS:
+                raise InputError(
+                    f"run.ray_address={self._address}: no answer for {UNREACHABLE_SECONDS:.0f} s ({error}); the job "
+                    f"{self._name} may still run: start this command again to follow it"
+                ) from error
+            return None
+        self._heard = time.monotonic()
+        if not info.status.is_terminal():
+            return None
+        if info.status == JobStatus.STOPPED:
+            return 128 + signal.SIGTERM
+        if info.status == JobStatus.SUCCEEDED:
+            return 0
+        code = info.driver_exit_code or 1
+        return 128 - code if code < 0 else code
+
+    def stop(self) -> None:
+        if not self._name or self.poll() is not None:
+            return
+        self._client.stop_job(self._name)
+        while self.poll() is None:
+            time.sleep(0.5)

@@ -1,0 +1,97 @@
+"""Checkpoints of a run: which are complete, which go, and the policy folder that everything downstream reads.
+
+checkpoints/global_step_N/   verl's files of step N; ``state.json``, ours, is written last and makes it complete
+checkpoints/latest_…txt      verl's pointer to the one it resumes from
+"""
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from core.errors import InputError
+from core.files import atomic_write, write_json
+from core.manifest import write_manifest
+from training.export.card import model_card
+
+LATEST = "latest_checkpointed_iteration.txt"
+STATE = "state.json"
+PREFIX = "global_step_"
+
+
+def folder_of(checkpoints: Path, step: int) -> Path:
+    """Where the checkpoint of ``step`` lies."""
+    return Path(checkpoints) / f"{PREFIX}{step}"
+
+
+def complete_steps(checkpoints: Path) -> list[int]:
+    """Steps of the complete checkpoints below ``checkpoints``, oldest first."""
+    found = Path(checkpoints).glob(f"{PREFIX}*/{STATE}")
+    return sorted(int(file.parent.name.removeprefix(PREFIX)) for file in found)
+
+
+def latest_step(checkpoints: Path) -> int:
+    """Step of the newest complete checkpoint below ``checkpoints``; 0 if there is none."""
+    return max(complete_steps(checkpoints), default=0)
+
+
+def complete(checkpoints: Path, step: int, state: Mapping[str, Any], keep: int) -> None:
+    """Declare the checkpoint of ``step`` complete, with the trainer's ``state``; remove all but the ``keep`` newest.
+
+    Raises:
+        ValueError: ``keep`` is below 1.
+    """
+    if keep < 1:
+        raise ValueError(f"keep: expected 1 or more checkpoints, got {keep}")
+    write_json(dict(state), folder_of(checkpoints, step) / STATE)
+    _point_to(checkpoints, step)
+    for old in complete_steps(checkpoints)[:-keep]:
+        _remove(folder_of(checkpoints, old))
+
+
+def mend(checkpoints: Path) -> int:
+    """Remove what an interrupted save has left, and point verl to the newest complete checkpoint; returns its step."""
+    if not Path(checkpoints).is_dir():
+        return 0
+    steps = set(complete_steps(checkpoints))
+    for folder in Path(checkpoints).glob(f"*{PREFIX}*"):
+        if folder.name not in {f"{PREFIX}{step}" for step in steps}:
+            shutil.rmtree(folder)
+    if not steps:
+        (Path(checkpoints) / LATEST).unlink(missing_ok=True)
+        return 0
+    _point_to(checkpoints, max(steps))
+    return max(steps)
+
+
+def _point_to(checkpoints: Path, step: int) -> None:
+    with atomic_write(Path(checkpoints) / LATEST) as temporary:
+        temporary.write_text(str(step), encoding="utf-8")
+
+
+def _remove(folder: Path) -> None:
+    """Remove a checkpoint; under another name first, so that half of one never looks like a whole one."""
+    doomed = folder.with_name(f".{folder.name}.removed")
+    os.replace(folder, doomed)
+    shutil.rmtree(doomed)
+
+
+def export_policy(checkpoints: Path, policy: Path, manifest: Mapping[str, Any]) -> None:
+    """Copy the Hugging Face part of the newest checkpoint to ``policy`` with manifest and card; complete or absent."""
+    source = folder_of(checkpoints, latest_step(checkpoints)) / "actor" / "huggingface"
+    if not any(source.glob("*.safetensors")):
+        raise InputError(
+            f"{source}: no weights there; keep hf_model in actor_rollout_ref.actor.checkpoint.save_contents"
+        )
+    temporary = policy.with_name(f".{policy.name}.{os.getpid()}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        shutil.copytree(source, temporary)
+        write_manifest(temporary, manifest)
+        (temporary / "README.md").write_text(model_card(manifest), encoding="utf-8")
+        if policy.exists():
+            shutil.rmtree(policy)
+        os.replace(temporary, policy)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

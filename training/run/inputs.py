@@ -1,0 +1,116 @@
+"""Targets and model of a run, checked before anything starts: what verl would only meet minutes or days later."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from omegaconf import DictConfig
+
+from core.errors import InputError
+from core.schemas import TARGET
+from core.tokens import Lengths, load_lengths
+
+ROWS = 1024  # read and tokenized at a time
+
+
+def check_context(model: Path, config: DictConfig) -> None:
+    """InputError if a prompt and a response at their limits do not fit into the context of ``model``."""
+    settings = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    settings = settings | settings.get("text_config", {}) | dict(config.actor_rollout_ref.model.override_config)
+    context, needed = settings.get("max_position_embeddings"), config.actor_rollout_ref.rollout.max_model_len
+    if context is not None and needed > context:
+        raise InputError(
+            f"model {model}: a context of {context} tokens (max_position_embeddings), but the run needs {needed}: "
+            f"lower data.max_prompt_length={config.data.max_prompt_length} or "
+            f"data.max_response_length={config.data.max_response_length}, or take another model"
+        )
+
+
+def check_targets(path: Path, model: Path, config: DictConfig) -> dict[str, Any]:
+    """Rows and schema metadata of the targets in ``path``.
+
+    Prompts and targets are measured with the tokenizer of ``model`` against the limits of ``config``, unless the file
+    says that its preparation did just that.
+
+    Raises:
+        InputError: no such file, not a parquet, a column missing or of another form, a row without a gold answer, a
+            prompt or a target over its limit, less than one batch; the message names the row and the remedy.
+    """
+    try:
+        file = pq.ParquetFile(path)
+    except FileNotFoundError:
+        raise InputError(
+            f"targets {path}: no such file: materialize targets/train or give --targets a parquet"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"targets {path}: not a readable parquet file ({error})") from error
+    missing = [name for name in TARGET.names if name not in file.schema_arrow.names]
+    if missing:
+        raise InputError(
+            f"targets {path}: no column {', '.join(missing)}; expected {', '.join(TARGET.names)}: "
+            "prepare them with `python -m targets`"
+        )
+    rows, batch = file.metadata.num_rows, config.data.train_batch_size
+    if rows < batch:
+        raise InputError(f"targets {path}: {rows} rows are less than one batch of data.train_batch_size={batch}")
+    metadata = {key.decode(): value.decode() for key, value in (file.schema_arrow.metadata or {}).items()}
+    lengths = load_lengths(model)
+    limits = {"prompt": config.data.max_prompt_length, "target": config.data.max_response_length}
+    if not _prepared_for(metadata, lengths, limits):
+        start = 0
+        for table in file.iter_batches(ROWS, columns=["prompt", "target", "reward_model"]):
+            _check_rows(path, start, table.to_pylist(), lengths, limits)
+            start += table.num_rows
+    return {"rows": rows, "metadata": {k: v for k, v in metadata.items() if k not in ("ARROW:schema", "pandas")}}
+
+
+def _prepared_for(metadata: Mapping[str, str], lengths: Lengths, limits: Mapping[str, int]) -> bool:
+    if metadata.get("tokenizer_digest") != lengths.digest:
+        return False
+    kept = json.loads(metadata["config"])
+    return kept["max_prompt_tokens"] <= limits["prompt"] and kept["max_target_tokens"] <= limits["target"]
+
+
+def _check_rows(
+    path: Path, start: int, rows: Sequence[Mapping[str, Any]], lengths: Lengths, limits: Mapping[str, int]
+) -> None:
+    for number, row in enumerate(rows, start):
+        if not _conversation(row["prompt"]):
+            raise InputError(f"targets {path}: row {number}: prompt is no list of {{role, content}} messages")
+        if row["target"] and not _conversation(row["target"]):
+            raise InputError(f"targets {path}: row {number}: target is no list of {{role, content}} messages")
+        gold = row["reward_model"].get("ground_truth") if isinstance(row["reward_model"], dict) else None
+        if not isinstance(gold, str) or not gold.strip():
+            raise InputError(
+                f"targets {path}: row {number}: no answer in reward_model.ground_truth, so no sample of it can be "
+                "graded: give the gold answer or remove the row"
+            )
+    # A target is trained on with its end-of-sequence token.
+    texts = {
+        "prompt": ([lengths.prompt_text(row["prompt"]) for row in rows], limits["prompt"], "data.max_prompt_length"),
+        "target": (
+            [row["target"][0]["content"] if row["target"] else "" for row in rows],
+            limits["target"] - 1,
+            "data.max_response_length",
+        ),
+    }
+    for name, (contents, limit, key) in texts.items():
+        for number, tokens in enumerate(lengths.count(contents), start):
+            if tokens > limit:
+                raise InputError(
+                    f"targets {path}: row {number}: its {name} has {tokens} tokens, more than the {limit} that "
+                    f"{key}={limits[name]} leaves: raise it, or reject such rows with `python -m targets`"
+                )
+
+
+def _conversation(messages: Any) -> bool:
+    return (
+        isinstance(messages, list)
+        and len(messages) > 0
+        and all(
+            isinstance(m, dict) and isinstance(m.get("role"), str) and isinstance(m.get("content"), str)
+            for m in messages
+        )
+    )

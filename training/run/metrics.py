@@ -1,0 +1,74 @@
+"""Step metrics of a run: the JSON lines that verl's file logger writes, followed while they are written."""
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from core.files import atomic_write
+
+PHASE = "timing_s/"
+# What a step consists of; verl times more, inside these.
+PHASES = ("gen", "old_log_prob", "ref", "adv", "update_actor", "update_weights", "save_checkpoint")
+
+
+@dataclass
+class MetricsFile:
+    """Reads complete new lines of a growing file of ``{"step": int, "data": {name: value}}`` records."""
+
+    path: Path
+    _offset: int = field(default=0, init=False)
+
+    def new_records(self) -> Iterator[dict[str, Any]]:
+        """Records appended since the last call; a line still being written is left for the next one."""
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as file:
+            file.seek(self._offset)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                self._offset += len(line)
+                yield json.loads(line)
+
+
+def merge_attempts(
+    attempts: Iterable[Path], path: Path, *, devices: int = 1, price: float = 0.0
+) -> list[dict[str, Any]]:
+    """Join the metrics of the attempts of a run into ``path``; where two attempts did a step, the later one counts.
+
+    Each record gains what the run had cost when the step ended: ``run/device_hours``, of ``devices``, steps that were
+    done twice included, and ``run/cost``, at ``price`` a device-hour, unless that is 0.
+    """
+    steps: dict[int, dict[str, Any]] = {}
+    hours = 0.0
+    for attempt in attempts:
+        for record in MetricsFile(attempt).new_records():
+            hours += devices * record["data"]["timing_s/step"] / 3600
+            record["data"]["run/device_hours"] = hours
+            if price:
+                record["data"]["run/cost"] = price * hours
+            steps = {step: kept for step, kept in steps.items() if step < record["step"]}
+            steps[record["step"]] = record
+    with atomic_write(path) as temporary:
+        temporary.write_text("".join(json.dumps(record) + "\n" for record in steps.values()), encoding="utf-8")
+    return list(steps.values())
+
+
+def time_by_phase(records: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Seconds that all steps together spent in each phase, and in ``other``."""
+    spent = dict.fromkeys((*PHASES, "other"), 0.0)
+    for record in records:
+        for name in PHASES:
+            spent[name] += record["data"].get(f"{PHASE}{name}", 0.0)
+        spent["other"] += record["data"][f"{PHASE}step"]
+    spent["other"] -= sum(spent[name] for name in PHASES)
+    return {name: seconds for name, seconds in spent.items() if seconds > 0}
+
+
+def require_finite(step: int, metrics: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Raise FloatingPointError that names ``step`` and each of ``names`` whose metric is nan or infinite."""
+    if broken := {name: metrics[name] for name in names if not math.isfinite(metrics[name])}:
+        raise FloatingPointError(f"step {step}: " + ", ".join(f"{name} is {value}" for name, value in broken.items()))
