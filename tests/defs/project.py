@@ -1,4 +1,4 @@
-"""What the tests of the definitions share: a house to run, and the message of a run that failed."""
+"""What the tests of the definitions share: a project to run, and the message of a run that failed."""
 
 import hashlib
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import dagster as dg
 
 
 @dataclass
-class House:
+class Project:
     """Definitions of one profile with its storage, and an instance to run them on."""
 
     defs: Any

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from tests.defs.house import House, message
 
 from core.schemas import GRADED
+from tests.defs.project import Project, message
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-train" / "bin" / "python"
@@ -25,32 +25,32 @@ def training_interpreter() -> None:
 
 
 def test_the_base_is_scored_once_for_the_same_model_and_problems(build):
-    house: House = build(**SMALL)
-    assert house.run("models/base", "benchmarks/suite", KEYS[0], KEYS[3]).success
-    shown = house.metadata(KEYS[3])
+    project: Project = build(**SMALL)
+    assert project.run("models/base", "benchmarks/suite", KEYS[0], KEYS[3]).success
+    shown = project.metadata(KEYS[3])
     assert 0 <= shown["low"] <= shown["accuracy"] <= shown["high"] <= 1
-    assert shown["checkpoint"] == house.data_version("models/base")
+    assert shown["checkpoint"] == project.data_version("models/base")
     assert shown["prompt template"] == "training"
     table = pq.read_table(shown["file"])
     assert table.schema.equals(GRADED)
     assert table.num_rows == shown["dagster/row_count"] == 4
     assert set(table["finish_reason"].to_pylist()) <= {"stop", "length"}
 
-    before = house.files()
-    result = house.run(*KEYS)  # two of the four are there
+    before = project.files()
+    result = project.run(*KEYS)  # two of the four are there
     assert result.success
-    after = house.files()
+    after = project.files()
     assert {name: after[name] for name in before if not name.startswith("references/")} == {
         name: digest for name, digest in before.items() if not name.startswith("references/")
     }
     assert len([name for name in after if name.startswith("generations/")]) == 4
     drawn = [
-        pq.read_metadata(house.storage / name).num_rows for name in after if re.match(r"samples/.*\.parquet", name)
+        pq.read_metadata(project.storage / name).num_rows for name in after if re.match(r"samples/.*\.parquet", name)
     ]
     assert sum(drawn) == 16  # each sample once
 
     assert build(**SMALL, evaluation__thinking="false").run(*KEYS).success  # graded anew, not generated anew
-    final = house.files()
+    final = project.files()
     assert len([name for name in final if name.startswith("generations/")]) == 4
     assert len([name for name in final if name.startswith("graded/")]) == 8
     assert not [name for name in final if ".tmp" in name]
@@ -63,9 +63,9 @@ def test_a_benchmark_that_the_suite_lacks_says_so(build):
 
 
 def test_a_model_without_a_chat_template_is_refused_before_it_is_loaded(build, tmp_path: Path):
-    house: House = build(**SMALL)
-    assert house.run("models/base", "benchmarks/suite").success
-    folder = Path(house.metadata("models/base")["folder"])
+    project: Project = build(**SMALL)
+    assert project.run("models/base", "benchmarks/suite").success
+    folder = Path(project.metadata("models/base")["folder"])
     copy = tmp_path / "model"
     copy.mkdir()
     for file in folder.iterdir():

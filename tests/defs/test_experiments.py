@@ -6,25 +6,25 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from tests.defs.house import message
 
 from assets.experiments import SCORES, partition
 from core.errors import InputError
 from core.manifest import write_manifest
+from tests.defs.project import message
 from tests.defs.test_scorecard_and_champion import BENCHMARKS, GOOD, Written, graded
 
 
 class Recipes(Written):
     """Scored policies of recipes, as the partitions of the family leave them."""
 
-    def __init__(self, house) -> None:
-        super().__init__(house)
+    def __init__(self, project) -> None:
+        super().__init__(project)
         digests = {name: f"problems of {name}" for name in BENCHMARKS}
-        self.refer("benchmarks/suite", house.storage / "problems.parquet", "s" * 64, {"digests": digests})
+        self.refer("benchmarks/suite", project.storage / "problems.parquet", "s" * 64, {"digests": digests})
         self.refer("targets/train", self.trained_on, "t" * 64)
 
     def recipe(self, name: str, *, seed: int = 0, targets: str = "t" * 64, note: str = "", **accuracies: float) -> str:
-        run = self.house.storage / "training" / "policy" / f"{name}-{seed}"
+        run = self.project.storage / "training" / "policy" / f"{name}-{seed}"
         (run / "policy").mkdir(parents=True)
         (run / "policy" / "model.safetensors").write_text(f"{name} {seed}")
         manifest = {
@@ -57,14 +57,14 @@ def recipes(build) -> Recipes:
 
 
 def compare(recipes: Recipes):
-    return recipes.house.run_job("compare_experiments")
+    return recipes.project.run_job("compare_experiments")
 
 
 def test_recipes_are_compared_with_the_baseline_on_one_page(recipes: Recipes):
     recipes.recipe("luffy", **GOOD)
     recipes.recipe("on_policy", **{**GOOD, "arithmetic": 0.1}, note="<script>alert(1)</script>")
     assert compare(recipes).success
-    shown = recipes.house.metadata("experiments/comparison")
+    shown = recipes.project.metadata("experiments/comparison")
     assert shown["recipes"] == 2 and shown["left out"] == "none"
     page = Path(shown["page"]).read_text(encoding="utf-8")
     assert "<script" not in page and "&lt;script&gt;" in page and "http" not in page
@@ -84,7 +84,7 @@ def test_the_seeds_of_a_recipe_are_one_experiment(build):
         recipes.recipe("on_policy", seed=seed, **{**GOOD, "arithmetic": 0.1})
     recipes.recipe("sft", seed=0, **GOOD)
     assert compare(recipes).success
-    shown = recipes.house.metadata("experiments/comparison")
+    shown = recipes.project.metadata("experiments/comparison")
     assert shown["left out"] == "- sft is left out: scored for 1 of 3 seeds"
     assert "on\\_policy 3, luffy 3" in shown["scores"]
     page = Path(shown["page"]).read_text(encoding="utf-8")
@@ -101,7 +101,7 @@ def test_recipes_of_other_targets_are_left_out_by_name(recipes: Recipes):
     recipes.recipe("on_policy", **GOOD)
     recipes.recipe("mixed_policy", targets="u" * 64, **GOOD)
     assert compare(recipes).success
-    shown = recipes.house.metadata("experiments/comparison")
+    shown = recipes.project.metadata("experiments/comparison")
     assert shown["recipes"] == 2 and "its targets are not the present ones" in shown["left out"]
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from processes import alive, wait_until
-from tests.defs.house import message
 
 from assets.shared.interpreter import TrainingInterpreter
 from assets.training import METRICS, POINTS, StepObserver
+from tests.defs.project import message
 
 INTERPRETER = TrainingInterpreter(python=sys.executable, grace_seconds=20)
 

@@ -21,11 +21,11 @@ PLANTED = "planted-5ecret-7781"
 @pytest.fixture
 def failed(build, tmp_path) -> dg.RunFailureSensorContext:
     """A run that failed, whose message holds a secret that someone put into a path."""
-    house = build(targets__source=f"['{tmp_path}/{PLANTED}.parquet']")
-    assert not house.run("targets/prepared", "targets/rejected", "models/base", "benchmarks/suite").success
-    run = house.instance.get_runs()[0]
-    event = house.instance.all_logs(run.run_id, of_type=dg.DagsterEventType.RUN_FAILURE)[0].dagster_event
-    return dg.build_run_status_sensor_context("x", event, house.instance, run).for_run_failure()
+    project = build(targets__source=f"['{tmp_path}/{PLANTED}.parquet']")
+    assert not project.run("targets/prepared", "targets/rejected", "models/base", "benchmarks/suite").success
+    run = project.instance.get_runs()[0]
+    event = project.instance.all_logs(run.run_id, of_type=dg.DagsterEventType.RUN_FAILURE)[0].dagster_event
+    return dg.build_run_status_sensor_context("x", event, project.instance, run).for_run_failure()
 
 
 @pytest.fixture
@@ -84,8 +84,8 @@ def test_a_webhook_that_fails_is_an_error_without_its_address(server, monkeypatc
 def test_the_failure_sensor_logs_and_tells(failed, server, monkeypatch, build, tmp_path):
     address, received, _ = server
     monkeypatch.setenv("LUFFY_WEBHOOK_URL", address)
-    house = build(notify__channel="webhook")
-    sensor = next(sensor for sensor in house.defs.sensors if sensor.name == "notify_run_failures")
+    project = build(notify__channel="webhook")
+    sensor = next(sensor for sensor in project.defs.sensors if sensor.name == "notify_run_failures")
     sensor(failed)
     assert len(received) == 1
 

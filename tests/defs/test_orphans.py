@@ -12,11 +12,11 @@ from collections.abc import Iterator
 import dagster as dg
 import pytest
 from processes import alive, wait_gone
-from tests.defs.house import House
 
 from assets.shared.interpreter import RUN_VARIABLE
 from pipelines.definitions import orphans
 from pipelines.definitions.instance import OWNER, owner_tag
+from tests.defs.project import Project
 
 
 def spawn(run_id: str, *, stubborn: bool) -> tuple[subprocess.Popen, int]:
@@ -36,7 +36,7 @@ def spawn(run_id: str, *, stubborn: bool) -> tuple[subprocess.Popen, int]:
 
 
 @pytest.fixture
-def runs(build) -> Iterator[tuple[House, list[subprocess.Popen]]]:
+def runs(build) -> Iterator[tuple[Project, list[subprocess.Popen]]]:
     started: list[subprocess.Popen] = []
     yield build(), started
     for process in started:
@@ -45,15 +45,15 @@ def runs(build) -> Iterator[tuple[House, list[subprocess.Popen]]]:
 
 
 def test_leftovers_of_ended_runs_are_stopped_and_others_are_left_alone(runs, monkeypatch):
-    house, started = runs
-    job = house.defs.resolve_job_def("everything")
-    ended, going = house.instance.create_run_for_job(job), house.instance.create_run_for_job(job)
-    house.instance.report_run_failed(ended)
+    project, started = runs
+    job = project.defs.resolve_job_def("everything")
+    ended, going = project.instance.create_run_for_job(job), project.instance.create_run_for_job(job)
+    project.instance.report_run_failed(ended)
     processes = [spawn(run, stubborn=False) for run in (ended.run_id, going.run_id, "0" * 36)]
     started += [process for process, _ in processes]
-    assert "0 leftover" in house.tick("stop_orphans").skip_message  # the run has only just ended
+    assert "0 leftover" in project.tick("stop_orphans").skip_message  # the run has only just ended
     monkeypatch.setattr(orphans, "SETTLE_SECONDS", 0.0)
-    assert "2 leftover" in house.tick("stop_orphans").skip_message
+    assert "2 leftover" in project.tick("stop_orphans").skip_message
     (dead, child), *others = processes
     assert dead.wait(10) == -signal.SIGTERM
     wait_gone([child], 10.0)
@@ -63,34 +63,34 @@ def test_leftovers_of_ended_runs_are_stopped_and_others_are_left_alone(runs, mon
 
 
 def test_leftovers_that_ignore_term_are_killed(runs, monkeypatch):
-    house, started = runs
-    ended = house.instance.create_run_for_job(house.defs.resolve_job_def("everything"))
-    house.instance.report_run_failed(ended)
+    project, started = runs
+    ended = project.instance.create_run_for_job(project.defs.resolve_job_def("everything"))
+    project.instance.report_run_failed(ended)
     process, child = spawn(ended.run_id, stubborn=True)
     started.append(process)
     monkeypatch.setattr(orphans, "SETTLE_SECONDS", 0.0)
-    first = house.tick("stop_orphans")
+    first = project.tick("stop_orphans")
     time.sleep(0.3)
-    second = house.tick("stop_orphans", first.cursor)
+    second = project.tick("stop_orphans", first.cursor)
     assert process.poll() is None and alive(child)
     monkeypatch.setattr(orphans, "KILL_SECONDS", 0.0)
-    house.tick("stop_orphans", second.cursor)
+    project.tick("stop_orphans", second.cursor)
     assert process.wait(10) == -signal.SIGKILL
     wait_gone([child], 10.0)
 
 
 def test_runs_of_terminals_that_are_gone_are_ended_here_only(build):
-    house = build()
-    job = house.defs.resolve_job_def("everything")
+    project = build()
+    job = project.defs.resolve_job_def("everything")
     owners = {"gone": [socket.gethostname(), os.getpid(), 1], "elsewhere": ["another-host", os.getpid(), 1]}
     owners["here"] = json.loads(owner_tag()[OWNER])
     made = {}
     for name, owner in owners.items():
-        made[name] = house.instance.create_run_for_job(job, tags={OWNER: json.dumps(owner)}).run_id
+        made[name] = project.instance.create_run_for_job(job, tags={OWNER: json.dumps(owner)}).run_id
         start = dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, job.name)
-        house.instance.report_dagster_event(start, run_id=made[name])
-    assert "1 dead runs" in house.tick("stop_orphans").skip_message
-    status = {name: house.instance.get_run_by_id(run).status.value for name, run in made.items()}
+        project.instance.report_dagster_event(start, run_id=made[name])
+    assert "1 dead runs" in project.tick("stop_orphans").skip_message
+    status = {name: project.instance.get_run_by_id(run).status.value for name, run in made.items()}
     assert status == {"gone": "CANCELED", "elsewhere": "STARTED", "here": "STARTED"}
 
 

@@ -28,17 +28,17 @@ def written(build) -> Written:
 def two(written: Written) -> tuple[Written, str, str]:
     """An installation in which a second policy has beaten the first."""
     first = written.policy("first", **GOOD)
-    assert written.house.run(*OUTPUTS).success
+    assert written.project.run(*OUTPUTS).success
     second = written.policy("second", **{**GOOD, "arithmetic": 0.9})
-    assert written.house.run(*OUTPUTS).success
+    assert written.project.run(*OUTPUTS).success
     assert written.champion["checkpoint"] == second
     return written, first, second
 
 
 def command(written: Written, *arguments: str) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("LUFFY", "DAGSTER"))}
-    home = written.house.storage.parent / "home"
-    environment = kept | {"DAGSTER_HOME": str(home), "LUFFY__STORAGE__ROOT": str(written.house.storage)}
+    home = written.project.storage.parent / "home"
+    environment = kept | {"DAGSTER_HOME": str(home), "LUFFY__STORAGE__ROOT": str(written.project.storage)}
     return subprocess.run(
         [sys.executable, "-m", "pipelines.cli.registry", *arguments],
         cwd=ROOT,
@@ -52,7 +52,7 @@ def command(written: Written, *arguments: str) -> subprocess.CompletedProcess[st
 
 def test_the_commands_move_the_champion_and_leave_a_trace(two):
     written, first, second = two
-    files = written.house.storage / "registry" / "decisions"
+    files = written.project.storage / "registry" / "decisions"
     before = len(list(files.iterdir()))
     done = command(written, "rollback", "--reason", "it *insults* <b>users</b>")
     assert done.returncode == 0, done.stderr
@@ -61,7 +61,7 @@ def test_the_commands_move_the_champion_and_leave_a_trace(two):
     done = command(written, "promote", second[:8], "--reason", "mended")
     assert done.returncode == 0, done.stderr
     assert written.champion["checkpoint"] == second
-    with dg.DagsterInstance.from_config(str(written.house.storage.parent / "home")) as instance:
+    with dg.DagsterInstance.from_config(str(written.project.storage.parent / "home")) as instance:
         events = instance.fetch_materializations(CHAMPION, limit=5).records
         shown = [record.asset_materialization for record in events]
         assert [event.metadata["by hand"].value for event in shown] == ["promote", "rollback"]
@@ -73,32 +73,32 @@ def test_the_commands_move_the_champion_and_leave_a_trace(two):
 
 def test_what_was_rolled_back_is_not_promoted_again_by_itself(two):
     written, first, second = two
-    registry = Registry(written.house.storage)
+    registry = Registry(written.project.storage)
     registry.rollback(reason="bad")
-    assert written.house.run(*OUTPUTS).success
+    assert written.project.run(*OUTPUTS).success
     assert written.champion["checkpoint"] == first
-    assert "rolled back by hand" in written.house.metadata("registry/champion")["reasons"]
+    assert "rolled back by hand" in written.project.metadata("registry/champion")["reasons"]
     registry.promote(second, reason="good after all")
     assert written.champion["refused"] == []
     third = written.policy("third", **{**GOOD, "arithmetic": 0.99, "arithmetic_mul": 0.3})
-    assert written.house.run(*OUTPUTS).success
+    assert written.project.run(*OUTPUTS).success
     assert written.champion["checkpoint"] == third
 
 
 def test_a_promotion_by_hand_keeps_the_scores_for_the_next_comparison(written: Written):
     written.policy("first", **GOOD)
-    assert written.house.run(*OUTPUTS).success
+    assert written.project.run(*OUTPUTS).success
     weak = written.policy("weak", **{**GOOD, "arithmetic": 0.4})
-    assert written.house.run(*OUTPUTS).success
-    Registry(written.house.storage).promote(str(written.house.storage / "training/policy/weak"), reason="smaller")
+    assert written.project.run(*OUTPUTS).success
+    Registry(written.project.storage).promote(str(written.project.storage / "training/policy/weak"), reason="smaller")
     third = written.policy("third", **{**GOOD, "arithmetic": 0.9})
-    assert written.house.run(*OUTPUTS).success
+    assert written.project.run(*OUTPUTS).success
     assert (written.champion["checkpoint"], written.champion["previous"]) == (third, weak)
 
 
 def test_moves_that_cannot_be_say_why_and_change_nothing(two, tmp_path):
     written, first, second = two
-    registry = Registry(written.house.storage)
+    registry = Registry(written.project.storage)
     registry.rollback(reason="bad")
     record = written.champion
     outside = tmp_path / "outside"
@@ -109,7 +109,7 @@ def test_moves_that_cannot_be_say_why_and_change_nothing(two, tmp_path):
     with pytest.raises(InputError, match="first champion"):
         registry.rollback(reason="")
     assert written.champion == record
-    (Path(written.house.storage) / "training/policy/second/policy/model.safetensors").write_text("other")
+    (Path(written.project.storage) / "training/policy/second/policy/model.safetensors").write_text("other")
     done = command(written, "promote", second)
     assert done.returncode == 2 and done.stderr.startswith("error: checkpoint ") and "Traceback" not in done.stderr
-    assert json.loads((written.house.storage / "registry/champion.json").read_text()) == record
+    assert json.loads((written.project.storage / "registry/champion.json").read_text()) == record

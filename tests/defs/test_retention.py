@@ -8,12 +8,12 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from tests.defs.house import House, message
 
 from assets.retention import plan, remove
 from assets.shared.options import RetentionOptions
 from assets.shared.storage import Reference
 from core.files import write_json
+from tests.defs.project import Project, message
 
 OLD = time.time() - 90 * 86_400
 LAUNCH = {"operations__retention": {"config": {"dry_run": False}}}
@@ -49,10 +49,10 @@ def champion(storage: Path, *runs: Path) -> None:
 
 
 @pytest.fixture
-def filled(build) -> tuple[House, dict[str, Path]]:
+def filled(build) -> tuple[Project, dict[str, Path]]:
     """A storage with one output of each kind."""
-    house = build()
-    s = house.storage
+    project = build()
+    s = project.storage
     made = {
         "unused": output(s, "generations/arithmetic/aaaa", size=5000),
         "young": output(s, "generations/arithmetic/bbbb", old=False),
@@ -70,72 +70,72 @@ def filled(build) -> tuple[House, dict[str, Path]]:
     refer(s, "training/policy", made["kept"] / "policy")
     champion(s, made["before"], made["champion"])
     path = dg.MetadataValue.path(str(made["shown"] / "data.bin"))
-    house.instance.report_runless_asset_event(dg.AssetMaterialization("x", metadata={"file": path}))
-    return house, made
+    project.instance.report_runless_asset_event(dg.AssetMaterialization("x", metadata={"file": path}))
+    return project, made
 
 
 GONE = {"unused", "old", "temporary"}
 
 
 def test_a_dry_run_lists_with_sizes_and_touches_nothing(filled):
-    house, made = filled
-    before = house.files()
-    assert house.run_job("retention").success
-    shown = house.metadata("operations/retention")
+    project, made = filled
+    before = project.files()
+    assert project.run_job("retention").success
+    shown = project.metadata("operations/retention")
     assert shown["dry run"] is True and shown["bytes freed"] == 0
     # three folders, and the trainer's own checkpoints of two complete runs
     assert shown["folders"] == 5 and shown["bytes to free"] == 5000 + 2002 + 1000 + 2 * 1000
     assert "generations/arithmetic/aaaa" in shown["list"]
-    assert house.files() == before and all(folder.exists() for folder in made.values())
+    assert project.files() == before and all(folder.exists() for folder in made.values())
 
 
 def test_what_nobody_refers_to_goes_and_the_rest_stays(filled):
-    house, made = filled
-    assert house.run_job("retention", LAUNCH).success
+    project, made = filled
+    assert project.run_job("retention", LAUNCH).success
     assert {name for name, folder in made.items() if not folder.exists()} == GONE
     assert (made["champion"] / "checkpoints").exists() and (made["before"] / "checkpoints").exists()
     for name in ("kept", "newest"):
         assert not (made[name] / "checkpoints").exists() and (made[name] / "policy" / "lineage.json").exists()
-    shown = house.metadata("operations/retention")
+    shown = project.metadata("operations/retention")
     assert shown["bytes freed"] == 10_002
-    assert house.run_job("retention", LAUNCH).success
-    assert house.metadata("operations/retention")["folders"] == 0
+    assert project.run_job("retention", LAUNCH).success
+    assert project.metadata("operations/retention")["folders"] == 0
 
 
 def test_only_as_many_champions_stay_as_are_asked_for(filled):
-    house, made = filled
-    found = plan(house.storage, [], RetentionOptions(keep_champions=1), time.time())
+    project, made = filled
+    found = plan(project.storage, [], RetentionOptions(keep_champions=1), time.time())
     paths = {removal.path for removal in found.removals}
     assert made["before"] in paths and made["champion"] not in paths
 
 
 def test_nothing_goes_while_a_run_is_under_way(filled):
-    house, made = filled
-    run = house.instance.create_run_for_job(house.defs.resolve_job_def("everything"))
-    house.instance.report_dagster_event(
+    project, made = filled
+    run = project.instance.create_run_for_job(project.defs.resolve_job_def("everything"))
+    project.instance.report_dagster_event(
         dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, run.job_name), run_id=run.run_id
     )
-    assert "is under way" in message(house.run_job("retention", LAUNCH))
+    assert "is under way" in message(project.run_job("retention", LAUNCH))
     assert all(folder.exists() for folder in made.values())
 
 
 def test_a_removal_that_was_interrupted_is_finished_by_the_next(filled, monkeypatch):
-    house, made = filled
-    found = plan(house.storage, [], RetentionOptions(), time.time())
+    project, made = filled
+    found = plan(project.storage, [], RetentionOptions(), time.time())
     monkeypatch.setattr("assets.retention.shutil.rmtree", lambda folder: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         remove([removal for removal in found.removals if removal.path == made["unused"]])
     monkeypatch.undo()
     assert not made["unused"].exists()
-    again = plan(house.storage, [], RetentionOptions(), time.time())
+    again = plan(project.storage, [], RetentionOptions(), time.time())
     assert made["unused"].with_name(".aaaa.tmp") in {removal.path for removal in again.removals}
 
 
 def test_the_champions_file_alone_protects_it(filled):
-    house, made = filled
-    for file in (house.storage / "registry" / "decisions").iterdir():
+    project, made = filled
+    for file in (project.storage / "registry" / "decisions").iterdir():
         file.unlink()
-    record = json.loads((house.storage / "registry" / "champion.json").read_text())
+    record = json.loads((project.storage / "registry" / "champion.json").read_text())
     assert record["policy"].startswith(str(made["champion"]))
-    paths = {removal.path for removal in plan(house.storage, [], RetentionOptions(), time.time()).removals}
+    paths = {removal.path for removal in plan(project.storage, [], RetentionOptions(), time.time()).removals}
     assert not any(path.is_relative_to(made["champion"]) for path in paths)

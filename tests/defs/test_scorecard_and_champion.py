@@ -8,12 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.defs.house import House, message
 
 from assets.shared.storage import Reference, Storage
 from core.files import write_json
 from core.manifest import write_manifest
 from core.schemas import BENCHMARK, GRADED
+from tests.defs.project import Project, message
 
 BENCHMARKS = {"arithmetic": "evals", "arithmetic_long": "ood", "arithmetic_mul": "ood", "arithmetic_short": "ood"}
 PROBLEM = {"benchmark": "arithmetic", "id": "0000", "problem": "What is 12 + 30 + 5?", "prompt": [], "gold": "47"}
@@ -50,16 +50,16 @@ def graded(name: str, accuracy: float, checkpoint: str, truncated: float = 0.0, 
 class Written:
     """References and files as the upstream assets leave them."""
 
-    def __init__(self, house: House) -> None:
-        self.house = house
-        self.storage = Storage(root=str(house.storage))
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.storage = Storage(root=str(project.storage))
         self.base = "b" * 64
-        (house.storage / "base").mkdir(parents=True)
-        self.refer("models/base", house.storage / "base", self.base)
-        suite = house.storage / "problems.parquet"
+        (project.storage / "base").mkdir(parents=True)
+        self.refer("models/base", project.storage / "base", self.base)
+        suite = project.storage / "problems.parquet"
         pq.write_table(BENCHMARK.empty_table(), suite)
         self.refer("benchmarks/suite", suite, "s" * 64, {"digests": {"arithmetic": "d"}, "samples": {"arithmetic": 1}})
-        self.refer("targets/prepared", house.storage / "base", "t" * 64, {"funnel": [["read", 300], ["kept", 280]]})
+        self.refer("targets/prepared", project.storage / "base", "t" * 64, {"funnel": [["read", 300], ["kept", 280]]})
         pq.write_table(pa.Table.from_pylist([PROBLEM], schema=BENCHMARK), suite)
         self.targets(CLEAN)
 
@@ -71,12 +71,12 @@ class Written:
         from core.schemas import TARGET
 
         row = {"prompt": [{"role": "system", "content": "Think."}, {"role": "user", "content": problem}]}
-        self.trained_on = self.house.storage / f"train-{len(problem)}.parquet"
+        self.trained_on = self.project.storage / f"train-{len(problem)}.parquet"
         pq.write_table(pa.Table.from_pylist([row], schema=TARGET), self.trained_on)
 
     def policy(self, name: str, **accuracies: float) -> str:
         """A checkpoint with its scores; the digest that its manifest names."""
-        run = self.house.storage / "training" / "policy" / name
+        run = self.project.storage / "training" / "policy" / name
         (run / "policy").mkdir(parents=True)
         (run / "policy" / "model.safetensors").write_text(name)
         targets = {"path": str(self.trained_on)}
@@ -91,7 +91,7 @@ class Written:
 
     def scores(self, role: str, checkpoint: str, truncated: float = 0.0, **accuracies: float) -> None:
         for name in accuracies:
-            file = self.house.storage / "scores" / f"{name}-{checkpoint[:8]}.parquet"
+            file = self.project.storage / "scores" / f"{name}-{checkpoint[:8]}.parquet"
             file.parent.mkdir(exist_ok=True)
             pq.write_table(graded(name, accuracies[name], checkpoint, truncated), file)
             details = {"checkpoint": checkpoint, "problems": f"problems of {name}", "accuracy": accuracies[name]}
@@ -99,7 +99,7 @@ class Written:
 
     @property
     def champion(self) -> dict | None:
-        file = self.house.storage / "registry" / "champion.json"
+        file = self.project.storage / "registry" / "champion.json"
         return json.loads(file.read_text()) if file.exists() else None
 
 
@@ -115,14 +115,14 @@ GOOD = {"arithmetic": 0.5, "arithmetic_long": 0.3, "arithmetic_mul": 0.05, "arit
 
 def test_a_better_policy_is_reported_and_becomes_the_champion(written: Written):
     digest = written.policy("first", **GOOD)
-    assert written.house.run(*OUTPUTS).success
-    shown = written.house.metadata("report/scorecard")
+    assert written.project.run(*OUTPUTS).success
+    shown = written.project.metadata("report/scorecard")
     page = Path(shown["page"]).read_text(encoding="utf-8")
     assert "http://" not in page.replace("http://www.w3.org/", "")
     assert "above the base" in shown["verdict"]
     assert shown["evals difference"] == pytest.approx(0.44, abs=0.1)
     assert (Path(shown["page"]).parent / "scorecard.txt").read_text().count("arithmetic") >= 4
-    decision = written.house.metadata("registry/champion")
+    decision = written.project.metadata("registry/champion")
     assert decision["promoted"] is True
     assert decision["compared with"] == written.base[:16]
     assert written.champion["checkpoint"] == digest
@@ -130,33 +130,33 @@ def test_a_better_policy_is_reported_and_becomes_the_champion(written: Written):
 
 def test_a_policy_that_is_not_better_beyond_chance_is_not_promoted(written: Written):
     written.policy("weak", **{**GOOD, "arithmetic": 0.07})
-    assert written.house.run(*OUTPUTS).success
-    decision = written.house.metadata("registry/champion")
+    assert written.project.run(*OUTPUTS).success
+    decision = written.project.metadata("registry/champion")
     assert decision["promoted"] is False
     assert "not above zero beyond chance" in decision["reasons"]
     assert written.champion is None
-    assert len(list((written.house.storage / "registry" / "decisions").iterdir())) == 1
+    assert len(list((written.project.storage / "registry" / "decisions").iterdir())) == 1
 
 
 def test_a_policy_that_forgets_is_not_promoted(written: Written):
     written.policy("forgets", **{**GOOD, "arithmetic_short": 0.4})
-    assert written.house.run(*OUTPUTS).success
-    assert "arithmetic" in written.house.metadata("registry/champion")["reasons"]
+    assert written.project.run(*OUTPUTS).success
+    assert "arithmetic" in written.project.metadata("registry/champion")["reasons"]
     assert written.champion is None
 
 
 def test_a_policy_that_does_not_end_its_answers_is_not_promoted(written: Written):
     digest = written.policy("long", **GOOD)
     written.scores("policy", digest, truncated=0.9, arithmetic=0.5)
-    assert written.house.run(*OUTPUTS).success
-    assert "cut at the token limit" in written.house.metadata("registry/champion")["reasons"]
+    assert written.project.run(*OUTPUTS).success
+    assert "cut at the token limit" in written.project.metadata("registry/champion")["reasons"]
 
 
 def test_a_policy_that_saw_benchmark_problems_is_not_promoted(written: Written):
     written.targets("what is  12 + 30 + 5?")
     written.policy("cheat", **GOOD)
-    assert written.house.run(*OUTPUTS).success
-    decision = written.house.metadata("registry/champion")
+    assert written.project.run(*OUTPUTS).success
+    decision = written.project.metadata("registry/champion")
     assert "arithmetic: 1 problems are among the training targets" in decision["reasons"]
     assert decision["problems in targets arithmetic"] == 1
     assert written.champion is None
@@ -165,15 +165,15 @@ def test_a_policy_that_saw_benchmark_problems_is_not_promoted(written: Written):
 def test_a_policy_whose_targets_are_gone_is_not_promoted(written: Written):
     written.policy("orphan", **GOOD)
     written.trained_on.unlink()
-    assert written.house.run(*OUTPUTS).success
-    assert "nobody can look" in written.house.metadata("registry/champion")["reasons"]
+    assert written.project.run(*OUTPUTS).success
+    assert "nobody can look" in written.project.metadata("registry/champion")["reasons"]
 
 
 def test_every_number_of_a_decision_is_in_its_file_and_in_the_metadata(written: Written):
     digest = written.policy("first", **GOOD)
-    assert written.house.run(*OUTPUTS).success
-    (file,) = (written.house.storage / "registry" / "decisions").iterdir()
-    record, shown = json.loads(file.read_text()), written.house.metadata("registry/champion")
+    assert written.project.run(*OUTPUTS).success
+    (file,) = (written.project.storage / "registry" / "decisions").iterdir()
+    record, shown = json.loads(file.read_text()), written.project.metadata("registry/champion")
     decision = record["decision"]
     assert record["checkpoint"] == digest and record["limits"] == {"max_ood_drop": 0.1, "max_truncated": 0.25}
     assert decision["low"] <= decision["difference"] <= decision["high"]
@@ -186,30 +186,30 @@ def test_every_number_of_a_decision_is_in_its_file_and_in_the_metadata(written: 
 
 def test_the_next_policy_has_to_beat_the_champion_and_not_the_base(written: Written):
     first = written.policy("first", **GOOD)
-    assert written.house.run(*OUTPUTS).success
+    assert written.project.run(*OUTPUTS).success
     written.policy("worse", **{**GOOD, "arithmetic": 0.3})
-    assert written.house.run(*OUTPUTS).success
-    assert written.house.metadata("registry/champion")["compared with"] == first[:16]
-    page = Path(written.house.metadata("report/scorecard")["page"]).read_text(encoding="utf-8")
+    assert written.project.run(*OUTPUTS).success
+    assert written.project.metadata("registry/champion")["compared with"] == first[:16]
+    page = Path(written.project.metadata("report/scorecard")["page"]).read_text(encoding="utf-8")
     assert "policy − champion" in page
     assert written.champion["checkpoint"] == first
     third = written.policy("third", **{**GOOD, "arithmetic": 0.9})
-    assert written.house.run(*OUTPUTS).success
+    assert written.project.run(*OUTPUTS).success
     assert (written.champion["checkpoint"], written.champion["previous"]) == (third, first)
-    assert written.house.run(*OUTPUTS).success
-    assert "champion already" in written.house.metadata("registry/champion")["reasons"]
+    assert written.project.run(*OUTPUTS).success
+    assert "champion already" in written.project.metadata("registry/champion")["reasons"]
 
 
 def test_a_champion_of_other_problems_stays_and_says_why(written: Written):
     written.policy("first", **GOOD)
-    assert written.house.run(*OUTPUTS).success
-    file = written.house.storage / "registry" / "champion.json"
+    assert written.project.run(*OUTPUTS).success
+    file = written.project.storage / "registry" / "champion.json"
     record = json.loads(file.read_text())
     record["scores"]["arithmetic"]["problems"] = "others"
     write_json(record, file)
     written.policy("second", **{**GOOD, "arithmetic": 0.9})
-    assert written.house.run(*OUTPUTS).success
-    assert "no scores on these problems of arithmetic" in written.house.metadata("registry/champion")[
+    assert written.project.run(*OUTPUTS).success
+    assert "no scores on these problems of arithmetic" in written.project.metadata("registry/champion")[
         "reasons"
     ].replace("\\", "")
     assert written.champion == record
@@ -218,7 +218,7 @@ def test_a_champion_of_other_problems_stays_and_says_why(written: Written):
 def test_scores_of_another_checkpoint_are_refused_by_name(written: Written):
     written.policy("first", **GOOD)
     written.scores("policy", "f" * 64, arithmetic_mul=0.1)
-    result = written.house.run("report/scorecard")
+    result = written.project.run("report/scorecard")
     assert "ood/policy/arithmetic_mul (ffffffffffffffff)" in message(result)
     assert "materialize them again" in message(result)
 
@@ -226,13 +226,13 @@ def test_scores_of_another_checkpoint_are_refused_by_name(written: Written):
 def test_a_policy_of_another_base_is_refused(written: Written):
     written.policy("first", **GOOD)
     other = "c" * 64
-    written.refer("models/base", written.house.storage / "base", other)
+    written.refer("models/base", written.project.storage / "base", other)
     written.scores("base", other, **GOOD)
-    assert "trained from base bbbbbbbbbbbbbbbb" in message(written.house.run("report/scorecard"))
+    assert "trained from base bbbbbbbbbbbbbbbb" in message(written.project.run("report/scorecard"))
 
 
 def test_a_checkpoint_whose_files_changed_is_not_evaluated(written: Written):
     written.policy("first", **GOOD)
     policy = Path(written.storage.read_reference("training/policy").path)
     (policy / "model.safetensors").write_text("other weights")
-    assert "its files are not those" in message(written.house.run("evals/policy/arithmetic"))
+    assert "its files are not those" in message(written.project.run("evals/policy/arithmetic"))

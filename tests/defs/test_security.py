@@ -4,12 +4,12 @@ import ast
 from pathlib import Path
 
 import pytest
-from tests.defs.house import message
 
 from assets.shared.metadata import cell, preview
 from assets.shared.storage import Reference, Storage
 from core.errors import InputError
 from evaluation.report.recipe_figures import Figure, Line, plot
+from tests.defs.project import message
 
 ROOT = Path(__file__).resolve().parents[2]
 UNPICKLING = {"pickle", "cPickle", "dill", "shelve", "marshal", "joblib", "cloudpickle"}
@@ -35,14 +35,14 @@ def test_a_link_in_the_storage_does_not_lead_out(tmp_path):
 
 
 def test_the_launchpad_cannot_move_a_runs_folder(build):
-    house = build()
+    project = build()
     config = {"training__policy": {"config": {"overrides": ["paths.run=/elsewhere"]}}}
-    assert house.run("models/base", "benchmarks/suite").success
+    assert project.run("models/base", "benchmarks/suite").success
     keys = ("targets/train", "models/base")
-    storage = Storage(root=str(house.storage))
-    (house.storage / "t").write_text("")
-    storage.write_reference(keys[0], Reference(str(house.storage / "t"), "d"))
-    assert "paths.run says where a run writes" in message(house.run("training/policy", config=config))
+    storage = Storage(root=str(project.storage))
+    (project.storage / "t").write_text("")
+    storage.write_reference(keys[0], Reference(str(project.storage / "t"), "d"))
+    assert "paths.run says where a run writes" in message(project.run("training/policy", config=config))
 
 
 def test_what_a_model_wrote_is_not_interpreted():

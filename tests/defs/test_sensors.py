@@ -31,53 +31,53 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_changed_content_is_prepared_once(build, folder):
-    house = build(targets__source=f"['{folder}']")
-    first = house.tick("watch_sources")
+    project = build(targets__source=f"['{folder}']")
+    first = project.tick("watch_sources")
     (request,) = first.run_requests
     assert request.run_key.startswith("1-")
-    again = house.tick("watch_sources", first.cursor)
+    again = project.tick("watch_sources", first.cursor)
     assert not again.run_requests and "unchanged" in again.skip_message
     traces(folder / "b.parquet", "What is 1 + 3?")
-    second = house.tick("watch_sources", again.cursor)
+    second = project.tick("watch_sources", again.cursor)
     assert [request.run_key[:2] for request in second.run_requests] == ["2-"]
     (folder / "b.parquet").unlink()
-    third = house.tick("watch_sources", second.cursor)
+    third = project.tick("watch_sources", second.cursor)
     assert [request.run_key[2:] for request in third.run_requests] == [request.run_key[2:]]
 
 
 def test_a_file_that_was_only_touched_is_no_change(build, folder):
-    house = build(targets__source=f"['{folder}']")
-    first = house.tick("watch_sources")
+    project = build(targets__source=f"['{folder}']")
+    first = project.tick("watch_sources")
     os.utime(folder / "a.parquet", (1, 1))
-    assert "unchanged" in house.tick("watch_sources", first.cursor).skip_message
+    assert "unchanged" in project.tick("watch_sources", first.cursor).skip_message
 
 
 def test_a_glob_is_watched_and_what_is_prepared_already_is_not_asked_for(build, folder):
-    house = build(targets__source=f"['{folder}/*.parquet']")
-    cursor = json.loads(house.tick("watch_sources").cursor)
+    project = build(targets__source=f"['{folder}/*.parquet']")
+    cursor = json.loads(project.tick("watch_sources").cursor)
     reference = Reference(str(folder), "d", details={"source_digest": cursor["digest"]})
-    Storage(root=str(house.storage)).write_reference("targets/prepared", reference)
-    assert "unchanged" in house.tick("watch_sources").skip_message
+    Storage(root=str(project.storage)).write_reference("targets/prepared", reference)
+    assert "unchanged" in project.tick("watch_sources").skip_message
 
 
 def test_changes_during_a_preparation_wait_and_coalesce(build, folder):
-    house = build(targets__source=f"['{folder}']")
-    cursor = house.tick("watch_sources").cursor
-    job = house.defs.resolve_job_def("prepare_targets")
-    run = house.instance.create_run_for_job(job)
+    project = build(targets__source=f"['{folder}']")
+    cursor = project.tick("watch_sources").cursor
+    job = project.defs.resolve_job_def("prepare_targets")
+    run = project.instance.create_run_for_job(job)
     for number in range(3):
         traces(folder / f"new{number}.parquet", f"What is {number} + 4?")
-        waiting = house.tick("watch_sources", cursor)
+        waiting = project.tick("watch_sources", cursor)
         assert not waiting.run_requests and run.run_id in waiting.skip_message
         cursor = waiting.cursor
-    house.instance.report_run_failed(run)
-    assert len(house.tick("watch_sources", cursor).run_requests) == 1
+    project.instance.report_run_failed(run)
+    assert len(project.tick("watch_sources", cursor).run_requests) == 1
 
 
 def test_a_source_that_is_gone_fails_the_tick_with_its_name(build, tmp_path):
-    house = build(targets__source=f"['{tmp_path}/nothing.parquet']")
+    project = build(targets__source=f"['{tmp_path}/nothing.parquet']")
     with pytest.raises(Exception, match=r"nothing\.parquet: no such file"):
-        house.tick("watch_sources")
+        project.tick("watch_sources")
 
 
 def test_a_new_commit_of_a_hub_dataset_is_prepared(build, monkeypatch):
@@ -99,13 +99,13 @@ def test_a_new_commit_of_a_hub_dataset_is_prepared(build, monkeypatch):
     threading.Thread(target=served.serve_forever, daemon=True).start()
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{served.server_port}")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    house = build(targets__source="[owner/traces]", targets__revision="curated")
-    first = house.tick("watch_sources")
+    project = build(targets__source="[owner/traces]", targets__revision="curated")
+    first = project.tick("watch_sources")
     assert len(first.run_requests) == 1
-    again = house.tick("watch_sources", first.cursor)
+    again = project.tick("watch_sources", first.cursor)
     assert not again.run_requests
     commits.append("2" * 40)
-    assert len(house.tick("watch_sources", again.cursor).run_requests) == 1
+    assert len(project.tick("watch_sources", again.cursor).run_requests) == 1
     served.shutdown()
     served.server_close()
     assert asked.count("/api/datasets/owner/traces/revision/curated") == 3
@@ -116,24 +116,24 @@ def test_the_embedded_source_is_not_watched(build):
 
 
 def test_the_weekly_run_waits_for_the_last_one(build, tmp_path):
-    house = build()
+    project = build()
     instance = dg.DagsterInstance.local_temp(str(tmp_path))
-    schedule = next(schedule for schedule in house.defs.schedules if schedule.name == "weekly_retrain")
+    schedule = next(schedule for schedule in project.defs.schedules if schedule.name == "weekly_retrain")
 
     def requests() -> int:
-        context = dg.build_schedule_context(instance=instance, repository_def=house.defs.get_repository_def())
+        context = dg.build_schedule_context(instance=instance, repository_def=project.defs.get_repository_def())
         return len(schedule.evaluate_tick(context).run_requests or [])
 
     assert requests() == 1
-    run = instance.create_run_for_job(house.defs.resolve_job_def("everything"))
+    run = instance.create_run_for_job(project.defs.resolve_job_def("everything"))
     assert requests() == 0
     instance.report_run_failed(run)
     assert requests() == 1
 
 
 def test_a_policy_that_was_trained_alone_is_scored(build):
-    house = build()
+    project = build()
     tags = {"dagster/data_version": "d" * 64}
-    house.instance.report_runless_asset_event(dg.AssetMaterialization(["training", "policy"], tags=tags))
-    (request,) = house.tick("score_new_policies").run_requests
+    project.instance.report_runless_asset_event(dg.AssetMaterialization(["training", "policy"], tags=tags))
+    (request,) = project.tick("score_new_policies").run_requests
     assert request.run_key == "d" * 64

@@ -11,10 +11,10 @@ import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.defs.house import message
 
 from core.schemas import REJECTED, TARGET
 from targets.check import expectations as quality
+from tests.defs.project import message
 
 INPUTS = ("models/base", "benchmarks/suite")
 TARGETS = ("targets/prepared", "targets/rejected", "targets/train")
@@ -35,11 +35,11 @@ def write_rows(path: Path, rows: list[dict[str, str]]) -> str:
 
 
 def test_the_targets_are_prepared_checked_and_accounted_for(build):
-    house = build(**SMALL)
-    result = house.run(*INPUTS, *TARGETS)
+    project = build(**SMALL)
+    result = project.run(*INPUTS, *TARGETS)
     assert result.success
 
-    prepared, rejected = house.metadata("targets/prepared"), house.metadata("targets/rejected")
+    prepared, rejected = project.metadata("targets/prepared"), project.metadata("targets/rejected")
     assert prepared["read"] == 300
     assert prepared["dagster/row_count"] + rejected["dagster/row_count"] == 300
     assert prepared["dagster/column_schema"].columns[0].name == "data_source"
@@ -48,52 +48,52 @@ def test_the_targets_are_prepared_checked_and_accounted_for(build):
     assert "| embedded | 300 |" in prepared["sources"]
     assert pq.read_schema(prepared["file"]).equals(TARGET)
     assert pq.read_schema(rejected["file"]).equals(REJECTED)
-    train = house.metadata("targets/train")
+    train = project.metadata("targets/train")
     assert pq.read_table(train["file"]).num_rows == train["dagster/row_count"] > 200
 
     checks = result.get_asset_check_evaluations()
     assert len(checks) == 19
     assert {check.check_name for check in checks} >= {"every_trace_accounted_for", "source_mix_stable"}
     assert all(check.passed for check in checks if check.severity == dg.AssetCheckSeverity.ERROR)
-    observed = house.instance.fetch_observations(dg.AssetKey(["targets", "source"]), limit=1).records
+    observed = project.instance.fetch_observations(dg.AssetKey(["targets", "source"]), limit=1).records
     assert observed[0].asset_observation.tags["dagster/data_version"]
 
 
 def test_the_same_content_is_not_prepared_again(build):
-    house = build(**SMALL)
-    assert house.run(*INPUTS, *TARGETS).success
-    before, versions = house.files(), [house.data_version(key) for key in (*INPUTS, *TARGETS)]
-    assert house.run(*INPUTS, *TARGETS).success
-    assert house.metadata("targets/prepared")["reused"] is True
-    assert house.files() == before
-    assert [house.data_version(key) for key in (*INPUTS, *TARGETS)] == versions
+    project = build(**SMALL)
+    assert project.run(*INPUTS, *TARGETS).success
+    before, versions = project.files(), [project.data_version(key) for key in (*INPUTS, *TARGETS)]
+    assert project.run(*INPUTS, *TARGETS).success
+    assert project.metadata("targets/prepared")["reused"] is True
+    assert project.files() == before
+    assert [project.data_version(key) for key in (*INPUTS, *TARGETS)] == versions
 
 
 def test_other_settings_make_other_files_and_leave_the_old_ones(build):
     assert build(**SMALL).run(*INPUTS, *TARGETS).success
-    house = build(**SMALL)
-    before, version = house.files(), house.data_version("targets/train")
+    project = build(**SMALL)
+    before, version = project.files(), project.data_version("targets/train")
     changed = {"targets__train": {"config": {"max_rows": 50}}}
-    assert house.run("targets/train", config=changed).success
-    assert house.metadata("targets/train")["dagster/row_count"] == 50
-    assert house.data_version("targets/train") != version
-    after = house.files()
+    assert project.run("targets/train", config=changed).success
+    assert project.metadata("targets/train")["dagster/row_count"] == 50
+    assert project.data_version("targets/train") != version
+    after = project.files()
     assert {name: after[name] for name in before if not name.startswith("references/")} == {
         name: digest for name, digest in before.items() if not name.startswith("references/")
     }
 
 
 def test_a_source_can_be_observed(build):
-    house = build(**SMALL)
-    job = house.defs.resolve_job_def("observe_sources")
-    assert job.execute_in_process(instance=house.instance).success
-    found = house.instance.fetch_observations(dg.AssetKey(["targets", "source"]), limit=1).records[0]
+    project = build(**SMALL)
+    job = project.defs.resolve_job_def("observe_sources")
+    assert job.execute_in_process(instance=project.instance).success
+    found = project.instance.fetch_observations(dg.AssetKey(["targets", "source"]), limit=1).records[0]
     assert found.asset_observation.metadata["dagster/row_count"].value == 300
 
 
 def test_a_failing_gate_stops_the_run_before_training(build):
-    house = build(**SMALL, targets__min_rows="100000")
-    result = house.run(*INPUTS, *TARGETS, "training/policy")
+    project = build(**SMALL, targets__min_rows="100000")
+    result = project.run(*INPUTS, *TARGETS, "training/policy")
     assert not result.success
     failed = [check for check in result.get_asset_check_evaluations() if not check.passed]
     assert [check.check_name for check in failed] == ["enough_rows"]
@@ -120,37 +120,37 @@ def bad_sources(folder: Path) -> dict[str, tuple[str, list[str]]]:
 def test_a_bad_source_is_one_message_and_touches_nothing(build, tmp_path: Path, case: str):
     assert build(**SMALL).run(*INPUTS, *TARGETS).success
     source, parts = bad_sources(tmp_path)[case]
-    house = build(**SMALL, targets__source=source)
-    before = house.files()
-    result = house.run("targets/prepared", "targets/rejected")
+    project = build(**SMALL, targets__source=source)
+    before = project.files()
+    result = project.run("targets/prepared", "targets/rejected")
     assert not result.success
     for part in parts:
         assert part in message(result)
     # What was judged before the fault was found is kept for the next run.
-    outputs = {name: digest for name, digest in house.files().items() if not name.startswith("targets/judged/")}
+    outputs = {name: digest for name, digest in project.files().items() if not name.startswith("targets/judged/")}
     assert outputs.items() <= before.items()
-    assert before.items() <= house.files().items()
+    assert before.items() <= project.files().items()
 
 
 def test_rows_without_an_answer_are_rejected_and_said_so(build, tmp_path: Path):
     rows = [*map(good_row, range(11, 41)), {**good_row(50), "answer": None}]
-    house = build(**SMALL, targets__source=write_rows(tmp_path / "traces.parquet", rows))
-    assert house.run(*INPUTS, *TARGETS).success
-    assert house.metadata("targets/prepared")["dagster/row_count"] == 30
-    refused = pq.read_table(house.metadata("targets/rejected")["file"]).to_pylist()
+    project = build(**SMALL, targets__source=write_rows(tmp_path / "traces.parquet", rows))
+    assert project.run(*INPUTS, *TARGETS).success
+    assert project.metadata("targets/prepared")["dagster/row_count"] == 30
+    refused = pq.read_table(project.metadata("targets/rejected")["file"]).to_pylist()
     assert [(row["row"], row["problem"]) for row in refused] == [(30, "50+50=?")]
-    assert "no\\_gold" in house.metadata("targets/rejected")["examples of each reason"]
+    assert "no\\_gold" in project.metadata("targets/rejected")["examples of each reason"]
 
 
 def test_a_new_version_is_compared_with_the_one_before(build, tmp_path: Path):
     first, second = tmp_path / "a.parquet", tmp_path / "b.parquet"
-    house = build(**SMALL, targets__source=write_rows(first, [good_row(k) for k in range(11, 41)]))
-    assert house.run(*INPUTS, *TARGETS).success
-    assert house.metadata("targets/train")["compared with the version before"] == "there is no version before"
-    house = build(**SMALL, targets__source=write_rows(second, [good_row(k) for k in range(31, 51)]))
-    result = house.run(*INPUTS, *TARGETS)
+    project = build(**SMALL, targets__source=write_rows(first, [good_row(k) for k in range(11, 41)]))
+    assert project.run(*INPUTS, *TARGETS).success
+    assert project.metadata("targets/train")["compared with the version before"] == "there is no version before"
+    project = build(**SMALL, targets__source=write_rows(second, [good_row(k) for k in range(31, 51)]))
+    result = project.run(*INPUTS, *TARGETS)
     assert result.success
-    said = house.metadata("targets/train")["compared with the version before"]
+    said = project.metadata("targets/train")["compared with the version before"]
     assert "| targets | 30 | 20 |" in said and "| from b.parquet | 0 | 20 |" in said
     checks = {check.check_name: check for check in result.get_asset_check_evaluations()}
     mix = checks["source_mix_stable"]
@@ -158,44 +158,44 @@ def test_a_new_version_is_compared_with_the_one_before(build, tmp_path: Path):
     assert checks["every_trace_accounted_for"].metadata["train"].value == 20
     page = Path(mix.metadata["data docs"].value.removeprefix("file://"))
     assert page.is_file() and "Data" in page.read_text(encoding="utf-8")
-    before = house.files()
-    assert house.run(*INPUTS, *TARGETS).success  # again: still compared with the one before, and nothing is made
-    assert house.metadata("targets/train")["compared with the version before"] == said
-    assert house.files() == before
+    before = project.files()
+    assert project.run(*INPUTS, *TARGETS).success  # again: still compared with the one before, and nothing is made
+    assert project.metadata("targets/train")["compared with the version before"] == said
+    assert project.files() == before
 
 
 def test_the_same_files_are_validated_once_and_changed_ones_again(build, monkeypatch):
-    house = build(**SMALL)
-    first = house.run(*INPUTS, *TARGETS).get_asset_check_evaluations()
+    project = build(**SMALL)
+    first = project.run(*INPUTS, *TARGETS).get_asset_check_evaluations()
     validated = []
     monkeypatch.setattr(
         quality, "validate", lambda *a, real=quality.validate, **k: validated.append(a) or real(*a, **k)
     )
-    again = house.run(*INPUTS, *TARGETS)
+    again = project.run(*INPUTS, *TARGETS)
     assert again.success and not validated
     found = [
         {check.check_name: (check.passed, check.metadata) for check in run}
         for run in (first, again.get_asset_check_evaluations())
     ]
     assert found[0] == found[1]
-    profile = next((house.storage / "targets" / "prepared").glob("*/profile.parquet"))
+    profile = next((project.storage / "targets" / "prepared").glob("*/profile.parquet"))
     table = pq.read_table(profile)
     wrong = table.set_column(table.column_names.index("verified"), "verified", pa.array([False] * table.num_rows))
     pq.write_table(wrong, profile)
-    failed = [check for check in house.run("targets/train").get_asset_check_evaluations() if not check.passed]
+    failed = [check for check in project.run("targets/train").get_asset_check_evaluations() if not check.passed]
     assert validated and "answers_verified" in {check.check_name for check in failed}
 
 
 def test_a_trace_that_is_lost_stops_the_run_before_training(build):
-    house = build(**SMALL)
-    assert house.run(*INPUTS, *TARGETS).success
-    heldout = Path(house.metadata("targets/train")["file"]).with_name("left_out.parquet")
-    rejected = Path(house.metadata("targets/rejected")["file"])
+    project = build(**SMALL)
+    assert project.run(*INPUTS, *TARGETS).success
+    heldout = Path(project.metadata("targets/train")["file"]).with_name("left_out.parquet")
+    rejected = Path(project.metadata("targets/rejected")["file"])
     table = pq.read_table(rejected)
     extra = pa.Table.from_pylist([{"id": "x", "reason": "wrong", "reasons": ["wrong"]}], schema=REJECTED)
     metadata = {k: v for k, v in pq.read_metadata(heldout).metadata.items() if k != b"ARROW:schema"}
     pq.write_table(pa.concat_tables([table.slice(0, 0), extra]).replace_schema_metadata(metadata), heldout)
-    result = house.run(*TARGETS, "training/policy")
+    result = project.run(*TARGETS, "training/policy")
     assert not result.success
     failed = [check for check in result.get_asset_check_evaluations() if not check.passed]
     assert [check.check_name for check in failed] == ["every_trace_accounted_for"]
@@ -204,23 +204,23 @@ def test_a_trace_that_is_lost_stops_the_run_before_training(build):
 
 @pytest.mark.parametrize("source", ["no/such/folder-of-mine", "/nowhere/model"])
 def test_a_model_that_is_not_there_is_one_message(build, source: str):
-    house = build(model__source=source)
-    result = house.run("models/base")
+    project = build(model__source=source)
+    result = project.run("models/base")
     assert source.lstrip("/") in message(result)
-    assert house.files() == {}
+    assert project.files() == {}
 
 
 def test_a_wrong_value_in_the_launchpad_is_one_message(build):
-    house = build(**SMALL)
-    result = house.run("benchmarks/suite", config={"benchmarks__suite": {"config": {"limit": 0}}})
+    project = build(**SMALL)
+    result = project.run("benchmarks/suite", config={"benchmarks__suite": {"config": {"limit": 0}}})
     assert message(result).startswith("benchmarks/suite: limit: ")
-    result = house.run(*INPUTS, *TARGETS[:2], config={"targets__prepared": {"config": {"keep": "longest"}}})
+    result = project.run(*INPUTS, *TARGETS[:2], config={"targets__prepared": {"config": {"keep": "longest"}}})
     assert "keep" in message(result) and "longest" in message(result)
 
 
 def test_an_asset_without_its_input_says_what_to_materialize(build):
-    house = build(**SMALL)
-    result = house.run("targets/train")
+    project = build(**SMALL)
+    result = project.run("targets/train")
     assert not result.success
     failure = next(event for event in result.all_events if event.event_type_value == "STEP_FAILURE")
     assert "targets/prepared: not materialized" in json.dumps(failure.step_failure_data.error.to_string())
@@ -228,8 +228,8 @@ def test_an_asset_without_its_input_says_what_to_materialize(build):
 
 def test_a_storage_that_cannot_be_written_is_one_message(build, tmp_path: Path):
     (tmp_path / "file").write_text("in the way")
-    house = build(**SMALL, storage__root=str(tmp_path / "file" / "storage"))
-    result = house.run("benchmarks/suite")
+    project = build(**SMALL, storage__root=str(tmp_path / "file" / "storage"))
+    result = project.run("benchmarks/suite")
     assert "cannot write" in message(result)
     assert "LUFFY__STORAGE__ROOT" in message(result)
 
@@ -251,11 +251,11 @@ def full_disk() -> Iterator[None]:
 
 
 def test_a_disk_that_fills_up_is_one_message_and_leaves_nothing_half_written(build):
-    house = build(benchmarks__limit="20")
-    assert house.run(*INPUTS).success
-    before = house.files()
+    project = build(benchmarks__limit="20")
+    assert project.run(*INPUTS).success
+    before = project.files()
     with full_disk():
-        result = house.run("targets/prepared", "targets/rejected")
+        result = project.run("targets/prepared", "targets/rejected")
     assert "cannot write" in message(result)
     assert "make room" in message(result)
-    assert house.files() == before
+    assert project.files() == before

@@ -76,12 +76,11 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def written_scorecard(folder: Path, environment: dict[str, str]) -> None:
     """A scorecard as a policy leaves it, from written scores."""
-    from tests.defs.house import House
-
+    from tests.defs.project import Project
     from tests.defs.test_scorecard_and_champion import GOOD, Written
 
     (folder / "storage").mkdir()
-    written = Written(House(None, folder / "storage", None))
+    written = Written(Project(None, folder / "storage", None))
     written.scores("base", written.base, arithmetic=0.06, arithmetic_long=0.02, arithmetic_mul=0.05, arithmetic_short=1)
     written.policy("first", **GOOD)
     part = 'key:"report/scorecard" or key:"registry/champion"'
