@@ -75,8 +75,10 @@ unit-orchestration:  ## the unit tests of the orchestration environment
 unit-training:  ## the unit tests of the training environment
 	@$(TRAINING) -m pytest tests/unit -q
 
-lint: .venv/installed  ## ruff and basedpyright
+lint: .venv/installed  ## check style, types, the layers of the rooms, and the declared packages
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/basedpyright
+	@.venv/bin/lint-imports --no-logo --no-cache
+	@.venv/bin/deptry . 2>&1 | grep -v '^Assuming'; exit $${PIPESTATUS[0]}
 
 bench: setup  ## measure the figures that the README quotes
 	@$(TRAINING) -m perf.algorithms
