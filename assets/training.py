@@ -24,15 +24,15 @@ POINTS = 80  # the UI keeps about 100 observations
 SAMPLES = 4  # of the first and of the last step, shown in the UI
 # What is plotted at the end, in this order.
 CURVES = {
-    "reward/on_policy": "Reward of own samples",
-    "reward/demonstration": "Reward of demonstrations",
+    "reward/on_policy": "Reward of on-policy samples",
+    "reward/off_policy": "Reward of off-policy samples",
     "groups/solve_all": "Groups with only right samples",
     "groups/solve_none": "Groups without a right sample",
-    "actor/off_policy_prob": "Probability of teacher tokens",
-    "actor/on_policy_prob": "Probability of own tokens",
-    "actor/off_ratio_mean": "Shaped weight of teacher tokens",
-    "actor/ppo_kl": "Own tokens: log-ratio to the step's start",
-    "actor/on_pg_clipfrac": "Share of own tokens clipped",
+    "actor/off_policy_prob": "Probability of off-policy tokens",
+    "actor/on_policy_prob": "Probability of on-policy tokens",
+    "actor/off_ratio_mean": "Shaped weight of off-policy tokens",
+    "actor/ppo_kl": "On-policy tokens: log-ratio to the step's start",
+    "actor/on_pg_clipfrac": "Share of on-policy tokens clipped",
     "actor/pg_loss": "Policy loss",
     "actor/sft_loss": "Supervised loss",
     "actor/grad_norm": "Gradient norm",
@@ -255,7 +255,7 @@ def _samples(folder: Path) -> dict[str, Any]:
     from training.run import rollouts
 
     steps = rollouts.steps(folder)
-    lines = ["| step | prompt | response | gold | teacher tokens | reward |", "|--:|---|---|---|--:|--:|"]
+    lines = ["| step | prompt | response | gold | off-policy tokens | reward |", "|--:|---|---|---|--:|--:|"]
     for step in dict.fromkeys([*steps[:1], *steps[-1:]]):
         for sample in rollouts.read(folder, step, SAMPLES):
             texts = " | ".join(cell(text) for text in (sample.prompt, sample.response, sample.gold))

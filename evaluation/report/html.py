@@ -22,8 +22,8 @@ TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 # Shown as curves where the run recorded them, in this order.
 CURVES = {
-    "reward/on_policy": "Reward of own samples",
-    "reward/demonstration": "Reward of demonstrations",
+    "reward/on_policy": "Reward of on-policy samples",
+    "reward/off_policy": "Reward of off-policy samples",
     "critic/score/mean": "Reward, all samples",
     "response_length/mean": "Response length, tokens",
     "actor/entropy": "Entropy",

@@ -12,7 +12,10 @@ from evaluation.report.html import CURVES
 if TYPE_CHECKING:
     from evaluation.report.recipe_comparison import Experiment
 
-CLIPPED = {"actor/on_pg_clipfrac": "Share of own tokens clipped", "actor/off_pg_clipfrac": "Teacher tokens clipped"}
+CLIPPED = {
+    "actor/on_pg_clipfrac": "Share of on-policy tokens clipped",
+    "actor/off_pg_clipfrac": "Share of off-policy tokens clipped",
+}
 WEIGHTS = "gradient_weight"
 SHAPES = {"no shaping, f(p) = p": ("#7d7a74", None), "f(p) = p / (p + 0.1)": ("#0d7566", 0.1)}  # paper section 2.3
 STYLE = (
@@ -62,7 +65,7 @@ def figures(experiments: "Sequence[Experiment]", colours: Mapping[str, str]) -> 
         Line(name, shade, [(k / 200, gradient_weight(k / 200, gamma)) for k in range(201)])
         for name, (shade, gamma) in SHAPES.items()
     ]
-    return [*drawn, Figure(WEIGHTS, "Gradient weight of a teacher token over its probability", weights, "p =")]
+    return [*drawn, Figure(WEIGHTS, "Gradient weight of an off-policy token over its probability", weights, "p =")]
 
 
 def gradient_weight(p: float, gamma: float | None) -> float:

@@ -56,7 +56,7 @@ def test_a_short_training_on_one_device(recipe: str, tmp_path: Path) -> None:
     steps = [json.loads(line)["data"] for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert len(steps) == 3
     if recipe == "luffy":
-        assert all(step["batch/guided_samples"] == 16 for step in steps)
+        assert all(step["batch/off_policy_samples"] == 16 for step in steps)
         assert all(step["rollout_correction/abs_log_ratio_mean"] < 0.05 for step in steps)  # bfloat16 on both sides
     else:
         assert steps[-1]["actor/sft_loss"] < steps[0]["actor/sft_loss"]

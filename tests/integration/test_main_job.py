@@ -62,8 +62,8 @@ def test_real_traces_become_a_policy_with_scores_and_lineage(shared: Path, tmp_p
     assert next(policy.glob("*.safetensors")).stat().st_size > 1_000_000
     steps = [json.loads(line) for line in (policy.parent / "metrics.jsonl").read_text().splitlines()]
     assert [record["step"] for record in steps] == [1, 2]
-    assert steps[0]["data"]["batch/guided_samples"] == 2
-    assert steps[0]["data"]["reward/demonstration"] == 1.0
+    assert steps[0]["data"]["batch/off_policy_samples"] == 2
+    assert steps[0]["data"]["reward/off_policy"] == 1.0
     assert steps[0]["data"]["rollout_correction/abs_log_ratio_max"] < 1e-2  # vLLM and the actor agree
     for role in ("base", "policy"):
         for key in (f"evals/{role}/math500", f"ood/{role}/arc_c"):

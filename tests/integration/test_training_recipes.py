@@ -26,7 +26,7 @@ SETTINGS: dict[str, dict[str, str]] = {
     "sft_rl": {"first_stage__set": '["data.train_batch_size=8","trainer.total_training_steps=3"]'},
 }
 # Samples with teacher tokens in a group of four.
-GUIDED = {
+OFF_POLICY = {
     "luffy": 1,
     "luffy_reinforce_pro": 1,
     "luffy_seed": 2,
@@ -92,15 +92,15 @@ def test_a_recipe_makes_a_policy(recipe: str, targets: Path, tmp_path: Path) -> 
 def check_rollouts(run: Training, recipe: str, records: list[dict[str, Any]]) -> None:
     samples = run.rollouts(1)
     assert len(samples) == 16
-    guided = [sample for sample in samples if sample["prefix_length"] > 0]
+    off_policy = [sample for sample in samples if sample["prefix_length"] > 0]
     if recipe == "luffy_seed":  # a random part of the target is sometimes nothing
-        assert 4 <= len(guided) <= 4 * GUIDED[recipe]
+        assert 4 <= len(off_policy) <= 4 * OFF_POLICY[recipe]
     else:
-        assert len(guided) == 4 * GUIDED[recipe]
+        assert len(off_policy) == 4 * OFF_POLICY[recipe]
     for data in records:
         # A whole demonstration is not generated; the rest of a part of one is.
-        assert data["batch/generation_requests"] == (12 if GUIDED[recipe] == 1 else 16)
-        assert ("reward/demonstration" in data) == bool(GUIDED[recipe])
+        assert data["batch/generation_requests"] == (12 if OFF_POLICY[recipe] == 1 else 16)
+        assert ("reward/off_policy" in data) == bool(OFF_POLICY[recipe])
         assert data["rollout_correction/abs_log_ratio_max"] < 1e-2  # vLLM and the actor agree
         assert ("actor/sft_loss" in data) == (recipe == "rl_sft_loss")
         assert 0 <= data.get("actor/sft_loss", 0) < 5  # a mean over tokens of a byte-level model, not a sum

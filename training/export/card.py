@@ -12,8 +12,8 @@ SCORES = "## Scores"
 SETTINGS = {
     "data.train_batch_size": "prompts a step",
     "actor_rollout_ref.rollout.n": "samples a prompt",
-    "mixed.prefix.n_prefix": "of them guided",
-    "mixed.off_policy_reshape": "shaping of teacher tokens",
+    "mixed.prefix.n_prefix": "of them off-policy",
+    "mixed.off_policy_reshape": "shaping of off-policy tokens",
     "mixed.baseline": "group mean over",
     "mixed.rollout_correction.type": "rollout correction",
     "data.max_prompt_length": "prompt tokens, at most",

@@ -24,7 +24,7 @@ def prompt_id(row: dict[str, Any]) -> str:
     return str(row["extra_info"].get("id") or row["index"])
 
 
-class GuidedOutput(AgentLoopOutput):
+class OffPolicyOutput(AgentLoopOutput):
     """A sample whose first ``prefix_length`` response tokens are the teacher's; it cost ``requests`` generations."""
 
     prefix_length: int
@@ -36,7 +36,7 @@ class GuidedOutput(AgentLoopOutput):
         return super().as_dict() | own
 
 
-class GuidedAgentLoop(AgentLoopBase):
+class OffPolicyAgentLoop(AgentLoopBase):
     """One turn; the first ``n_prefix`` samples of a group continue a prefix of the row's target."""
 
     def __init__(self, *args: Any, **kwargs: Any):
@@ -47,7 +47,7 @@ class GuidedAgentLoop(AgentLoopBase):
         self.target_ratio = self.config.data.sample_target_ratio
         self.response_length = self.rollout_config.response_length
 
-    async def run(self, sampling_params: dict[str, Any], **row: Any) -> GuidedOutput:
+    async def run(self, sampling_params: dict[str, Any], **row: Any) -> OffPolicyOutput:
         """Generate one sample of one row of the targets; ``session_id`` is its number in the group."""
         prompt = await self.ct_build_initial_tokens(list(row["raw_prompt"]))
         prefix = self._prefix(row)
@@ -72,7 +72,7 @@ class GuidedAgentLoop(AgentLoopBase):
             # The trainer reads the weight version a sample was made with; a demonstration is of the current step.
             step = int(row["global_steps"]) - 1
             extra = {"min_global_steps": step, "max_global_steps": step}
-        return GuidedOutput(
+        return OffPolicyOutput(
             prompt_ids=prompt,
             response_ids=response,
             response_mask=[1] * len(response),

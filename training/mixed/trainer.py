@@ -1,4 +1,4 @@
-"""The trainer: verl's synchronous V1 trainer with LUFFY's advantages, guided groups and rollout correction."""
+"""The trainer: verl's synchronous V1 trainer with LUFFY's advantages, off-policy groups and rollout correction."""
 
 import json
 from dataclasses import asdict
@@ -160,8 +160,8 @@ class MixedPolicyTrainer(PPOTrainerSync):
 
     def _group_metrics(self, scores: torch.Tensor, index: np.ndarray, on_policy: torch.Tensor) -> dict[str, float]:
         """Rewards by where a sample came from; solve-all and solve-none never count a demonstration."""
-        own, guided = scores[on_policy], scores[~on_policy]
-        metrics = {"batch/guided_samples": float(len(guided))}
+        own, off_policy = scores[on_policy], scores[~on_policy]
+        metrics = {"batch/off_policy_samples": float(len(off_policy))}
         if len(own):
             metrics["reward/on_policy"] = float(own.mean())
             solved, is_own = (scores == 1.0).tolist(), on_policy.tolist()
@@ -169,8 +169,8 @@ class MixedPolicyTrainer(PPOTrainerSync):
             kinds = ("solve_all", "solve_none", "solve_partial")
             groups = sum(counts[kind] for kind in kinds)
             metrics |= {f"groups/{kind}": counts[kind] / groups for kind in kinds}
-        if len(guided):
-            metrics["reward/demonstration"] = float(guided.mean())
+        if len(off_policy):
+            metrics["reward/off_policy"] = float(off_policy.mean())
         return metrics
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:

@@ -115,7 +115,7 @@ def test_report(graded_folders, tmp_path, capsys):
     arguments = ["--suite", suite, "--base", base, "--policy", policy, "--out", page, "--markdown", markdown]
     assert main(["report", *map(str, arguments), "--metrics", str(metrics)]) == 0
     assert "+70.0" in capsys.readouterr().out
-    assert "Reward of own samples" in page.read_text(encoding="utf-8")
+    assert "Reward of on-policy samples" in page.read_text(encoding="utf-8")
     assert markdown.read_text(encoding="utf-8").startswith("**The policy is above the base on 2 of 2")
 
 

@@ -118,7 +118,7 @@ def test_page_shows_every_part(card, tmp_path):
     text = (tmp_path / "card.html").read_text(encoding="utf-8")
     for part in (
         "Scores",
-        "Reward of own samples",
+        "Reward of on-policy samples",
         "5,073",
         "\u22123,230",
         "Lineage",

@@ -1,4 +1,4 @@
-"""What the hooks into verl decide without a cluster: who is guided, with which seed, how groups count."""
+"""What the hooks into verl decide without a cluster: which samples are off-policy, with which seed, how groups count."""
 
 from pathlib import Path
 from typing import Any
@@ -11,16 +11,16 @@ from transformers import AutoTokenizer
 
 from training.algorithms.options import MixedPolicyOptions
 from training.base.resolve import SHIPPED
-from training.mixed.rollout import HASHES, GuidedAgentLoop, GuidedOutput, prompt_id, stable_hash
+from training.mixed.rollout import HASHES, OffPolicyAgentLoop, OffPolicyOutput, prompt_id, stable_hash
 from training.mixed.trainer import MixedPolicyTrainer
 
 ROOT = Path(__file__).resolve().parents[3]
 TARGET = "<think>\n1+1=2\n</think>\n\n\\boxed{2}"
 
 
-def loop(sample_target_ratio: float = 1.0, **prefix: Any) -> GuidedAgentLoop:
+def loop(sample_target_ratio: float = 1.0, **prefix: Any) -> OffPolicyAgentLoop:
     """An agent loop without a server behind it."""
-    made = GuidedAgentLoop.__new__(GuidedAgentLoop)
+    made = OffPolicyAgentLoop.__new__(OffPolicyAgentLoop)
     made.options = MixedPolicyOptions(prefix={"n_prefix": 2, "strategy": "fixed", "min": 1.0, "max": 1.0} | prefix)
     made.seed, made.target_ratio, made.response_length = 3, sample_target_ratio, 96
     made.rollout_config = OmegaConf.create({"n": 4})
@@ -33,15 +33,15 @@ def row(prompt: int, sample: int = 0, step: int = 1) -> dict[str, Any]:
     return {"extra_info": {"id": f"p{prompt}"}, "target": target, "session_id": sample, "global_steps": step}
 
 
-def test_the_first_samples_of_a_group_are_guided_with_the_whole_target_and_its_end() -> None:
-    guided = loop()
-    whole = [*guided.tokenizer.encode(TARGET, add_special_tokens=False), guided.tokenizer.eos_token_id]
-    assert [guided._prefix(row(0, sample)) for sample in range(4)] == [whole, whole, [], []]
+def test_the_first_samples_of_a_group_are_off_policy_with_the_whole_target_and_its_end() -> None:
+    agent_loop = loop()
+    whole = [*agent_loop.tokenizer.encode(TARGET, add_special_tokens=False), agent_loop.tokenizer.eos_token_id]
+    assert [agent_loop._prefix(row(0, sample)) for sample in range(4)] == [whole, whole, [], []]
 
 
-def test_a_share_of_the_prompts_is_guided_the_same_ones_in_every_step() -> None:
-    guided = loop(sample_target_ratio=0.25)
-    chosen = [{prompt for prompt in range(800) if guided._prefix(row(prompt, 1, step))} for step in (1, 7)]
+def test_a_share_of_the_prompts_is_off_policy_the_same_ones_in_every_step() -> None:
+    agent_loop = loop(sample_target_ratio=0.25)
+    chosen = [{prompt for prompt in range(800) if agent_loop._prefix(row(prompt, 1, step))} for step in (1, 7)]
     assert chosen[0] == chosen[1]
     assert 150 < len(chosen[0]) < 250
     assert not any(loop(sample_target_ratio=0.0)._prefix(row(prompt)) for prompt in range(20))
@@ -58,22 +58,22 @@ def test_a_seed_is_the_same_in_every_process() -> None:
 
 def test_what_a_sample_was_made_of_travels_as_tensors() -> None:
     fields = {"prompt_ids": [1], "response_ids": [2], "response_mask": [1], "num_turns": 2, "metrics": {}}
-    sample = GuidedOutput(**fields, prefix_length=7, requests=0)
+    sample = OffPolicyOutput(**fields, prefix_length=7, requests=0)
     found = sample.as_dict()
     assert torch.equal(found["prefix_length"], torch.tensor(7)) and torch.equal(found["requests"], torch.tensor(0))
 
 
 @pytest.mark.parametrize("filter_on", ["union", "on_policy"])
-def test_group_metrics_never_count_a_demonstration(filter_on: str) -> None:
+def test_group_metrics_never_count_an_off_policy_sample(filter_on: str) -> None:
     trainer = MixedPolicyTrainer.__new__(MixedPolicyTrainer)
     trainer.options = MixedPolicyOptions(filter_on=filter_on)
-    index = np.array([name for name in ("all", "none", "some", "guided") for _ in range(3)], dtype=object)
+    index = np.array([name for name in ("all", "none", "some", "off_policy") for _ in range(3)], dtype=object)
     scores = torch.tensor([1.0, 1, 0, 0, 0, 1, 0, 1, 0, 1, 1, 1])
     on_policy = torch.tensor([True, True, False, True, True, False, True, True, True, False, False, False])
     assert trainer._group_metrics(scores, index, on_policy) == {
-        "batch/guided_samples": 5.0,
+        "batch/off_policy_samples": 5.0,
         "reward/on_policy": pytest.approx(3 / 7),
-        "reward/demonstration": pytest.approx(4 / 5),
+        "reward/off_policy": pytest.approx(4 / 5),
         "groups/solve_all": pytest.approx(1 / 3),
         "groups/solve_none": pytest.approx(1 / 3),
         "groups/solve_partial": pytest.approx(1 / 3),

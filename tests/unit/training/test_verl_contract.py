@@ -11,7 +11,7 @@ from verl.trainer.ppo.v1 import PPOTrainerSync
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
 from training.mixed.main import TaskRunner
-from training.mixed.rollout import GuidedAgentLoop, GuidedOutput
+from training.mixed.rollout import OffPolicyAgentLoop, OffPolicyOutput
 from training.mixed.trainer import GroupBuffer, MixedPolicyTrainer
 
 BUFFER = "trainer_mode trainer_config max_off_policy_threshold max_off_policy_strategy sampler_kwargs refill_fn "
@@ -25,8 +25,8 @@ OVERRIDDEN: list[tuple[Any, Any, str, str]] = [
     (PPOTrainerSync, MixedPolicyTrainer, "_save_checkpoint", ""),
     (PPOTrainerSync, MixedPolicyTrainer, "_load_checkpoint", ""),
     (ReplayBuffer, GroupBuffer, "_dapo_filtered_keys", "partition_id"),
-    (AgentLoopBase, GuidedAgentLoop, "run", "sampling_params kwargs"),
-    (AgentLoopOutput, GuidedOutput, "as_dict", ""),
+    (AgentLoopBase, OffPolicyAgentLoop, "run", "sampling_params kwargs"),
+    (AgentLoopOutput, OffPolicyOutput, "as_dict", ""),
 ]
 CALLED: list[tuple[Any, str, str]] = [
     (
