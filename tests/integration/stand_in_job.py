@@ -1,4 +1,4 @@
-"""A process in the place of the trainer: ``python -m stand_in_job STEPS ENDING``, for the launchers' tests.
+"""A process in the place of the trainer: ``python -m stand_in_job STEPS ENDING``, for the tests of the backends.
 
 Writes STEPS records as verl's logger does, then ends as ENDING says: a status, "error", "hang" or "family" (with one).
 """

@@ -12,7 +12,7 @@ import pytest
 from processes import alive, wait_gone
 
 from training.run.attempts import Attempt, TrainingFailed, attempts, follow, reason_of
-from training.run.backends import LocalLauncher, Task
+from training.run.backends import LocalBackend, Task
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,8 +23,8 @@ def run(folder: Path, steps: int, ending: str, stall_seconds: float = 60) -> lis
     environment = {"VERL_FILE_LOGGER_PATH": str(attempt.metrics), "PYTHONPATH": str(Path(__file__).parent)}
     task = Task("test-1", ("stand_in_job", str(steps), ending), environment, attempt.log)
     with (folder / "lock").open("w") as lock:
-        launcher = LocalLauncher(lock.fileno())
-        follow(attempt, launcher, task, total=4, done=0, stall_seconds=stall_seconds, report=events.append)
+        backend = LocalBackend(lock.fileno())
+        follow(attempt, backend, task, total=4, done=0, stall_seconds=stall_seconds, report=events.append)
     return events
 
 
@@ -73,7 +73,7 @@ def test_the_last_named_error_is_the_reason_without_colours(tmp_path: Path) -> N
     assert reason_of(log, 1) == "training failed: nothing named"
 
 
-def test_the_time_of_an_attempt_whose_launcher_was_killed_ends_with_its_last_output(tmp_path: Path) -> None:
+def test_the_time_of_an_attempt_whose_command_was_killed_ends_with_its_last_output(tmp_path: Path) -> None:
     run(tmp_path, 1, "0")
     attempt = Attempt(tmp_path, 1)
     whole = record(tmp_path)
@@ -81,12 +81,12 @@ def test_the_time_of_an_attempt_whose_launcher_was_killed_ends_with_its_last_out
     assert 0 < attempt.seconds() < 60
 
 
-# A launcher as a process of its own; prints the pids of supervisor and job, then how it ended.
-LAUNCHER = """
+# A training command in its own process: prints the pids of the supervisor and of the job, then how the job ended.
+COMMAND = """
 import sys, threading, time
 from pathlib import Path
 from training.run.attempts import Attempt, TrainingFailed, follow
-from training.run.backends import LocalLauncher, Task
+from training.run.backends import LocalBackend, Task
 from training.run.supervisor import descendants
 
 folder, stand_ins = Path(sys.argv[1]), sys.argv[2]
@@ -100,27 +100,27 @@ def report(event):
 
 try:
     with (folder / "lock").open("w") as lock:
-        follow(attempt, LocalLauncher(lock.fileno()), task, total=2, done=0, stall_seconds=60, report=report)
+        follow(attempt, LocalBackend(lock.fileno()), task, total=2, done=0, stall_seconds=60, report=report)
 except TrainingFailed as error:
     print(error, flush=True)
 """
 
 
-@pytest.mark.parametrize("launcher_too", [False, True], ids=["supervisor", "launcher and supervisor"])
-def test_a_job_does_not_outlive_a_supervisor_that_is_killed(tmp_path: Path, launcher_too: bool) -> None:
-    command = [sys.executable, "-c", LAUNCHER, str(tmp_path), str(Path(__file__).parent)]
-    launcher = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert launcher.stdout is not None
-    supervisor, *job = (int(pid) for pid in launcher.stdout.readline().split())
+@pytest.mark.parametrize("command_too", [False, True], ids=["supervisor", "command and supervisor"])
+def test_a_job_does_not_outlive_a_supervisor_that_is_killed(tmp_path: Path, command_too: bool) -> None:
+    command = [sys.executable, "-c", COMMAND, str(tmp_path), str(Path(__file__).parent)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    supervisor, *job = (int(pid) for pid in process.stdout.readline().split())
     assert len(job) == 2
     child = job.pop()
-    if launcher_too:
-        launcher.kill()
+    if command_too:
+        process.kill()
     os.kill(supervisor, signal.SIGKILL)
-    if not launcher_too:
-        assert "training was stopped by signal SIGKILL" in launcher.communicate(timeout=30)[0]
-    launcher.wait(30)
+    if not command_too:
+        assert "training was stopped by signal SIGKILL" in process.communicate(timeout=30)[0]
+    process.wait(30)
     # With nobody left to watch, the job itself hears of it; what it started is its own affair, as Ray's is Ray's.
-    wait_gone(job if launcher_too else [*job, child], 20.0)
+    wait_gone(job if command_too else [*job, child], 20.0)
     if alive(child):
         os.kill(child, signal.SIGKILL)

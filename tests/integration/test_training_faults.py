@@ -16,7 +16,7 @@ from training.run.checkpoints import latest_step
 
 GONE_SECONDS = 30
 STEPS = 12
-LAUNCHER, SUPERVISOR, DRIVER = "-m training --recipe", "-m training.run.supervisor", "-m training.mixed.main"
+COMMAND, SUPERVISOR, DRIVER = "-m training --recipe", "-m training.run.supervisor", "-m training.mixed.main"
 # A worker of Ray that is killed takes the step with it; so does the server of vLLM.
 WORKER, TASK, SERVER = "ray::WorkerDict", "ray::TaskRunner", "ray::vLLMHttpServer"
 
@@ -34,7 +34,7 @@ def strike(run: Training, process: str, signum: signal.Signals) -> None:
     """Send ``signum`` to one process of ``run`` after a step; all are gone within 30 s."""
     steps = run.said.count("training: step")
     run.wait_for(lambda: run.said.count("training: step") > steps and latest_step(run.out / "checkpoints") > 0)
-    pid = run.process.pid if process == LAUNCHER else run.find(process)
+    pid = run.process.pid if process == COMMAND else run.find(process)
     run.remember()
     assert len(run.seen) > 5
     os.kill(pid, signum)
@@ -67,10 +67,10 @@ def finishes(run: Training) -> None:
 
 
 @pytest.mark.timeout(1800)
-def test_a_killed_launcher_and_a_killed_worker(targets: Path, tmp_path: Path) -> None:
+def test_a_killed_command_and_a_killed_worker(targets: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     run = start(out, targets)
-    strike(run, LAUNCHER, signal.SIGKILL)
+    strike(run, COMMAND, signal.SIGKILL)
     assert "ended" not in json.loads(attempts(out / "attempts")[0].record.read_text())
     run = resumes(out, targets)
     strike(run, WORKER, signal.SIGKILL)
@@ -88,7 +88,7 @@ def test_every_other_process_that_can_be_stopped(targets: Path, tmp_path: Path) 
         (TASK, signal.SIGKILL, 1, "(TaskRunnerV1)"),
         (DRIVER, signal.SIGKILL, 1, "stopped by signal SIGKILL"),
         (SUPERVISOR, signal.SIGKILL, 1, "stopped by signal SIGKILL"),
-        (LAUNCHER, signal.SIGTERM, 128 + signal.SIGTERM, "the launcher was stopped"),
+        (COMMAND, signal.SIGTERM, 128 + signal.SIGTERM, "the training command was stopped"),
     ):
         strike(run, process, signum)
         check(run, status, reason)

@@ -1,4 +1,4 @@
-"""The Ray launcher on a real local cluster: a job runs, goes on without its launcher, is found again, is stopped."""
+"""The Ray backend on a real local cluster: a job runs, outlives the training command, is found again and is stopped."""
 
 import json
 import secrets
@@ -16,7 +16,7 @@ from training_runs import Training, alive, command_line, descendants, free_port,
 from core.errors import InputError
 from core.manifest import read_manifest
 from training.run.attempts import Attempt, attempts, follow
-from training.run.backends import RayJobLauncher, Task
+from training.run.backends import RayJobBackend, Task
 from training.run.checkpoints import latest_step
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,7 +48,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int
         deadline = time.monotonic() + 300
         while True:
             try:
-                RayJobLauncher(address)
+                RayJobBackend(address)
                 break
             except InputError as error:
                 assert head.poll() is None, log.read_text()
@@ -74,22 +74,22 @@ def test_the_protocol_on_a_cluster(cluster: tuple[str, int], tmp_path: Path) -> 
     address, _ = cluster
     attempt, task = stand_in(tmp_path, 1, 3, "0")
     events: list[dict[str, object]] = []
-    follow(attempt, RayJobLauncher(address), task, total=3, done=0, stall_seconds=60, report=events.append)
+    follow(attempt, RayJobBackend(address), task, total=3, done=0, stall_seconds=60, report=events.append)
     assert [event["step"] for event in events if event["event"] == "step"] == [1, 2, 3]
-    assert not RayJobLauncher(address).reattach(task)  # it has ended
+    assert not RayJobBackend(address).reattach(task)  # it has ended
 
     _, failing = stand_in(tmp_path, 2, 0, "7")
-    launcher = RayJobLauncher(address)
-    launcher.start(failing)
-    while (status := launcher.poll()) is None:
+    backend = RayJobBackend(address)
+    backend.start(failing)
+    while (status := backend.poll()) is None:
         time.sleep(0.5)
     assert status == 7
 
     _, hanging = stand_in(tmp_path, 3, 1, "hang")
-    first = RayJobLauncher(address)
+    first = RayJobBackend(address)
     first.start(hanging)
     assert first.poll() is None
-    second = RayJobLauncher(address)  # of another launcher that was started again
+    second = RayJobBackend(address)  # of a training command that was started again
     assert second.reattach(hanging)
     second.stop()
     assert second.poll() == 128 + signal.SIGTERM == first.poll()
@@ -97,11 +97,11 @@ def test_the_protocol_on_a_cluster(cluster: tuple[str, int], tmp_path: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_training_goes_on_without_its_launcher_and_is_found_again(cluster: tuple[str, int], tmp_path: Path) -> None:
+def test_a_training_goes_on_without_its_command_and_is_found_again(cluster: tuple[str, int], tmp_path: Path) -> None:
     address, head = cluster
     idle = descendants(head)
     targets = write_targets(tmp_path / "train.parquet", 16)
-    settings = {"run__launcher": "ray", "run__ray_address": address, "trainer__total_training_steps": "4"}
+    settings = {"run__backend": "ray", "run__ray_address": address, "trainer__total_training_steps": "4"}
     run = Training(tmp_path / "run", targets, **settings)
     run.wait_for_step(1)
     run.process.kill()
@@ -127,7 +127,7 @@ def test_a_training_goes_on_without_its_launcher_and_is_found_again(cluster: tup
         assert time.monotonic() < deadline, [command_line(pid)[:100] for pid in left]
         time.sleep(0.5)
     record = json.loads(attempts(tmp_path / "stopped" / "attempts")[0].record.read_text())
-    assert record["reason"] == "the launcher was stopped"
+    assert record["reason"] == "the training command was stopped"
 
 
 def test_a_token_that_is_not_the_clusters_is_told_so(
@@ -135,7 +135,7 @@ def test_a_token_that_is_not_the_clusters_is_told_so(
 ) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
     targets = write_targets(tmp_path / "train.parquet", 16)
-    run = Training(tmp_path / "run", targets, run__launcher="ray", run__ray_address=cluster[0])
+    run = Training(tmp_path / "run", targets, run__backend="ray", run__ray_address=cluster[0])
     assert run.end() == 2
     assert "the cluster does not accept our token" in run.said
 
@@ -143,9 +143,9 @@ def test_a_token_that_is_not_the_clusters_is_told_so(
 def test_an_address_without_a_dashboard_is_an_error_before_anything_starts(tmp_path: Path) -> None:
     targets = write_targets(tmp_path / "train.parquet", 16)
     address = f"http://127.0.0.1:{free_port()}"
-    run = Training(tmp_path / "run", targets, run__launcher="ray", run__ray_address=address)
+    run = Training(tmp_path / "run", targets, run__backend="ray", run__ray_address=address)
     assert run.end(60) == 2
     assert f"error: run.ray_address={address}: no Ray dashboard answers there" in run.said
-    unset = Training(tmp_path / "run", targets, run__launcher="ray")
+    unset = Training(tmp_path / "run", targets, run__backend="ray")
     assert unset.end(60) == 2
     assert "run.ray_address is not set" in unset.said

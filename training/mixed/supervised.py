@@ -29,7 +29,7 @@ from verl.workers.utils.losses import sft_loss
 
 from core.errors import InputError
 from training.base.fit import encode
-from training.run.checkpoints import complete, folder_of, latest_step
+from training.run.checkpoints import TrainerState, folder_of, latest_step, mark_complete
 from training.run.metrics import require_finite
 
 DATA = "data.pt"
@@ -161,7 +161,7 @@ class SupervisedTrainer:
         folder = folder_of(self.checkpoints, step)
         self.workers.save_checkpoint(str(folder / "actor"), None, step)
         torch.save(self.loader.state_dict(), folder / DATA)
-        complete(self.checkpoints, step, {}, self.config.run.keep_checkpoints)
+        mark_complete(self.checkpoints, step, TrainerState(), self.config.run.keep_checkpoints)
 
     def _load(self) -> int:
         """Continue from the newest checkpoint; its step, or 0."""

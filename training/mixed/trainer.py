@@ -1,6 +1,5 @@
 """The trainer: verl's synchronous V1 trainer with LUFFY's advantages, off-policy groups and rollout correction."""
 
-import json
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -27,7 +26,7 @@ from training.algorithms import (
 )
 from training.algorithms.entropy import EntropyController
 from training.mixed.loss import mixed_policy_loss
-from training.run.checkpoints import STATE, complete, folder_of
+from training.run.checkpoints import TrainerState, mark_complete, read_state
 from training.run.configuration import mixed_options
 from training.run.metrics import require_finite
 
@@ -199,10 +198,10 @@ class MixedPolicyTrainer(PPOTrainerSync):
     def _save_checkpoint(self) -> None:
         super()._save_checkpoint()
         folder, keep = Path(self.config.trainer.default_local_dir), self.config.run.keep_checkpoints
-        complete(folder, self.global_steps, {"entropy": self.entropy.state_dict()}, keep)
+        mark_complete(folder, self.global_steps, TrainerState(self.entropy.state_dict()), keep)
 
     def _load_checkpoint(self) -> None:
         super()._load_checkpoint()
         if self.global_steps:
-            folder = folder_of(Path(self.config.trainer.default_local_dir), self.global_steps)
-            self.entropy.load_state_dict(json.loads((folder / STATE).read_text())["entropy"])
+            state = read_state(Path(self.config.trainer.default_local_dir), self.global_steps)
+            self.entropy.load_state_dict(dict(state.entropy))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from core.files import write_json
-from training.run.backends import Launcher, Task
+from training.run.backends import Backend, Task
 from training.run.metrics import MetricsFile
 
 POLL_SECONDS = 0.5
@@ -53,7 +53,7 @@ class Attempt:
         return self._file("json")
 
     def seconds(self) -> float:
-        """How long it ran; of one whose launcher was killed, until it last wrote."""
+        """How long it ran; an attempt that was killed counts until its last output."""
         record = json.loads(self.record.read_text(encoding="utf-8"))
         if ended := record.get("ended"):
             last = datetime.fromisoformat(ended).timestamp()
@@ -68,18 +68,18 @@ def attempts(folder: Path) -> list[Attempt]:
 
 
 def follow(
-    attempt: Attempt, launcher: Launcher, task: Task, *, total: int, done: int, stall_seconds: float, report: Report
+    attempt: Attempt, backend: Backend, task: Task, *, total: int, done: int, stall_seconds: float, report: Report
 ) -> None:
     """Run ``task`` to its end, reporting each step of ``total``; ``done`` of them were done by earlier attempts.
 
-    An attempt that has a record was taken over by ``launcher``; another one is started.
+    An attempt that has a record was taken over by ``backend``; another one is started.
 
     Raises:
         TrainingFailed: it ended with an error, or made no step for ``stall_seconds``. However this function is left,
             nothing of the task is alive afterwards.
     """
     status: int | None = None
-    reason = "the launcher was stopped"
+    reason = "the training command was stopped"
     try:
         if attempt.record.exists():
             report({"event": "progress", "stage": "training", "message": f"following {task.name}, which still runs"})
@@ -88,10 +88,10 @@ def follow(
                 report({"event": "progress", "stage": "training", "message": f"resuming after step {done} of {total}"})
             report({"event": "progress", "stage": "training", "message": "starting Ray, vLLM and the actor"})
             write_json({"started": _now()}, attempt.record)
-            launcher.start(task)
-        status, reason = _watch(attempt, launcher, total, stall_seconds, report)
+            backend.start(task)
+        status, reason = _watch(attempt, backend, total, stall_seconds, report)
     finally:
-        launcher.stop()
+        backend.stop()
         started = json.loads(attempt.record.read_text(encoding="utf-8"))["started"]
         write_json({"started": started, "ended": _now(), "status": status, "reason": reason}, attempt.record)
     if status != 0:
@@ -99,14 +99,14 @@ def follow(
 
 
 def _watch(
-    attempt: Attempt, launcher: Launcher, total: int, stall_seconds: float, report: Report
+    attempt: Attempt, backend: Backend, total: int, stall_seconds: float, report: Report
 ) -> tuple[int | None, str]:
     """Follow to the end or to a stall; the exit status (None: stalled) and, unless it is 0, the reason."""
     metrics = MetricsFile(attempt.metrics)
     seconds: deque[float] = deque(maxlen=10)  # of the last steps
     moved = time.monotonic()
     while True:
-        status = launcher.poll()
+        status = backend.poll()
         for record in metrics.new_records():
             moved = time.monotonic()
             seconds.append(record["data"]["timing_s/step"])

@@ -32,7 +32,7 @@ class Task:
     log: Path
 
 
-class Launcher(Protocol):
+class Backend(Protocol):
     """Starts one task, says how it goes, ends it."""
 
     def start(self, task: Task) -> None:
@@ -40,7 +40,7 @@ class Launcher(Protocol):
         ...
 
     def reattach(self, task: Task) -> bool:
-        """Take over ``task`` if an earlier launcher started it and it still runs."""
+        """Take over ``task`` if an earlier training command started it and it still runs."""
         ...
 
     def poll(self) -> int | None:
@@ -52,23 +52,23 @@ class Launcher(Protocol):
         ...
 
 
-def build_launcher(run: Mapping[str, Any], lock: int) -> Launcher:
-    """The launcher that the ``run`` section names; InputError for another name or a missing address.
+def build_backend(run: Mapping[str, Any], lock: int) -> Backend:
+    """The backend that the ``run`` section names; InputError for another name or a missing address.
 
     ``lock``: a file descriptor that whatever runs on this machine holds for as long as it lives.
     """
-    match run["launcher"], run["ray_address"]:
+    match run["backend"], run["ray_address"]:
         case "local", _:
-            return LocalLauncher(lock)
+            return LocalBackend(lock)
         case "ray", None:
-            raise InputError("run.launcher=ray: run.ray_address is not set: give the dashboard, http://HOST:8265")
+            raise InputError("run.backend=ray: run.ray_address is not set: give the dashboard, http://HOST:8265")
         case "ray", address:
-            return RayJobLauncher(str(address))
+            return RayJobBackend(str(address))
         case name, _:
-            raise InputError(f"run.launcher: got {name!r}, expected local or ray")
+            raise InputError(f"run.backend: got {name!r}, expected local or ray")
 
 
-class LocalLauncher:
+class LocalBackend:
     """A process of this machine under ``training.run.supervisor``: it ends with us, and nothing of it outlives it."""
 
     def __init__(self, lock: int) -> None:
@@ -90,7 +90,7 @@ class LocalLauncher:
             )
 
     def reattach(self, task: Task) -> bool:
-        return False  # a local task ends with its launcher
+        return False  # a local task ends with the command that started it
 
     def poll(self) -> int | None:
         assert self._process is not None
@@ -107,8 +107,8 @@ class LocalLauncher:
             self._process.wait()
 
 
-class RayJobLauncher:
-    """A Ray Job. Its submission id is the task's name, so a launcher that is started again finds the running job."""
+class RayJobBackend:
+    """A Ray Job. Its submission id is the task's name, so a restarted training command finds the running job."""
 
     def __init__(self, address: str) -> None:
         from ray.exceptions import AuthenticationError

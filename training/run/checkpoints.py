@@ -1,12 +1,14 @@
 """Checkpoints of a run: which are complete, which go, and the policy folder that everything downstream reads.
 
-checkpoints/global_step_N/   verl's files of step N; ``state.json``, ours, is written last and makes it complete
-checkpoints/latest_…txt      verl's pointer to the one it resumes from
+checkpoints/global_step_N/   verl's files of step N; our ``state.json`` is written last and marks them as complete
+checkpoints/latest_…txt      verl's pointer to the checkpoint it resumes from
 """
 
+import json
 import os
 import shutil
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,13 @@ from training.export.card import model_card
 LATEST = "latest_checkpointed_iteration.txt"
 STATE = "state.json"
 PREFIX = "global_step_"
+
+
+@dataclass(frozen=True)
+class TrainerState:
+    """What a trainer needs beyond verl's files in order to resume: the content of ``state.json``."""
+
+    entropy: Mapping[str, float] = field(default_factory=dict)  # EntropyController.state_dict()
 
 
 def folder_of(checkpoints: Path, step: int) -> Path:
@@ -36,22 +45,27 @@ def latest_step(checkpoints: Path) -> int:
     return max(complete_steps(checkpoints), default=0)
 
 
-def complete(checkpoints: Path, step: int, state: Mapping[str, Any], keep: int) -> None:
-    """Declare the checkpoint of ``step`` complete, with the trainer's ``state``; remove all but the ``keep`` newest.
+def mark_complete(checkpoints: Path, step: int, state: TrainerState, keep: int) -> None:
+    """Mark the checkpoint of ``step`` as complete by writing ``state``, then remove all but the ``keep`` newest.
 
     Raises:
         ValueError: ``keep`` is below 1.
     """
     if keep < 1:
         raise ValueError(f"keep: expected 1 or more checkpoints, got {keep}")
-    write_json(dict(state), folder_of(checkpoints, step) / STATE)
+    write_json(asdict(state), folder_of(checkpoints, step) / STATE)
     _point_to(checkpoints, step)
     for old in complete_steps(checkpoints)[:-keep]:
         _remove(folder_of(checkpoints, old))
 
 
-def mend(checkpoints: Path) -> int:
-    """Remove what an interrupted save has left, and point verl to the newest complete checkpoint; returns its step."""
+def read_state(checkpoints: Path, step: int) -> TrainerState:
+    """The state that was saved with the checkpoint of ``step``."""
+    return TrainerState(**json.loads((folder_of(checkpoints, step) / STATE).read_text(encoding="utf-8")))
+
+
+def discard_incomplete(checkpoints: Path) -> int:
+    """Remove what an interrupted save left and point verl to the newest complete checkpoint; returns its step or 0."""
     if not Path(checkpoints).is_dir():
         return 0
     steps = set(complete_steps(checkpoints))

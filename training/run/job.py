@@ -1,6 +1,6 @@
 """Run one training job from its request to its policy folder.
 
-The launcher composes and checks the configuration, starts verl (`backends`), follows the metrics while they
+It composes and checks the configuration, starts verl (`backends`), follows the metrics while they
 are written (``training.run.attempts``), and turns the last checkpoint into ``policy/``. Layout of the run folder:
 
     request.json         what the run was asked for    config.yaml        resolved configuration
@@ -31,14 +31,14 @@ from core.files import atomic_write, digest_bytes, write_json
 from core.manifest import MANIFEST, read_manifest
 from training.export.hub import push_to_hub
 from training.run.attempts import Attempt, Report, attempts, follow
-from training.run.backends import Task, build_launcher
-from training.run.checkpoints import export_policy, latest_step, mend
+from training.run.backends import Task, build_backend
+from training.run.checkpoints import discard_incomplete, export_policy, latest_step
 from training.run.configuration import PROJECT, compose_run
 from training.run.inputs import check_context, check_targets
 from training.run.lineage import TrainingRequest, code_state, package_versions
 from training.run.metrics import merge_attempts
 
-LOCK_SECONDS = 60.0  # how long the processes of a killed launcher may take to end
+LOCK_SECONDS = 60.0  # how long the processes of a killed training command may take to end
 TRACKERS = {"tensorboard": "tensorboard", "mlflow": "mlflow", "wandb": "wandb"}  # name -> module
 
 
@@ -179,7 +179,7 @@ def _train(job: Job, config: DictConfig, environment: Mapping[str, str], lock: i
     """Run the next attempt to its end, or the last one if it still runs; nothing where all steps are done."""
     folder = job.out / "attempts"
     folder.mkdir(exist_ok=True)
-    launcher = build_launcher(OmegaConf.to_container(config.run), lock)
+    backend = build_backend(OmegaConf.to_container(config.run), lock)
 
     def task(attempt: Attempt) -> Task:
         # A folder holds one run, whose number of attempts says which this is; a new version of the code finds it too.
@@ -203,14 +203,14 @@ def _train(job: Job, config: DictConfig, environment: Mapping[str, str], lock: i
         )
 
     total, earlier = config.trainer.total_training_steps, attempts(folder)
-    if earlier and launcher.reattach(task(earlier[-1])):
+    if earlier and backend.reattach(task(earlier[-1])):
         attempt, done = earlier[-1], latest_step(job.out / "checkpoints")
     else:
-        attempt, done = Attempt(folder, len(earlier) + 1), mend(job.out / "checkpoints")
+        attempt, done = Attempt(folder, len(earlier) + 1), discard_incomplete(job.out / "checkpoints")
         if done >= total:
             return
     stall = config.run.stall_seconds
-    follow(attempt, launcher, task(attempt), total=total, done=done, stall_seconds=stall, report=report)
+    follow(attempt, backend, task(attempt), total=total, done=done, stall_seconds=stall, report=report)
 
 
 def _manifest(

@@ -122,7 +122,7 @@ def test_scores_take_their_place_in_the_card_and_can_be_renewed(tmp_path: Path) 
 
 
 def test_how_a_run_is_carried_out_is_no_part_of_its_identity() -> None:
-    same = replace(REQUEST, overrides=(*REQUEST.overrides, "run.launcher=ray", "run.ray_address=http://h:8265"))
+    same = replace(REQUEST, overrides=(*REQUEST.overrides, "run.backend=ray", "run.ray_address=http://h:8265"))
     assert same.identity() == REQUEST.identity()
     for other in (
         replace(REQUEST, overrides=("trainer.total_training_steps=5",)),
