@@ -22,7 +22,7 @@ def build_benchmarks(suite: Sequence[Benchmark], options: BenchmarkOptions) -> l
         key=KEY,
         group_name="benchmarks",
         kinds={"parquet"},
-        code_version=code_version("evaluation/benchmarks", "evaluation/generation/prompts.py"),
+        code_version=code_version("evaluation/benchmarks", "core/prompts.py"),
         description="All problems that base and policy are scored on, with prompts and gold answers: "
         + ", ".join(benchmark.title for benchmark in suite)
         + ".",
@@ -35,7 +35,7 @@ def build_benchmarks(suite: Sequence[Benchmark], options: BenchmarkOptions) -> l
         import pyarrow.compute as pc
 
         from core.files import digest_table, write_table
-        from evaluation.benchmarks.registry import read_suite
+        from evaluation.benchmarks.problems import read_suite
 
         wanted = chosen(config, options, stage="benchmarks/suite")
         roots = [PROJECT / root for root in wanted.roots]

@@ -11,8 +11,7 @@ from assets.shared.metadata import cell
 from assets.shared.storage import Reference, Storage
 from assets.targets import TRAIN
 from core.code import code_version, identity
-from core.files import digest_file, write_json
-from evaluation.tables import read_json
+from core.files import digest_file, read_json, write_json
 from targets.check.expectations import CheckResult, load_checks
 
 SEVERITY = {"error": dg.AssetCheckSeverity.ERROR, "warning": dg.AssetCheckSeverity.WARN}

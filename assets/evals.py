@@ -182,8 +182,8 @@ def _result(
     import pyarrow.parquet as pq
 
     from core.files import digest_table
+    from core.prompts import PromptRecord
     from evaluation.statistics.scores import summarize
-    from grading.grader import template_of
 
     table = pq.read_table(graded)
     summary = summarize(table)
@@ -211,7 +211,7 @@ def _result(
             "mean tokens": shown(summary.mean_tokens),
             "verdicts": counts(summary.verdicts, ("verdict", "samples")),
             "checkpoint": model.digest,
-            "prompt template": template_of(table).get("name", "not recorded"),
+            "prompt template": PromptRecord.of(table).name or "not recorded",
             "dagster/row_count": table.num_rows,
             "dagster/column_schema": columns(table.schema),
             "samples": preview(table, ["prompt", "response", "gold", "extracted", "verdict"]),

@@ -210,9 +210,9 @@ def _comparison(suite: Sequence[Benchmark], options: ExperimentOptions, seeds: S
 def _read(storage: Storage, key: dg.MultiPartitionKey, train: Reference, base: Reference, problems: Reference) -> Any:
     """The `Run` of a partition; "" if it was never scored, else why it cannot be compared."""
     from assets.report import read_tables
+    from core.files import read_json_lines
     from core.manifest import read_manifest
     from evaluation.report.recipe_comparison import Run
-    from evaluation.tables import read_json_lines
 
     reference = f"{SCORES.to_user_string()}/{key}"
     if not storage.reference_file(reference).exists():

@@ -99,9 +99,10 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
         problems: Reference,
         **evals: Reference,
     ) -> dg.MaterializeResult[Reference]:
+        from core.files import read_json_lines
         from core.manifest import read_manifest
         from evaluation.report.scorecard import build_scorecard
-        from evaluation.tables import read_json_lines, read_suite_file
+        from evaluation.tables import read_suite_file
         from grading.contamination import search_lineage
         from training.export.card import write_scores
 

@@ -14,15 +14,23 @@ PROJECT = Path(__file__).resolve().parents[1]
 SHORT_DIGEST = 16  # characters of a digest in folder names and in front of people
 
 GRADING_CODE = ("grading/grader.py", "grading/answers.py", "grading/equivalence.py", "grading/pool.py")
-PREPARATION_CODE = ("targets", "core/arithmetic.py", "core/schemas.py", "core/tokens.py", "grading/contamination.py")
-PREPARATION_CODE += GRADING_CODE
-GENERATION_CODE = ("evaluation/generation", "evaluation/benchmarks")
+PREPARATION_CODE = (
+    "targets",
+    "core/arithmetic.py",
+    "core/prompts.py",
+    "core/schemas.py",
+    "core/tokens.py",
+    "grading/contamination.py",
+    *GRADING_CODE,
+)
+GENERATION_CODE = ("evaluation/generation", "evaluation/benchmarks", "core/prompts.py", "core/prompts.yaml")
 POLICY_CODE = (
     "training/algorithms",
     "training/mixed",
     "training/platforms",
     "training/config",
     "training/run",
+    "core/prompts.py",
     *GRADING_CODE,
 )
 

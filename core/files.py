@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from core.errors import InputError
+
 if TYPE_CHECKING:
     import pyarrow as pa  # a third of a second to import, and the Dagster code location loads this module
 
@@ -42,6 +44,54 @@ def atomic_write(path: Path) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def read_json(path: Path) -> Any:
+    """The value of a JSON file; InputError if it is missing or not UTF-8 JSON."""
+    try:
+        return json.loads(_read_text(path))
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}: not JSON ({error})") from error
+
+
+def read_json_lines(path: Path) -> list[Any]:
+    """The values of a file with one JSON value per line; blank lines are skipped."""
+    values = []
+    # Split at \n only: texts hold U+2028, at which str.splitlines would cut.
+    for number, line in enumerate(_read_text(path).split("\n"), start=1):
+        if line.strip():
+            try:
+                values.append(json.loads(line))
+            except json.JSONDecodeError as error:
+                raise InputError(f"{path}, line {number}: not JSON ({error}); expected one value per line") from error
+    return values
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from error
+
+
+def read_parquet(path: Path, advice: str, **options: Any) -> "pa.Table":
+    """The table of a parquet file, its texts checked to be UTF-8; ``options`` are those of ``pq.read_table``.
+
+    Raises InputError, which ends in ``advice``, if the file is missing or damaged.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path, **options)
+        table.validate(full=True)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; {advice}") from None
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"{path}: not a readable parquet file ({error}); {advice}") from error
+    return table
 
 
 def write_json(value: Any, path: Path) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 
 from core.errors import InputError
 from core.files import digest_bytes
+from core.prompts import ChatTemplate, Messages, render_prompt
 
-Messages = Sequence[dict[str, str]]
 END_TOKEN = 1  # the trainer appends the end-of-sequence token to a target
 
 # How GPT-2's pre-tokenizer splits, which a ByteLevel one with use_regex means.
@@ -39,17 +39,14 @@ class Lengths:
     """Token counts of prompts and targets as the trainer will see them."""
 
     tokenizer: Any  # tokenizers.Tokenizer
-    template: Any  # jinja2.Template, or None: then a prompt is its contents
-    special: dict[str, str]  # bos_token, eos_token …, which templates use
+    chat: ChatTemplate
     digest: str
     fast: Any = None  # tiktoken.Encoding of the same vocabulary, where there is one
     composed: bool = False  # the tokenizer composes characters (NFC) first
 
     def prompt_text(self, messages: Messages) -> str:
         """What the policy sees before it answers, chat template included."""
-        if self.template is None:
-            return "\n".join(message["content"] for message in messages)
-        return self.template.render(messages=list(messages), add_generation_prompt=True, **self.special)
+        return render_prompt(messages, self.chat, bare=True)
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, without special tokens added."""
@@ -89,17 +86,15 @@ def load_lengths(path: Path) -> Lengths:
         tokenizer = tokenizers.Tokenizer.from_buffer(content)
     except ValueError as error:
         raise InputError(f"tokenizer {file}: not a tokenizer.json: {error}") from error
-    settings, template = _settings(file.parent)
-    special = {key: text for key, value in settings.items() if key.endswith("_token") and (text := _token(value))}
+    chat = ChatTemplate(file.parent)
     # No cut, no padding: a tokenizer.json may carry either from its last use, and both would falsify the counts.
     tokenizer.no_truncation()
     tokenizer.no_padding()
     model = json.loads(content)
     lengths = Lengths(
         tokenizer,
-        _compile(template, file.parent) if template else None,
-        special,
-        digest_bytes(content + (template or "").encode()),
+        chat,
+        digest_bytes(content + (chat.chat_template or "").encode()),
         _fast(model),
         (model.get("normalizer") or {}).get("type") == "NFC",
     ).agreeing(PROBES)
@@ -108,44 +103,6 @@ def load_lengths(path: Path) -> Lengths:
     except (jinja2.TemplateError, ValueError, TypeError) as error:
         raise InputError(f"tokenizer {file.parent}: its chat template does not render a prompt: {error}") from error
     return lengths
-
-
-def _settings(folder: Path) -> tuple[dict[str, Any], str | None]:
-    """tokenizer_config.json, and the chat template in it or beside it."""
-    file = folder / "tokenizer_config.json"
-    try:
-        settings = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    except ValueError as error:
-        raise InputError(f"tokenizer settings {file}: not JSON: {error}") from error
-    template = settings.get("chat_template")
-    if isinstance(template, list):  # several named ones
-        template = next((entry["template"] for entry in template if entry.get("name") == "default"), None)
-    beside = folder / "chat_template.jinja"
-    return settings, beside.read_text(encoding="utf-8") if beside.is_file() else template
-
-
-def _compile(template: str, folder: Path) -> Any:
-    import jinja2
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    # The options of transformers' apply_chat_template: other ones would count other blanks.
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
-    )
-    environment.filters["tojson"] = lambda value, **options: json.dumps(value, ensure_ascii=False, **options)
-    environment.globals["raise_exception"] = _refuse
-    try:
-        return environment.from_string(template)
-    except jinja2.TemplateError as error:
-        raise InputError(f"tokenizer {folder}: its chat template is not Jinja: {error}") from error
-
-
-def _refuse(message: str) -> None:
-    raise ValueError(message)
-
-
-def _token(value: Any) -> str | None:
-    return value.get("content") if isinstance(value, dict) else value if isinstance(value, str) else None
 
 
 def _fast(model: dict[str, Any]) -> Any:

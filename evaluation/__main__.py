@@ -110,7 +110,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_sampling(command: argparse.ArgumentParser) -> None:
     from evaluation.generation.generate import CACHE
-    from evaluation.generation.prompts import TRAINING, template_names
+    from evaluation.generation.templates import TRAINING, template_names
 
     command.add_argument("--samples", type=int, help="per problem (default: the k of each benchmark's avg@k)")
     command.add_argument("--temperature", type=float, default=0.6, help="0 is greedy (default %(default)s)")
@@ -138,7 +138,8 @@ def _add_grading(command: argparse.ArgumentParser) -> None:
 
 def _suite(options: argparse.Namespace) -> None:
     from core.files import write_table
-    from evaluation.benchmarks.registry import read_suite, select_benchmarks
+    from evaluation.benchmarks.problems import read_suite
+    from evaluation.benchmarks.registry import select_benchmarks
 
     chosen = select_benchmarks(options.suite, options.benchmarks)
     table = read_suite(
@@ -202,8 +203,8 @@ def _grade(options: argparse.Namespace) -> None:
 
 def _disagreements(options: argparse.Namespace) -> None:
     from core.files import write_table
+    from evaluation.second_grader import disagreements, disagreements_text
     from evaluation.tables import read_folder
-    from grading.second_grader import disagreements, disagreements_text
 
     found = disagreements(read_folder(options.results, "graded"), options.second, limit_s=options.limit_s)
     print(disagreements_text(found))
@@ -249,10 +250,10 @@ def _leaderboard(options: argparse.Namespace) -> None:
 
 
 def _report(options: argparse.Namespace) -> None:
-    from core.files import atomic_write
+    from core.files import atomic_write, read_json, read_json_lines
     from evaluation.benchmarks.registry import suite_entries
     from evaluation.report.scorecard import build_scorecard
-    from evaluation.tables import read_folder, read_json, read_json_lines, read_suite_file
+    from evaluation.tables import read_folder, read_suite_file
     from grading.contamination import search_lineage, search_targets
 
     suite = read_suite_file(options.suite)

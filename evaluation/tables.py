@@ -1,10 +1,10 @@
-"""Reading what other stages wrote: suites, samples, graded results, manifests; with errors that say which file."""
+"""The tables that the stages of an evaluation hand on: suites, samples, graded results."""
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from core.errors import InputError
+from core.files import read_parquet
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,38 +31,8 @@ def read_folder(folder: Path, kind: str) -> "dict[str, pa.Table]":
     return tables
 
 
-def read_json(path: Path) -> Any:
-    """The value of a JSON file."""
-    try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path}: not UTF-8 JSON ({error})") from error
-
-
-def read_json_lines(path: Path) -> list[Any]:
-    """The values of a file with one JSON value a line."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
-        return [json.loads(line) for line in lines if line.strip()]
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path}: not UTF-8 JSON lines ({error})") from error
-
-
 def _read(path: Path, schema: "pa.Schema", maker: str) -> "pa.Table":
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(path)
-        table.validate(full=True)  # among others, that its texts are UTF-8
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; make it with {maker}") from None
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{path}: not a readable parquet file ({error})") from error
+    table = read_parquet(path, f"make it with {maker}")
     if missing := [name for name in schema.names if name not in table.schema.names]:
         raise InputError(f"{path}: no column {', '.join(missing)}; expected a file of {maker}")
     return table.select(schema.names).cast(schema.with_metadata(table.schema.metadata))

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from core.errors import InputError
+from core.prompts import PromptRecord
 from grading.answers import (
     answer_part,
     compare_numbers,
@@ -212,7 +213,7 @@ def grade_table(samples: "pa.Table", suite: "pa.Table", grader: Grader, *, think
             f"suite, {', '.join(names)}: no grader {', '.join(map(repr, sorted(unknown)))}; expected one of "
             f"{', '.join(GRADERS)}"
         )
-    needs_end = bool(template_of(samples).get("thinking", True)) if thinking is None else thinking
+    needs_end = PromptRecord.of(samples).thinking if thinking is None else thinking
     grades = grader.grade_many(
         ((row["response"] or "", problems[row["id"]]["gold"], problems[row["id"]]["grader"]) for row in rows),
         thinking=needs_end,
@@ -233,11 +234,6 @@ def grade_table(samples: "pa.Table", suite: "pa.Table", grader: Grader, *, think
     assert len(graded) == samples.num_rows, "a sample was lost in grading"
     metadata = {**(samples.schema.metadata or {}), b"grading": json.dumps({"thinking": needs_end})}
     return pa.Table.from_pylist(graded, schema=GRADED.with_metadata(metadata))
-
-
-def template_of(samples: "pa.Table") -> dict[str, Any]:
-    """What `evaluation.generation.generate` recorded of the prompt template; {} where there is no record."""
-    return json.loads((samples.schema.metadata or {}).get(b"template", b"{}"))
 
 
 def _too_large(text: str) -> str | None:

@@ -31,7 +31,8 @@ import pyarrow.parquet as pq
 
 from core.code import PROJECT
 from core.files import write_table
-from evaluation.benchmarks.registry import load_suite, read_benchmark, read_suite
+from evaluation.benchmarks.problems import read_benchmark, read_suite
+from evaluation.benchmarks.registry import load_suite
 from grading.answers import extract_choice, same_choice
 from grading.grader import Grade, Grader
 
@@ -228,7 +229,7 @@ def engine_seconds(suite: Path, samples: int, repeat: int) -> tuple[float, float
 
     from evaluation.generation.engine import Draw, Engine, EngineOptions, prepare_environment
     from evaluation.generation.generate import Sampling, _requests
-    from evaluation.generation.prompts import choose_template
+    from evaluation.generation.templates import choose_template
     from evaluation.tables import read_suite_file
 
     prepare_environment()

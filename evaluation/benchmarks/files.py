@@ -1,29 +1,25 @@
 """Finding and reading the files of benchmarks: parquet, JSON lines, JSON."""
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from core.errors import InputError
+from core.files import read_json, read_json_lines, read_parquet
+from evaluation.benchmarks.registry import Benchmark, Source
 
-if TYPE_CHECKING:
-    from evaluation.benchmarks.registry import Benchmark, Source
 
-
-def find(benchmark: "Benchmark", roots: Sequence[Path]) -> "tuple[Source, Path]":
+def find_file(benchmark: Benchmark, roots: Sequence[Path]) -> tuple[Source, Path]:
     """The first source of ``benchmark`` whose file lies in one of ``roots`` or in a direct subfolder of one.
 
-    Where there is none, the first source of the hub is downloaded (or taken from the local cache) at its revision.
+    If there is none, the first source of the hub is downloaded (or taken from the local cache) at its revision.
     """
     folders = [Path(root).expanduser() for root in roots]
     for source in benchmark.sources:
-        named = Path(source.file).expanduser()
-        candidates = [named] if named.is_absolute() else []
-        for root in [] if named.is_absolute() else folders:
-            candidates += [root / named, *(folder / named for folder in sorted(root.glob("*/")))]
-        for candidate in candidates:
+        file = Path(source.file).expanduser()
+        below = [folder for root in folders for folder in (root, *sorted(root.glob("*/")))]
+        for candidate in [file] if file.is_absolute() else [folder / file for folder in below]:
             if candidate.is_file():
                 return source, candidate
     failed = ""
@@ -42,8 +38,8 @@ def find(benchmark: "Benchmark", roots: Sequence[Path]) -> "tuple[Source, Path]"
     )
 
 
-def download(source: "Source") -> Path:
-    """The file of a hub source in the local cache; InputError says why it cannot be had."""
+def download(source: Source) -> Path:
+    """The file of a hub source in the local cache; InputError says why it cannot be downloaded."""
     from huggingface_hub import errors, hf_hub_download
 
     assert source.hub
@@ -60,53 +56,16 @@ def download(source: "Source") -> Path:
 def read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """(row number from 1, row) of a .parquet, .jsonl or .json file."""
     if path.suffix == ".parquet":
-        yield from enumerate(_parquet(path), start=1)
+        rows = read_parquet(path, "copy or convert it again").to_pylist()
     elif path.suffix == ".jsonl":
-        yield from _json_lines(path)
+        rows = read_json_lines(path)
     elif path.suffix == ".json":
-        yield from enumerate(_json(path), start=1)
+        rows = read_json(path)
     else:
         raise InputError(f"{path}: benchmark files are .parquet, .jsonl or .json")
-
-
-def _parquet(path: Path) -> list[dict[str, Any]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(path)
-        table.validate(full=True)  # among others, that its texts are UTF-8
-        return table.to_pylist()
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{path}: not a readable parquet file ({error}); copy or convert it again") from error
-
-
-def _json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    try:
-        # Split at \n only: the texts hold U+2028, which str.splitlines would cut at.
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from error
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            yield number, _object(line, f"{path}, line {number}")
-
-
-def _object(line: str, where: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{where}: not JSON ({error}); expected one object a line") from error
-    if not isinstance(row, dict):
-        raise InputError(f"{where}: expected a JSON object, found {type(row).__name__}")
-    return row
-
-
-def _json(path: Path) -> list[dict[str, Any]]:
-    try:
-        rows = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path}: not UTF-8 JSON ({error})") from error
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+    if not isinstance(rows, list):
         raise InputError(f"{path}: expected a JSON list of objects")
-    return rows
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, dict):
+            raise InputError(f"{path}, row {number}: expected a JSON object, not {type(row).__name__}")
+        yield number, row

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InputError
 from core.files import write_table
 from core.progress import Progress
+from core.prompts import ChatTokenizer, PromptRecord, Template, prompt_frame, render_prompt
 from evaluation.benchmarks.registry import suite_entries
 from evaluation.generation.models import check_model, checkpoint_digest
-from evaluation.generation.prompts import TRAINING, Template, choose_template, frame, render, training_system
+from evaluation.generation.templates import TRAINING, choose_template, training_system
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -115,9 +116,9 @@ def generate(
     output.description |= {
         "checkpoint": checkpoint,
         "sampling": json.dumps(asdict(sampling)),
-        "template": json.dumps(_template_facts(model, suite, chosen, tokenizer)),
         "model": str(model),
         "device": engine["device"],
+        **_prompt_record(model, suite, chosen, tokenizer).metadata(),
     }
     with SampleCache(cache, {"checkpoint": checkpoint, **group, **engine}) as kept:
         found = kept.lookup(request.key for request in requests)
@@ -259,7 +260,7 @@ def _requests(
         name = row["benchmark"]
         if name not in names:
             continue
-        prompt = render(template, tokenizer, row["prompt"], where=model)
+        prompt = render_prompt(row["prompt"], tokenizer, template)
         digest = prompt_digest(prompt)
         requests += [
             Request(name, row["id"], k, prompt, digest, request_seed(sampling.seed, digest, k))
@@ -268,17 +269,16 @@ def _requests(
     return requests
 
 
-def _template_facts(model: Path, suite: "pa.Table", template: Template, tokenizer: Any) -> dict[str, Any]:
-    """What the scorecard says of the prompt: its name and frame, and the frame of the checkpoint's own training."""
+def _prompt_record(model: Path, suite: "pa.Table", template: Template, tokenizer: ChatTokenizer) -> PromptRecord:
+    """How the samples are asked for, and how the checkpoint was trained, if that is known."""
     conversation = suite["prompt"][0].as_py()
     try:
-        known = bool(getattr(tokenizer, "chat_template", None)) and training_system(model) is not None
-    except InputError:  # the targets are gone: a template was named, so nothing but this note depends on it
-        known = False
-    trained = frame(choose_template(TRAINING, model), tokenizer, conversation, where=model) if known else None
-    return {
-        "name": template.name,
-        "thinking": template.thinking,
-        "frame": frame(template, tokenizer, conversation, where=model),
-        "training": trained,
-    }
+        trained = bool(tokenizer.chat_template) and training_system(model) is not None
+    except InputError:  # the targets are gone, but the user named a template: only this record depends on them
+        trained = False
+    return PromptRecord(
+        template.name,
+        template.thinking,
+        prompt_frame(conversation, tokenizer, template),
+        prompt_frame(conversation, tokenizer, choose_template(TRAINING, model)) if trained else None,
+    )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from core.code import SHORT_DIGEST
 from core.errors import InputError
 from core.files import digest_bytes
+from core.prompts import PromptRecord
 from evaluation.statistics.scores import paired_difference, summarize
 
 if TYPE_CHECKING:
@@ -151,9 +152,9 @@ def _read(file: Path) -> "pa.Table | None":
 
 def _how(table: "pa.Table", metadata: Mapping[bytes, bytes]) -> str:
     sampling = json.loads(metadata.get(b"sampling", b"{}"))
-    template = json.loads(metadata.get(b"template", b"{}"))
+    prompt = PromptRecord.of(table).frame
     settings = ", ".join(f"{name} {value}" for name, value in sampling.items() if name != "samples")
-    frame = digest_bytes(template["frame"].encode())[:8] if "frame" in template else "not recorded"
+    frame = "not recorded" if prompt is None else digest_bytes(prompt.encode())[:8]
     thoughts = ", answers after </think>" if json.loads(metadata.get(b"grading", b"{}")).get("thinking") else ""
     return f"{settings or 'sampling not recorded'}, prompt {frame}{thoughts}"
 

@@ -66,7 +66,8 @@ def evaluate(names: Sequence[str], how: Evaluation, out: Path | None = None) -> 
 
 
 def _suite(how: Evaluation) -> "pa.Table":
-    from evaluation.benchmarks.registry import read_suite, select_benchmarks
+    from evaluation.benchmarks.problems import read_suite
+    from evaluation.benchmarks.registry import select_benchmarks
     from evaluation.tables import read_suite_file
 
     if how.suite.endswith(".parquet"):

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
+from core.prompts import PromptRecord
 from evaluation.benchmarks.registry import GROUPS, Benchmark, Published
 from evaluation.report.text import render_markdown, render_text
 from evaluation.report.transcripts import Transcript, choose_transcripts
 from evaluation.statistics.breakdown import LengthBin, Subject, by_length, by_subject, costs
 from evaluation.statistics.scores import Difference, Summary, paired_difference, summarize
 from grading.contamination import Contamination
-from grading.grader import template_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -248,13 +248,13 @@ def _prompt_warnings(roles: "Mapping[str, Mapping[str, pa.Table]]") -> list[str]
     """Where a checkpoint was asked with another prompt than it was trained with, or than the others."""
     frames, found = {}, []
     for role, tables in roles.items():
-        facts = [template_of(table) for table in tables.values()]
-        if strange := next((f for f in facts if f.get("training") and f["training"] != f["frame"]), None):
+        records = [PromptRecord.of(table) for table in tables.values()]
+        if other := next((r for r in records if r.training and r.training != r.frame), None):
             found.append(
-                f"the {role} was asked with the prompt template {strange['name']}, which is not the one it was trained "
-                f"with: asked {_quoted(strange['frame'])}, trained {_quoted(strange['training'])}"
+                f"the {role} was asked with the prompt template {other.name}, which is not the one it was trained "
+                f"with: asked {_quoted(other.frame)}, trained {_quoted(other.training)}"
             )
-        frames[role] = {f["frame"] for f in facts if "frame" in f}
+        frames[role] = {record.frame for record in records if record.frame is not None}
     for role in frames.keys() - {"policy"}:
         if frames[role] and frames["policy"] and frames[role] != frames["policy"]:
             found.append(
@@ -263,7 +263,7 @@ def _prompt_warnings(roles: "Mapping[str, Mapping[str, pa.Table]]") -> list[str]
     return found
 
 
-def _quoted(frame: str, longest: int = 160) -> str:
+def _quoted(frame: str | None, longest: int = 160) -> str:
     text = json.dumps(frame, ensure_ascii=False)
     return text if len(text) <= longest else f"{text[: longest // 2]} … {text[-longest // 2 :]}"
 

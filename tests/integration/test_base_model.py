@@ -20,9 +20,10 @@ from hypothesis import strategies as st  # noqa: E402
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Tokenizer  # noqa: E402
 
 from core.arithmetic import is_held_out, problems  # noqa: E402
+from core.prompts import encode_example  # noqa: E402
 from core.schemas import TARGET  # noqa: E402
 from training.base.__main__ import RECIPE, answer, make, measure  # noqa: E402
-from training.base.fit import Schedule, batches, collate, encode, epochs, fit, log_probs, main  # noqa: E402
+from training.base.fit import Schedule, batches, collate, epochs, fit, log_probs, main  # noqa: E402
 from training.base.mixture import Component, stream  # noqa: E402
 from training.base.resolve import SHIPPED, check_model, model_digest  # noqa: E402
 from training.base.tokenizer import byte_tokenizer  # noqa: E402
@@ -98,7 +99,7 @@ def test_the_mixture_holds_no_evaluation_problem_and_keeps_its_shares() -> None:
 def test_the_loss_counts_responses_only_and_no_padding(shipped) -> None:
     model, tokenizer = shipped
     drawn = problems("train", 6) + problems("short", 6)
-    examples = [encode(tokenizer, ask(problem.problem), problem.trace) for problem in drawn]
+    examples = [encode_example(ask(problem.problem), problem.trace, tokenizer) for problem in drawn]
     batch = collate(examples, tokenizer.pad_token_id)
     with torch.no_grad():
         together = log_probs(model, batch)
@@ -110,7 +111,7 @@ def test_the_loss_counts_responses_only_and_no_padding(shipped) -> None:
 
 
 def test_batches_use_every_example_once_an_epoch() -> None:
-    examples = [encode(TOKENIZER, ask(problem.problem), problem.trace) for problem in problems("train", 50)]
+    examples = [encode_example(ask(problem.problem), problem.trace, TOKENIZER) for problem in problems("train", 50)]
     rng = random.Random(0)
     first = [example for batch in batches(islice(epochs(examples, rng), 50), 8, rng) for example in batch]
     assert sorted(first) == sorted(examples)
@@ -120,7 +121,7 @@ def test_fine_tuning_teaches_the_habit(shipped) -> None:
     _, tokenizer = shipped
     model = AutoModelForCausalLM.from_pretrained(SHIPPED, dtype=torch.float32)
     rng = random.Random(0)
-    examples = [encode(tokenizer, ask(problem.problem), problem.trace) for problem in problems("train", 200)]
+    examples = [encode_example(ask(problem.problem), problem.trace, tokenizer) for problem in problems("train", 200)]
     losses = []
     fit(model, batches(epochs(examples, rng), 16, rng), Schedule(40, 1e-4), lambda step, loss: losses.append(loss))
     assert len(losses) == 40 and sum(losses[-5:]) < sum(losses[:5]) / 2

@@ -16,7 +16,8 @@ pytest.importorskip("vllm")
 
 from core.files import write_table
 from core.schemas import SAMPLE
-from evaluation.benchmarks.registry import load_suite, read_suite
+from evaluation.benchmarks.problems import read_suite
+from evaluation.benchmarks.registry import load_suite
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -150,8 +151,8 @@ def test_templates_decide_the_prompt_and_are_recorded(model, suite, tmp_path, ca
 def test_a_checkpoint_says_how_it_was_trained(model, tmp_path):
     from transformers import AutoTokenizer
 
-    from evaluation.generation.generate import _template_facts
-    from evaluation.generation.prompts import choose_template
+    from evaluation.generation.generate import _prompt_record
+    from evaluation.generation.templates import choose_template
 
     policy = shutil.copytree(model, tmp_path / "policy")
     config = json.dumps({"system_prompt": "Think."})
@@ -159,11 +160,11 @@ def test_a_checkpoint_says_how_it_was_trained(model, tmp_path):
     (policy / "lineage.json").write_text(json.dumps(manifest))
     table = read_suite(load_suite("embedded")[:1], [], limit=1)
     tokenizer = AutoTokenizer.from_pretrained(policy)
-    facts = _template_facts(policy, table, choose_template("training", policy), tokenizer)
-    assert facts["frame"] == facts["training"]
-    assert facts["frame"].startswith("<|im_start|>system\nThink.<|im_end|>")
-    facts = _template_facts(policy, table, choose_template("tokenizer", policy), tokenizer)
-    assert facts["frame"] != facts["training"]
+    facts = _prompt_record(policy, table, choose_template("training", policy), tokenizer)
+    assert facts.frame == facts.training
+    assert facts.frame.startswith("<|im_start|>system\nThink.<|im_end|>")
+    facts = _prompt_record(policy, table, choose_template("tokenizer", policy), tokenizer)
+    assert facts.frame != facts.training
 
 
 @pytest.mark.timeout(300)
@@ -185,7 +186,7 @@ def test_models_are_compared_from_their_folders(model, suite, tmp_path, cache):
 
 
 def test_the_second_sympy_grader_is_verls():
-    from grading.second_grader import prime
+    from evaluation.second_grader import prime
 
     assert prime("\\frac{1}{2}", "0.5")[0] == "correct"
     assert prime("3", "4")[0] == "wrong"

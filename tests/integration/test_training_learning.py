@@ -15,7 +15,7 @@ from training_runs import Training, write_targets
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from core.arithmetic import problems
-from training.base.fit import encode
+from core.prompts import encode_example, messages
 from training.base.resolve import SHIPPED
 
 STEPS, PROMPTS, SAMPLES, LONGEST = 7, 16, 8, 96
@@ -71,7 +71,7 @@ def writing(model: Path) -> float:
     opening = len(tokenizer.encode("<think>\n", add_special_tokens=False))
     found = []
     for problem in problems("test", 100):
-        example = encode(tokenizer, [{"role": "user", "content": problem.problem}], problem.trace)
+        example = encode_example(messages(problem.problem), problem.trace, tokenizer)
         seen = torch.tensor([[*example.prompt, *example.response[:opening]]])
         found.append(policy(seen).logits[0, -1].log_softmax(-1)[example.response[opening]].item())
     return sum(found) / len(found)

@@ -20,8 +20,9 @@ from core.arithmetic import problems as draw_problems
 from core.cli import exit_status
 from core.errors import InputError
 from core.files import digest_file, write_json
+from core.prompts import encode_example, messages, render_prompt
 from grading.grader import Grader
-from training.base.fit import Progress, Schedule, batches, encode, fit, save
+from training.base.fit import Progress, Schedule, batches, fit, save
 from training.base.mixture import Component, stream
 from training.base.resolve import model_digest
 from training.base.tokenizer import byte_tokenizer
@@ -48,8 +49,7 @@ def teach(model: PreTrainedModel, tokenizer: Qwen2Tokenizer, recipe: dict[str, A
         rng = random.Random(recipe["seed"])
         mixture = [Component(**component) for component in phase["mixture"]]
         examples = (
-            encode(tokenizer, [{"role": "user", "content": problem}], response)
-            for problem, response in stream(mixture, rng)
+            encode_example(messages(problem), response, tokenizer) for problem, response in stream(mixture, rng)
         )
         schedule = Schedule(**phase["schedule"])
         fit(model, batches(examples, recipe["batch_size"], rng), schedule, Progress(phase["name"], schedule.steps))
@@ -58,10 +58,7 @@ def teach(model: PreTrainedModel, tokenizer: Qwen2Tokenizer, recipe: dict[str, A
 @torch.no_grad()
 def answer(model: PreTrainedModel, tokenizer: Qwen2Tokenizer, questions: list[str], max_new_tokens: int) -> list[str]:
     """The most probable response to each question."""
-    prompts = [
-        tokenizer.apply_chat_template([{"role": "user", "content": q}], add_generation_prompt=True, tokenize=False)
-        for q in questions
-    ]
+    prompts = [render_prompt(messages(question), tokenizer) for question in questions]
     inputs = tokenizer(prompts, return_tensors="pt", padding=True, padding_side="left", add_special_tokens=False)
     output = model.generate(**inputs, max_new_tokens=max_new_tokens, do_sample=False)
     return tokenizer.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)

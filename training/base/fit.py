@@ -23,18 +23,12 @@ from transformers.utils.logging import disable_progress_bar
 
 from core.cli import exit_status
 from core.errors import InputError
+from core.prompts import Example, encode_example
 from training.algorithms import compute_sft_pure_loss
 from training.base.resolve import check_model
 
 WINDOW = 16  # batches whose examples are sorted by length together, so that little is padded
 PROGRESS_SECONDS = 2.0
-
-
-class Example(NamedTuple):
-    """Token ids of a rendered prompt, and of a response with its end-of-sequence token."""
-
-    prompt: list[int]
-    response: list[int]
 
 
 class Batch(NamedTuple):
@@ -62,13 +56,6 @@ class Schedule:
             return (step + 1) / self.warmup
         progress = (step - self.warmup) / max(1, self.steps - self.warmup)
         return self.final_share + (1 - self.final_share) * 0.5 * (1 + math.cos(math.pi * progress))
-
-
-def encode(tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, str]], response: str) -> Example:
-    """The prompt as the chat template renders it for generation, and ``response`` with the end-of-sequence token."""
-    prompt = tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=False)
-    ids = tokenizer([prompt, response], add_special_tokens=False)["input_ids"]
-    return Example(ids[0], [*ids[1], tokenizer.eos_token_id])
 
 
 def batches(examples: Iterable[Example], size: int, rng: random.Random) -> Iterator[list[Example]]:
@@ -168,7 +155,7 @@ def read_targets(path: Path, tokenizer: PreTrainedTokenizerBase, longest: int) -
         )
     examples = []
     for row, record in enumerate(rows):
-        example = encode(tokenizer, record["prompt"], record["target"][0]["content"])
+        example = encode_example(record["prompt"], record["target"][0]["content"], tokenizer)
         if (tokens := len(example.prompt) + len(example.response)) > longest:
             raise InputError(
                 f"targets {path} row {row}: {tokens} tokens where the model takes {longest}: prepare the targets with "

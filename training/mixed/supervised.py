@@ -28,7 +28,7 @@ from verl.workers.engine_workers import TrainingWorker, TrainingWorkerConfig
 from verl.workers.utils.losses import sft_loss
 
 from core.errors import InputError
-from training.base.fit import encode
+from core.prompts import encode_example
 from training.run.checkpoints import TrainerState, folder_of, latest_step, mark_complete
 from training.run.metrics import require_finite
 
@@ -53,7 +53,7 @@ class TargetDataset(Dataset[dict[str, torch.Tensor]]):
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         prompt, target = (self._rows[name][index].as_py() for name in ("prompt", "target"))
-        example = encode(self._tokenizer, prompt, target[0]["content"])
+        example = encode_example(prompt, target[0]["content"], self._tokenizer)
         ids = torch.tensor(example.prompt + example.response)
         positions = torch.arange(len(ids))
         return {"input_ids": ids, "position_ids": positions, "loss_mask": (positions >= len(example.prompt)).long()}

@@ -12,7 +12,8 @@ import pytest
 
 from core.errors import InputError
 from core.schemas import BENCHMARK
-from evaluation.benchmarks.registry import Benchmark, load_suite, read_benchmark, read_suite, suite_entries
+from evaluation.benchmarks.problems import read_benchmark, read_suite
+from evaluation.benchmarks.registry import Benchmark, load_suite, suite_entries
 from grading.grader import Grader
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -116,7 +117,7 @@ def test_user_files_need_only_an_entry(tmp_path):
         ([{"q": "2+2", "a": "4"}, {"q": " ", "b": "4"}], "row 2: no column 'a'; the row has q, b"),
         ([{"q": "2+2", "a": "4"}, {"q": "2+2", "a": "4"}], "repeated: true"),
         (["{]"], "line 1: not JSON"),
-        (["[1]"], "line 1: expected a JSON object"),
+        (["[1]"], "row 1: expected a JSON object"),
         ([], "has no row"),
         ([{"q": "2+2", "a": "A", "o": ["only one"]}], "expected a list of 2 to 10 options"),
     ],
@@ -185,7 +186,7 @@ def test_options_labelled_1_to_4_get_letters(tmp_path):
         assert "C) blue" in table["problem"][0].as_py()
     write_lines(tmp_path / "mine.jsonl", OPTIONS | {"a": "5"})
     with pytest.raises(
-        InputError, match=r"row 1: gold answer '5' is the label of none of its 4 options \(1, 2, 3, 4\)"
+        InputError, match=r"row 1: gold answer '5' is not the label of any of its 4 options \(1, 2, 3, 4\)"
     ):
         read_benchmark(entry(columns=CHOICE), [tmp_path])
 

@@ -172,7 +172,7 @@ def test_tokenizer_files_that_do_not_work_are_named(tokenizer: Path, tmp_path: P
     with pytest.raises(InputError, match=r"tokenizer\.json: not a tokenizer"):
         load_lengths(tmp_path)
     (tmp_path / "tokenizer.json").write_bytes((tokenizer / "tokenizer.json").read_bytes())
-    assert load_lengths(tmp_path).template is None
+    assert load_lengths(tmp_path).chat.chat_template is None
     for template in ("{{ raise_exception('no users') }}", "{% for m in %}"):
         (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
         with pytest.raises(InputError, match="chat template"):

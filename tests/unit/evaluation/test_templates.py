@@ -1,4 +1,4 @@
-"""Templates are what the models were published with; the default is what a checkpoint was trained with."""
+"""The default prompt of a checkpoint is the one that it was trained with."""
 
 import json
 from pathlib import Path
@@ -9,9 +9,7 @@ import pytest
 
 from core.errors import InputError
 from core.schemas import TARGET
-from evaluation.generation.prompts import choose_template, frame, render, template_names, templates, training_system
-
-QUESTION = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is {problem}? 2+2"}]
+from evaluation.generation.templates import choose_template, template_names, training_system
 
 
 def lineage(folder: Path, targets: dict) -> Path:
@@ -28,22 +26,8 @@ def targets_file(path: Path, system: str | None) -> Path:
     return path
 
 
-def test_own_is_the_system_message_of_the_published_files(shared):
-    row = pq.read_table(shared / "data/luffy/valid.all.parquet", columns=["prompt"])["prompt"][0].as_py()
-    assert templates()["own"].system == row[0]["content"]
-
-
-def test_templates_with_a_text_hold_the_problem_and_need_no_tokenizer():
+def test_the_templates_by_name():
     assert template_names() == ["training", "own", "qwen", "simplerl", "prime", "none", "tokenizer"]
-    for name, thinking in {"qwen": False, "simplerl": False, "prime": True, "none": False}.items():
-        template = choose_template(name, Path("anywhere"))
-        prompt = render(template, None, QUESTION, where=Path("anywhere"))
-        assert prompt.count("What is {problem}? 2+2") == 1, name
-        assert "Be brief." not in prompt  # the template's own instruction, not the suite's
-        assert template.thinking is thinking
-    assert render(templates()["none"], None, QUESTION, where=Path()) == "What is {problem}? 2+2"
-    assert "\\boxed{}" in templates()["qwen"].text
-    assert frame(templates()["prime"], None, QUESTION, where=Path()).startswith("A conversation between User")
 
 
 def test_a_model_that_nobody_trained_has_no_training_prompt(tmp_path):
@@ -75,5 +59,3 @@ def test_targets_that_are_gone_are_said(tmp_path):
 def test_mistakes_name_the_templates(tmp_path):
     with pytest.raises(InputError, match="prompt template 'chatml' does not exist: expected one of training, own"):
         choose_template("chatml", tmp_path)
-    with pytest.raises(InputError, match=r"has no chat template.*needs none \(qwen, simplerl, prime, none\)"):
-        render(templates()["own"], object(), QUESTION, where=tmp_path)

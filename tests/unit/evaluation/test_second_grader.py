@@ -5,8 +5,8 @@ import pytest
 
 from core.errors import InputError
 from core.schemas import BENCHMARK, SAMPLE
+from evaluation.second_grader import disagreements, disagreements_text
 from grading.grader import Grader, grade_table
-from grading.second_grader import disagreements, disagreements_text
 
 RESPONSES = {
     "agree right": "<think>\n2+2\n</think>\n\n\\boxed{4}",

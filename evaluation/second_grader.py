@@ -1,6 +1,6 @@
 """A second opinion on stored verdicts: where it differs, somebody should look.
 
-``python -m grading.second_grader NAME LIMIT_SECONDS`` is the worker that asks one of two graders that are not ours:
+``python -m evaluation.second_grader NAME LIMIT_SECONDS`` is the worker that asks one of two graders that are not ours:
 "whole-text" is the published rule of LUFFY's evaluation (math-verify on everything after the first ``</think>``, which
 also finds answers that were never boxed and thoughts that never ended), "prime" the sympy grader that verl ships.
 """
@@ -56,7 +56,7 @@ def disagreements(graded: "Mapping[str, pa.Table]", second: str, *, limit_s: flo
         raise InputError("the grader prime comes with verl: run this in the training interpreter (.venv-train)")
     rows = [row for table in graded.values() for row in table.to_pylist()]
     questions = [(_asked(row, second), row["gold"]) for row in rows]
-    pool = WorkerPool(WORKERS, limit_s, ("grading.second_grader", second))
+    pool = WorkerPool(WORKERS, limit_s, ("evaluation.second_grader", second))
     try:
         with ThreadPoolExecutor(WORKERS) as threads:
             asked = list(dict.fromkeys(question for question in questions if question[0] is not None))

@@ -1,0 +1,210 @@
+"""Prompts: the one place where a problem becomes what a model reads.
+
+A conversation (a list of messages with a role and a content) becomes text through a `Template`: either the chat
+template that comes with the model's tokenizer, or a whole prompt of ``prompts.yaml``. `render_prompt` does that for
+targets, supervised training and benchmarks; `encode_example` adds the tokens of the response. In reinforcement
+learning verl renders prompts itself, with the same chat template.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from core.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TEMPLATES = Path(__file__).resolve().with_name("prompts.yaml")
+PROBLEM = "{problem}"  # stands for the problem in a template's text and in a frame
+METADATA_KEY = b"template"  # of a parquet file of samples
+
+Messages = Sequence[dict[str, str]]
+
+
+class ChatTokenizer(Protocol):
+    """A tokenizer of transformers, or a `ChatTemplate`."""
+
+    name_or_path: str
+    chat_template: Any
+
+    def apply_chat_template(self, conversation: Any, *, tokenize: bool, add_generation_prompt: bool) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Template:
+    """How a conversation becomes a prompt.
+
+    Attributes:
+        name: its key in ``prompts.yaml``.
+        thinking: the response must close its thoughts with ``</think>`` before its answer.
+        text: the whole prompt, with ``{problem}`` in it; None means the tokenizer's chat template.
+        system: the system message; None keeps that of the conversation, "" leaves it out.
+    """
+
+    name: str
+    thinking: bool
+    text: str | None = None
+    system: str | None = None
+
+
+# The chat template of the tokenizer, with the system message of the conversation if it has one.
+CHAT = Template("tokenizer", thinking=True)
+
+
+@cache
+def templates() -> dict[str, Template]:
+    """`CHAT` and the templates of ``prompts.yaml`` by name."""
+    import yaml
+
+    entries = yaml.safe_load(TEMPLATES.read_text(encoding="utf-8"))
+    return {name: Template(name=name, **fields) for name, fields in entries.items()} | {CHAT.name: CHAT}
+
+
+def messages(problem: str, system_prompt: str | None = None) -> list[dict[str, str]]:
+    """The conversation that a problem starts.
+
+    >>> messages("1+1=?", "Be brief.")
+    [{'role': 'system', 'content': 'Be brief.'}, {'role': 'user', 'content': '1+1=?'}]
+    """
+    system = [{"role": "system", "content": system_prompt}] if system_prompt else []
+    return [*system, {"role": "user", "content": problem}]
+
+
+def render_prompt(
+    conversation: Messages, tokenizer: ChatTokenizer | None, template: Template = CHAT, *, bare: bool = False
+) -> str:
+    """The text that the model continues.
+
+    Args:
+        conversation: ends with the user's message.
+        tokenizer: not needed by a template with a text of its own.
+        template: the chat template by default.
+        bare: what to do where the tokenizer has no chat template: join the contents with newlines, or raise InputError.
+    """
+    problem = conversation[-1]["content"]
+    if template.text is not None:
+        before, _, after = template.text.partition(PROBLEM)
+        return before + problem + after
+    assert tokenizer is not None, f"the template {template.name} needs a tokenizer"
+    if template.system is not None:
+        conversation = messages(problem, template.system)
+    if tokenizer.chat_template:
+        return tokenizer.apply_chat_template(list(conversation), tokenize=False, add_generation_prompt=True)
+    if bare:
+        return "\n".join(message["content"] for message in conversation)
+    raise InputError(
+        f"{tokenizer.name_or_path}: the tokenizer has no chat template, so prompts cannot be rendered as in training. "
+        "Add chat_template.jinja (or a chat_template in tokenizer_config.json) to that folder, or choose a template "
+        f"that needs none ({', '.join(t.name for t in templates().values() if t.text is not None)})"
+    )
+
+
+def prompt_frame(conversation: Messages, tokenizer: ChatTokenizer | None, template: Template = CHAT) -> str:
+    """What surrounds every problem: the rendered prompt with ``{problem}`` in place of the problem."""
+    return render_prompt([*conversation[:-1], {"role": "user", "content": PROBLEM}], tokenizer, template)
+
+
+class Example(NamedTuple):
+    """Token ids of a rendered prompt, and of a response with its end-of-sequence token."""
+
+    prompt: list[int]
+    response: list[int]
+
+
+def encode_example(conversation: Messages, response: str, tokenizer: Any) -> Example:
+    """What supervised training learns from: the prompt in the chat template, and ``response`` with its end token."""
+    prompt = render_prompt(conversation, tokenizer)
+    ids = tokenizer([prompt, response], add_special_tokens=False)["input_ids"]
+    return Example(ids[0], [*ids[1], tokenizer.eos_token_id])
+
+
+@dataclass(frozen=True)
+class PromptRecord:
+    """What the parquet metadata of samples says of their prompts.
+
+    Attributes:
+        name: of the template; None where the file records none.
+        thinking: an answer counts only after ``</think>``.
+        frame: what surrounds every problem, see `prompt_frame`.
+        training: the frame that the checkpoint was trained with; None where it is not known.
+    """
+
+    name: str | None = None
+    thinking: bool = True
+    frame: str | None = None
+    training: str | None = None
+
+    @classmethod
+    def of(cls, samples: "pa.Table") -> "PromptRecord":
+        """The record of a SAMPLE or GRADED table."""
+        return cls(**json.loads((samples.schema.metadata or {}).get(METADATA_KEY, b"{}")))
+
+    def metadata(self) -> dict[str, str]:
+        """The entry for the metadata of a table."""
+        return {METADATA_KEY.decode(): json.dumps(asdict(self))}
+
+
+class ChatTemplate:
+    """The chat template of a tokenizer's folder, rendered as transformers renders it, but without transformers.
+
+    Raises InputError for a ``tokenizer_config.json`` that is not JSON or a template that is not Jinja.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.name_or_path = str(folder)
+        settings, self.chat_template = _settings(folder)
+        self._special = {
+            key: text for key, value in settings.items() if key.endswith("_token") and (text := _token(value))
+        }
+        self._compiled = _compile(self.chat_template, folder) if self.chat_template else None
+
+    def apply_chat_template(
+        self, conversation: Messages, *, tokenize: bool = False, add_generation_prompt: bool = True
+    ) -> str:
+        """The text of ``conversation``; it has the signature of a transformers tokenizer and cannot tokenize."""
+        assert self._compiled is not None and not tokenize
+        return self._compiled.render(
+            messages=list(conversation), add_generation_prompt=add_generation_prompt, **self._special
+        )
+
+
+def _settings(folder: Path) -> tuple[dict[str, Any], str | None]:
+    """tokenizer_config.json, and the chat template in it or beside it."""
+    file = folder / "tokenizer_config.json"
+    try:
+        settings = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    except ValueError as error:
+        raise InputError(f"tokenizer settings {file}: not JSON: {error}") from error
+    template = settings.get("chat_template")
+    if isinstance(template, list):  # several named ones
+        template = next((entry["template"] for entry in template if entry.get("name") == "default"), None)
+    beside = folder / "chat_template.jinja"
+    return settings, beside.read_text(encoding="utf-8") if beside.is_file() else template
+
+
+def _compile(template: str, folder: Path) -> Any:
+    import jinja2
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    # The options of transformers' apply_chat_template; others would render other blanks.
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
+    environment.filters["tojson"] = lambda value, **options: json.dumps(value, ensure_ascii=False, **options)
+    environment.globals["raise_exception"] = _raise
+    try:
+        return environment.from_string(template)
+    except jinja2.TemplateError as error:
+        raise InputError(f"tokenizer {folder}: its chat template is not Jinja: {error}") from error
+
+
+def _raise(message: str) -> None:
+    raise ValueError(message)
+
+
+def _token(value: Any) -> str | None:
+    return value.get("content") if isinstance(value, dict) else value if isinstance(value, str) else None

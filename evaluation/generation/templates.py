@@ -1,0 +1,56 @@
+"""Which prompt template a checkpoint is evaluated with: by default the one that it was trained with.
+
+A checkpoint's ``lineage.json`` says how it was trained. A model that was not trained here has none, and gets the
+suite's messages in its own chat template.
+"""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from core.errors import InputError
+from core.prompts import CHAT, Template, templates
+
+TRAINING = "training"
+
+
+def template_names() -> list[str]:
+    """What `choose_template` accepts."""
+    return [TRAINING, *templates()]
+
+
+def choose_template(name: str, model: Path) -> Template:
+    """The template called ``name`` for the checkpoint in ``model``.
+
+    Raises InputError for an unknown name, and for "training" if the targets that the lineage names are gone.
+    """
+    if name == TRAINING:
+        return replace(CHAT, name=TRAINING, system=training_system(model))
+    if name not in templates():
+        raise InputError(f"prompt template {name!r} does not exist: expected one of {', '.join(template_names())}")
+    return templates()[name]
+
+
+def training_system(model: Path) -> str | None:
+    """The system message that ``model`` was trained with ("" for none at all); None if it was not trained here.
+
+    It is the setting with which the targets of the checkpoint's ``lineage.json`` were prepared, else the message of
+    their first row. Raises InputError if neither can be read.
+    """
+    manifest = Path(model) / "lineage.json"
+    if not manifest.is_file():
+        return None
+    targets = json.loads(manifest.read_text(encoding="utf-8")).get("targets", {})
+    prepared = json.loads(targets.get("metadata", {}).get("config", "{}"))
+    if prepared.get("system_prompt") is not None:
+        return prepared["system_prompt"]
+    path = Path(targets.get("path", ""))
+    if not path.is_file():
+        raise InputError(
+            f"{manifest}: it names targets at {targets.get('path') or 'no path'}, which are not there, so the prompt "
+            f"of the training is not known; choose the template yourself, one of {', '.join(templates())}"
+        )
+    import pyarrow.parquet as pq
+
+    rows = next(pq.ParquetFile(path).iter_batches(1, columns=["prompt"])).to_pylist()
+    return next((message["content"] for message in rows[0]["prompt"] if message["role"] == "system"), "")

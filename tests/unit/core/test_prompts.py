@@ -1,0 +1,51 @@
+"""Prompts: templates hold the problem, and every room renders a conversation to the same text."""
+
+import doctest
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from core import prompts
+from core.errors import InputError
+from core.prompts import ChatTemplate, messages, prompt_frame, render_prompt, templates
+from core.tokens import load_lengths
+
+QUESTION = messages("What is {problem}? 2+2", "Be brief.")
+BASE = Path(__file__).resolve().parents[3] / "training/base/model"
+CHAT_ML = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n1+1=?<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_the_examples_in_the_docstrings_are_true():
+    assert doctest.testmod(prompts).failed == 0
+
+
+def test_own_is_the_system_message_of_the_published_files(shared):
+    row = pq.read_table(shared / "data/luffy/valid.all.parquet", columns=["prompt"])["prompt"][0].as_py()
+    assert templates()["own"].system == row[0]["content"]
+
+
+def test_templates_with_a_text_hold_the_problem_and_need_no_tokenizer():
+    for name, thinking in {"qwen": False, "simplerl": False, "prime": True, "none": False}.items():
+        template = templates()[name]
+        prompt = render_prompt(QUESTION, None, template)
+        assert prompt.count("What is {problem}? 2+2") == 1, name
+        assert "Be brief." not in prompt  # the template's own instruction, not the suite's
+        assert template.thinking is thinking
+    assert render_prompt(QUESTION, None, templates()["none"]) == "What is {problem}? 2+2"
+    assert "\\boxed{}" in templates()["qwen"].text
+    assert prompt_frame(QUESTION, None, templates()["prime"]).startswith("A conversation between User")
+
+
+def test_the_embedded_model_reads_the_same_prompt_in_every_room():
+    chat = ChatTemplate(BASE)
+    assert render_prompt(messages("1+1=?", "Be brief."), chat) == CHAT_ML
+    assert load_lengths(BASE).prompt_text(messages("1+1=?", "Be brief.")) == CHAT_ML
+    assert render_prompt(messages("1+1=?"), chat, templates()["own"]).startswith("<|im_start|>system\nYour task is to")
+
+
+def test_without_a_chat_template_the_folder_is_named_or_the_contents_are_joined(tmp_path):
+    plain = ChatTemplate(tmp_path)
+    with pytest.raises(InputError, match=rf"{tmp_path}.*has no chat template.*\(qwen, simplerl, prime, none\)"):
+        render_prompt(QUESTION, plain, templates()["own"])
+    assert render_prompt(QUESTION, plain, bare=True) == "Be brief.\nWhat is {problem}? 2+2"
