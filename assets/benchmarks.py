@@ -6,7 +6,7 @@ import dagster as dg
 
 from assets.shared.failures import explained
 from assets.shared.metadata import columns, counts, preview
-from assets.shared.options import BenchmarkOptions, chosen, configured
+from assets.shared.options import BenchmarkOptions, with_defaults
 from assets.shared.storage import Reference, Storage
 from core.code import PROJECT, code_version, identity
 from evaluation.benchmarks.registry import Benchmark
@@ -18,6 +18,8 @@ FILE = "suite.parquet"
 def build_benchmarks(suite: Sequence[Benchmark], options: BenchmarkOptions) -> list[dg.AssetsDefinition]:
     """The suite as one parquet file of prompts and gold answers."""
 
+    class Config(with_defaults(options)): ...
+
     @dg.asset(
         key=KEY,
         group_name="benchmarks",
@@ -28,18 +30,16 @@ def build_benchmarks(suite: Sequence[Benchmark], options: BenchmarkOptions) -> l
         + ".",
     )
     @explained
-    @configured(options)
     def benchmarks_suite(
-        context: dg.AssetExecutionContext, config: dg.Config, storage: Storage
+        context: dg.AssetExecutionContext, config: Config, storage: Storage
     ) -> dg.MaterializeResult[Reference]:
         import pyarrow.compute as pc
 
         from core.files import digest_table, write_table
         from evaluation.benchmarks.problems import read_suite
 
-        wanted = chosen(config, options, stage="benchmarks/suite")
-        roots = [PROJECT / root for root in wanted.roots]
-        table = read_suite(suite, roots, limit=wanted.limit, seed=wanted.seed, system_prompt=wanted.system_prompt)
+        roots = [PROJECT / root for root in config.roots]
+        table = read_suite(suite, roots, limit=config.limit, seed=config.seed, system_prompt=config.system_prompt)
         parts = {b.name: table.filter(pc.field("benchmark") == b.name) for b in suite}
         digests = {b.name: identity(digest_table(parts[b.name]), b.samples) for b in suite}
         digest = identity(digests)

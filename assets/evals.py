@@ -15,7 +15,7 @@ from assets.models import KEY as BASE
 from assets.shared.failures import explained
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import columns, counts, preview, shown
-from assets.shared.options import EvaluationOptions, chosen, configured
+from assets.shared.options import EvaluationOptions, with_defaults
 from assets.shared.storage import Reference, Storage
 from assets.training import POLICY
 from core.code import GENERATION_CODE, GRADING_CODE, SHORT_DIGEST, code_version, identity
@@ -57,6 +57,8 @@ def _build(role: str, suite: Sequence[Benchmark], options: EvaluationOptions) ->
     }
     names = {key(benchmark, role): benchmark.name for benchmark in suite}
 
+    class Config(with_defaults(options)): ...
+
     @dg.multi_asset(
         name=f"evals__{role}",
         outs=outs,
@@ -65,10 +67,9 @@ def _build(role: str, suite: Sequence[Benchmark], options: EvaluationOptions) ->
         pool="gpu",
     )
     @explained
-    @configured(options)
     def evals(
         context: dg.AssetExecutionContext,
-        config: dg.Config,
+        config: Config,
         model: Reference,
         suite: Reference,
         storage: Storage,
@@ -76,14 +77,13 @@ def _build(role: str, suite: Sequence[Benchmark], options: EvaluationOptions) ->
     ) -> Iterator[dg.MaterializeResult[Reference]]:
         from evaluation.tables import read_suite_file
 
-        wanted = chosen(config, options, stage=f"evals/{role}")
         selected = {names[asset]: asset for asset in sorted(context.selected_asset_keys)}
         if unknown := selected.keys() - suite.details["digests"].keys():
             raise InputError(f"benchmarks/suite lacks {', '.join(sorted(unknown))}; materialize benchmarks/suite again")
         if role == "policy":
             check_policy(model)
-        samples = generate(context, list(selected), model, suite, wanted, storage, interpreter)
-        graded = grade(context, samples, read_suite_file(Path(suite.path)), wanted, storage)
+        samples = generate(context, list(selected), model, suite, config, storage, interpreter)
+        graded = grade(context, samples, read_suite_file(Path(suite.path)), config, storage)
         shown = []
         for name, asset in selected.items():
             result = _result(asset, graded[name], samples[name], model, suite, name)

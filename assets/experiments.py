@@ -17,7 +17,7 @@ from assets.models import KEY as BASE
 from assets.shared.failures import explained
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import cell, shown
-from assets.shared.options import EvaluationOptions, ExperimentOptions, TrainingOptions, chosen, configured
+from assets.shared.options import EvaluationOptions, ExperimentOptions, TrainingOptions, with_defaults
 from assets.shared.storage import Reference, Storage
 from assets.targets import TRAIN
 from assets.training import build_policy, metrics_spec
@@ -53,7 +53,7 @@ def build_experiments(
 ) -> list[dg.AssetsDefinition | dg.AssetSpec]:
     """The family of recipes; ``training`` and ``evaluation``: what they have in common."""
     named = {"experiments.recipes": options.recipes, "experiments.overrides": options.overrides}
-    for where, recipes in {**named, "experiments.baseline": (options.baseline,)}.items():
+    for where, recipes in {**named, "experiments.baseline": [options.baseline]}.items():
         if unknown := sorted(set(recipes) - set(RECIPES)):
             raise InputError(f"{where}: no recipe {', '.join(unknown)}: expected some of {', '.join(RECIPES)}")
     partitions = dg.MultiPartitionsDefinition(
@@ -63,13 +63,13 @@ def build_experiments(
         }
     )
 
-    def of_partition(wanted: TrainingOptions, key: dg.MultiPartitionKey) -> TrainingOptions:
+    def of_partition(config: TrainingOptions, key: dg.MultiPartitionKey) -> TrainingOptions:
         """The recipe and seed of the partition, whatever was configured."""
         recipe, seed = (key.keys_by_dimension[name] for name in (RECIPE, SEED))
-        overrides = [*wanted.overrides, *options.overrides.get(recipe, ())]
+        overrides = [*config.overrides, *options.overrides.get(recipe, [])]
         last = {override.partition("=")[0]: override for override in overrides}
-        changes = {"recipe": recipe, "seed": int(seed), "overrides": tuple(last.values())}
-        return wanted.model_copy(update=changes)
+        changes = {"recipe": recipe, "seed": int(seed), "overrides": list(last.values())}
+        return config.model_copy(update=changes)
 
     policy = build_policy(POLICY, training, partitions=partitions, of_partition=of_partition)
     comparison = _comparison(suite, options, seeds(options, training))
@@ -79,6 +79,9 @@ def build_experiments(
 def _scores(
     suite: Sequence[Benchmark], options: EvaluationOptions, partitions: dg.PartitionsDefinition
 ) -> dg.AssetsDefinition:
+
+    class Config(with_defaults(options)): ...
+
     @dg.asset(
         key=SCORES,
         group_name=GROUP,
@@ -90,10 +93,9 @@ def _scores(
         description="What the recipe's policy scores on every benchmark, in domain and out of it.",
     )
     @explained
-    @configured(options)
     def scores(
         context: dg.AssetExecutionContext,
-        config: dg.Config,
+        config: Config,
         policy: Reference,
         problems: Reference,
         storage: Storage,
@@ -105,11 +107,10 @@ def _scores(
         from evaluation.statistics.scores import summarize
         from evaluation.tables import read_suite_file
 
-        wanted = chosen(config, options, stage=SCORES.to_user_string())
         names = [benchmark.name for benchmark in suite]
         check_policy(policy)
-        samples = generate(context, names, policy, problems, wanted, storage, interpreter)
-        graded = grade(context, samples, read_suite_file(Path(problems.path)), wanted, storage)
+        samples = generate(context, names, policy, problems, config, storage, interpreter)
+        graded = grade(context, samples, read_suite_file(Path(problems.path)), config, storage)
         tables = {name: pq.read_table(file) for name, file in graded.items()}
         found = {name: summarize(table) for name, table in tables.items()}
         digest = identity([[name, digest_table(table)] for name, table in tables.items()], policy.digest)

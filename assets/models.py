@@ -9,7 +9,7 @@ import dagster as dg
 
 from assets.shared.failures import explained
 from assets.shared.interpreter import TrainingInterpreter
-from assets.shared.options import ModelOptions, chosen, configured
+from assets.shared.options import ModelOptions, with_defaults
 from assets.shared.storage import Reference, Storage
 from core.code import PROJECT, code_version
 
@@ -18,6 +18,8 @@ KEY = dg.AssetKey(["models", "base"])
 
 def build_models(options: ModelOptions) -> list[dg.AssetsDefinition]:
     """The base model, by default from ``options``."""
+
+    class Config(with_defaults(options)): ...
 
     @dg.asset(
         key=KEY,
@@ -28,28 +30,26 @@ def build_models(options: ModelOptions) -> list[dg.AssetsDefinition]:
         "checked file by file.",
     )
     @explained
-    @configured(options)
     def base(
-        context: dg.AssetExecutionContext, config: dg.Config, storage: Storage, interpreter: TrainingInterpreter
+        context: dg.AssetExecutionContext, config: Config, storage: Storage, interpreter: TrainingInterpreter
     ) -> dg.MaterializeResult[Reference]:
         from training.base.resolve import resolve_base
 
-        wanted = chosen(config, options, stage="models/base")
-        source = str(PROJECT / wanted.source) if (PROJECT / wanted.source).exists() else wanted.source
+        source = str(PROJECT / config.source) if (PROJECT / config.source).exists() else config.source
         with storage.writable():
             model = resolve_base(
                 source,
                 storage.path / "models" / "base",
-                revision=wanted.revision,
+                revision=config.revision,
                 train_python=PROJECT / interpreter.python,
             )
         facts = describe(model.path)
-        context.log.info(f"{wanted.source}: {facts['parameters']:,} parameters at {model.path}")
+        context.log.info(f"{config.source}: {facts['parameters']:,} parameters at {model.path}")
         return dg.MaterializeResult(
-            value=Reference(str(model.path), model.digest, details={"source": wanted.source, **facts}),
+            value=Reference(str(model.path), model.digest, details={"source": config.source, **facts}),
             data_version=dg.DataVersion(model.digest),
             metadata={
-                "source": wanted.source,
+                "source": config.source,
                 "revision": model.revision or "",
                 "folder": dg.MetadataValue.path(str(model.path)),
                 **facts,

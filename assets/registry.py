@@ -10,7 +10,7 @@ from assets.benchmarks import KEY as SUITE
 from assets.report import SCORECARD, read_tables
 from assets.shared.failures import explained
 from assets.shared.metadata import cell, shown
-from assets.shared.options import PromotionOptions, chosen, configured
+from assets.shared.options import PromotionOptions, with_defaults
 from assets.shared.storage import Reference, Storage
 from core.code import SHORT_DIGEST, code_version
 from core.manifest import read_manifest
@@ -22,6 +22,8 @@ CHAMPION = dg.AssetKey(["registry", "champion"])
 
 def build_registry(suite: Sequence[Benchmark], options: PromotionOptions) -> list[dg.AssetsDefinition]:
     """The champion, by default under the limits of ``options``."""
+
+    class Config(with_defaults(options)): ...
 
     @dg.asset(
         key=CHAMPION,
@@ -40,19 +42,17 @@ def build_registry(suite: Sequence[Benchmark], options: PromotionOptions) -> lis
         "rollback.",
     )
     @explained
-    @configured(options)
     def champion(
         context: dg.AssetExecutionContext,
-        config: dg.Config,
+        config: Config,
         storage: Storage,
         scorecard: Reference,
         problems: Reference,
     ) -> dg.MaterializeResult[Reference]:
-        wanted = chosen(config, options, stage="registry/champion")
         policy, base = scorecard.details["policy"], scorecard.details["base"]
         registry = Registry(storage.path)
         current = registry.champion()
-        decision = _judge(current, scorecard, problems, suite, wanted)
+        decision = _judge(current, scorecard, problems, suite, config)
         record = {
             "policy": policy["path"],
             "checkpoint": policy["digest"],
@@ -60,7 +60,7 @@ def build_registry(suite: Sequence[Benchmark], options: PromotionOptions) -> lis
             "scorecard": scorecard.path,
             "scores": scorecard.details["scores"]["policy"],
             "decision": to_record(decision),
-            "limits": wanted.model_dump(),
+            "limits": config.model_dump(),
             "previous": current["checkpoint"] if current else None,
             "refused": current.get("refused", []) if current else [],
             "dagster_run": context.run_id,
@@ -83,7 +83,7 @@ def build_registry(suite: Sequence[Benchmark], options: PromotionOptions) -> lis
                 "reasons": dg.MetadataValue.md("\n".join(f"- {cell(reason)}" for reason in decision.reasons) or "none"),
                 "compared with": decision.against[:SHORT_DIGEST],
                 **_numbers(decision),
-                "limits": dg.MetadataValue.json(wanted.model_dump()),
+                "limits": dg.MetadataValue.json(config.model_dump()),
                 "file": dg.MetadataValue.path(str(registry.pointer)),
                 "decision": dg.MetadataValue.path(str(kept)),
             },

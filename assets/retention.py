@@ -18,7 +18,7 @@ import dagster as dg
 
 from assets.shared.failures import explained
 from assets.shared.metadata import cell
-from assets.shared.options import RetentionOptions, chosen, configured
+from assets.shared.options import RetentionOptions, with_defaults
 from assets.shared.storage import Storage
 from core.code import code_version, identity
 from core.errors import InputError
@@ -157,6 +157,8 @@ def named_by_materializations(instance: dg.DagsterInstance) -> Iterator[str]:
 def build_retention(options: RetentionOptions) -> list[dg.AssetsDefinition]:
     """The retention, by default with ``options``."""
 
+    class Config(with_defaults(options)): ...
+
     @dg.asset(
         key=KEY,
         group_name="operations",
@@ -168,23 +170,21 @@ def build_retention(options: RetentionOptions) -> list[dg.AssetsDefinition]:
         "everything that is referred to stay.",
     )
     @explained
-    @configured(options)
-    def retention(context: dg.AssetExecutionContext, config: dg.Config, storage: Storage) -> dg.MaterializeResult[Any]:
-        wanted = chosen(config, options, stage=KEY.to_user_string())
+    def retention(context: dg.AssetExecutionContext, config: Config, storage: Storage) -> dg.MaterializeResult[Any]:
         under_way = [
             run.run_id
             for run in context.instance.get_runs(filters=dg.RunsFilter(statuses=UNFINISHED))
             if run.run_id != context.run_id
         ]
-        if under_way and not wanted.dry_run:
+        if under_way and not config.dry_run:
             raise InputError(
                 f"operations/retention: run {under_way[0]} is under way and may take up what would go; launch it after"
             )
-        found = plan(storage.path, named_by_materializations(context.instance), wanted, time.time())
-        if not wanted.dry_run:
+        found = plan(storage.path, named_by_materializations(context.instance), config, time.time())
+        if not config.dry_run:
             with storage.writable():
                 remove(found.removals)
-        verb = "would free" if wanted.dry_run else "freed"
+        verb = "would free" if config.dry_run else "freed"
         context.log.info(f"{verb} {_megabytes(found.size)} MB in {len(found.removals)} folders")
         lines = ["| folder | MB | why |", "|---|--:|---|"]
         lines += [
@@ -192,15 +192,15 @@ def build_retention(options: RetentionOptions) -> list[dg.AssetsDefinition]:
             for removal in sorted(found.removals, key=lambda removal: -removal.size)[:MOST_SHOWN]
         ]
         return dg.MaterializeResult(
-            data_version=dg.DataVersion(identity([str(removal.path) for removal in found.removals], wanted.dry_run)),
+            data_version=dg.DataVersion(identity([str(removal.path) for removal in found.removals], config.dry_run)),
             metadata={
-                "dry run": wanted.dry_run,
+                "dry run": config.dry_run,
                 "folders": len(found.removals),
-                "bytes to free": found.size if wanted.dry_run else 0,
-                "bytes freed": 0 if wanted.dry_run else found.size,
+                "bytes to free": found.size if config.dry_run else 0,
+                "bytes freed": 0 if config.dry_run else found.size,
                 "bytes that stay": found.kept,
                 "list": dg.MetadataValue.md("\n".join(lines) if found.removals else "nothing"),
-                "settings": dg.MetadataValue.json(wanted.model_dump()),
+                "settings": dg.MetadataValue.json(config.model_dump()),
             },
         )
 

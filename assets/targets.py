@@ -14,7 +14,7 @@ from assets.models import KEY as BASE
 from assets.shared.failures import explained
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import cell
-from assets.shared.options import SplitOptions, TargetOptions, chosen, configured
+from assets.shared.options import SplitOptions, TargetOptions, with_defaults
 from assets.shared.storage import Reference, Storage
 from assets.shared.targets_metadata import prepared_metadata, rejected_metadata, stages, train_metadata
 from core.code import PREPARATION_CODE, SHORT_DIGEST, code_version, identity
@@ -90,6 +90,8 @@ def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
         ),
     }
 
+    class Config(with_defaults(options)): ...
+
     @dg.multi_asset(
         name="targets__prepared",
         outs={name: dg.AssetOut.from_spec(spec, dagster_type=Reference) for name, spec in specs.items()},
@@ -97,10 +99,9 @@ def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
         deps=[SOURCE],
     )
     @explained
-    @configured(options)
     def prepared(
         context: dg.AssetExecutionContext,
-        config: dg.Config,
+        config: Config,
         suite: Reference,
         base: Reference,
         storage: Storage,
@@ -108,18 +109,17 @@ def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
     ) -> Iterator[dg.MaterializeResult[Reference]]:
         from targets.prepare import read_prepared
 
-        wanted = chosen(config, options, stage="targets/prepared")
-        digest, seen = observation(wanted)
+        digest, seen = observation(config)
         context.log_event(dg.AssetObservation(SOURCE, metadata=seen, tags={"dagster/data_version": digest}))
-        inputs = [digest, wanted.digest(), base.digest, suite.digest]
+        inputs = [digest, config.digest(), base.digest, suite.digest]
         folder = storage.folder("targets", "prepared", identity(inputs, version))
         reused = folder.exists()
         if not reused:
             remembered = storage.path / "targets" / "judged"
             with storage.writing(folder) as temporary:
-                _prepare(context, interpreter, wanted, temporary, suite, base, remembered)
+                _prepare(context, interpreter, config, temporary, suite, base, remembered)
         made = read_prepared(folder)
-        yield _prepared_result(made, {"source_digest": digest, "config_digest": wanted.digest()}, reused)
+        yield _prepared_result(made, {"source_digest": digest, "config_digest": config.digest()}, reused)
         yield _rejected_result(made, reused)
         verb = "reused" if reused else "kept"
         context.log.info(f"{verb} {made.counts['kept']:,} targets of {made.counts['read']:,} traces")
@@ -130,20 +130,20 @@ def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
 def _prepare(
     context: dg.AssetExecutionContext,
     interpreter: TrainingInterpreter,
-    wanted: TargetOptions,
+    config: TargetOptions,
     folder: Path,
     suite: Reference,
     base: Reference,
     remembered: Path,
 ) -> None:
-    """Prepare ``wanted`` into ``folder``: here, or for the engine "ray" in the training interpreter, which has Ray."""
+    """Prepare ``config`` into ``folder``: here, or for the engine "ray" in the training interpreter, which has Ray."""
     import pyarrow.parquet as pq
 
     from targets.prepare import prepare
 
-    if wanted.engine != "ray":
+    if config.engine != "ray":
         prepare(
-            wanted,
+            config,
             folder,
             benchmarks=pq.read_table(suite.path),
             tokenizer_json=Path(base.path),
@@ -153,7 +153,7 @@ def _prepare(
         return
     with tempfile.TemporaryDirectory() as scratch:
         settings = Path(scratch) / "targets.yaml"
-        write_json(wanted.model_dump(mode="json"), settings)  # JSON is YAML
+        write_json(config.model_dump(mode="json"), settings)  # JSON is YAML
         arguments = ["targets", "--config", str(settings), "--out", str(folder), "--prepare-only"]
         arguments += ["--tokenizer", base.path, "--benchmarks", suite.path, "--cache", str(remembered)]
         interpreter.run(context, arguments, lambda _: None)
@@ -207,6 +207,8 @@ def _rejected_result(made: "Prepared", reused: bool) -> dg.MaterializeResult[Ref
 def _train(options: SplitOptions) -> dg.AssetsDefinition:
     version = code_version("targets/select/split.py", "targets/output.py")
 
+    class Config(with_defaults(options)): ...
+
     @dg.asset(
         key=TRAIN,
         group_name="targets",
@@ -217,9 +219,8 @@ def _train(options: SplitOptions) -> dg.AssetsDefinition:
         "checks stand between it and the trainer.",
     )
     @explained
-    @configured(options)
     def train(
-        context: dg.AssetExecutionContext, config: dg.Config, prepared: Reference, storage: Storage
+        context: dg.AssetExecutionContext, config: Config, prepared: Reference, storage: Storage
     ) -> dg.MaterializeResult[Reference]:
         import pyarrow.parquet as pq
 
@@ -227,15 +228,14 @@ def _train(options: SplitOptions) -> dg.AssetsDefinition:
         from targets.select.split import HELDOUT, select_train
         from targets.select.split import TRAIN as TRAIN_FILE
 
-        wanted = chosen(config, options, stage="targets/train")
         source = Path(prepared.path).parent
-        parts = identity(source.name, wanted.model_dump(), version)
+        parts = identity(source.name, config.model_dump(), version)
         folder = storage.folder("targets", "train", parts)
         previous = _previous(storage, prepared.details["profile"])
         reused = folder.exists()
         if not reused:
             with storage.writing(folder) as temporary:
-                select_train(read_prepared(source), temporary, **wanted.model_dump(), seed=prepared.details["seed"])
+                select_train(read_prepared(source), temporary, **config.model_dump(), seed=prepared.details["seed"])
         file = pq.ParquetFile(folder / TRAIN_FILE)
         heldout = pq.read_metadata(folder / HELDOUT).num_rows
         digest = file.metadata.metadata[b"rows_digest"].decode()

@@ -12,7 +12,7 @@ from assets.models import KEY as BASE
 from assets.shared.failures import explained
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import cell, pictures, shown
-from assets.shared.options import TrainingOptions, chosen, configured
+from assets.shared.options import TrainingOptions, with_defaults
 from assets.shared.storage import Reference, Storage
 from assets.targets import TRAIN
 from core.code import POLICY_CODE, code_version
@@ -106,6 +106,8 @@ def build_policy(
 ) -> dg.AssetsDefinition:
     """The asset ``key`` that trains; ``of_partition`` gives the options of a partition where it has some."""
 
+    class Config(with_defaults(options)): ...
+
     @dg.asset(
         key=key,
         group_name=key.path[0],
@@ -120,10 +122,9 @@ def build_policy(
         "targets, base model, configuration and code is reused.",
     )
     @explained
-    @configured(options)
     def policy(
         context: dg.AssetExecutionContext,
-        config: dg.Config,
+        config: Config,
         train: Reference,
         base: Reference,
         storage: Storage,
@@ -133,31 +134,29 @@ def build_policy(
         from core.manifest import read_manifest
         from training.run.lineage import TrainingRequest, has_first_stage
 
-        wanted = chosen(config, options, stage="training/policy")
-        if of_partition is not None:
-            wanted = of_partition(wanted, context.partition_key)
+        chosen = config if of_partition is None else of_partition(config, context.partition_key)
         interpreter.executable()
-        heldout = Path(train.details["heldout"]) if has_first_stage(wanted.recipe) else None
+        heldout = Path(train.details["heldout"]) if has_first_stage(chosen.recipe) else None
         request = TrainingRequest.of_files(
-            recipe=wanted.recipe,
-            hardware=wanted.hardware,
-            overrides=wanted.overrides,
-            seed=wanted.seed,
+            recipe=chosen.recipe,
+            hardware=chosen.hardware,
+            overrides=tuple(chosen.overrides),
+            seed=chosen.seed,
             targets=Path(train.path),
             model=Path(base.path),
             heldout=heldout,
         )
-        out = run_folder(storage, request.identity(), force=wanted.force)
+        out = run_folder(storage, request.identity(), force=chosen.force)
         lineage = upstream(context, train, base)
         with storage.writable():
             out.mkdir(parents=True, exist_ok=True)
             write_json(lineage, out / "upstream.json")
         observer = StepObserver(context, metrics_key(key))
-        arguments = ["training", "--recipe", wanted.recipe, "--hardware", wanted.hardware, "--targets", train.path]
-        arguments += ["--model", base.path, "--out", str(out), "--seed", str(wanted.seed)]
+        arguments = ["training", "--recipe", chosen.recipe, "--hardware", chosen.hardware, "--targets", train.path]
+        arguments += ["--model", base.path, "--out", str(out), "--seed", str(chosen.seed)]
         arguments += ["--lineage", str(out / "upstream.json")]
         arguments += ["--heldout", str(heldout)] if heldout else []
-        arguments += [part for override in wanted.overrides for part in ("--set", override)]
+        arguments += [part for override in chosen.overrides for part in ("--set", override)]
         interpreter.run(context, arguments, observer)
 
         folder = Path(observer.policy or out / "policy")
@@ -176,9 +175,9 @@ def build_policy(
             ),
             data_version=dg.DataVersion(digest),
             metadata={
-                "recipe": wanted.recipe,
-                "seed": wanted.seed,
-                "hardware": wanted.hardware,
+                "recipe": chosen.recipe,
+                "seed": chosen.seed,
+                "hardware": chosen.hardware,
                 "steps": manifest["steps"],
                 "attempts": manifest["attempts"],
                 "targets": train.counts.get("rows", 0),

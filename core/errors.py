@@ -1,4 +1,12 @@
-"""The error that a user can mend."""
+"""The error that a user can correct, and how a setting that does not fit is described."""
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
+
+UNION_BRANCHES = ("ColumnMapping", "str")  # pydantic names the branch that it tried; it is no key of the user's
 
 
 class InputError(ValueError):
@@ -6,3 +14,21 @@ class InputError(ValueError):
 
     Command lines print it after ``error: `` and exit with status 2; Dagster runs fail with it as the reason.
     """
+
+
+def explain_validation(error: "ValidationError", model: "type[BaseModel]") -> str:
+    """The first complaint about values for ``model`` in one line: the key, what was expected and what was given.
+
+    An unknown key is answered with the nearest known one and the list of them.
+    """
+    first = error.errors()[0]
+    path = [str(part) for part in first["loc"] if part not in UNION_BRANCHES]
+    if first["type"] != "extra_forbidden":
+        return f"{'.'.join(path)}: {first['msg']} (got {first['input']!r:.80})"
+    section: Any = model
+    for part in path[:-1]:
+        section = section.model_fields[part].annotation
+    known = list(getattr(section, "model_fields", ()))
+    near = difflib.get_close_matches(path[-1], known, 1)
+    guess = f"; did you mean {near[0]}?" if near else ""
+    return f"{'.'.join(path)} is not a setting{guess}" + (f"; expected one of {', '.join(known)}" if known else "")

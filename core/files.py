@@ -100,6 +100,21 @@ def write_json(value: Any, path: Path) -> None:
         temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
 
 
+def read_yaml(path: Path, what: str) -> dict[str, Any]:
+    """The mapping in a YAML file; InputError that starts with ``what`` and the path if there is none."""
+    import yaml
+
+    try:
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{what} {path}: {error.strerror}; give a YAML file") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{what} {path}: not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(values, dict | None):
+        raise InputError(f"{what} {path}: expected a mapping of keys to values, got {type(values).__name__}")
+    return values or {}
+
+
 def write_table(table: "pa.Table", path: Path, metadata: Mapping[str, str] | None = None) -> None:
     """Write ``table`` as zstd parquet, atomically; ``metadata`` joins the schema's key-value metadata."""
     import pyarrow.parquet as pq

@@ -6,6 +6,7 @@ a table; what is complete in ``--out`` is not made again.
 """
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 
 from core.code import PROJECT
 from evaluation.statistics.scores import summarize
-from pipelines.definitions.settings import Settings, load_settings
+from pipelines.definitions.settings import PROFILE, Settings, load_settings
 
 TRAINING = str(PROJECT / ".venv-train/bin/python")
 RATE = "actor_rollout_ref.actor.optim.lr"
@@ -70,7 +71,8 @@ def score(settings: Settings, recipe: str, rate: str, out: Path) -> float:
 
 
 def main() -> None:
-    settings = load_settings({"LUFFY_PROFILE": "comparison"})
+    os.environ[PROFILE] = "comparison"
+    settings = load_settings()
     parser = argparse.ArgumentParser(
         prog="python -m perf.learning_rates", description=(__doc__ or "").split("\n", 1)[0]
     )

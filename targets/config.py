@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from core.errors import InputError
-from core.files import digest_bytes
+from core.errors import InputError, explain_validation
+from core.files import digest_bytes, read_yaml
 
 EMBEDDED = "embedded"
 # Settings that say which traces are read and which of several survive, not whether one of them is good.
@@ -43,8 +43,8 @@ class ColumnMapping(BaseModel):
         return list(dict.fromkeys(path.split(".")[0] for path in paths if path))
 
 
-def _as_tuple(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
 
 
 class PrepareConfig(BaseModel):
@@ -53,8 +53,8 @@ class PrepareConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     # --- where the traces are
-    source: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = Field(
-        default=(EMBEDDED,),
+    source: Annotated[list[str], BeforeValidator(_as_list)] = Field(
+        default=[EMBEDDED],
         min_length=1,
         description="'embedded', a parquet/JSONL file, folder or glob (local or s3://, gs://), or a hub dataset id",
     )
@@ -125,32 +125,14 @@ def build_config(values: dict[str, Any], *, where: str = "targets config") -> Pr
     try:
         return PrepareConfig.model_validate(values)
     except ValidationError as error:
-        first = error.errors()[0]
-        # the union of a name and a mapping reports a branch in its location: it is not a key of the user's
-        key = ".".join(str(part) for part in first["loc"] if part not in ("ColumnMapping", "str"))
-        known = ", ".join(PrepareConfig.model_fields) if first["type"] == "extra_forbidden" else None
-        raise InputError(
-            f"{where}: {key}: {first['msg']} (got {first['input']!r:.80})" + (f"; known keys: {known}" if known else "")
-        ) from error
+        raise InputError(f"{where}: {explain_validation(error, PrepareConfig)}") from error
 
 
 def read_config(path: Path | None, overrides: Sequence[str] = ()) -> PrepareConfig:
     """The config in a YAML file (none: the defaults) with ``KEY=VALUE`` overrides, VALUE being YAML."""
     import yaml
 
-    values: dict[str, Any] = {}
-    if path is not None:
-        try:
-            loaded = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise InputError(f"targets config {path}: {error.strerror}; give a YAML file") from error
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise InputError(f"targets config {path}: not YAML: {error}") from error
-        if not isinstance(loaded, dict):
-            raise InputError(
-                f"targets config {path}: expected a mapping of keys to values, found {type(loaded).__name__}"
-            )
-        values.update(loaded)
+    values = {} if path is None else read_yaml(path, "targets config")
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals:

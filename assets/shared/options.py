@@ -1,188 +1,168 @@
-"""What an operator can set, by stage. The values of a profile become the defaults that the Launchpad shows.
+"""What an operator can set, by stage: one `dg.Config` class for the profile, the environment and the Launchpad.
 
-Each class is plain pydantic; `launchpad` turns an instance into the `dg.Config` class of an op, `chosen` turns what
-the operator launched back. So a limit is written down once, and holds for profile, environment and Launchpad.
+`Settings` reads an instance of each class from the profile. `with_defaults` makes its values the defaults of the
+Launchpad, and the op receives an instance of the same class.
 """
 
-import types
-from collections.abc import Callable
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from copy import copy
+from typing import Annotated, Any, TypeVar, cast
 
 import dagster as dg
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 
-from core.errors import InputError
-from targets.config import PrepareConfig
+from assets.shared.failures import as_failure
+from core.errors import InputError, explain_validation
+from targets.config import ColumnMapping, PrepareConfig
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-Options = TypeVar("Options", bound=BaseModel)
-TargetOptions = PrepareConfig  # targets/prepared
+Chosen = TypeVar("Chosen", bound="Options")
 # Keys of the training configuration that name folders of a run.
-PLACES = ("paths.", "hydra.", "hydra/", "trainer.default_local_dir", "trainer.rollout_data_dir")
-PLACES += ("trainer.validation_data_dir",)
+RUN_FOLDERS = (
+    "paths.",
+    "hydra.",
+    "hydra/",
+    "trainer.default_local_dir",
+    "trainer.rollout_data_dir",
+    "trainer.validation_data_dir",
+)
 
 
-def inside(overrides: tuple[str, ...]) -> tuple[str, ...]:
-    """``overrides`` themselves; ValueError if one says where a run writes: that is the storage's business."""
+class Options(dg.Config):
+    """Base of all option classes. Unknown keys are errors, and defaults are validated like any other value."""
+
+    model_config = ConfigDict(extra="forbid", validate_default=True)
+
+
+class _Launched(Options):
+    """Reports a value that an operator gave in the Launchpad and that does not fit, as one message."""
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise as_failure(
+                InputError(f"{explain_validation(error, type(self))}; change it in the Launchpad or in the profile")
+            ) from None
+
+
+def with_defaults(options: Chosen) -> type[Chosen]:
+    """The class of ``options`` with the values of ``options`` as defaults, which the Launchpad shows.
+
+    Subclass it for the ``config`` parameter of an op: ``class Config(with_defaults(options)): ...``.
+    """
+    kind = type(options)
+    fields: dict[str, Any] = {}
+    for name, value in options.model_dump(mode="json").items():
+        field = copy(kind.model_fields[name])
+        field.default = value
+        fields[name] = (field.annotation, field)
+    return cast("type[Chosen]", create_model(kind.__name__, __base__=(_Launched, kind), **fields))
+
+
+def outside_run_folders(overrides: list[str]) -> list[str]:
+    """``overrides`` themselves; ValueError if one of them moves a run's folder, which the storage decides."""
     for override in overrides:
-        if override.lstrip("+~").startswith(PLACES):
+        if override.lstrip("+~").startswith(RUN_FOLDERS):
             raise ValueError(f"{override.partition('=')[0]} says where a run writes, which storage.root decides")
     return overrides
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+Overrides = Annotated[list[str], AfterValidator(outside_run_folders)]
 
 
-class SplitOptions(_Section):
+class TargetOptions(PrepareConfig, Options):
+    """targets/prepared."""
+
+    # Dagster has no type for a name or a mapping; "any" lets the Launchpad take both, and pydantic checks them.
+    mapping: Annotated[Any, AfterValidator(TypeAdapter(ColumnMapping | str).validate_python)] = Field(
+        default="auto", description=PrepareConfig.model_fields["mapping"].description
+    )
+
+
+class SplitOptions(Options):
     """targets/train."""
 
-    heldout_share: float = Field(default=0.0, ge=0, lt=1, description="share of problems that are never trained on")
-    max_rows: int | None = Field(default=None, ge=1, description="of what is left; none: all")
+    heldout_share: float = Field(default=0.0, ge=0, lt=1, description="Share of the problems that are held out.")
+    max_rows: int | None = Field(default=None, ge=1, description="Largest number of training rows. None: all.")
 
 
-class ModelOptions(_Section):
+class ModelOptions(Options):
     """models/base."""
 
-    source: str = Field(default="embedded", description="'embedded', a model folder, a .gguf file, or a hub id")
-    revision: str | None = Field(default=None, description="branch, tag or commit of a hub id")
+    source: str = Field(default="embedded", description="'embedded', a model folder, a .gguf file, or a hub id.")
+    revision: str | None = Field(default=None, description="Branch, tag or commit of a hub id.")
 
 
-class BenchmarkOptions(_Section):
+class BenchmarkOptions(Options):
     """benchmarks/suite."""
 
-    roots: tuple[str, ...] = Field(default=(), description="folders with the suite's files")
-    limit: int | None = Field(default=None, ge=1, description="problems a benchmark (a seeded sample); none: all")
-    seed: int = Field(default=0, description="seed of the sample and of generated problems")
-    system_prompt: str | None = Field(default=None, description="system message before every problem")
+    roots: list[str] = Field(default=[], description="Folders that hold the suite's files.")
+    limit: int | None = Field(default=None, ge=1, description="Problems per benchmark, sampled by seed. None: all.")
+    seed: int = Field(default=0, description="Seed of that sample and of generated problems.")
+    system_prompt: str | None = Field(default=None, description="System message before every problem.")
 
 
-class TrainingOptions(_Section):
+class TrainingOptions(Options):
     """training/policy."""
 
-    recipe: str = Field(default="luffy", description="a file of training/config/recipe")
-    hardware: str = Field(default="cpu", description="a file of training/config/hardware")
-    overrides: tuple[str, ...] = Field(default=(), description="KEY=VALUE of the training configuration")
-    seed: int = 0
-    force: bool = Field(default=False, description="train even if a checkpoint of the same identity is there")
-
-    @field_validator("overrides")
-    @classmethod
-    def _stay_inside(cls, overrides: tuple[str, ...]) -> tuple[str, ...]:
-        return inside(overrides)
+    recipe: str = Field(default="luffy", description="Name of a file in training/config/recipe.")
+    hardware: str = Field(default="cpu", description="Name of a file in training/config/hardware.")
+    overrides: Overrides = Field(default=[], description="KEY=VALUE settings of the training configuration.")
+    seed: int = Field(default=0, description="Seed of the training.")
+    force: bool = Field(default=False, description="Train even if a checkpoint of the same identity exists.")
 
 
-class ExperimentOptions(_Section):
-    """experiments/*: what is compared beside the one line of training and evaluation."""
+class ExperimentOptions(Options):
+    """experiments/*: the recipes that are compared beside the main line of training and evaluation."""
 
-    recipes: tuple[str, ...] = Field(default=(), description="that make experiments trains; none: all")
-    seeds: int = Field(default=1, ge=1, description="runs of a recipe; their seeds count up from training.seed")
-    baseline: str = Field(default="on_policy", description="the recipe that the others are compared with")
-    overrides: dict[str, tuple[str, ...]] = Field(default={}, description="recipe: KEY=VALUE over training.overrides")
-
-    @field_validator("overrides")
-    @classmethod
-    def _stay_inside(cls, overrides: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-        return {recipe: inside(values) for recipe, values in overrides.items()}
+    recipes: list[str] = Field(default=[], description="Recipes that `make experiments` trains. Empty: all.")
+    seeds: int = Field(default=1, ge=1, description="Runs per recipe. Their seeds count up from training.seed.")
+    baseline: str = Field(default="on_policy", description="Recipe that the others are compared with.")
+    overrides: dict[str, Overrides] = Field(
+        default={}, description="Per recipe, KEY=VALUE settings that win over training.overrides."
+    )
 
 
-class EvaluationOptions(_Section):
+class EvaluationOptions(Options):
     """evals/* and ood/*."""
 
-    samples: int | None = Field(default=None, ge=1, description="a problem; none: the k of each benchmark's avg@k")
-    temperature: float = Field(default=0.6, ge=0, description="0 is greedy")
-    top_p: float = Field(default=0.95, gt=0, le=1)
-    max_tokens: int = Field(default=8192, ge=1, description="a response")
-    seed: int = 0
-    template: str = Field(default="training", description="of prompts: training, own, qwen, simplerl, prime, none, "
-                          "tokenizer; training is the checkpoint's own")  # fmt: skip
-    replicas: int | None = Field(default=None, ge=1, description="engines, each on a GPU of its own; none: all GPUs")
-    thinking: bool | None = Field(
-        default=None, description="answers count only after </think>; none: as the template says"
+    samples: int | None = Field(
+        default=None, ge=1, description="Samples per problem. None: the number that each benchmark defines."
     )
-    trust_remote_code: bool = Field(default=False, description="run code that a model folder brings")
-    grade_workers: int = Field(default=2, ge=1, description="processes that compare answers")
-    grade_limit_s: float = Field(default=5.0, gt=0, description="seconds for comparing one answer")
+    temperature: float = Field(default=0.6, ge=0, description="Sampling temperature. 0: greedy decoding.")
+    top_p: float = Field(default=0.95, gt=0, le=1, description="Share of the probability that is sampled from.")
+    max_tokens: int = Field(default=8192, ge=1, description="Token limit of a response.")
+    seed: int = Field(default=0, description="Seed of the samples.")
+    template: str = Field(
+        default="training",
+        description="Prompt template: training (the checkpoint's own), own, qwen, simplerl, prime, none or tokenizer.",
+    )
+    replicas: int | None = Field(default=None, ge=1, description="Number of engines, one GPU each. None: all GPUs.")
+    thinking: bool | None = Field(
+        default=None, description="Count answers only after </think>. None: as the template says."
+    )
+    trust_remote_code: bool = Field(default=False, description="Run code that the model folder brings.")
+    grade_workers: int = Field(default=2, ge=1, description="Processes that compare answers.")
+    grade_limit_s: float = Field(default=5.0, gt=0, description="Seconds allowed for comparing one answer.")
 
 
-class PromotionOptions(_Section):
+class PromotionOptions(Options):
     """registry/champion."""
 
-    max_ood_drop: float = Field(default=0.05, ge=0, le=1, description="an out-of-domain benchmark may lose this share")
-    max_truncated: float = Field(default=0.25, ge=0, le=1, description="share of samples cut at the token limit")
-
-
-class RetentionOptions(_Section):
-    """operations/retention."""
-
-    dry_run: bool = Field(default=True, description="list what would go, and keep it")
-    keep_days: float = Field(default=30.0, ge=1, description="younger outputs stay")
-    keep_champions: int = Field(default=3, ge=1, description="champions that stay whole, for rollbacks")
-    drop_checkpoints: bool = Field(
-        default=True, description="of complete old runs that stay, drop the trainer's own checkpoints and rollouts"
+    max_ood_drop: float = Field(
+        default=0.05, ge=0, le=1, description="Largest loss on an out-of-domain benchmark, as a share of the samples."
+    )
+    max_truncated: float = Field(
+        default=0.25, ge=0, le=1, description="Largest share of samples cut at the token limit."
     )
 
 
-def launchpad(options: BaseModel) -> type[dg.Config]:
-    """The `dg.Config` class of an op whose defaults are the values of ``options``."""
-    fields: dict[str, Any] = {}
-    for name, info in type(options).model_fields.items():
-        kind, note = _launchpad_type(info.annotation)
-        value = getattr(options, name)
-        if isinstance(value, BaseModel):
-            value = value.model_dump_json(exclude_none=True)
-        description = " ".join(filter(None, [info.description, note]))
-        default = list(value) if isinstance(value, tuple) else value
-        fields[name] = (kind, Field(default=default, description=description or None))
-    return create_model(type(options).__name__, __base__=dg.Config, __module__=__name__, **fields)
+class RetentionOptions(Options):
+    """operations/retention."""
 
-
-def configured(options: BaseModel) -> Callable[[Function], Function]:
-    """Give the op that the decorated function becomes the configuration `launchpad` makes of ``options``.
-
-    The class depends on the profile, so it cannot be the annotation that is written at the parameter ``config``.
-    """
-
-    def decorate(function: Function) -> Function:
-        function.__annotations__["config"] = launchpad(options)
-        return function
-
-    return decorate
-
-
-def chosen(config: dg.Config, options: Options, *, stage: str) -> Options:
-    """``options`` with what the operator launched; InputError names the value that does not fit."""
-    values = {name: getattr(config, name) for name in type(config).model_fields}
-    for name, value in values.items():
-        if isinstance(value, str) and value.lstrip().startswith("{"):
-            import yaml
-
-            values[name] = yaml.safe_load(value)
-    try:
-        return type(options).model_validate({**options.model_dump(), **values})
-    except ValidationError as error:
-        raise InputError(f"{stage}: {explain(error)}; set it in the Launchpad or in the profile") from error
-
-
-def explain(error: ValidationError) -> str:
-    """The first complaint of pydantic as one line: key, what is wrong, what was given."""
-    first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"] if part not in ("ColumnMapping", "str"))
-    return f"{key}: {first['msg']} (got {first['input']!r:.80})"
-
-
-def _launchpad_type(annotation: Any) -> tuple[Any, str]:
-    """The Dagster config type for a pydantic annotation, and a note on what a plain type cannot say."""
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return _launchpad_type(arguments[0])
-    if origin is tuple:
-        return list[arguments[0]], ""
-    if origin is Literal:
-        return str, "One of: " + ", ".join(map(str, arguments)) + "."
-    if origin in (Union, types.UnionType):
-        if any(isinstance(part, type) and issubclass(part, BaseModel) for part in arguments):
-            return str, "Columns as YAML: {name: column, …}."
-        inner, note = _launchpad_type(next(part for part in arguments if part is not type(None)))
-        return inner | None, note
-    return annotation, ""
+    dry_run: bool = Field(default=True, description="List what would be removed, and keep it.")
+    keep_days: float = Field(default=30.0, ge=1, description="Outputs younger than this many days stay.")
+    keep_champions: int = Field(default=3, ge=1, description="Number of champions that stay whole for rollbacks.")
+    drop_checkpoints: bool = Field(
+        default=True,
+        description="Remove the trainer's own checkpoints and rollouts from complete old runs that stay.",
+    )

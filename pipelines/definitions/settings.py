@@ -1,17 +1,24 @@
-"""Settings of an installation: a profile (YAML) and environment variables over it.
+"""Settings of an installation: a profile (YAML), and environment variables that override it.
 
 ``LUFFY_PROFILE`` names the profile: a file of ``pipelines/profiles`` without its ending, or a path. A variable
-``LUFFY__SECTION__KEY`` (say ``LUFFY__TRAINING__SEED=1``) overrides one key; its value is YAML. Sections and keys are
-those of the classes below; their values are the defaults that the Launchpad shows.
+``LUFFY__SECTION__KEY`` (say ``LUFFY__TRAINING__SEED=1``) overrides one key; its value is YAML. The sections and keys
+are those of the classes below, and their values are the defaults that the Launchpad shows.
 """
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
 from assets.shared.options import (
     BenchmarkOptions,
@@ -23,10 +30,10 @@ from assets.shared.options import (
     SplitOptions,
     TargetOptions,
     TrainingOptions,
-    explain,
 )
 from core.code import PROJECT
-from core.errors import InputError
+from core.errors import InputError, explain_validation
+from core.files import read_yaml
 from evaluation.benchmarks.registry import Benchmark, load_suite
 from pipelines.definitions.notices import NotifySettings
 
@@ -40,29 +47,43 @@ class _Section(BaseModel):
 
 
 class StorageSettings(_Section):
-    root: str = Field(default="var/storage", description="folder of all outputs; a relative one lies below the project")
+    root: str = Field(default="var/storage", description="Folder of all outputs. A relative one is below the project.")
 
 
 class InterpreterSettings(_Section):
-    python: str = Field(default=".venv-train/bin/python", description="the Python with torch, verl and vLLM")
-    offline: bool = Field(default=True, description="training and generation never ask the Hugging Face hub")
-    grace_seconds: float = Field(default=30.0, gt=0, description="from TERM to KILL when a step is cancelled")
+    python: str = Field(default=".venv-train/bin/python", description="The Python that has torch, verl and vLLM.")
+    offline: bool = Field(default=True, description="Training and generation never contact the Hugging Face hub.")
+    grace_seconds: float = Field(default=30.0, gt=0, description="Seconds between TERM and KILL on cancellation.")
 
 
 class SuiteSettings(_Section):
-    """Which benchmarks there are decides which assets there are, so it is no Launchpad option."""
+    """The benchmarks. They decide which assets exist, so they cannot be changed in the Launchpad."""
 
-    name: str = Field(default="embedded", description="one of evaluation/benchmarks/suites, or a YAML file")
-    only: tuple[str, ...] = Field(default=(), description="names of benchmarks; none: all")
+    name: str = Field(default="embedded", description="A suite of evaluation/benchmarks/suites, or a YAML file.")
+    only: list[str] = Field(default=[], description="Names of benchmarks. Empty: all of the suite.")
 
 
 class ScheduleSettings(_Section):
-    retrain: str = Field(default="0 3 * * 1", description="cron of the weekly run")
-    timezone: str = "UTC"
+    retrain: str = Field(default="0 3 * * 1", description="Cron line of the weekly run.")
+    timezone: str = Field(default="UTC", description="Time zone of the schedules.")
 
 
-class Settings(_Section):
+class YamlVariables(EnvSettingsSource):
+    """Environment variables whose values are YAML, so that ``null``, lists and mappings can be given."""
+
+    def field_is_complex(self, field: FieldInfo) -> bool:
+        return True
+
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        return yaml.safe_load(value)
+
+
+class Settings(BaseSettings):
     """Everything that an installation can set, by section."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_nested_delimiter="__", env_ignore_empty=False, extra="forbid", frozen=True
+    )
 
     storage: StorageSettings = StorageSettings()
     interpreter: InterpreterSettings = InterpreterSettings()
@@ -79,76 +100,57 @@ class Settings(_Section):
     notify: NotifySettings = NotifySettings()
     retention: RetentionOptions = RetentionOptions()
 
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], *_: PydanticBaseSettingsSource, **__: PydanticBaseSettingsSource
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Variables first, then the profile."""
+        return YamlVariables(settings_cls), InitSettingsSource(settings_cls, read_yaml(profile_file(), "profile"))
+
     def benchmark_suite(self) -> list[Benchmark]:
         """The benchmarks that are assets; InputError for a suite or a name that does not exist."""
         local = PROJECT / self.suite.name
         suite = load_suite(local if local.is_file() else self.suite.name)
         if unknown := sorted(set(self.suite.only) - {benchmark.name for benchmark in suite}):
-            known = ", ".join(benchmark.name for benchmark in suite)
-            raise InputError(f"suite.only: {', '.join(unknown)}: not in suite {self.suite.name}, which has {known}")
+            names = ", ".join(benchmark.name for benchmark in suite)
+            raise InputError(f"suite.only: {', '.join(unknown)}: not in suite {self.suite.name}, which has {names}")
         return [benchmark for benchmark in suite if not self.suite.only or benchmark.name in self.suite.only]
 
 
-def load_settings(environment: Mapping[str, str] | None = None) -> Settings:
-    """The profile that the environment names, with the environment's overrides.
+def load_settings() -> Settings:
+    """The settings of this process's environment.
 
     Raises InputError that names the profile or variable, the key and what was expected.
     """
-    environment = os.environ if environment is None else environment
-    profile = _profile(environment.get(PROFILE) or "embedded")
-    values, origin = _read(profile), {}
-    for variable, text in sorted(environment.items()):
-        if not variable.startswith(PREFIX):
-            continue
-        section, separator, key = variable.removeprefix(PREFIX).lower().partition("__")
-        if not separator or section not in Settings.model_fields:
-            known = ", ".join(Settings.model_fields).upper()
-            raise InputError(f"variable {variable}: expected {PREFIX}SECTION__KEY, with a section of {known}")
-        values.setdefault(section, {})[key] = _value(variable, text)
-        origin[section, key] = f"variable {variable}"
+    check_variables()
     try:
-        return Settings.model_validate(values)
+        return Settings()
     except ValidationError as error:
-        first = error.errors()[0]
-        place = first["loc"]
-        where = origin.get(tuple(place[:2]), f"profile {profile}")
-        if first["type"] == "extra_forbidden":
-            section = type(getattr(Settings(), str(place[0]))) if len(place) > 1 else Settings
-            known = section.model_fields
-            name = ".".join(map(str, place))
-            raise InputError(f"{where}: {name} is not a setting; expected one of {', '.join(known)}") from error
-        raise InputError(f"{where}: {explain(error)}") from error
+        key = "__".join(str(part) for part in error.errors()[0]["loc"][:2])
+        variable = f"{PREFIX}{key}".upper()
+        where = f"variable {variable}" if variable in os.environ else f"profile {profile_file()}"
+        raise InputError(f"{where}: {explain_validation(error, Settings)}") from error
 
 
-def _profile(name: str) -> Path:
-    """The file of a profile."""
+def check_variables() -> None:
+    """InputError for a variable ``LUFFY__…`` that names no section and key, or whose value is not YAML."""
+    for variable in sorted(name for name in os.environ if name.startswith(PREFIX)):
+        section, separator, _ = variable.removeprefix(PREFIX).lower().partition("__")
+        if not separator or section not in Settings.model_fields:
+            sections = ", ".join(Settings.model_fields).upper()
+            raise InputError(f"variable {variable}: expected {PREFIX}SECTION__KEY, with a section of {sections}")
+        try:
+            yaml.safe_load(os.environ[variable])
+        except yaml.YAMLError as error:
+            raise InputError(f"variable {variable}: not YAML: {' '.join(str(error).split())}") from error
+
+
+def profile_file() -> Path:
+    """The file of the profile that ``LUFFY_PROFILE`` names; ``embedded`` by default."""
+    name = os.environ.get(PROFILE) or "embedded"
     shipped = PROFILES / f"{name}.yaml"
-    found = shipped if shipped.is_file() else PROJECT / Path(name).expanduser()
-    if not found.is_file():
+    file = shipped if shipped.is_file() else PROJECT / Path(name).expanduser()
+    if not file.is_file():
         names = ", ".join(sorted(file.stem for file in PROFILES.glob("*.yaml")))
-        raise InputError(f"profile {name!r}: neither a shipped one ({names}) nor a YAML file; set {PROFILE}")
-    return found
-
-
-def _read(profile: Path) -> dict[str, Any]:
-    """Sections of keys; every section is a fresh dictionary."""
-    try:
-        values = yaml.safe_load(profile.read_text(encoding="utf-8")) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InputError(f"profile {profile}: not readable as YAML: {_one_line(error)}") from error
-    if not isinstance(values, dict) or not all(isinstance(section, dict) for section in values.values()):
-        raise InputError(
-            f"profile {profile}: expected sections ({', '.join(Settings.model_fields)}) of keys and values"
-        )
-    return {name: dict(section) for name, section in values.items()}
-
-
-def _value(variable: str, text: str) -> Any:
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InputError(f"variable {variable}: {text!r} is not YAML: {_one_line(error)}") from error
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+        raise InputError(f"profile {name!r}: expected a shipped one ({names}) or a YAML file; set {PROFILE}")
+    return file

@@ -17,14 +17,13 @@ def build(tmp_path: Path) -> Iterator[Callable[..., Any]]:
     import dagster as dg
 
     from pipelines.definitions.code_location import build_defs
-    from pipelines.definitions.settings import load_settings
-    from tests.defs.project import Project
+    from tests.defs.project import Project, settings_of
 
     with dg.DagsterInstance.ephemeral() as instance:
 
         def make(profile: str = "embedded", **settings: str) -> Project:
             environment = {"LUFFY_PROFILE": profile, "LUFFY__STORAGE__ROOT": str(tmp_path / "storage")}
             environment |= {f"LUFFY__{name.upper()}": value for name, value in settings.items()}
-            return Project(build_defs(settings=load_settings(environment)), tmp_path / "storage", instance)
+            return Project(build_defs(settings=settings_of(**environment)), tmp_path / "storage", instance)
 
         yield make

@@ -1,11 +1,25 @@
 """What the tests of the definitions share: a project to run, and the message of a run that failed."""
 
 import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pytest
+
+from pipelines.definitions.settings import Settings, load_settings
+
+
+def settings_of(**variables: str) -> Settings:
+    """The settings of an environment that has these ``LUFFY…`` variables and no others."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("LUFFY")]:
+            patch.delenv(name)
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        return load_settings()
 
 
 @dataclass

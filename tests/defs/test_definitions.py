@@ -10,8 +10,8 @@ import pytest
 
 from assets.checks import ACCOUNT
 from pipelines.definitions.code_location import build_defs
-from pipelines.definitions.settings import load_settings
 from targets.check.expectations import check_names
+from tests.defs.project import settings_of
 
 ROOT = Path(__file__).resolve().parents[2]
 LINE = [
@@ -29,7 +29,7 @@ HEAVY = ["torch", "vllm", "verl", "ray", "transformers", "datasets", "great_expe
 
 
 def definitions(profile: str, **settings: str) -> dg.Definitions:
-    return build_defs(settings=load_settings({"LUFFY_PROFILE": profile, **settings}))
+    return build_defs(settings=settings_of(LUFFY_PROFILE=profile, **settings))
 
 
 def graph(profile: str, **settings: str):

@@ -116,9 +116,9 @@ def test_the_helm_values_start_the_same_processes():
     (deployment,) = values["dagster-user-deployments"]["deployments"]
     assert deployment["codeServerArgs"] == ["-m", "pipelines.definitions.code_location"]
     variables = {entry["name"]: entry["value"] for entry in deployment["env"]}
-    from pipelines.definitions.settings import load_settings
+    from tests.defs.project import settings_of
 
-    settings = load_settings(variables)
+    settings = settings_of(**variables)
     mounts = [mount["mountPath"] for mount in deployment["volumeMounts"]]
     assert settings.storage.root in mounts and settings.training.hardware == "gpu"
     assert values["runLauncher"]["config"]["customRunLauncher"]["class"] == "DefaultRunLauncher"

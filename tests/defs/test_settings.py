@@ -5,45 +5,49 @@ from pathlib import Path
 import pytest
 
 from core.errors import InputError
-from pipelines.definitions.settings import PROFILES, Settings, load_settings
+from pipelines.definitions.settings import PROFILES, StorageSettings
+from tests.defs.project import settings_of
 
 
 def test_the_shipped_profiles_are_valid():
     assert {file.stem for file in PROFILES.glob("*.yaml")} == {"comparison", "embedded", "paper", "small"}
-    assert load_settings({}).suite.name == "embedded"
-    assert load_settings({"LUFFY_PROFILE": ""}).suite.name == "embedded"
-    assert load_settings({"LUFFY_PROFILE": "small"}).training.hardware == "cpu"
-    paper = load_settings({"LUFFY_PROFILE": "paper"})
+    assert settings_of().suite.name == "embedded"
+    assert settings_of(LUFFY_PROFILE="").suite.name == "embedded"
+    assert settings_of(LUFFY_PROFILE="small").training.hardware == "cpu"
+    paper = settings_of(LUFFY_PROFILE="paper")
     assert (paper.training.hardware, paper.suite.name, paper.targets.max_target_tokens) == ("gpu", "paper", 8192)
 
 
 def test_a_profile_may_be_a_file_and_say_little(tmp_path: Path):
     (tmp_path / "mine.yaml").write_text("training: {seed: 3}\n")
-    settings = load_settings({"LUFFY_PROFILE": str(tmp_path / "mine.yaml")})
+    settings = settings_of(LUFFY_PROFILE=str(tmp_path / "mine.yaml"))
     assert settings.training.seed == 3
-    assert settings.storage == Settings().storage
+    assert settings.storage == StorageSettings()
 
 
 def test_the_environment_overrides_single_keys():
-    settings = load_settings(
-        {
+    settings = settings_of(
+        **{
             "LUFFY__TARGETS__SOURCE": "/data/traces.parquet",
             "LUFFY__TARGETS__MAPPING": "{problem: question, answer: gold, response: text}",
             "LUFFY__TRAINING__OVERRIDES": "['trainer.total_training_steps=3']",
             "LUFFY__EVALUATION__SAMPLES": "4",
         }
     )
-    assert settings.targets.source == ("/data/traces.parquet",)
+    assert settings.targets.source == ["/data/traces.parquet"]
     assert settings.targets.mapping.problem == "question"
     assert settings.targets.max_prompt_tokens == 64  # the profile's
-    assert settings.training.overrides == ("trainer.total_training_steps=3",)
+    assert settings.training.overrides == ["trainer.total_training_steps=3"]
     assert settings.evaluation.samples == 4
 
 
 @pytest.mark.parametrize(
     ("environment", "parts"),
     [
-        ({"LUFFY__TRAINING__RECIPEE": "x"}, ["LUFFY__TRAINING__RECIPEE", "training.recipee", "recipe, hardware"]),
+        (
+            {"LUFFY__TRAINING__RECIPEE": "x"},
+            ["LUFFY__TRAINING__RECIPEE", "training.recipee", "mean recipe?", "recipe, hardware"],
+        ),
         ({"LUFFY__TRANING__SEED": "1"}, ["LUFFY__TRANING__SEED", "TRAINING"]),
         ({"LUFFY__TRAINING": "1"}, ["LUFFY__TRAINING", "SECTION__KEY"]),
         ({"LUFFY__TRAINING__SEED": "many"}, ["LUFFY__TRAINING__SEED", "training.seed", "integer", "many"]),
@@ -58,7 +62,7 @@ def test_the_environment_overrides_single_keys():
 )
 def test_a_mistake_is_one_message_that_names_it(environment, parts):
     with pytest.raises(InputError) as caught:
-        load_settings(environment)
+        settings_of(**environment)
     for part in parts:
         assert part in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -67,9 +71,9 @@ def test_a_mistake_is_one_message_that_names_it(environment, parts):
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("training: {recipe: [", "not readable as YAML"),
-        ("- a\n- b\n", "expected sections"),
-        ("training: 3\n", "expected sections"),
+        ("training: {recipe: [", "not YAML"),
+        ("- a\n- b\n", "expected a mapping"),
+        ("training: 3\n", "training: Input should be a valid dictionary"),
         ("trainning: {seed: 1}\n", "trainning is not a setting"),
         ("training: {seeds: 1}\n", "training.seeds is not a setting"),
         ("targets: {max_target_tokens: 0}\n", "targets.max_target_tokens"),
@@ -78,10 +82,10 @@ def test_a_mistake_is_one_message_that_names_it(environment, parts):
 def test_a_wrong_profile_names_the_file_and_the_key(tmp_path: Path, text: str, part: str):
     (tmp_path / "mine.yaml").write_text(text)
     with pytest.raises(InputError, match=r"mine\.yaml") as caught:
-        load_settings({"LUFFY_PROFILE": str(tmp_path / "mine.yaml")})
+        settings_of(LUFFY_PROFILE=str(tmp_path / "mine.yaml"))
     assert part in str(caught.value)
 
 
 def test_an_unknown_benchmark_lists_those_of_the_suite():
     with pytest.raises(InputError, match=r"aime26.*aime24, aime25"):
-        load_settings({"LUFFY_PROFILE": "paper", "LUFFY__SUITE__ONLY": "[aime26]"}).benchmark_suite()
+        settings_of(LUFFY_PROFILE="paper", LUFFY__SUITE__ONLY="[aime26]").benchmark_suite()

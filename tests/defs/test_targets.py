@@ -212,10 +212,14 @@ def test_a_model_that_is_not_there_is_one_message(build, source: str):
 
 def test_a_wrong_value_in_the_launchpad_is_one_message(build):
     project = build(**SMALL)
-    result = project.run("benchmarks/suite", config={"benchmarks__suite": {"config": {"limit": 0}}})
-    assert message(result).startswith("benchmarks/suite: limit: ")
-    result = project.run(*INPUTS, *TARGETS[:2], config={"targets__prepared": {"config": {"keep": "longest"}}})
-    assert "keep" in message(result) and "longest" in message(result)
+
+    def launch(op: str, **config):
+        return project.run(*INPUTS, *TARGETS[:2], config={op: {"config": config}})
+
+    assert message(launch("benchmarks__suite", limit=0)).startswith("limit: Input should be greater than or equal to 1")
+    assert "mapping.problm is not a setting" in message(launch("targets__prepared", mapping={"problm": "q"}))
+    with pytest.raises(dg.DagsterInvalidConfigError, match=r"keep.*longest"):  # before the run starts
+        launch("targets__prepared", keep="longest")
 
 
 def test_an_asset_without_its_input_says_what_to_materialize(build):

@@ -239,7 +239,7 @@ def test_every_trace_is_accounted_for_in_the_split(tmp_path: Path, tokenizer: Pa
 
 
 def test_settings_that_do_not_exist_or_fit_are_named(tmp_path: Path, tokenizer: Path) -> None:
-    with pytest.raises(InputError, match=r"max_tokens: .*known keys: source"):
+    with pytest.raises(InputError, match=r"max_tokens is not a setting; .*expected one of source"):
         build_config({"max_tokens": 1})
     with pytest.raises(InputError, match="near_duplicate"):
         build_config({"near_duplicate": 3})
