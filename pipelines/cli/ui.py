@@ -28,8 +28,8 @@ def main() -> None:
     os.chdir(PROJECT)
     # A shell starts background jobs with Ctrl-C ignored, and Dagster then ignores TERM too: nothing could stop it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    command = ["dagster", "dev", "-w", "workspace.yaml", "-h", options.host, "-p", str(options.port)]
-    os.execv(sys.executable, [sys.executable, "-m", *command])
+    serve = [sys.executable, "-m", "pipelines.cli.webserver", "--host", options.host, "--port", str(options.port)]
+    os.execv(sys.executable, [sys.executable, "-m", "training.run.supervisor", "--", *serve])
 
 
 def check_port(host: str, port: int) -> None:
