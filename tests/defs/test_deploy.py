@@ -148,3 +148,26 @@ def test_rays_dashboard_stays_on_loopback():
     head = " ".join(cluster["head_start_ray_commands"])
     assert "--dashboard-host=127.0.0.1" in head and "0.0.0.0" not in head
     assert cluster["max_workers"] == len(cluster["provider"]["worker_ips"])
+
+
+def test_every_ray_process_asks_for_a_token():
+    cluster = load("ray/cluster.yaml")
+    commands = cluster["head_start_ray_commands"] + cluster["worker_start_ray_commands"]
+    assert commands and all("RAY_AUTH_MODE=token" in command for command in commands)
+    assert load("ray/rayjob.yaml")["spec"]["rayClusterSpec"]["authOptions"] == {"mode": "token"}
+
+
+def test_the_network_policy_covers_every_pod_of_the_ray_job():
+    spec = load("ray/rayjob.yaml")["spec"]["rayClusterSpec"]
+    policy = load("ray/network-policy.yaml")["spec"]
+    label = policy["podSelector"]["matchLabels"]
+    for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
+        assert label.items() <= group["template"]["metadata"]["labels"].items()
+    peers, submitters = policy["ingress"]
+    assert policy["policyTypes"] == ["Ingress"] and peers == {"from": [{"podSelector": {"matchLabels": label}}]}
+    assert submitters["ports"] == [{"port": 8265, "protocol": "TCP"}]
+
+
+def test_the_image_of_the_trainer_holds_every_room():
+    rooms = {file.parent.name for file in ROOT.glob("*/__init__.py")} - {"perf", "tests"}
+    assert rooms > {"core", "targets"} and rooms <= set(re.findall(r"^COPY (\w+)/ ", stages()["trainer"], re.MULTILINE))
