@@ -93,7 +93,7 @@ class GuardedWebserver(DagsterWebserver):
     def build_middleware(self) -> list[Middleware]:
         return [Middleware(Guard, hosts=self._hosts), *super().build_middleware()]
 
-    def build_routes(self) -> Sequence[BaseRoute]:
+    def build_routes(self) -> list[BaseRoute]:
         return [Route(FILES + "/{path:path}", self._page), *super().build_routes()]
 
     async def _page(self, request) -> Response:
