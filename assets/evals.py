@@ -98,7 +98,7 @@ def check_policy(policy: Reference) -> None:
     """The checkpoint must be the one that training/policy made, byte for byte."""
     from core.manifest import read_manifest
 
-    if (found := read_manifest(Path(policy.path))["checkpoint_digest"]) != policy.digest:
+    if (found := read_manifest(Path(policy.path)).checkpoint_digest) != policy.digest:
         raise InputError(
             f"checkpoint {policy.path} is {found[:SHORT_DIGEST]}, but training/policy made {policy.short}: "
             "materialize training/policy again"

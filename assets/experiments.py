@@ -221,23 +221,23 @@ def _read(storage: Storage, key: dg.MultiPartitionKey, train: Reference, base: R
     details = storage.read_reference(reference).details
     manifest = read_manifest(Path(details["policy"]))
     for what, found, now in (
-        ("targets", manifest["targets"]["digest"], train.digest),
-        ("base model", manifest["base_model"]["digest"], base.digest),
+        ("targets", manifest.targets.digest, train.digest),
+        ("base model", manifest.base_model.digest, base.digest),
         ("problems", {n: s["problems"] for n, s in details["scores"].items()}, problems.details["digests"]),
-        ("policy", manifest["checkpoint_digest"], details["checkpoint"]),
+        ("policy", manifest.checkpoint_digest, details["checkpoint"]),
     ):
         if found != now:
             return f"its {what} are not the present ones" if what != "policy" else "its policy was trained anew"
-    request = manifest["request"]
+    request = manifest.request
     records = read_json_lines(Path(details["metrics"]))
     generated = sum(record["data"].get("batch/generated_tokens", 0) for record in records)
     facts = {
-        "steps": manifest["steps"],
-        "seed": request["seed"],
-        "hardware": request["hardware"],
-        "settings": ", ".join(request["overrides"]),
+        "steps": manifest.steps,
+        "seed": request.seed,
+        "hardware": request.hardware,
+        "settings": ", ".join(request.overrides),
         "generated tokens": f"{generated:,.0f}",
-        "minutes": f"{60 * manifest['device_hours']:.1f}",
+        "minutes": f"{60 * manifest.device_hours:.1f}",
         "targets": train.digest[:SHORT_DIGEST],
         "base": base.digest[:SHORT_DIGEST],
     }

@@ -12,6 +12,7 @@ from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.options import ModelOptions, with_defaults
 from assets.shared.storage import Reference, Storage
 from core.code import PROJECT, code_version
+from core.model_files import safetensors_header
 
 KEY = dg.AssetKey(["models", "base"])
 
@@ -25,7 +26,7 @@ def build_models(options: ModelOptions) -> list[dg.AssetsDefinition]:
         key=KEY,
         group_name="models",
         kinds={"huggingface"},
-        code_version=code_version("training/base/resolve.py"),
+        code_version=code_version("training/base/resolve.py", "core/model_files.py"),
         description="The model that training starts from: the shipped tiny one, a folder, a GGUF file or a hub id, "
         "checked file by file.",
     )
@@ -69,11 +70,6 @@ def describe(folder: Path) -> dict[str, Any]:
         "vocabulary": config.get("vocab_size"),
         "context_tokens": config.get("max_position_embeddings"),
     }
-    parameters = sum(_parameters(file) for file in folder.glob("*.safetensors"))
+    headers = [safetensors_header(file) or {} for file in folder.glob("*.safetensors")]
+    parameters = sum(prod(tensor["shape"]) for header in headers for tensor in header.values())
     return {"parameters": parameters, **{name: value for name, value in names.items() if value is not None}}
-
-
-def _parameters(file: Path) -> int:
-    with file.open("rb") as stream:
-        header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
-    return sum(prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")

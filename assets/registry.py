@@ -129,7 +129,7 @@ def _judge(
             f"the champion has no scores on these problems of {', '.join(missing)}: nothing to compare with; "
             "score it on this suite, or move champion.json away to start from the base",
         )
-    found = search_lineage(read_manifest(Path(policy["path"])), read_suite_file(Path(problems.path)))
+    found = search_lineage(read_manifest(Path(policy["path"])).to_json(), read_suite_file(Path(problems.path)))
     return decide(
         read_tables({name: opponent[name]["file"] for name in scores["policy"]}),
         read_tables({name: score["file"] for name, score in scores["policy"].items()}),

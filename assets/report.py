@@ -116,7 +116,7 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
                 "materialize training/policy again"
             )
         tables = {role: read_tables({name: r.path for name, r in found[role].items()}) for role in ROLES}
-        lineage = read_manifest(Path(policy.path))
+        lineage = read_manifest(Path(policy.path)).to_json()
         held = champion_files(storage, policy, found["policy"])
         card = build_scorecard(
             tables["base"],

@@ -132,7 +132,7 @@ def build_policy(
     ) -> dg.MaterializeResult[Reference]:
         from core.files import write_json
         from core.manifest import read_manifest
-        from training.run.lineage import TrainingRequest, has_first_stage
+        from training.run.request import TrainingRequest, has_first_stage
 
         chosen = config if of_partition is None else of_partition(config, context.partition_key)
         interpreter.executable()
@@ -161,34 +161,34 @@ def build_policy(
 
         folder = Path(observer.policy or out / "policy")
         manifest = read_manifest(folder)
-        digest = manifest["checkpoint_digest"]
+        digest = manifest.checkpoint_digest
         records = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
         reward = records[-1]["data"].get("reward/on_policy") if records else None
         reached = "" if reward is None else f", reward {reward:.2f}"
-        context.log.info(f"{'reused: ' if observer.reused else ''}{manifest['steps']} steps{reached}, policy {folder}")
+        context.log.info(f"{'reused: ' if observer.reused else ''}{manifest.steps} steps{reached}, policy {folder}")
         return dg.MaterializeResult(
             value=Reference(
                 str(folder),
                 digest,
-                counts={"steps": manifest["steps"]},
-                details={"identity": manifest["identity"], "metrics": str(out / "metrics.jsonl"), "base": base.digest},
+                counts={"steps": manifest.steps},
+                details={"identity": manifest.identity, "metrics": str(out / "metrics.jsonl"), "base": base.digest},
             ),
             data_version=dg.DataVersion(digest),
             metadata={
                 "recipe": chosen.recipe,
                 "seed": chosen.seed,
                 "hardware": chosen.hardware,
-                "steps": manifest["steps"],
-                "attempts": manifest["attempts"],
+                "steps": manifest.steps,
+                "attempts": manifest.attempts,
                 "targets": train.counts.get("rows", 0),
                 "reused": observer.reused,
-                "identity": manifest["identity"],
+                "identity": manifest.identity,
                 "folder": dg.MetadataValue.path(str(folder)),
                 "run folder": dg.MetadataValue.path(str(out)),
-                "lineage": dg.MetadataValue.json({k: v for k, v in manifest.items() if k != "config"}),
-                "configuration": dg.MetadataValue.json(manifest["config"]),
-                "device-hours": shown(manifest["device_hours"]),
-                **({"cost": shown(manifest["cost"])} if manifest["cost"] else {}),
+                "lineage": dg.MetadataValue.json({k: v for k, v in manifest.to_json().items() if k != "config"}),
+                "configuration": dg.MetadataValue.json(manifest.config),
+                "device-hours": shown(manifest.device_hours),
+                **({"cost": shown(manifest.cost)} if manifest.cost else {}),
                 **_curves(records),
                 **_samples(out / "rollouts"),
             },

@@ -1,44 +1,63 @@
-"""Which code an identity covers, by package, and the digests that decide what is reused.
+"""Which code an identity covers, said once, and the digests that decide what is reused.
 
-`POLICY_CODE`, `PREPARATION_CODE`, `GENERATION_CODE` and `GRADING_CODE` say it once each: a change to one of the files
-they cover changes the identity, and a change anywhere else (a model card, an upload, a report) does not.
+A change to a file that `policy_code`, `PREPARATION_CODE`, `GENERATION_CODE` or `GRADING_CODE` covers changes the
+identity of what that code computes. A change anywhere else (a model card, an upload, a report) does not.
 """
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from core.files import digest_bytes, digest_file
 
 PROJECT = Path(__file__).resolve().parents[1]
 SHORT_DIGEST = 16  # characters of a digest in folder names and in front of people
 
-GRADING_CODE = ("grading/grader.py", "grading/answers.py", "grading/equivalence.py", "grading/pool.py")
-PREPARATION_CODE = (
-    "targets",
+VERDICT_CODE = ("grading/grader.py", "grading/answers.py", "grading/equivalence.py", "grading/pool.py")
+GRADING_CODE = (*VERDICT_CODE, "core/prompts.py", "core/schemas.py")  # of files with verdicts
+PREPARATION_CODE = ("targets", "core/arithmetic.py", "core/tokens.py", "grading/contamination.py", *GRADING_CODE)
+GENERATION_CODE = (
+    "evaluation/generation",
+    "evaluation/benchmarks",
     "core/arithmetic.py",
     "core/prompts.py",
+    "core/prompts.yaml",
     "core/schemas.py",
-    "core/tokens.py",
-    "grading/contamination.py",
-    *GRADING_CODE,
 )
-GENERATION_CODE = ("evaluation/generation", "evaluation/benchmarks", "core/prompts.py", "core/prompts.yaml")
-POLICY_CODE = (
+# Of training/run, `configuration` composes the numbers and `request` says what a first stage computes; the rest starts,
+# follows and describes the process that training/mixed runs.
+TRAINING_CODE = (
     "training/algorithms",
     "training/mixed",
     "training/platforms",
-    "training/config",
-    "training/run",
+    "training/run/configuration.py",
+    "training/run/request.py",
+    "training/config/train.yaml",
     "core/prompts.py",
-    *GRADING_CODE,
+    *VERDICT_CODE,
 )
+RECIPES, HARDWARE = "training/config/recipe", "training/config/hardware"
+POLICY_CODE = (*TRAINING_CODE, RECIPES, HARDWARE)  # of any policy
+SELECTORS = ("recipe", "hardware", "first_stage", "first_stage.recipe")  # keys that choose configuration files
 
 
-def code_digest(*paths: str) -> str:
-    """sha256 over the files at ``paths``, modules and packages relative to the project."""
-    files = sorted(file for path in paths for file in _files(PROJECT / path))
-    return identity([f"{file.relative_to(PROJECT).as_posix()}\0{digest_file(file)}" for file in files])
+def policy_code(recipe: str, hardware: str, overrides: Sequence[str] = (), *, project: Path = PROJECT) -> list[str]:
+    """What decides the numbers of a policy: the code, and the configuration files that its run composes.
+
+    If an override chooses another recipe or hardware profile, all of them are covered.
+    """
+    if any(text.lstrip("+~").partition("=")[0].partition("@")[0] in SELECTORS for text in overrides):
+        return [*POLICY_CODE]
+    return [*TRAINING_CODE, *_config_files(RECIPES, recipe, project), *_config_files(HARDWARE, hardware, project)]
+
+
+def code_digest(*paths: str, project: Path = PROJECT) -> str:
+    """sha256 over the files at ``paths``, which are modules, packages and configuration files of ``project``."""
+    files = sorted({file for path in paths for file in _files(project / path)})
+    return identity([f"{file.relative_to(project).as_posix()}\0{digest_file(file)}" for file in files])
 
 
 def code_version(*paths: str) -> str:
@@ -49,6 +68,18 @@ def code_version(*paths: str) -> str:
 def identity(*parts: Any) -> str:
     """sha256 over ``parts`` (JSON values): equal parts, equal identity."""
     return digest_bytes(json.dumps(parts, sort_keys=True, default=_plain).encode())
+
+
+def _config_files(group: str, name: str, project: Path) -> Iterator[str]:
+    """The file ``name`` of a group with its parents and, for a recipe, with the recipe of its first stage."""
+    file = f"{group}/{name}.yaml"
+    yield file
+    config = yaml.safe_load((project / file).read_text(encoding="utf-8")) or {}
+    needed = [parent for parent in config.get("defaults", []) if parent != "_self_"]
+    if "first_stage" in config:
+        needed.append(config["first_stage"]["recipe"])
+    for other in needed:
+        yield from _config_files(group, other, project)
 
 
 def _files(path: Path) -> list[Path]:
@@ -62,4 +93,4 @@ def _files(path: Path) -> list[Path]:
 def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
-    raise TypeError(f"{type(value).__name__} has no place in an identity")
+    raise TypeError(f"a {type(value).__name__} cannot be part of an identity")

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,23 +15,6 @@ if TYPE_CHECKING:
     import pyarrow as pa  # a third of a second to import, and the Dagster code location loads this module
 
 CHUNK_BYTES = 1 << 20
-
-# The files that make a model what it is; what else lies in its folder (a README, a manifest) does not change it.
-MODEL_FILES = (
-    "config.json",
-    "generation_config.json",
-    "*.safetensors",
-    "*.safetensors.index.json",
-    "pytorch_model*.bin",
-    "pytorch_model*.bin.index.json",
-    "tokenizer*",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.*",
-    "merges.txt",
-    "chat_template*",
-    "*.py",
-)
 
 
 @contextmanager
@@ -94,6 +78,22 @@ def read_parquet(path: Path, advice: str, **options: Any) -> "pa.Table":
     return table
 
 
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Yield a path where the block creates a folder; without an error that folder then takes the place of ``path``."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        yield temporary
+        if path.exists():
+            shutil.rmtree(path)
+        os.replace(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
 def write_json(value: Any, path: Path) -> None:
     """Write ``value`` as indented UTF-8 JSON, atomically."""
     with atomic_write(path) as temporary:
@@ -137,17 +137,6 @@ def digest_file(path: Path) -> str:
         while chunk := file.read(CHUNK_BYTES):
             digest.update(chunk)
     return digest.hexdigest()
-
-
-def model_files(folder: Path) -> list[Path]:
-    """The files of a Hugging Face folder that make the model what it is."""
-    return sorted({file for pattern in MODEL_FILES for file in Path(folder).glob(pattern) if file.is_file()})
-
-
-def model_digest(folder: Path) -> str:
-    """sha256 over the names and contents of the files of ``folder`` that make the model what it is."""
-    lines = [f"{file.name}\0{digest_file(file)}\n" for file in model_files(folder)]
-    return digest_bytes("".join(lines).encode())
 
 
 def digest_table(table: "pa.Table") -> str:

@@ -1,30 +1,113 @@
-"""``lineage.json``, the manifest in every checkpoint: what the checkpoint was made of, and the digest of its files."""
+"""``lineage.json``, the manifest in every checkpoint: what it was trained on, and the digest of its files."""
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+
 from core.errors import InputError
-from core.files import model_digest, write_json
+from core.files import write_json
+from core.model_files import model_digest
 
 MANIFEST = "lineage.json"
 
 
-def write_manifest(checkpoint: Path, manifest: Mapping[str, Any]) -> None:
+class Record(BaseModel):
+    """A part of the manifest; keys that this version does not know are ignored."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class InputRecord(Record):
+    """A file or folder that a training read."""
+
+    path: Path
+    digest: str
+
+
+class TargetsRecord(InputRecord):
+    """The targets, with what their preparation wrote into the file."""
+
+    rows: int
+    metadata: dict[str, str]
+
+
+class RequestRecord(Record):
+    """What a training was asked to compute."""
+
+    recipe: str
+    hardware: str
+    overrides: tuple[str, ...]
+    seed: int
+    targets_digest: str
+    model_digest: str
+    heldout_digest: str | None = None
+
+
+class CodeRecord(Record):
+    """The checkout that trained: its commit and whether it had changes (None outside of git), and the code's digest."""
+
+    commit: str | None
+    dirty: bool | None
+    digest: str
+
+
+class StageRecord(Record):
+    """What holds for one training, be it the whole run or its first stage."""
+
+    identity: str
+    request: RequestRecord
+    targets: TargetsRecord
+    attempts: int
+    device_hours: float
+    cost: float | None
+    steps: int
+    checkpoint_digest: str = ""  # filled in by `write_manifest`
+
+
+class Manifest(StageRecord):
+    """The content of ``lineage.json``."""
+
+    config: dict[str, Any]  # the resolved Hydra configuration
+    base_model: InputRecord
+    upstream: dict[str, Any]  # what the caller says about where the inputs came from
+    code: CodeRecord
+    packages: dict[str, str]
+    started: str
+    finished: str | None
+    last_step: dict[str, float]  # metrics
+    first_stage: StageRecord | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object that ``lineage.json`` holds."""
+        return self.model_dump(mode="json", exclude={"first_stage"} if self.first_stage is None else None)
+
+
+def write_manifest(checkpoint: Path, manifest: Manifest) -> None:
     """Write ``lineage.json`` into ``checkpoint`` with the digest of the files beside it."""
-    write_json({**manifest, "checkpoint_digest": model_digest(Path(checkpoint))}, checkpoint / MANIFEST)
+    complete = manifest.model_copy(update={"checkpoint_digest": model_digest(Path(checkpoint))})
+    write_json(complete.to_json(), checkpoint / MANIFEST)
 
 
-def read_manifest(checkpoint: Path) -> dict[str, Any]:
-    """The manifest of a checkpoint, checked against the files beside it; InputError if absent or not of these files."""
+def parse_manifest(checkpoint: Path) -> Manifest:
+    """The manifest of a checkpoint as it stands in its file; InputError if there is none or it is damaged."""
     path = Path(checkpoint) / MANIFEST
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        return Manifest.model_validate_json(path.read_bytes())
     except FileNotFoundError:
-        raise InputError(f"checkpoint {checkpoint}: no {MANIFEST} there, so nobody knows what made it") from None
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}: not JSON ({error}): restore the checkpoint or train again") from error
-    if manifest.get("checkpoint_digest") != model_digest(Path(checkpoint)):
+        raise InputError(
+            f"checkpoint {checkpoint}: no {MANIFEST} in it, so its origin is unknown: give the policy/ folder of a "
+            "training run"
+        ) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "not JSON"
+        raise InputError(f"{path}: {where}: {first['msg']}: restore the checkpoint or train again") from error
+
+
+def read_manifest(checkpoint: Path) -> Manifest:
+    """The manifest of a checkpoint, checked against the files beside it; InputError if they do not belong together."""
+    manifest = parse_manifest(checkpoint)
+    if manifest.checkpoint_digest != model_digest(Path(checkpoint)):
         raise InputError(f"checkpoint {checkpoint}: its files are not those that {MANIFEST} describes: train again")
     return manifest

@@ -184,7 +184,7 @@ class Registry:
             policy = (folder if (folder / MANIFEST).is_file() else folder / "policy").resolve()
             if not policy.is_relative_to(self._storage.resolve()):
                 raise InputError(f"{wanted}: outside of storage {self._storage}; a champion is one of its policies")
-            return policy, read_manifest(policy)["checkpoint_digest"]
+            return policy, read_manifest(policy).checkpoint_digest
         found = {}
         for manifest in sorted(runs.glob(f"*/policy/{MANIFEST}")):
             digest = json.loads(manifest.read_text(encoding="utf-8"))["checkpoint_digest"]

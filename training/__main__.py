@@ -1,19 +1,22 @@
-"""``python -m training``: train a policy on prepared targets. Run it with the training interpreter."""
+"""``python -m training``: train a policy on prepared targets, with the training interpreter (``.venv-train``)."""
 
 import argparse
-import os
+import json
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from omegaconf import OmegaConf
+
 from core.cli import exit_status
 from core.errors import InputError
+from core.progress import reporter
 from training.run.attempts import TrainingFailed
 from training.run.configuration import compose_run, names
-from training.run.job import Job, print_report, read_upstream, run_job
-from training.run.lineage import TrainingRequest, has_first_stage
+from training.run.job import run_job
+from training.run.request import TrainingRequest, has_first_stage
 
 
 def parser() -> argparse.ArgumentParser:
@@ -22,53 +25,60 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--hardware", default="cpu", help=f"one of: {', '.join(names('hardware'))} (default %(default)s)"
     )
-    result.add_argument("--targets", type=Path, help="parquet of targets/train")
+    result.add_argument("--targets", type=Path, help="parquet file of targets/train")
     result.add_argument(
-        "--heldout", type=Path, help="parquet of held-out targets, for recipe sft_rl (default: heldout.parquet beside)"
+        "--heldout",
+        type=Path,
+        help="parquet file of held-out targets, for recipe sft_rl (default: heldout.parquet beside --targets)",
     )
     result.add_argument("--model", type=Path, help="Hugging Face folder of the base model")
-    result.add_argument("--out", type=Path, help="folder of the run; an interrupted run in it is resumed")
+    result.add_argument("--out", type=Path, help="folder of the run; a run in it that was interrupted is resumed")
     result.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help="override a key"
+        "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help="override a configuration key"
     )
-    result.add_argument("--seed", type=int, default=0)
-    result.add_argument("--lineage", type=Path, help="JSON that says where targets and model came from")
-    result.add_argument("--force", action="store_true", help="train even if the same run is there already")
+    result.add_argument("--seed", type=int, default=0, help="random seed (default %(default)s)")
+    result.add_argument("--lineage", type=Path, help="JSON file that says where targets and model came from")
+    result.add_argument("--force", action="store_true", help="train even if --out has the policy of the same run")
     result.add_argument("--print-config", action="store_true", help="print the resolved configuration and stop")
     return result
 
 
-def reporter() -> Callable[[dict[str, Any]], None]:
-    """Lines on the terminal, and messages to Dagster when it started us."""
-    if "DAGSTER_PIPES_CONTEXT" not in os.environ:
-        return print_report
-    from dagster_pipes import open_dagster_pipes
+def print_event(event: Mapping[str, Any]) -> None:
+    """Write an event of the training as one line on the terminal."""
+    match event["event"]:
+        case "step":
+            reward = event["metrics"].get("reward/on_policy")
+            reached = "" if reward is None else f", reward {reward:.2f}"
+            line = f"step {event['step']} of {event['total']}{reached}, {event['seconds_left']:.0f} s left"
+        case "done":
+            line = f"{'reused' if event['reused'] else 'wrote'} {event['policy']}"
+        case _:
+            line = event["message"]
+    sys.stdout.write(f"training: {line}\n")
+    sys.stdout.flush()
 
-    pipes = open_dagster_pipes()
 
-    def report(event: dict[str, Any]) -> None:
-        print_report(event)
-        pipes.report_custom_message(event)
-
-    return report
+def read_upstream(path: Path | None) -> dict[str, Any]:
+    """What the caller says about the inputs: the JSON object in ``path``, or {} without one."""
+    if path is None:
+        return {}
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, json.JSONDecodeError) as error:
+        raise InputError(f"--lineage {path}: not a readable JSON file ({error})") from error
 
 
 def main() -> int:
     arguments = parser().parse_args()
     if arguments.print_config:
-        from omegaconf import OmegaConf
-
         run = arguments.out or Path("run")
-        sys.stdout.write(
-            OmegaConf.to_yaml(compose_run(arguments.recipe, arguments.hardware, arguments.overrides, run=run))
-        )
+        config = compose_run(arguments.recipe, arguments.hardware, arguments.overrides, run=run)
+        sys.stdout.write(OmegaConf.to_yaml(config))
         return 0
     if missing := [name for name in ("targets", "model", "out") if getattr(arguments, name) is None]:
         raise InputError(f"missing {', '.join('--' + name for name in missing)}; see python -m training --help")
     heldout = arguments.heldout or arguments.targets.with_name("heldout.parquet")
-    if not has_first_stage(arguments.recipe):
-        heldout = None
-    elif not heldout.is_file():
+    if has_first_stage(arguments.recipe) and not heldout.is_file():
         raise InputError(
             f"recipe {arguments.recipe}: its second stage trains on held-out targets, and there is no {heldout}: give "
             "--heldout, or prepare the targets with a heldout share"
@@ -76,16 +86,22 @@ def main() -> int:
     request = TrainingRequest.of_files(
         recipe=arguments.recipe,
         hardware=arguments.hardware,
-        overrides=tuple(arguments.overrides),
+        overrides=arguments.overrides,
         seed=arguments.seed,
         targets=arguments.targets,
         model=arguments.model,
         heldout=heldout,
     )
-    job = Job(request, arguments.targets, arguments.model, arguments.out, read_upstream(arguments.lineage), heldout)
-    # SIGTERM unwinds like Ctrl-C, so that the job below is stopped on the way out.
+    upstream = read_upstream(arguments.lineage)
+    # SIGTERM unwinds the stack as Ctrl-C does, so that the job is stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    run_job(job, reporter(), force=arguments.force)
+    with reporter() as send:
+
+        def report(event: dict[str, Any]) -> None:
+            print_event(event)
+            send(event)
+
+        run_job(request, arguments.out, report, upstream=upstream, force=arguments.force)
     return 0
 
 

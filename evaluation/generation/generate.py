@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from core.files import write_table
+from core.model_files import check_model
 from core.progress import Progress
 from core.prompts import ChatTokenizer, PromptRecord, Template, prompt_frame, render_prompt
 from evaluation.benchmarks.registry import suite_entries
-from evaluation.generation.models import check_model, checkpoint_digest
+from evaluation.generation.models import checkpoint_digest
 from evaluation.generation.templates import TRAINING, choose_template, training_system
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def generate(
     names = _chosen(suite, benchmarks)
     if replicas is not None and replicas < 1:
         raise InputError(f"replicas: {replicas}; expected 1 or more")
-    check_model(model)
+    check_model(model, chat_template=False)
     chosen = choose_template(template, model)
 
     from evaluation.generation.engine import on_cpu, prepare_environment

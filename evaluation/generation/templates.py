@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from core.errors import InputError
+from core.manifest import MANIFEST, parse_manifest
 from core.prompts import CHAT, Template, templates
 
 TRAINING = "training"
@@ -37,20 +38,18 @@ def training_system(model: Path) -> str | None:
     It is the setting with which the targets of the checkpoint's ``lineage.json`` were prepared, else the message of
     their first row. Raises InputError if neither can be read.
     """
-    manifest = Path(model) / "lineage.json"
-    if not manifest.is_file():
+    if not (Path(model) / MANIFEST).is_file():
         return None
-    targets = json.loads(manifest.read_text(encoding="utf-8")).get("targets", {})
-    prepared = json.loads(targets.get("metadata", {}).get("config", "{}"))
+    targets = parse_manifest(model).targets
+    prepared = json.loads(targets.metadata.get("config", "{}"))
     if prepared.get("system_prompt") is not None:
         return prepared["system_prompt"]
-    path = Path(targets.get("path", ""))
-    if not path.is_file():
+    if not targets.path.is_file():
         raise InputError(
-            f"{manifest}: it names targets at {targets.get('path') or 'no path'}, which are not there, so the prompt "
-            f"of the training is not known; choose the template yourself, one of {', '.join(templates())}"
+            f"{Path(model) / MANIFEST}: it names targets at {targets.path}, which are not there, so the prompt of the "
+            f"training is not known; choose the template yourself, one of {', '.join(templates())}"
         )
     import pyarrow.parquet as pq
 
-    rows = next(pq.ParquetFile(path).iter_batches(1, columns=["prompt"])).to_pylist()
+    rows = next(pq.ParquetFile(targets.path).iter_batches(1, columns=["prompt"])).to_pylist()
     return next((message["content"] for message in rows[0]["prompt"] if message["role"] == "system"), "")

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.errors import InputError
+from core.model_files import HUB_ID
 from evaluation.generation.generate import Sampling, generate
-from evaluation.generation.models import HUB_ID, resolve_model
+from evaluation.generation.models import resolve_model
 from evaluation.statistics.scores import paired_difference, pass_at_k, problem_scores, summarize
 
 if TYPE_CHECKING:

@@ -4,12 +4,13 @@ import json
 import re
 from pathlib import Path
 
+import manifests
 import pyarrow.parquet as pq
 import pytest
 
 from assets.experiments import SCORES, partition
 from core.errors import InputError
-from core.manifest import write_manifest
+from core.manifest import InputRecord, write_manifest
 from tests.defs.project import message
 from tests.defs.test_scorecard_and_champion import BENCHMARKS, GOOD, Written, graded
 
@@ -27,14 +28,13 @@ class Recipes(Written):
         run = self.project.storage / "training" / "policy" / f"{name}-{seed}"
         (run / "policy").mkdir(parents=True)
         (run / "policy" / "model.safetensors").write_text(f"{name} {seed}")
-        manifest = {
-            "base_model": {"digest": self.base},
-            "steps": 3,
-            "device_hours": 0.05,
-            "targets": {"digest": targets},
-            "request": {"seed": seed, "hardware": "cpu", "overrides": [note], "recipe": name},
-        }
-        write_manifest(run / "policy", manifest)
+        described = manifests.manifest(
+            base_model=InputRecord(path=Path("base"), digest=self.base),
+            steps=3,
+            targets=manifests.targets(digest=targets),
+            request=manifests.request(seed=seed, overrides=(note,), recipe=name),
+        )
+        write_manifest(run / "policy", described)
         records = [
             {"step": step, "data": {"reward/on_policy": step / 3, "batch/generated_tokens": 1000}} for step in (1, 2, 3)
         ]

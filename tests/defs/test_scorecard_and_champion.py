@@ -5,13 +5,14 @@ import random
 from dataclasses import asdict
 from pathlib import Path
 
+import manifests
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from assets.shared.storage import Reference, Storage
 from core.files import write_json
-from core.manifest import write_manifest
+from core.manifest import InputRecord, write_manifest
 from core.schemas import BENCHMARK, GRADED
 from tests.defs.project import Project, message
 
@@ -79,8 +80,9 @@ class Written:
         run = self.project.storage / "training" / "policy" / name
         (run / "policy").mkdir(parents=True)
         (run / "policy" / "model.safetensors").write_text(name)
-        targets = {"path": str(self.trained_on)}
-        write_manifest(run / "policy", {"base_model": {"digest": self.base}, "steps": 3, "targets": targets})
+        base = InputRecord(path=Path("base"), digest=self.base)
+        targets = manifests.targets(path=self.trained_on)
+        write_manifest(run / "policy", manifests.manifest(base_model=base, steps=3, targets=targets))
         records = [{"step": step, "data": {"reward/on_policy": step / 3}} for step in (1, 2, 3)]
         (run / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
         digest = json.loads((run / "policy" / "lineage.json").read_text())["checkpoint_digest"]

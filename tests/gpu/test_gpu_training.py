@@ -61,4 +61,4 @@ def test_a_short_training_on_one_device(recipe: str, tmp_path: Path) -> None:
     else:
         assert steps[-1]["actor/sft_loss"] < steps[0]["actor/sft_loss"]
     assert all(step["actor/perf/max_memory_allocated_gb"] > 0 for step in steps)
-    assert read_manifest(tmp_path / "run" / "policy")["steps"] == 3
+    assert read_manifest(tmp_path / "run" / "policy").steps == 3

@@ -20,12 +20,13 @@ from hypothesis import strategies as st  # noqa: E402
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Tokenizer  # noqa: E402
 
 from core.arithmetic import is_held_out, problems  # noqa: E402
+from core.model_files import check_model, model_digest  # noqa: E402
 from core.prompts import encode_example  # noqa: E402
 from core.schemas import TARGET  # noqa: E402
 from training.base.__main__ import RECIPE, answer, make, measure  # noqa: E402
 from training.base.fit import Schedule, batches, collate, epochs, fit, log_probs, main  # noqa: E402
 from training.base.mixture import Component, stream  # noqa: E402
-from training.base.resolve import SHIPPED, check_model, model_digest  # noqa: E402
+from training.base.resolve import SHIPPED  # noqa: E402
 from training.base.tokenizer import byte_tokenizer  # noqa: E402
 from training.export.convert import convert  # noqa: E402
 

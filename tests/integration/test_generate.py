@@ -14,7 +14,10 @@ import pytest
 
 pytest.importorskip("vllm")
 
+from manifests import manifest, targets
+
 from core.files import write_table
+from core.manifest import write_manifest
 from core.schemas import SAMPLE
 from evaluation.benchmarks.problems import read_suite
 from evaluation.benchmarks.registry import load_suite
@@ -156,8 +159,7 @@ def test_a_checkpoint_says_how_it_was_trained(model, tmp_path):
 
     policy = shutil.copytree(model, tmp_path / "policy")
     config = json.dumps({"system_prompt": "Think."})
-    manifest = {"checkpoint_digest": "c" * 64, "targets": {"metadata": {"config": config}}}
-    (policy / "lineage.json").write_text(json.dumps(manifest))
+    write_manifest(policy, manifest(targets=targets(metadata={"config": config})))
     table = read_suite(load_suite("embedded")[:1], [], limit=1)
     tokenizer = AutoTokenizer.from_pretrained(policy)
     facts = _prompt_record(policy, table, choose_template("training", policy), tokenizer)
@@ -205,8 +207,8 @@ def test_prompts_beyond_the_context_are_kept_as_truncated(model, tmp_path, cache
     ("change", "expected"),
     [
         (("--benchmarks", "chess"), "benchmark chess: not in the suite, which has arithmetic, arithmetic_long"),
-        (("--model", "/nowhere"), "model /nowhere: no config.json there"),
-        (("--model", "no/such-model"), "model no/such-model: no folder here, and not to be had from the hub"),
+        (("--model", "/nowhere"), "/nowhere: no config.json in it"),
+        (("--model", "no/such-model"), "model 'no/such-model' is not a folder here"),
         (("--replicas", "0"), "replicas: 0; expected 1 or more"),
         (("--suite", "/nowhere.parquet"), "/nowhere.parquet: no such file; make it with python -m evaluation suite"),
         (("--top-p", "0"), "sampling: top_p = 0.0"),
@@ -224,8 +226,8 @@ def test_bad_input_is_one_line_and_leaves_nothing(model, suite, tmp_path, change
 @pytest.mark.parametrize(
     ("removed", "expected"),
     [
-        (("tokenizer.json", "tokenizer_config.json", "vocab.json"), "no tokenizer (tokenizer.json) there"),
-        (("model.safetensors",), "no weights (*.safetensors)"),
+        (("tokenizer.json", "tokenizer_config.json", "vocab.json"), "no tokenizer; expected one of tokenizer.json"),
+        (("model.safetensors",), "no weights; expected *.safetensors"),
         (("chat_template.jinja",), "the tokenizer has no chat template"),
     ],
 )

@@ -57,8 +57,8 @@ def test_real_traces_become_a_policy_with_scores_and_lineage(shared: Path, tmp_p
     policy = next(storage.glob("training/policy/*/policy"))
     manifest = read_manifest(policy)
     train = json.loads((storage / "references/targets/train.json").read_text())
-    assert manifest["request"]["targets_digest"] == train["digest"]
-    assert manifest["steps"] == 2
+    assert manifest.request.targets_digest == train["digest"]
+    assert manifest.steps == 2
     assert next(policy.glob("*.safetensors")).stat().st_size > 1_000_000
     steps = [json.loads(line) for line in (policy.parent / "metrics.jsonl").read_text().splitlines()]
     assert [record["step"] for record in steps] == [1, 2]

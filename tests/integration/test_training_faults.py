@@ -61,8 +61,8 @@ def finishes(run: Training) -> None:
     assert run.end() == 0, run.said
     assert [record["step"] for record in run.metrics()] == list(range(1, STEPS + 1))
     manifest = read_manifest(run.out / "policy")
-    assert manifest["steps"] == STEPS
-    assert manifest["attempts"] == len(attempts(run.out / "attempts"))
+    assert manifest.steps == STEPS
+    assert manifest.attempts == len(attempts(run.out / "attempts"))
     assert run.gone(5) < 5
 
 
@@ -71,7 +71,7 @@ def test_a_killed_command_and_a_killed_worker(targets: Path, tmp_path: Path) -> 
     out = tmp_path / "run"
     run = start(out, targets)
     strike(run, COMMAND, signal.SIGKILL)
-    assert "ended" not in json.loads(attempts(out / "attempts")[0].record.read_text())
+    assert attempts(out / "attempts")[0].read_record().ended is None
     run = resumes(out, targets)
     strike(run, WORKER, signal.SIGKILL)
     check(run, 1, "died")

@@ -111,7 +111,7 @@ def test_a_training_goes_on_without_its_command_and_is_found_again(cluster: tupl
     assert found.end() == 0, found.said
     assert [record["step"] for record in found.metrics()] == [1, 2, 3, 4]
     assert len(attempts(tmp_path / "run" / "attempts")) == 1
-    assert read_manifest(tmp_path / "run" / "policy")["steps"] == 4
+    assert read_manifest(tmp_path / "run" / "policy").steps == 4
 
     stopped = Training(tmp_path / "stopped", targets, **settings)
     stopped.wait_for_step(1)
@@ -137,7 +137,7 @@ def test_a_token_that_is_not_the_clusters_is_told_so(
     targets = write_targets(tmp_path / "train.parquet", 16)
     run = Training(tmp_path / "run", targets, run__backend="ray", run__ray_address=cluster[0])
     assert run.end() == 2
-    assert "the cluster does not accept our token" in run.said
+    assert "the cluster rejected the token" in run.said
 
 
 def test_an_address_without_a_dashboard_is_an_error_before_anything_starts(tmp_path: Path) -> None:

@@ -71,8 +71,8 @@ def test_a_recipe_makes_a_policy(recipe: str, targets: Path, tmp_path: Path) -> 
 
     policy = out / "policy"
     manifest = read_manifest(policy)
-    assert (manifest["steps"], manifest["attempts"], manifest["request"]["recipe"]) == (2, 1, recipe)
-    assert manifest["cost"] == pytest.approx(3 * manifest["device_hours"], abs=0.01)
+    assert (manifest.steps, manifest.attempts, manifest.request.recipe) == (2, 1, recipe)
+    assert manifest.cost == pytest.approx(3 * manifest.device_hours, abs=0.01)
     assert f"| Recipe | {recipe}, 2 steps on cpu |" in (policy / "README.md").read_text()
     assert json.loads((policy / "generation_config.json").read_text())["eos_token_id"] is not None
     assert len(AutoTokenizer.from_pretrained(policy)) == len(AutoTokenizer.from_pretrained(SHIPPED))
@@ -81,8 +81,8 @@ def test_a_recipe_makes_a_policy(recipe: str, targets: Path, tmp_path: Path) -> 
     if recipe == "sft_rl":
         first = read_manifest(base)
         assert (first["request"]["recipe"], first["steps"]) == ("sft", 3)
-        assert manifest["first_stage"]["checkpoint_digest"] == first["checkpoint_digest"]
-        assert manifest["targets"]["digest"] != first["targets"]["digest"]
+        assert manifest.first_stage.checkpoint_digest == first.checkpoint_digest
+        assert manifest.targets.digest != first.targets.digest
 
     again = Training(out, targets, recipe, run__device_hour_price="4", **SETTINGS.get(recipe, {}))
     assert again.end(60) == 0, again.said

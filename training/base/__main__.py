@@ -20,11 +20,11 @@ from core.arithmetic import problems as draw_problems
 from core.cli import exit_status
 from core.errors import InputError
 from core.files import digest_file, write_json
+from core.model_files import model_digest
 from core.prompts import encode_example, messages, render_prompt
 from grading.grader import Grader
 from training.base.fit import Progress, Schedule, batches, fit, save
 from training.base.mixture import Component, stream
-from training.base.resolve import model_digest
 from training.base.tokenizer import byte_tokenizer
 
 RECIPE = Path(__file__).parent / "recipe.yaml"

@@ -23,9 +23,9 @@ from transformers.utils.logging import disable_progress_bar
 
 from core.cli import exit_status
 from core.errors import InputError
+from core.model_files import check_model
 from core.prompts import Example, encode_example
 from training.algorithms import compute_sft_pure_loss
-from training.base.resolve import check_model
 
 WINDOW = 16  # batches whose examples are sorted by length together, so that little is padded
 PROGRESS_SECONDS = 2.0

@@ -1,4 +1,4 @@
-"""A finished policy on the Hugging Face hub."""
+"""Upload a finished policy to the Hugging Face hub."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from core.errors import InputError
 
 
 def push_to_hub(policy: Path, repository: str) -> None:
-    """Upload the policy folder to ``repository``; InputError with the hub's reason where it refuses."""
+    """Upload the policy folder to a private ``repository``; InputError with the hub's reason if it refuses."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
@@ -17,5 +17,5 @@ def push_to_hub(policy: Path, repository: str) -> None:
     except (HfHubHTTPError, OfflineModeIsEnabled, ValueError, OSError) as error:
         reason = " ".join(str(error).split())
         raise InputError(
-            f"run.push_to_hub={repository}: the hub refused ({reason}); the policy itself is complete in {policy}"
+            f"run.push_to_hub={repository}: the hub refused the upload ({reason}); the policy is complete in {policy}"
         ) from error

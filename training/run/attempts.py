@@ -1,7 +1,7 @@
-"""One attempt of a training run: start it or take it over, follow its metrics, say why it ended.
+"""One attempt of a training run: start it or take it over, follow its metrics, and say why it ended.
 
-An attempt N leaves, below the run's ``attempts`` folder, ``N.log`` (its output), ``N.jsonl`` (its step metrics) and
-``N.json`` (when it started and ended, its exit status and the reason).
+Attempt N leaves three files in the run's ``attempts`` folder: ``N.log`` (its output), ``N.jsonl`` (its step metrics)
+and ``N.json`` (its `AttemptRecord`).
 """
 
 import json
@@ -10,7 +10,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,23 @@ from training.run.metrics import MetricsFile
 
 POLL_SECONDS = 0.5
 LOG_TAIL_LINES = 30
-TAIL_BYTES = 1 << 20  # of a log of days, what is searched for the reason
+TAIL_BYTES = 1 << 20  # a log may hold days of output; this much of its end is searched for the reason
 ERROR = re.compile(r"\b(?:[A-Z]\w*(?:Error|Exception)|InputError)\b: ")
 Report = Callable[[dict[str, Any]], None]
 
 
 class TrainingFailed(RuntimeError):
     """The training process ended with an error; the message holds the reason and where the whole log is."""
+
+
+@dataclass(frozen=True)
+class AttemptRecord:
+    """When an attempt started and how it ended; a killed training command leaves only the start."""
+
+    started: str  # ISO 8601
+    ended: str | None = None
+    status: int | None = None  # None: it was stopped, for example because it made no step
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -52,14 +62,18 @@ class Attempt:
     def record(self) -> Path:
         return self._file("json")
 
+    def read_record(self) -> AttemptRecord:
+        """The content of the file `record`."""
+        return AttemptRecord(**json.loads(self.record.read_text(encoding="utf-8")))
+
     def seconds(self) -> float:
-        """How long it ran; an attempt that was killed counts until its last output."""
-        record = json.loads(self.record.read_text(encoding="utf-8"))
-        if ended := record.get("ended"):
-            last = datetime.fromisoformat(ended).timestamp()
+        """How long it ran; if its training command was killed, until its last output."""
+        record = self.read_record()
+        if record.ended:
+            last = datetime.fromisoformat(record.ended).timestamp()
         else:
             last = max(file.stat().st_mtime for file in (self.record, self.log, self.metrics) if file.exists())
-        return max(0.0, last - datetime.fromisoformat(record["started"]).timestamp())
+        return max(0.0, last - datetime.fromisoformat(record.started).timestamp())
 
 
 def attempts(folder: Path) -> list[Attempt]:
@@ -70,13 +84,13 @@ def attempts(folder: Path) -> list[Attempt]:
 def follow(
     attempt: Attempt, backend: Backend, task: Task, *, total: int, done: int, stall_seconds: float, report: Report
 ) -> None:
-    """Run ``task`` to its end, reporting each step of ``total``; ``done`` of them were done by earlier attempts.
+    """Run ``task`` to its end and report each step of ``total``, of which earlier attempts did ``done``.
 
-    An attempt that has a record was taken over by ``backend``; another one is started.
+    If the attempt has a record, ``backend`` has taken over its running task; otherwise the task is started. However
+    this function ends, nothing of the task is alive afterwards.
 
     Raises:
-        TrainingFailed: it ended with an error, or made no step for ``stall_seconds``. However this function is left,
-            nothing of the task is alive afterwards.
+        TrainingFailed: the task ended with an error, or made no step for ``stall_seconds``.
     """
     status: int | None = None
     reason = "the training command was stopped"
@@ -87,13 +101,13 @@ def follow(
             if done:
                 report({"event": "progress", "stage": "training", "message": f"resuming after step {done} of {total}"})
             report({"event": "progress", "stage": "training", "message": "starting Ray, vLLM and the actor"})
-            write_json({"started": _now()}, attempt.record)
+            write_json(asdict(AttemptRecord(started=_now())), attempt.record)
             backend.start(task)
         status, reason = _watch(attempt, backend, total, stall_seconds, report)
     finally:
         backend.stop()
-        started = json.loads(attempt.record.read_text(encoding="utf-8"))["started"]
-        write_json({"started": started, "ended": _now(), "status": status, "reason": reason}, attempt.record)
+        record = replace(attempt.read_record(), ended=_now(), status=status, reason=reason)
+        write_json(asdict(record), attempt.record)
     if status != 0:
         raise TrainingFailed(f"{reason}\nthe whole log: {attempt.log}")
 
@@ -101,7 +115,7 @@ def follow(
 def _watch(
     attempt: Attempt, backend: Backend, total: int, stall_seconds: float, report: Report
 ) -> tuple[int | None, str]:
-    """Follow to the end or to a stall; the exit status (None: stalled) and, unless it is 0, the reason."""
+    """Follow the task until it ends or stalls; its exit status (None: stalled) and, unless that is 0, the reason."""
     metrics = MetricsFile(attempt.metrics)
     seconds: deque[float] = deque(maxlen=10)  # of the last steps
     moved = time.monotonic()
@@ -120,7 +134,7 @@ def _watch(
 
 
 def _step_event(record: Mapping[str, Any], total: int, seconds: Collection[float]) -> dict[str, Any]:
-    """A step with the time left, from the mean of the last steps."""
+    """The event of a step; the time left comes from the mean of the last steps."""
     left = sum(seconds) / len(seconds) * (total - record["step"])
     return {
         "event": "step",
@@ -132,7 +146,7 @@ def _step_event(record: Mapping[str, Any], total: int, seconds: Collection[float
 
 
 def log_lines(log: Path) -> list[str]:
-    """The last lines of a log, without colours; [] if it was never written."""
+    """The last lines of a log without colour codes; [] if it was never written."""
     if not log.exists():
         return []
     with log.open("rb") as file:
@@ -142,15 +156,15 @@ def log_lines(log: Path) -> list[str]:
 
 
 def reason_of(log: Path, status: int) -> str:
-    """Why a process ended with ``status``: the signal, else the last error that its log names, else its last lines."""
+    """Why a process ended with ``status``: the signal, or the last error in its log, or its last lines."""
     if status > 128:
         return f"training was stopped by signal {signal.Signals(status - 128).name}"
     lines = log_lines(log)
     named = [number for number, line in enumerate(lines) if ERROR.search(line)]
     if not named:
         return "training failed: " + "\n".join(line.strip() for line in lines[-LOG_TAIL_LINES:])
-    # Ray repeats the remote traceback; its last named error is the cause seen by the driver. Which of its processes has
-    # died is said below it.
+    # Ray repeats the remote traceback; the last error in it is what the driver saw. The lines below it say which of
+    # Ray's processes died.
     last, *below = lines[named[-1] : named[-1] + 5]
     died = [line.split(":", 1)[1].strip() for line in below if line.startswith("\tclass_name:")]
     return "training failed: " + " ".join([last.strip(), *(f"({name})" for name in died)])

@@ -1,6 +1,6 @@
-"""Where the training process runs: as a supervised process of this machine, or as a job of a Ray cluster.
+"""Where the training process runs: as a supervised process on this machine or as a job on a Ray cluster.
 
-Both write the same log and metrics files below the run's folder, so that following a run is the same for both.
+Both write the same log and metrics files into the run's folder, so that a run is followed in the same way.
 """
 
 import os
@@ -19,12 +19,12 @@ from core.errors import InputError
 from training.run.supervisor import adopt_orphans, stop_descendants
 
 GRACE_SECONDS = 10.0  # from TERM to KILL
-UNREACHABLE_SECONDS = 120.0  # how long a Ray dashboard may not answer before we give up
+UNREACHABLE_SECONDS = 120.0  # we give up when a Ray dashboard has not answered for so long
 
 
 @dataclass(frozen=True)
 class Task:
-    """A process to run: ``name`` is the same for the same attempt of the same run, wherever it is asked for."""
+    """A process to run. ``name`` identifies the attempt of a run, so that a restarted command can find the process."""
 
     name: str
     module: tuple[str, ...]  # module and arguments, for ``python -m``
@@ -33,29 +33,34 @@ class Task:
 
 
 class Backend(Protocol):
-    """Starts one task, says how it goes, ends it."""
+    """Starts one task, tells whether it runs, and ends it."""
 
     def start(self, task: Task) -> None:
-        """Run ``task``; returns at once."""
+        """Start ``task`` and return at once."""
         ...
 
     def reattach(self, task: Task) -> bool:
-        """Take over ``task`` if an earlier training command started it and it still runs."""
+        """Take over ``task`` if an earlier training command started it and it still runs; whether that is so."""
         ...
 
     def poll(self) -> int | None:
-        """The exit status as a shell gives it (128 + the signal that ended it); None while it runs."""
+        """The exit status as a shell gives it (128 + the number of a fatal signal), or None while the task runs."""
         ...
 
     def stop(self) -> None:
-        """End the task; when this returns, no process of it is alive."""
+        """End the task; afterwards none of its processes is alive."""
         ...
 
 
 def build_backend(run: Mapping[str, Any], lock: int) -> Backend:
-    """The backend that the ``run`` section names; InputError for another name or a missing address.
+    """The backend that the section ``run`` of the configuration names.
 
-    ``lock``: a file descriptor that whatever runs on this machine holds for as long as it lives.
+    Args:
+        run: the section.
+        lock: the file descriptor that holds the run's folder; a process on this machine inherits it.
+
+    Raises:
+        InputError: the name is unknown, or the address of the cluster is missing.
     """
     match run["backend"], run["ray_address"]:
         case "local", _:
@@ -69,7 +74,7 @@ def build_backend(run: Mapping[str, Any], lock: int) -> Backend:
 
 
 class LocalBackend:
-    """A process of this machine under ``training.run.supervisor``: it ends with us, and nothing of it outlives it."""
+    """A process on this machine under `training.run.supervisor`: it ends when we end, with all its descendants."""
 
     def __init__(self, lock: int) -> None:
         self._lock = lock
@@ -97,7 +102,7 @@ class LocalBackend:
         status = self._process.poll()
         if status is None or status >= 0:
             return status
-        # The supervisor itself was killed: what it watched over is ours now.
+        # The supervisor itself was killed, so its descendants have become ours.
         stop_descendants(GRACE_SECONDS)
         return 128 - status
 
@@ -108,7 +113,7 @@ class LocalBackend:
 
 
 class RayJobBackend:
-    """A Ray Job. Its submission id is the task's name, so a restarted training command finds the running job."""
+    """A Ray Job, submitted under the task's name, so that a restarted training command finds it."""
 
     def __init__(self, address: str) -> None:
         from ray.exceptions import AuthenticationError
@@ -118,18 +123,18 @@ class RayJobBackend:
             self._client = JobSubmissionClient(address)
         except AuthenticationError as error:
             raise InputError(
-                f"run.ray_address={address}: the cluster does not accept our token: set RAY_AUTH_MODE=token and "
+                f"run.ray_address={address}: the cluster rejected the token: set RAY_AUTH_MODE=token and "
                 "RAY_AUTH_TOKEN_PATH, or RAY_AUTH_TOKEN, to the cluster's"
             ) from error
         except (ConnectionError, RuntimeError) as error:
             reason = str(error).strip().splitlines()[0]
             raise InputError(f"run.ray_address={address}: no Ray dashboard answers there ({reason})") from error
         self._address, self._name = address, ""
-        self._heard = time.monotonic()
+        self._last_answer = time.monotonic()
 
     def start(self, task: Task) -> None:
         command = shlex.join([sys.executable, "-m", *task.module])
-        # The log lies in the run's folder, as a local task's does.
+        # The log goes into the run's folder, like that of a local task.
         entrypoint = f"cd {shlex.quote(str(PROJECT))} && exec {command} > {shlex.quote(str(task.log.resolve()))} 2>&1"
         deadline = time.monotonic() + UNREACHABLE_SECONDS
         while True:
@@ -145,13 +150,13 @@ class RayJobBackend:
                 if "No available agent" not in str(error) or time.monotonic() > deadline:
                     raise
                 time.sleep(1)
-        self._name, self._heard = task.name, time.monotonic()
+        self._name, self._last_answer = task.name, time.monotonic()
 
     def reattach(self, task: Task) -> bool:
-        known = {job.submission_id: job.status for job in self._client.list_jobs()}
-        if task.name not in known or known[task.name].is_terminal():
+        statuses = {job.submission_id: job.status for job in self._client.list_jobs()}
+        if task.name not in statuses or statuses[task.name].is_terminal():
             return False
-        self._name, self._heard = task.name, time.monotonic()
+        self._name, self._last_answer = task.name, time.monotonic()
         return True
 
     def poll(self) -> int | None:
@@ -160,13 +165,13 @@ class RayJobBackend:
         try:
             info = self._client.get_job_info(self._name)
         except (ConnectionError, RuntimeError) as error:
-            if time.monotonic() - self._heard > UNREACHABLE_SECONDS:
+            if time.monotonic() - self._last_answer > UNREACHABLE_SECONDS:
                 raise InputError(
                     f"run.ray_address={self._address}: no answer for {UNREACHABLE_SECONDS:.0f} s ({error}); the job "
                     f"{self._name} may still run: start this command again to follow it"
                 ) from error
             return None
-        self._heard = time.monotonic()
+        self._last_answer = time.monotonic()
         if not info.status.is_terminal():
             return None
         if info.status == JobStatus.STOPPED:

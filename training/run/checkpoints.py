@@ -10,11 +10,10 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from core.errors import InputError
-from core.files import atomic_write, write_json
-from core.manifest import write_manifest
+from core.files import atomic_folder, atomic_write, write_json
+from core.manifest import Manifest, write_manifest
 from training.export.card import model_card
 
 LATEST = "latest_checkpointed_iteration.txt"
@@ -91,21 +90,14 @@ def _remove(folder: Path) -> None:
     shutil.rmtree(doomed)
 
 
-def export_policy(checkpoints: Path, policy: Path, manifest: Mapping[str, Any]) -> None:
+def export_policy(checkpoints: Path, policy: Path, manifest: Manifest) -> None:
     """Copy the Hugging Face part of the newest checkpoint to ``policy`` with manifest and card; complete or absent."""
     source = folder_of(checkpoints, latest_step(checkpoints)) / "actor" / "huggingface"
     if not any(source.glob("*.safetensors")):
         raise InputError(
             f"{source}: no weights there; keep hf_model in actor_rollout_ref.actor.checkpoint.save_contents"
         )
-    temporary = policy.with_name(f".{policy.name}.{os.getpid()}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    try:
+    with atomic_folder(policy) as temporary:
         shutil.copytree(source, temporary)
         write_manifest(temporary, manifest)
         (temporary / "README.md").write_text(model_card(manifest), encoding="utf-8")
-        if policy.exists():
-            shutil.rmtree(policy)
-        os.replace(temporary, policy)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

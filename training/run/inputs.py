@@ -1,4 +1,4 @@
-"""Targets and model of a run, checked before anything starts: what verl would only meet minutes or days later."""
+"""Check the targets and the model of a run before anything starts: verl would only fail on them much later."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 from omegaconf import DictConfig
 
 from core.errors import InputError
+from core.manifest import InputRecord, TargetsRecord
 from core.schemas import TARGET
 from core.tokens import Lengths, load_lengths
 
@@ -16,7 +17,7 @@ ROWS = 1024  # read and tokenized at a time
 
 
 def check_context(model: Path, config: DictConfig) -> None:
-    """InputError if a prompt and a response at their limits do not fit into the context of ``model``."""
+    """Raise InputError if a prompt and a response of maximal length do not fit into the context of ``model``."""
     settings = json.loads((model / "config.json").read_text(encoding="utf-8"))
     settings = settings | settings.get("text_config", {}) | dict(config.actor_rollout_ref.model.override_config)
     context, needed = settings.get("max_position_embeddings"), config.actor_rollout_ref.rollout.max_model_len
@@ -24,20 +25,22 @@ def check_context(model: Path, config: DictConfig) -> None:
         raise InputError(
             f"model {model}: a context of {context} tokens (max_position_embeddings), but the run needs {needed}: "
             f"lower data.max_prompt_length={config.data.max_prompt_length} or "
-            f"data.max_response_length={config.data.max_response_length}, or take another model"
+            f"data.max_response_length={config.data.max_response_length}, or use another model"
         )
 
 
-def check_targets(path: Path, model: Path, config: DictConfig) -> dict[str, Any]:
-    """Rows and schema metadata of the targets in ``path``.
+def check_targets(targets: InputRecord, model: Path, config: DictConfig) -> TargetsRecord:
+    """Check the parquet file of ``targets`` and return it with its number of rows and its schema metadata.
 
-    Prompts and targets are measured with the tokenizer of ``model`` against the limits of ``config``, unless the file
-    says that its preparation did just that.
+    The tokens of prompts and targets are counted with the tokenizer of ``model`` and compared with the limits of
+    ``config``, unless the file's metadata says that its preparation did so.
 
     Raises:
-        InputError: no such file, not a parquet, a column missing or of another form, a row without a gold answer, a
-            prompt or a target over its limit, less than one batch; the message names the row and the remedy.
+        InputError: the file is missing or not a parquet; a column is missing or has another type; a row has no gold
+            answer, or a prompt or target over its limit; there are fewer rows than one batch needs. The message names
+            the row and the remedy.
     """
+    path = targets.path
     try:
         file = pq.ParquetFile(path)
     except FileNotFoundError:
@@ -63,7 +66,8 @@ def check_targets(path: Path, model: Path, config: DictConfig) -> dict[str, Any]
         for table in file.iter_batches(ROWS, columns=["prompt", "target", "reward_model"]):
             _check_rows(path, start, table.to_pylist(), lengths, limits)
             start += table.num_rows
-    return {"rows": rows, "metadata": {k: v for k, v in metadata.items() if k not in ("ARROW:schema", "pandas")}}
+    kept = {key: value for key, value in metadata.items() if key not in ("ARROW:schema", "pandas")}
+    return TargetsRecord(path=path, digest=targets.digest, rows=rows, metadata=kept)
 
 
 def _prepared_for(metadata: Mapping[str, str], lengths: Lengths, limits: Mapping[str, int]) -> bool:
@@ -78,16 +82,16 @@ def _check_rows(
 ) -> None:
     for number, row in enumerate(rows, start):
         if not _conversation(row["prompt"]):
-            raise InputError(f"targets {path}: row {number}: prompt is no list of {{role, content}} messages")
+            raise InputError(f"targets {path}: row {number}: prompt is not a list of {{role, content}} messages")
         if row["target"] and not _conversation(row["target"]):
-            raise InputError(f"targets {path}: row {number}: target is no list of {{role, content}} messages")
+            raise InputError(f"targets {path}: row {number}: target is not a list of {{role, content}} messages")
         gold = row["reward_model"].get("ground_truth") if isinstance(row["reward_model"], dict) else None
         if not isinstance(gold, str) or not gold.strip():
             raise InputError(
                 f"targets {path}: row {number}: no answer in reward_model.ground_truth, so no sample of it can be "
                 "graded: give the gold answer or remove the row"
             )
-    # A target is trained on with its end-of-sequence token.
+    # Training appends the end-of-sequence token to a target.
     texts = {
         "prompt": ([lengths.prompt_text(row["prompt"]) for row in rows], limits["prompt"], "data.max_prompt_length"),
         "target": (

@@ -6,15 +6,17 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from manifests import manifest, targets
 
 from core.errors import InputError
+from core.manifest import write_manifest
 from core.schemas import TARGET
 from evaluation.generation.templates import choose_template, template_names, training_system
 
 
-def lineage(folder: Path, targets: dict) -> Path:
+def lineage(folder: Path, path: Path, **metadata: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "lineage.json").write_text(json.dumps({"targets": targets, "checkpoint_digest": "c" * 64}))
+    write_manifest(folder, manifest(targets=targets(path=path, metadata=metadata)))
     return folder
 
 
@@ -38,19 +40,19 @@ def test_a_model_that_nobody_trained_has_no_training_prompt(tmp_path):
 @pytest.mark.parametrize("system", ["Think first.", None])
 def test_the_training_prompt_is_that_of_the_targets(tmp_path, system):
     path = targets_file(tmp_path / "train.parquet", system)
-    model = lineage(tmp_path / "policy", {"path": str(path), "metadata": {"config": '{"system_prompt": null}'}})
+    model = lineage(tmp_path / "policy", path, config='{"system_prompt": null}')
     assert training_system(model) == (system or "")
     assert choose_template("training", model).system == (system or "")
 
 
 def test_the_setting_of_the_preparation_comes_first(tmp_path):
     config = json.dumps({"system_prompt": "Set."})
-    model = lineage(tmp_path, {"path": "/gone.parquet", "metadata": {"config": config}})
+    model = lineage(tmp_path, Path("/gone.parquet"), config=config)
     assert training_system(model) == "Set."
 
 
 def test_targets_that_are_gone_are_said(tmp_path):
-    model = lineage(tmp_path, {"path": "/gone/train.parquet"})
+    model = lineage(tmp_path, Path("/gone/train.parquet"))
     with pytest.raises(InputError, match=r"lineage.json: it names targets at /gone/train.parquet, which are not there"):
         choose_template("training", model)
     assert choose_template("own", model).name == "own"

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from core.errors import InputError
-from training.base.resolve import SHIPPED, check_model, model_digest, resolve_base
+from core.model_files import check_model, model_digest
+from training.base.resolve import SHIPPED, resolve_base
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -73,7 +74,10 @@ def lose_a_shard(folder: Path) -> None:
         (lambda folder: (folder / "config.json").write_text("[]"), "a JSON list where an object was expected"),
         (without("model.safetensors"), "no weights; expected"),
         (cut_short, "bytes where its header says"),
-        (lambda folder: (folder / "model.safetensors").write_text("version https://git-lfs"), "header says None"),
+        (
+            lambda folder: (folder / "model.safetensors").write_text("version https://git-lfs"),
+            "no readable safetensors header",
+        ),
         (lose_a_shard, "names 1 files that are not there .model-00002-of-00002.safetensors"),
         (without("tokenizer.json"), "no tokenizer; expected one of"),
         (without("chat_template.jinja"), "no chat template"),
@@ -119,7 +123,7 @@ def test_a_hub_model_that_cannot_be_had_offline_says_so(tmp_path: Path, monkeypa
     done = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert done.stdout.startswith("model 'nobody/nothing@main' is not a folder here, and the hub cannot be reached")
+    assert done.stdout.startswith("model 'nobody/nothing@main' is not a folder here or in the local cache, and the hub")
     assert "HF_HUB_OFFLINE is set" in done.stdout
 
 

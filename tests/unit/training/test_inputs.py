@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.errors import InputError
+from core.manifest import InputRecord, TargetsRecord
 from core.schemas import TARGET
 from training.base.resolve import SHIPPED
 from training.run.configuration import compose_run
@@ -29,13 +30,19 @@ def row(number: int) -> Row:
     }
 
 
-def checked(file: Path, rows: list[Row], metadata: dict[str, str] | None = None) -> dict[str, Any]:
+def checked(file: Path, rows: list[Row], metadata: dict[str, str] | None = None) -> TargetsRecord:
     pq.write_table(pa.Table.from_pylist(rows, schema=TARGET.with_metadata(metadata)), file)
-    return check_targets(file, SHIPPED, compose_run("luffy", "cpu", LIMITS, run=file.parent))
+    return check(file)
+
+
+def check(file: Path) -> TargetsRecord:
+    config = compose_run("luffy", "cpu", LIMITS, run=file.parent)
+    return check_targets(InputRecord(path=file, digest="d"), SHIPPED, config)
 
 
 def test_targets_within_the_limits_pass(tmp_path: Path) -> None:
-    assert checked(tmp_path / "t.parquet", [row(1), row(2)]) == {"rows": 2, "metadata": {}}
+    file = tmp_path / "t.parquet"
+    assert checked(file, [row(1), row(2)]) == TargetsRecord(path=file, digest="d", rows=2, metadata={})
 
 
 def longer(limit: int) -> Callable[[Row], Row]:
@@ -63,9 +70,9 @@ def test_a_target_may_fill_the_response_with_its_end_token(tmp_path: Path) -> No
             r"row 1: its prompt has \d+ tokens, more than the 64 that data.max_prompt_length=64",
             id="prompt",
         ),
-        pytest.param(lambda r: r | {"prompt": []}, "row 1: prompt is no list", id="no prompt"),
+        pytest.param(lambda r: r | {"prompt": []}, "row 1: prompt is not a list", id="no prompt"),
         pytest.param(
-            lambda r: r | {"target": [{"role": "assistant", "content": None}]}, "row 1: target is no", id="null"
+            lambda r: r | {"target": [{"role": "assistant", "content": None}]}, "row 1: target is not", id="null"
         ),
         pytest.param(
             lambda r: r | {"reward_model": {"style": "rule", "ground_truth": " "}}, "row 1: no answer", id="no answer"
@@ -100,7 +107,7 @@ def test_a_file_that_cannot_be_trained_on_is_named(tmp_path: Path, write: Callab
     file = tmp_path / "t.parquet"
     write(file)
     with pytest.raises(InputError, match=expected):
-        check_targets(file, SHIPPED, compose_run("luffy", "cpu", LIMITS, run=tmp_path))
+        check(file)
 
 
 def test_a_run_that_needs_more_context_than_the_model_has_is_told_so(tmp_path: Path) -> None:

@@ -5,20 +5,23 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
+from manifests import CONFIG, manifest
 
 from core.errors import InputError
+from core.manifest import InputRecord, read_manifest, write_manifest
 from training.base.resolve import SHIPPED
 from training.export.card import model_card, write_scores
 from training.run import rollouts
-from training.run.job import TRACKERS, Job, _claim, _locked, run_job
-from training.run.lineage import TrainingRequest
+from training.run.folder import RunFolder
+from training.run.job import TRACKERS, run_job
 from training.run.metrics import merge_attempts, require_finite, time_by_phase
+from training.run.request import TrainingRequest
 
 ROOT = Path(__file__).resolve().parents[3]
-REQUEST = TrainingRequest("luffy", "cpu", ("trainer.total_training_steps=4",), 0, "t" * 64, "m" * 64)
+TARGETS, MODEL = InputRecord(path=Path("t"), digest="t" * 64), InputRecord(path=Path("m"), digest="m" * 64)
+REQUEST = TrainingRequest("luffy", "cpu", ("trainer.total_training_steps=4",), 0, TARGETS, MODEL)
 
 
 def write_steps(file: Path, steps: range, **data: float) -> Path:
@@ -63,34 +66,6 @@ def test_samples_are_read_by_step(tmp_path: Path) -> None:
         rollouts.read(tmp_path, 4)
 
 
-def manifest(**changes: Any) -> dict[str, Any]:
-    config = {
-        "objective": "rl",
-        "seed": 0,
-        "data": {"train_batch_size": 4, "max_prompt_length": 64, "max_response_length": 96},
-        "actor_rollout_ref": {"rollout": {"n": 8, "temperature": 1.0}, "actor": {"optim": {"lr": 1e-6}}},
-        "mixed": {
-            "prefix": {"n_prefix": 1},
-            "off_policy_reshape": "p_div_p_0.1",
-            "baseline": "union",
-            "rollout_correction": {"type": "tis"},
-        },
-    }
-    return {
-        "identity": "i" * 64,
-        "request": {"recipe": "luffy", "hardware": "cpu"},
-        "config": config,
-        "steps": 4,
-        "targets": {"rows": 1234, "digest": "t" * 64},
-        "base_model": {"path": "models/some|base", "digest": "b" * 64},
-        "code": {"commit": "c0ffee", "dirty": True},
-        "packages": {"torch": "2.13.0"},
-        "upstream": {"targets": {"source": "Elliott/Openr1"}},
-        "last_step": {"reward/on_policy": 0.5},
-        **changes,
-    }
-
-
 def test_the_card_says_data_recipe_and_lineage() -> None:
     card = model_card(manifest())
     assert card.startswith("---\nlibrary_name:")
@@ -107,8 +82,7 @@ def test_the_card_says_data_recipe_and_lineage() -> None:
 
 
 def test_the_card_of_a_supervised_run_names_no_rollout_settings() -> None:
-    supervised = manifest(last_step={})
-    supervised["config"]["objective"] = "sft"
+    supervised = manifest(last_step={}, config={**CONFIG, "objective": "sft"})
     assert "shaping" not in model_card(supervised).lower()
 
 
@@ -121,55 +95,71 @@ def test_scores_take_their_place_in_the_card_and_can_be_renewed(tmp_path: Path) 
     assert card.index("amc") < card.index("math500") < card.index("lineage.json")
 
 
+def test_a_manifest_is_checked_against_the_files_beside_it(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no lineage.json in it, so its origin is unknown"):
+        read_manifest(tmp_path)
+    (tmp_path / "model.safetensors").write_text("weights")
+    write_manifest(tmp_path, manifest())
+    assert read_manifest(tmp_path).request == manifest().request
+    (tmp_path / "model.safetensors").write_text("others")
+    with pytest.raises(InputError, match=r"its files are not those that lineage.json describes"):
+        read_manifest(tmp_path)
+    (tmp_path / "lineage.json").write_text('{"identity": "i"}')
+    with pytest.raises(InputError, match=r"lineage.json: request: Field required"):
+        read_manifest(tmp_path)
+
+
 def test_how_a_run_is_carried_out_is_no_part_of_its_identity() -> None:
     same = replace(REQUEST, overrides=(*REQUEST.overrides, "run.backend=ray", "run.ray_address=http://h:8265"))
     assert same.identity() == REQUEST.identity()
     for other in (
         replace(REQUEST, overrides=("trainer.total_training_steps=5",)),
         replace(REQUEST, seed=1),
-        replace(REQUEST, heldout_digest="h" * 64),
-        replace(REQUEST, model_digest="n" * 64),
+        replace(REQUEST, heldout=InputRecord(path=Path("h"), digest="h" * 64)),
+        replace(REQUEST, model=InputRecord(path=Path("m"), digest="n" * 64)),
     ):
         assert other.identity() != REQUEST.identity()
 
 
 def test_a_folder_with_checkpoints_of_another_request_is_refused(tmp_path: Path) -> None:
-    job = Job(REQUEST, Path("t"), Path("m"), tmp_path, {})
-    _claim(job, force=False)
+    folder = RunFolder(tmp_path)
+    folder.claim(REQUEST, force=False)
     state = tmp_path / "checkpoints" / "global_step_2" / "state.json"
     state.parent.mkdir(parents=True)
     state.write_text("{}")
-    _claim(job, force=False)
-    other = replace(job, request=replace(REQUEST, seed=1))
+    folder.claim(REQUEST, force=False)
+    other = replace(REQUEST, seed=1)
     with pytest.raises(InputError, match="checkpoints of a training with other inputs"):
-        _claim(other, force=False)
-    _claim(other, force=True)
+        folder.claim(other, force=False)
+    folder.claim(other, force=True)
     assert not state.exists()
     (tmp_path / "policy").mkdir()
     (tmp_path / "policy" / "lineage.json").write_text("{}")  # a finished one, of other code say
     with pytest.raises(InputError, match="has a policy of other inputs, settings or code"):
-        _claim(other, force=False)
+        folder.claim(other, force=False)
 
 
 def test_two_trainings_in_one_folder_exclude_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("training.run.job.LOCK_SECONDS", 0.5)
-    with _locked(tmp_path), pytest.raises(InputError, match="another training runs in it"), _locked(tmp_path):
+    monkeypatch.setattr("training.run.folder.LOCK_SECONDS", 0.5)
+    folder = RunFolder(tmp_path)
+    with folder.locked(), pytest.raises(InputError, match="another training runs in it"), folder.locked():
         pass
-    with _locked(tmp_path):  # free again
+    with folder.locked():  # free again
         pass
 
 
 def test_a_lock_that_a_process_inherited_holds_until_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("training.run.job.LOCK_SECONDS", 0.5)
-    with _locked(tmp_path) as lock:
+    monkeypatch.setattr("training.run.folder.LOCK_SECONDS", 0.5)
+    folder = RunFolder(tmp_path)
+    with folder.locked() as lock:
         heir = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], pass_fds=[lock])
     try:
-        with pytest.raises(InputError, match="another training"), _locked(tmp_path):
+        with pytest.raises(InputError, match="another training"), folder.locked():
             pass
     finally:
         heir.kill()
         heir.wait()
-    with _locked(tmp_path):
+    with folder.locked():
         pass
 
 
@@ -186,12 +176,11 @@ def test_a_tracker_that_is_not_there_is_told_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(TRACKERS, "mlflow", "a_module_that_is_not_installed")
-    job = Job(REQUEST, tmp_path / "t", tmp_path / "m", tmp_path / "run", {})
     for tracker, message in (
         ("tensorbord", "expected some of tensorboard, mlflow, wandb"),
         ("mlflow", "mlflow is not"),
     ):
-        wanted = replace(job, request=replace(REQUEST, overrides=(f"run.trackers=[{tracker}]",)))
+        request = replace(REQUEST, overrides=(f"run.trackers=[{tracker}]",))
         with pytest.raises(InputError, match=message):
-            run_job(wanted, lambda event: None)
+            run_job(request, tmp_path / "run", lambda event: None)
     assert not (tmp_path / "run").exists()

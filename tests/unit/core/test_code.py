@@ -1,0 +1,145 @@
+"""What code an identity covers: what decides the numbers, all of it and nothing else."""
+
+import ast
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core import code
+from core.code import PROJECT
+from core.manifest import InputRecord
+from training.run.request import TrainingRequest
+
+# Project modules that covered code imports and that cannot change what it computes.
+WITHOUT_NUMBERS = {
+    "core.code": "computes the digests",
+    "core.cli": "ends a command line",
+    "core.errors": "an exception class",
+    "core.files": "writes files and digests bytes",
+    "core.manifest": "describes what was computed",
+    "core.model_files": "checks and copies the files of a model, whose digest is part of the identity",
+    "core.progress": "reports progress",
+    "grading.verdict_cache": "keeps verdicts by the digest of GRADING_CODE",
+    "training.run.checkpoints": "keeps and copies the files that verl writes",
+    "training.run.metrics": "reads and checks metrics",
+}
+
+SCHEMAS = "core.schemas"  # names the columns of files with verdicts, which a training does not write
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A copy of the code that trains a policy, in which a test may change files."""
+    for room in ("training", "grading", "core"):
+        shutil.copytree(PROJECT / room, tmp_path / room, ignore=shutil.ignore_patterns("model", "__pycache__"))
+    return tmp_path
+
+
+def identity(project: Path, recipe: str, *overrides: str, hardware: str = "cpu") -> str:
+    read = InputRecord(path=Path("file"), digest="d")
+    return TrainingRequest(recipe, hardware, overrides, 0, read, read).identity(project)
+
+
+def change(project: Path, file: str) -> None:
+    with (project / file).open("a") as handle:
+        handle.write("\n# a comment\n")
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "training/export/card.py",
+        "training/export/hub.py",
+        "training/run/job.py",
+        "training/run/attempts.py",
+        "training/base/resolve.py",
+        "training/config/recipe/sft.yaml",
+        "training/config/recipe/luffy_reinforce_pro.yaml",
+        "training/config/hardware/gpu.yaml",
+        "core/progress.py",
+    ],
+)
+def test_what_a_run_does_not_use_is_no_part_of_its_identity(project: Path, file: str) -> None:
+    before = identity(project, "luffy")
+    change(project, file)
+    assert identity(project, "luffy") == before
+
+
+@pytest.mark.parametrize(
+    ("recipe", "file"),
+    [
+        ("luffy", "training/algorithms/mixed_loss.py"),
+        ("luffy", "training/mixed/agent_loops.yaml"),
+        ("luffy", "training/run/configuration.py"),
+        ("luffy", "training/config/train.yaml"),
+        ("luffy", "training/config/hardware/cpu.yaml"),
+        ("luffy", "training/config/recipe/luffy.yaml"),
+        ("luffy", "grading/grader.py"),
+        pytest.param("luffy_reinforce_pro", "training/config/recipe/luffy.yaml", id="parent of the recipe"),
+        pytest.param("sft_rl", "training/config/recipe/sft.yaml", id="recipe of the first stage"),
+    ],
+)
+def test_what_decides_the_numbers_of_a_run_is_part_of_its_identity(project: Path, recipe: str, file: str) -> None:
+    before = identity(project, recipe)
+    change(project, file)
+    assert identity(project, recipe) != before
+
+
+def test_the_parent_of_a_hardware_profile_is_part_of_the_identity(project: Path) -> None:
+    before = identity(project, "luffy", hardware="gpu_multinode")
+    change(project, "training/config/hardware/gpu.yaml")
+    assert identity(project, "luffy", hardware="gpu_multinode") != before
+
+
+def test_an_override_that_chooses_a_recipe_covers_all_of_them(project: Path) -> None:
+    before = identity(project, "luffy", "recipe=on_policy")
+    change(project, "training/config/recipe/on_policy.yaml")
+    assert identity(project, "luffy", "recipe=on_policy") != before
+
+
+@pytest.mark.parametrize("covered", ["GRADING_CODE", "PREPARATION_CODE", "GENERATION_CODE", "POLICY_CODE"])
+def test_covered_code_imports_only_covered_code(covered: str) -> None:
+    paths = [PROJECT / path for path in getattr(code, covered)]
+    excepted = {*WITHOUT_NUMBERS, SCHEMAS} if covered == "POLICY_CODE" else {*WITHOUT_NUMBERS}
+    modules = [file for path in paths for file in ([path] if path.is_file() else path.rglob("*.py"))]
+    uncovered = {
+        f"{file.relative_to(PROJECT)} imports {name}"
+        for file in modules
+        if file.suffix == ".py"
+        for name in project_imports(file)
+        if name not in excepted and not any(module_file(name).is_relative_to(path) for path in paths)
+    }
+    assert not uncovered
+
+
+def test_every_exception_is_needed() -> None:
+    covered = {path for name in ("PREPARATION_CODE", "GENERATION_CODE", "POLICY_CODE") for path in getattr(code, name)}
+    files = [
+        file
+        for path in covered
+        for file in ([PROJECT / path] if path.endswith(".py") else (PROJECT / path).rglob("*.py"))
+    ]
+    assert {name for file in files for name in project_imports(file)} >= set(WITHOUT_NUMBERS)
+
+
+def project_imports(file: Path) -> Iterator[str]:
+    """The modules of the project that ``file`` imports, at its head or inside functions."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Import():
+                names = [alias.name for alias in node.names]
+            case ast.ImportFrom(module=str(module)):
+                names = [f"{module}.{alias.name}" for alias in node.names]
+                names = [name if module_file(name).exists() else module for name in names]
+            case _:
+                continue
+        yield from (
+            name for name in names if (PROJECT / name.partition(".")[0]).is_dir() and module_file(name).exists()
+        )
+
+
+def module_file(name: str) -> Path:
+    path = PROJECT / name.replace(".", "/")
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")

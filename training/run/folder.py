@@ -1,0 +1,108 @@
+"""The folder of a training run: what lies where, who may write to it, and which request it belongs to.
+
+request.json         what the run was asked for
+config.yaml          the resolved configuration
+attempts/0001.*      .jsonl: step metrics of an attempt, .log: its output, .json: how it ended
+metrics.jsonl        step metrics of the whole run, written when it ends
+checkpoints/         verl's checkpoints
+rollouts/            the samples of every step
+first_stage/         the run folder of the first stage, for recipes that have one
+policy/              Hugging Face model, tokenizer, lineage.json, model card: complete or absent
+"""
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import lock_descriptor
+
+from core.errors import InputError
+from core.files import write_json
+from core.manifest import MANIFEST, read_manifest
+from training.run.checkpoints import latest_step
+from training.run.request import TrainingRequest
+
+LOCK_SECONDS = 60.0  # how long the processes of a killed training command may take to end
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The files of the run in folder ``path``."""
+
+    path: Path
+
+    @property
+    def request(self) -> Path:
+        return self.path / "request.json"
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.yaml"
+
+    @property
+    def attempts(self) -> Path:
+        return self.path / "attempts"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def first_stage(self) -> "RunFolder":
+        return RunFolder(self.path / "first_stage")
+
+    @property
+    def policy(self) -> Path:
+        return self.path / "policy"
+
+    def has_policy_of(self, request: TrainingRequest) -> bool:
+        """Whether the policy in the folder is the one that ``request`` would train."""
+        return (self.policy / MANIFEST).exists() and read_manifest(self.policy).identity == request.identity()
+
+    def claim(self, request: TrainingRequest, *, force: bool) -> None:
+        """Make this the folder of ``request``, dropping older checkpoints with ``force``.
+
+        Raises:
+            InputError: without ``force``, it has a policy or checkpoints of another request.
+        """
+        computed = request.computed().model_dump(mode="json")
+        if force:
+            shutil.rmtree(self.checkpoints, ignore_errors=True)
+        elif (self.policy / MANIFEST).exists():
+            raise InputError(
+                f"{self.path}: has a policy of other inputs, settings or code: give --out another folder, or --force "
+                "to train anew there"
+            )
+        elif latest_step(self.checkpoints) and json.loads(self.request.read_text(encoding="utf-8")) != computed:
+            raise InputError(
+                f"{self.path}: has the checkpoints of a training with other inputs or settings, see "
+                f"{self.request.name} in it: give --out another folder, or --force to train anew there"
+            )
+        write_json(computed, self.request)
+
+    @contextmanager
+    def locked(self) -> Iterator[int]:
+        """Hold the folder; yields a file descriptor with which a process that inherits it holds the folder, too.
+
+        Raises:
+            InputError: another training still holds the folder after `LOCK_SECONDS`.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        # A descriptor and no FileLock: that would free the folder while heirs of the lock are alive.
+        with (self.path / ".lock").open("w") as file:
+            deadline = time.monotonic() + LOCK_SECONDS
+            while not lock_descriptor(file.fileno(), blocking=False):
+                if time.monotonic() > deadline:
+                    raise InputError(
+                        f"{self.path}: another training runs in it: wait for it, or give --out another folder"
+                    )
+                time.sleep(0.5)
+            yield file.fileno()
