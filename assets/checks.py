@@ -99,19 +99,19 @@ def _account() -> dg.AssetChecksDefinition:
     @dg.multi_asset_check(name="targets__account", specs=[spec], ins={"train": TRAIN})
     @explained
     def targets_account(context: dg.AssetCheckExecutionContext, train: Reference) -> dg.AssetCheckResult:
-        from targets.prepare import read_prepared
-        from targets.select.split import account, read_split
+        from targets.prepared import read_prepared
+        from targets.select.split import read_split, reconcile
 
         prepared = read_prepared(Path(train.details["profile"]).parent)
-        done = account(prepared, read_split(Path(train.path).parent))
-        context.log.info("; ".join(done.faults) or f"{done.read:,} traces read, each accounted for")
+        done = reconcile(prepared, read_split(Path(train.path).parent))
+        context.log.info("; ".join(done.problems) or f"{done.read:,} traces read, each accounted for")
         return dg.AssetCheckResult(
             asset_key=TRAIN,
             check_name=ACCOUNT,
-            passed=not done.faults,
+            passed=not done.problems,
             severity=dg.AssetCheckSeverity.ERROR,
-            description="; ".join(done.faults) or None,
-            metadata={"read": done.read, **done.places},
+            description="; ".join(done.problems) or None,
+            metadata={"read": done.read, **done.rows},
         )
 
     return targets_account

@@ -22,7 +22,7 @@ from core.errors import InputError
 from core.files import write_json
 
 if TYPE_CHECKING:
-    from targets.prepare import Prepared
+    from targets.prepared import Prepared
 
 SOURCE = dg.AssetKey(["targets", "source"])
 PREPARED = dg.AssetKey(["targets", "prepared"])
@@ -86,7 +86,7 @@ def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
             group_name="targets",
             kinds={"parquet"},
             code_version=version,
-            description="Every trace that did not become a target, with the filter that refused it and why.",
+            description="Every trace that did not become a target, with the filter that rejected it and why.",
         ),
     }
 
@@ -107,7 +107,7 @@ def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
         storage: Storage,
         interpreter: TrainingInterpreter,
     ) -> Iterator[dg.MaterializeResult[Reference]]:
-        from targets.prepare import read_prepared
+        from targets.prepared import read_prepared
 
         digest, seen = observation(config)
         context.log_event(dg.AssetObservation(SOURCE, metadata=seen, tags={"dagster/data_version": digest}))
@@ -115,7 +115,7 @@ def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
         folder = storage.folder("targets", "prepared", identity(inputs, version))
         reused = folder.exists()
         if not reused:
-            remembered = storage.path / "targets" / "judged"
+            remembered = storage.path / "targets" / "decisions"
             with storage.writing(folder) as temporary:
                 _prepare(context, interpreter, config, temporary, suite, base, remembered)
         made = read_prepared(folder)
@@ -205,7 +205,7 @@ def _rejected_result(made: "Prepared", reused: bool) -> dg.MaterializeResult[Ref
 
 
 def _train(options: SplitOptions) -> dg.AssetsDefinition:
-    version = code_version("targets/select/split.py", "targets/output.py")
+    version = code_version("targets/select/split.py", "targets/tables.py")
 
     class Config(with_defaults(options)): ...
 
@@ -224,7 +224,7 @@ def _train(options: SplitOptions) -> dg.AssetsDefinition:
     ) -> dg.MaterializeResult[Reference]:
         import pyarrow.parquet as pq
 
-        from targets.prepare import read_prepared
+        from targets.prepared import read_prepared
         from targets.select.split import HELDOUT, select_train
         from targets.select.split import TRAIN as TRAIN_FILE
 

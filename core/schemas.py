@@ -52,12 +52,33 @@ REJECTED = pa.schema(
         ("id", pa.string()),
         ("source", pa.string()),
         ("row", pa.int64()),  # row in the source
-        ("reason", pa.string()),  # name of the first filter that refused it
-        ("reasons", pa.list_(pa.string())),  # of every filter that refused it, that one first
+        ("reason", pa.string()),  # name of the first filter that rejected it
+        ("reasons", pa.list_(pa.string())),  # of every filter that rejected it, that one first
         ("detail", pa.string()),  # the numbers or the match behind each reason
         ("problem", pa.string()),
         ("gold", pa.string()),
         ("upstream_correct", pa.bool_()),
+    ]
+)
+
+# One row per trace that was read: why it is rejected (`reasons`, not empty), or the target it makes and its profile.
+# The cache of a preparation holds these rows; every column is a field of targets.trace.Trace.
+DECISION = pa.schema(
+    [
+        *(REJECTED.field(name) for name in ("id", "source", "row")),
+        ("of", pa.int64()),  # traces that this row of the source gives
+        *(REJECTED.field(name) for name in ("problem", "gold", "upstream_correct", "reasons", "detail")),
+        ("dialect", pa.string()),  # markers of the response
+        ("verdict", pa.string()),  # "correct", or why not; null: the answer was not compared
+        TARGET.field("prompt"),
+        ("target", pa.string()),
+        ("answer", pa.string()),  # the boxed answer that was verified
+        PROFILE.field("problem_digest"),
+        ("dedupe_key", pa.string()),  # what near duplicates have in common exactly
+        ("target_digest", pa.string()),
+        ("target_bytes", pa.int64()),
+        ("minhash", pa.binary()),  # of the target, where alike traces are compared
+        *(field for field in PROFILE if field.name not in ("id", "source", "problem_digest")),
     ]
 )
 

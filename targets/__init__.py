@@ -1,11 +1,9 @@
-"""From raw traces to targets that can be trusted: read, normalise, verify, filter, deduplicate, account for every row.
+"""From raw traces to targets that can be trusted. Runs alone: ``python -m targets``.
 
-It lives under ``training/`` and not under ``assets/`` because it is none of Dagster's: it runs alone
-(``python -m targets``), its output is the trainer's input, and the token limits are those of the policy.
-
-``config``    what a user can set            ``sources``   files, folders, hub datasets -> traces
-``dialects``  marker dialects -> one form    ``filters``   named reasons to refuse a trace
-``verify``    answers against gold answers   ``tokens``    lengths under the policy's tokenizer
-``dedupe``    one problem, one survivor      ``prepare``   all of it, in two passes that conserve rows
-``split``     train and held-out rows        ``quality``   Great Expectations on the profile (suite: YAML)
+- ``config``: every setting, with its default and its limits
+- ``read``: files, folders and hub data sets become traces (`trace.Trace`), their markers one form
+- ``filter``: what is wrong with a trace alone (`filter.registry`), where that is decided, and the cached decisions
+- ``select``: duplicates, and the split into training and held-out targets
+- ``check``: Great Expectations on the profile of the targets, and two versions side by side
+- ``prepare``: all of it, with the proof that no trace is lost; ``prepared``: what it wrote
 """

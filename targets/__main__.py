@@ -14,11 +14,11 @@ from core.cli import exit_status
 from core.code import PROJECT
 from core.errors import InputError
 from targets.check.expectations import SUITE, validate
+from targets.check.version_diff import compare_versions
 from targets.config import build_config, read_config
-from targets.output import PROFILE_FILE
-from targets.prepare import Prepared, prepare
-from targets.select.split import Split, account, select_train
-from targets.version_diff import compare
+from targets.prepare import prepare
+from targets.prepared import PROFILE_FILE, Prepared
+from targets.select.split import Split, reconcile, select_train
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,20 +29,22 @@ SECONDS_BETWEEN_LINES = 2.0
 def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         prog="python -m targets",
-        description="Turn raw traces into training targets: normalise, verify, filter, deduplicate; say why each row "
-        "is in or out. Writes prepared, rejected, profile, train and heldout .parquet.",
+        description="Turn raw traces into training targets: filter, verify and deduplicate them, and say of every "
+        "other trace why it is rejected. Writes prepared, profile, rejected, train, heldout and left_out .parquet.",
     )
     result.add_argument(
         "--source",
         action="append",
-        help="'embedded' (default), a parquet/JSONL file, folder or glob, or a hub dataset id; may be repeated",
+        help="'embedded' (default), a parquet/JSONL file, folder or glob, or a hub data set id; may be repeated",
     )
     result.add_argument("--out", type=Path, required=True, help="folder to write into")
     result.add_argument("--tokenizer", type=Path, required=True, help="the policy's tokenizer.json or model folder")
-    result.add_argument("--config", type=Path, help="YAML with settings; every setting is described in config.py")
-    result.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help="one setting")
+    result.add_argument("--config", type=Path, help="YAML file of settings, which targets/config.py describes")
     result.add_argument(
-        "--benchmarks", help="suite (embedded, paper, a YAML) or parquet whose problems must not be used"
+        "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help="one setting; may be repeated"
+    )
+    result.add_argument(
+        "--benchmarks", help="suite (embedded, paper, a YAML file) or parquet whose problems must not become targets"
     )
     result.add_argument(
         "--benchmark-root",
@@ -52,17 +54,21 @@ def parser() -> argparse.ArgumentParser:
         help="folder with the suite's files; may be repeated",
     )
     result.add_argument("--heldout-share", type=float, default=0.0, help="share of problems held out (default 0)")
-    result.add_argument("--max-rows", type=int, help="at most so many rows in train.parquet")
-    result.add_argument("--engine", choices=("local", "ray"), help="where traces are judged (default local)")
-    result.add_argument("--workers", type=int, help="processes that judge traces (default 2)")
+    result.add_argument("--max-rows", type=int, help="largest number of rows in train.parquet")
+    result.add_argument("--engine", choices=("local", "ray"), help="where traces are filtered (default local)")
+    result.add_argument("--workers", type=int, help="processes that filter traces (default 2)")
     result.add_argument(
-        "--cache", type=Path, help="folder that remembers judged files (default OUT/.judged; deleting it is safe)"
+        "--cache",
+        type=Path,
+        help="folder that keeps the decisions on each file (default OUT/.decisions; you may delete it)",
     )
-    result.add_argument("--prepare-only", action="store_true", help="do not draw train and heldout, nor check anything")
-    result.add_argument("--check", action="store_true", help="run the quality checks; exit status 1 if one blocks")
+    result.add_argument("--prepare-only", action="store_true", help="do not split or check the targets")
+    result.add_argument(
+        "--check", action="store_true", help="run the quality checks; the exit status is 1 if one blocks"
+    )
     result.add_argument("--suite", type=Path, default=SUITE, help="YAML of the quality checks")
-    result.add_argument("--previous", type=Path, help="an earlier OUT: drift is relative to it, and it is compared")
-    result.add_argument("--docs", type=Path, help="folder for the pages (Data Docs) of the quality checks")
+    result.add_argument("--previous", type=Path, help="an earlier OUT to compare with; drift is relative to it")
+    result.add_argument("--docs", type=Path, help="folder for the pages of the quality checks (Data Docs)")
     return result
 
 
@@ -79,21 +85,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         benchmarks=_benchmarks(options.benchmarks, options.benchmark_root),
         tokenizer_json=options.tokenizer,
         progress=_Lines(),
-        cache=options.cache or options.out / ".judged",
+        cache=options.cache or options.out / ".decisions",
     )
     if options.prepare_only:
-        _show(prepared, None, time.monotonic() - began)
+        _print(prepared, None, time.monotonic() - began)
         return 0
     split = select_train(
         prepared, options.out, heldout_share=options.heldout_share, max_rows=options.max_rows, seed=config.seed
     )
-    _show(prepared, split, time.monotonic() - began)
+    _print(prepared, split, time.monotonic() - began)
     previous = options.previous / PROFILE_FILE if options.previous else None
     if previous:
-        for name, before, now in compare(previous, prepared.profile):
-            print(f"{name:32}{before:>14}{now:>14}")
-    if account_faults := account(prepared, split).faults:
-        raise RuntimeError("conservation violated: " + "; ".join(account_faults))
+        for name, before, after in compare_versions(previous, prepared.profile):
+            print(f"{name:46}{before:>14}{after:>14}")
+    if problems := reconcile(prepared, split).problems:
+        raise RuntimeError("conservation violated: " + "; ".join(problems))
     return _check(prepared, options.suite, previous, options.docs) if options.check else 0
 
 
@@ -113,7 +119,7 @@ def _benchmarks(name: str | None, roots: Sequence[Path]) -> "pa.Table | None":
 
 
 def _read_suite(name: str, roots: Sequence[Path], out: Path) -> str:
-    """Let the evaluation read its own suite, in a process of its own: targets know benchmarks as a parquet file."""
+    """Let the evaluation read the suite, in its own process: targets know benchmarks only as a parquet file."""
     command = [sys.executable, "-m", "evaluation", "suite", "--suite", name, "--out", str(out)]
     command += ["--roots", *map(str, roots)] if roots else []
     done = subprocess.run(
@@ -139,12 +145,12 @@ class _Lines:
         print(f"{stage:12} {done:>9,}" + (f" of {total:,}" if total is not None else ""), file=sys.stderr, flush=True)
 
 
-def _show(prepared: Prepared, split: Split | None, seconds: float) -> None:
+def _print(prepared: Prepared, split: Split | None, seconds: float) -> None:
     read = prepared.counts["read"]
     print(f"{'read':18}{read:>9,}")
     for step in prepared.funnel:
         print(f"{step['filter']:18}{-step['removed']:>9,}{step['left']:>9,}  {step['title']}")
-    speed = "nothing has changed: nothing was done" if prepared.reused else f"{read / seconds:,.0f} rows/s"
+    speed = "nothing has changed, so nothing was done" if prepared.reused else f"{read / seconds:,.0f} rows/s"
     print(f"{'kept':18}{prepared.counts['kept']:>9,}  {speed}")
     for what, count in prepared.disagreements.items():
         print(f"{what}: {count:,}")

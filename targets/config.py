@@ -11,8 +11,8 @@ from core.errors import InputError, explain_validation
 from core.files import digest_bytes, read_yaml
 
 EMBEDDED = "embedded"
-# Settings that say which traces are read and which of several survive, not whether one of them is good.
-NOT_JUDGING = frozenset(
+# Settings that say which traces are read and which of several survive, not whether a trace alone is good.
+NOT_FILTERING = frozenset(
     {"source", "mapping", "split", "subset", "revision", "limit", "seed"}
     | {"embedded_rows", "embedded_split", "embedded_terse"}
     | {"near_duplicate", "traces_per_problem", "keep", "min_rows"}
@@ -88,8 +88,8 @@ class PrepareConfig(BaseModel):
     compression_min_chars: int = Field(default=2000, ge=1, description="shorter targets are not tested for loops")
     max_repeats: int = Field(default=20, ge=2, description="a run of 16 words, or a line, that comes so often: a loop")
     max_foreign_share: float = Field(default=0.001, ge=0, le=1, description="characters of other scripts, or U+FFFD")
-    refuse_figures: bool = Field(default=True, description="problems that need a figure, an [asy] drawing or a link")
-    refuse_choices: bool = Field(default=True, description="gold answers that are a bare option letter")
+    reject_figures: bool = Field(default=True, description="problems that need a figure, an [asy] drawing or a link")
+    reject_choices: bool = Field(default=True, description="gold answers that are a bare option letter")
     grade_limit_s: float = Field(default=5.0, gt=0, description="seconds for comparing one answer")
 
     # --- duplicates
@@ -114,10 +114,11 @@ class PrepareConfig(BaseModel):
         """sha256 of the settings that decide what comes out."""
         return digest_bytes(json.dumps(self.deciding(), sort_keys=True).encode())
 
-    def judging_digest(self) -> str:
-        """sha256 of the settings on which the judgement of a single trace depends."""
-        kept = {name: value for name, value in self.deciding().items() if name not in NOT_JUDGING}
-        return digest_bytes(json.dumps({**kept, "sketches": self.keep == "diverse"}, sort_keys=True).encode())
+    def filter_digest(self) -> str:
+        """sha256 of the settings on which the decision on a single trace depends."""
+        filtering = {name: value for name, value in self.deciding().items() if name not in NOT_FILTERING}
+        filtering["minhash"] = self.keep == "diverse"
+        return digest_bytes(json.dumps(filtering, sort_keys=True).encode())
 
 
 def build_config(values: dict[str, Any], *, where: str = "targets config") -> PrepareConfig:

@@ -1,8 +1,8 @@
-"""Raw traces in; targets, their profile and the refused rows out. Every row read is in exactly one of the two.
+"""Raw traces in; targets, their profile and the rejected rows out. Every trace read is in exactly one of the two.
 
-First every part of the source is judged (`judge`, by an `engines.Engine`), unless that is remembered (`judged`). Then
-two passes over the judged rows, so that memory holds a batch of texts and never all of them: one remembers what decides
-between duplicates (`dedupe`), the other writes.
+First every part of the source is filtered by an `Engine`, unless the decisions on it are cached. Then two passes over
+the decisions, so that memory holds a batch of texts and never all of them: the first collects what decides between
+duplicates, the second writes.
 """
 
 import json
@@ -18,54 +18,26 @@ from core.schemas import PROFILE, REJECTED, TARGET
 from core.tokens import load_lengths
 from grading.contamination import BenchmarkIndex
 from targets.config import PrepareConfig
-from targets.engines import build_engine
-from targets.filter.batch import Setup
-from targets.filter.cache import Judging, code_digest, count_rows, judged_rows
-from targets.filter.rules import REASONS
-from targets.output import (
-    PREPARED,
-    PROFILE_FILE,
-    REJECTED_FILE,
-    RowDigest,
-    Stream,
-    Tally,
-    publish,
-    rejected_row,
-    staging,
-    tally_files,
-    target_row,
-)
+from targets.filter import registry
+from targets.filter.cache import DecisionCache, code_digest, read_decisions
+from targets.filter.context import FilterInputs
+from targets.filter.engines import build_engine
+from targets.prepared import PREPARED, PROFILE_FILE, REJECTED_FILE, Prepared, find_unchanged, read_prepared
 from targets.read.sources import Part, find_parts
-from targets.read.traces import Fault
 from targets.select.dedupe import Duplicates
+from targets.staging import staging
+from targets.tables import IdDigest, RowDigest, TableWriter, digest_ids
+from targets.trace import Trace
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT_VERSION = "2"
-EXAMPLES = 3  # reasons shown when nothing is left
-DECIDING = ["id", "source", "row", "of", "reasons", "detail", "dialect", "verdict", "upstream_correct", "problem"]
-DECIDING += ["problem_digest", "skeleton", "target_digest", "size", "sketch"]
+FORMAT_VERSION = "3"
+EXAMPLES = 3  # reasons in the message when nothing is left
+COUNTED_COLUMNS = ["id", "source", "row", "of", "reasons", "detail", "dialect", "verdict", "upstream_correct"]
+SELECT_COLUMNS = ["problem", "problem_digest", "dedupe_key", "target_digest", "target_bytes", "minhash"]
 
 Progress = Callable[[str, int, int | None], None]  # stage, rows done, rows in all where known
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """What a preparation wrote and counted."""
-
-    prepared: Path
-    profile: Path
-    rejected: Path
-    digest: str  # sha256 over the rows of `prepared`: its data version
-    counts: dict[str, int]  # "read", "kept", and each reason that refused rows first
-    found: dict[str, int]  # each reason that was found, also where it was not the first
-    funnel: list[dict[str, Any]]  # {"filter", "title", "removed", "left"} in the order of the filters
-    sources: dict[str, dict[str, int]]  # {source: {"read", "kept"}}
-    dialects: dict[str, int]
-    disagreements: dict[str, int]  # our verdicts against the source's own flags
-    config: PrepareConfig
-    reused: bool = field(default=False, compare=False)  # nothing had changed since an earlier run, so nothing was done
 
 
 def prepare(
@@ -79,20 +51,29 @@ def prepare(
 ) -> Prepared:
     """Write prepared, profile and rejected into ``out_dir`` and say what happened to the rows.
 
-    ``benchmarks``: BENCHMARK rows whose problems must not become targets (None: not looked for, and the profile says
-    so). ``tokenizer_json``: the policy's tokenizer.json or its folder. ``cache``: folder that remembers judged parts
-    (None: nothing is remembered). Where ``out_dir`` already holds what would be written, nothing is done. Raises
-    InputError for a source, tokenizer or setting that does not work and when no row is left; OSError when ``out_dir``
-    cannot be written. Then ``out_dir`` is as it was.
+    Where ``out_dir`` already holds what would be written, nothing is done.
+
+    Args:
+        benchmarks: BENCHMARK rows whose problems must not become targets. None: they are not looked for, and the
+            profile says so.
+        tokenizer_json: the policy's tokenizer.json or its folder.
+        progress: called with a stage, the rows done, and the rows in all where known.
+        cache: folder that keeps the decisions on each part of the source. None: nothing is kept.
+
+    Raises:
+        InputError: a source, tokenizer or setting does not work, or no row is left.
+        OSError: ``out_dir`` cannot be written.
+        In both cases ``out_dir`` is as it was.
     """
-    out_dir = Path(out_dir)
-    lengths = load_lengths(Path(tokenizer_json))
+    out_dir, tokenizer_json = Path(out_dir), Path(tokenizer_json)
+    report = progress or _silent
+    lengths = load_lengths(tokenizer_json)
     if benchmarks is not None:
         benchmarks = benchmarks.select(["benchmark", "id", "problem"])
     benchmarks_digest = digest_table(benchmarks) if benchmarks is not None else ""
     parts = find_parts(config)
     mappings = [part.mapping.model_dump() for part in parts]  # before anything is written: one may not fit
-    made_by = {
+    inputs = {
         "format": "luffy-targets",
         "version": FORMAT_VERSION,
         "source": json.dumps(config.source),
@@ -104,234 +85,198 @@ def prepare(
         "code_digest": code_digest(),
         "mappings": json.dumps(mappings, sort_keys=True),
     }
-    if earlier := _unchanged(out_dir, made_by):
+    if earlier := find_unchanged(out_dir, inputs):
         return earlier
 
-    def setup() -> Setup:
-        return Setup(config, Path(tokenizer_json), None if benchmarks is None else BenchmarkIndex(benchmarks))
+    def filter_inputs() -> FilterInputs:
+        return FilterInputs(config, tokenizer_json, None if benchmarks is None else BenchmarkIndex(benchmarks))
 
-    with staging(out_dir) as room:
-        judging = Judging(config, lengths, benchmarks_digest, cache or room / "judged")
+    with staging(out_dir, (REJECTED_FILE, PROFILE_FILE, PREPARED)) as staging_dir:
+        decisions = DecisionCache(config, lengths, benchmarks_digest, cache or staging_dir / "decisions")
         try:
-            files = _judge(config, parts, judging, setup, progress or _silent)
+            files = _filter(config, parts, decisions, filter_inputs, report)
         finally:
-            judging.tidy()
-        _write(config, parts, files, room, made_by, progress or _silent)
-        publish(room, out_dir)
+            decisions.tidy()
+        _write(config, parts, files, staging_dir, inputs, report)
     return read_prepared(out_dir)
 
 
-def read_prepared(folder: Path) -> Prepared:
-    """What an earlier `prepare` into ``folder`` wrote and counted; InputError if there is none."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    paths = [Path(folder) / name for name in (PREPARED, PROFILE_FILE, REJECTED_FILE)]
-    found = []
-    for path in paths:
-        try:
-            found.append({k.decode(): v.decode() for k, v in (pq.read_metadata(path).metadata or {}).items()})
-        except (OSError, pa.ArrowException) as error:
-            raise InputError(f"{path}: no prepared targets there ({error}); run python -m targets") from error
-    if "rows_digest" not in found[0]:
-        raise InputError(f"{paths[0]}: not written by targets; run python -m targets")
-    if len({(metadata["rows_digest"], metadata["config_digest"]) for metadata in found}) > 1:
-        raise InputError(f"{folder}: prepared, profile and rejected are of different runs; prepare again")
-    metadata = found[0]
-    summary = {name: json.loads(metadata[name]) for name in ("counts", "found", "funnel", "sources", "dialects")}
-    return Prepared(
-        *paths,
-        digest=metadata["rows_digest"],
-        **summary,
-        disagreements=json.loads(metadata["disagreements"]),
-        config=PrepareConfig.model_validate_json(metadata["config"]),
-    )
-
-
-def _unchanged(out_dir: Path, made_by: Mapping[str, str]) -> Prepared | None:
-    """What is in ``out_dir``, if it was made of the same content by the same settings and code."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        metadata = pq.read_metadata(out_dir / PREPARED).metadata or {}
-        if any(metadata.get(name.encode()) != value.encode() for name, value in made_by.items()):
-            return None
-        found = read_prepared(out_dir)
-    except (OSError, pa.ArrowException, InputError):
-        return None  # nothing there, or nothing of ours: it is made
-    return Prepared(**{**vars(found), "reused": True})
-
-
-def _judge(
-    config: PrepareConfig, parts: Sequence[Part], judging: Judging, setup: Callable[[], Setup], report: Progress
+def _filter(
+    config: PrepareConfig,
+    parts: Sequence[Part],
+    decisions: DecisionCache,
+    inputs: Callable[[], FilterInputs],
+    report: Progress,
 ) -> list[Path]:
-    """The judged file of each part, together at most ``config.limit`` rows."""
+    """The file of decisions on each part, together at most ``config.limit`` rows."""
     files: list[Path] = []
     before, left = 0, config.limit
-    with build_engine(config.engine, setup, config.workers) as engine:
+    with build_engine(config.engine, inputs, config.workers) as engine:
         for part in parts:
             if left == 0:
                 break
 
-            def say(rows: int, total: int | None, before: int = before) -> None:
-                report("judge", before + rows, None if total is None else before + total)
+            def report_part(rows: int, total: int | None, before: int = before) -> None:
+                report("filter", before + rows, None if total is None else before + total)
 
-            files.append(judging.file(part, left, engine, say))
-            rows = count_rows(files[-1])
+            files.append(decisions.file(part, left, engine, report_part))
+            rows = decisions.count_rows(files[-1])
             before += rows
             left = None if left is None else left - rows
     return files
 
 
 @dataclass
-class _Seen:
-    """What the first pass counts, and the last row it saw: rows and generations must follow each other."""
+class _Counts:
+    """What the first pass counts."""
 
-    read: Tally = field(default_factory=Tally)
-    counts: Counter[str] = field(default_factory=Counter)
-    found: Counter[str] = field(default_factory=Counter)
+    read: IdDigest = field(default_factory=IdDigest)
+    reasons: Counter[str] = field(default_factory=Counter)  # the first of each trace
+    all_reasons: Counter[str] = field(default_factory=Counter)
     sources: dict[str, Counter[str]] = field(default_factory=dict)
     dialects: Counter[str] = field(default_factory=Counter)
     disagreements: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, str] = field(default_factory=dict)  # reason -> the first row it refused
+    examples: dict[str, str] = field(default_factory=dict)  # reason -> the first trace that it rejected
     accepted: int = 0
 
-    def add(self, row: Mapping[str, Any]) -> None:
-        self.read.add(row["id"])
-        self.sources.setdefault(row["source"], Counter())["read"] += 1
-        if row["dialect"]:
-            self.dialects[row["dialect"]] += 1
-        claimed, verdict = row["upstream_correct"], row["verdict"]
-        if claimed is True and verdict not in (None, "correct"):
-            self.disagreements[f"source says correct, graded {verdict}"] += 1
-        elif claimed is False and verdict == "correct":
+    def add(self, trace: Trace) -> None:
+        self.read.add(trace.id)
+        self.sources.setdefault(trace.source, Counter())["read"] += 1
+        if trace.dialect:
+            self.dialects[trace.dialect] += 1
+        if trace.upstream_correct is True and trace.verdict not in (None, "correct"):
+            self.disagreements[f"source says correct, graded {trace.verdict}"] += 1
+        elif trace.upstream_correct is False and trace.verdict == "correct":
             self.disagreements["source says wrong, graded correct"] += 1
-        self.found.update(row["reasons"])
-        if row["reasons"]:
-            self.counts[row["reasons"][0]] += 1
-            self.examples.setdefault(row["reasons"][0], f"{row['id']}: {row['detail']}")
+        if trace.reasons:
+            self.reject(trace.reasons)
+            self.examples.setdefault(trace.reasons[0], f"{trace.id}: {trace.detail}")
         else:
             self.accepted += 1
+
+    def reject(self, reasons: Sequence[str]) -> None:
+        self.reasons[reasons[0]] += 1
+        self.all_reasons.update(reasons)
+
+    def funnel(self) -> list[dict[str, Any]]:
+        """What each filter removed and left, in their order; filters that removed nothing are left out."""
+        left, steps = self.read.count, []
+        for entry in registry.FILTERS:
+            if removed := self.reasons[entry.name]:
+                left -= removed
+                steps.append({"filter": entry.name, "title": entry.title, "removed": removed, "left": left})
+        return steps
+
+    def metadata(self, kept: int) -> dict[str, str]:
+        """What the files record."""
+        values = {
+            "counts": {"read": self.read.count, "kept": kept, **self.reasons},
+            "all_reasons": self.all_reasons,
+            "funnel": self.funnel(),
+            "sources": {name: {"read": n["read"], "kept": n["kept"]} for name, n in sorted(self.sources.items())},
+            "dialects": self.dialects,
+            "disagreements": self.disagreements,
+            "ids_read": [self.read.count, self.read.hexdigest()],
+        }
+        return {name: json.dumps(value, sort_keys=True) for name, value in values.items()}
 
 
 def _write(
     config: PrepareConfig,
     parts: Sequence[Part],
     files: Sequence[Path],
-    room: Path,
-    made_by: Mapping[str, str],
+    staging_dir: Path,
+    inputs: Mapping[str, str],
     report: Progress,
 ) -> None:
-    """The three files in ``room`` from the judged rows, proven complete."""
+    """The three files in ``staging_dir`` from the decisions, proven complete."""
     with (
-        Duplicates(room / "duplicates.sqlite", config) as duplicates,
-        Stream(room / REJECTED_FILE, REJECTED, made_by) as refused,
-        Stream(room / PREPARED, TARGET, made_by) as kept,
-        Stream(room / PROFILE_FILE, PROFILE, made_by) as profile,
+        Duplicates(staging_dir / "duplicates.sqlite", config) as duplicates,
+        TableWriter(staging_dir / REJECTED_FILE, REJECTED, inputs) as rejected,
+        TableWriter(staging_dir / PREPARED, TARGET, inputs) as kept,
+        TableWriter(staging_dir / PROFILE_FILE, PROFILE, inputs) as profile,
     ):
-        seen = _Seen()
+        counts = _Counts()
         for file, part in zip(files, parts, strict=False):  # a limit leaves parts out
-            _first_pass(file, part, config, seen, duplicates, report)
-        if not seen.accepted:
-            raise _nothing_left(config, seen)
-        losers = duplicates.losers()
+            _first_pass(file, part, config, counts, duplicates, report)
+        if not counts.accepted:
+            raise _nothing_left(config, counts)
+        duplicate_rejections = duplicates.rejections()
+        upcoming = next(duplicate_rejections, None)
         digest, position = RowDigest(), 0
-        loser = next(losers, None)
-        for row in (row for batch in judged_rows(files) for row in batch):
-            if row["reasons"]:
-                _refuse(row, None, refused)
+        for trace in (trace for traces in read_decisions(files) for trace in traces):
+            if not trace.reasons:
+                if upcoming is not None and upcoming[0] == position:
+                    trace.reject(upcoming[1])
+                    counts.reject(trace.reasons)
+                    upcoming = next(duplicate_rejections, None)
+                position += 1
+            if trace.reasons:
+                _write_rejected(trace, rejected)
                 continue
-            if loser is not None and loser[0] == position:
-                seen.counts[loser[1].reason] += 1
-                seen.found[loser[1].reason] += 1
-                _refuse(row, loser[1], refused)
-                loser = next(losers, None)
-            else:
-                seen.sources[row["source"]]["kept"] += 1
-                target = target_row(row, kept.rows)
-                digest.add(target)
-                kept.add(target)
-                profile.add({name: row[name] for name in PROFILE.names})
-                report("write", kept.rows, None)
-            position += 1
-        late = {name: json.dumps(value, sort_keys=True) for name, value in _summary(seen, kept.rows).items()}
-        for stream in (kept, profile, refused):
-            stream.close({**late, "rows_digest": digest.hexdigest()})
-        _prove_conservation(seen.read, [kept.path, refused.path], profile.path)
+            counts.sources[trace.source]["kept"] += 1
+            target = trace.target_row(kept.rows)
+            digest.add(target)
+            kept.add(target)
+            profile.add(trace.profile_row())
+            report("write", kept.rows, None)
+        late = {**counts.metadata(kept.rows), "rows_digest": digest.hexdigest()}
+        for writer in (kept, profile, rejected):
+            writer.close(late)
+        _check_conservation(counts.read, [kept.path, rejected.path], profile.path)
 
 
 def _first_pass(
-    file: Path, part: Part, config: PrepareConfig, seen: _Seen, duplicates: Duplicates, report: Progress
+    file: Path, part: Part, config: PrepareConfig, counts: _Counts, duplicates: Duplicates, report: Progress
 ) -> None:
-    """Count the rows of a part, remember the accepted ones, and prove that none was lost on the way."""
-    row_number, generation = -1, 0
-    last: Mapping[str, Any] = {"of": 0}
-    for batch in judged_rows([file], DECIDING):
-        for row in batch:
-            if row["row"] == row_number:
+    """Count the traces of a part, collect the accepted ones, and check that none was lost on the way."""
+    row, generation, of = -1, 0, 0  # of the last trace: rows and generations must follow each other
+    for traces in read_decisions([file], COUNTED_COLUMNS + SELECT_COLUMNS):
+        for trace in traces:
+            if trace.row == row:
                 generation += 1
-            elif row["row"] == row_number + 1 and generation == last["of"]:
-                row_number, generation = row["row"], 1
+            elif trace.row == row + 1 and generation == of:
+                row, generation = trace.row, 1
             else:
                 raise RuntimeError(
-                    f"conservation violated: {part.name}: row {row['row']} follows {generation} of {last['of']} "
-                    f"traces of row {row_number}"
+                    f"conservation violated: {part.name}: row {trace.row} follows {generation} of {of} "
+                    f"traces of row {row}"
                 )
-            last = row
-            seen.add(row)
-        duplicates.add(row for row in batch if not row["reasons"])
-        report("deduplicate", seen.read.count, None)
+            of = trace.of
+            counts.add(trace)
+        duplicates.add(trace for trace in traces if not trace.reasons)
+        report("deduplicate", counts.read.count, None)
     rows = part.fingerprint[1]
-    complete = generation == last["of"] and rows in (None, row_number + 1)
+    complete = generation == of and rows in (None, row + 1)
     if not complete and config.limit is None:
-        raise RuntimeError(f"conservation violated: {part.name}: {row_number + 1} rows read, the source has {rows}")
+        raise RuntimeError(f"conservation violated: {part.name}: {row + 1} rows read, the source has {rows}")
 
 
-def _refuse(row: Mapping[str, Any], fault: Fault | None, refused: Stream) -> None:
-    refused.add(rejected_row(row, fault))
+def _write_rejected(trace: Trace, writer: TableWriter) -> None:
+    writer.add(trace.rejected_row())
 
 
-def _summary(seen: _Seen, kept: int) -> dict[str, Any]:
-    left = seen.read.count
-    funnel = []
-    for reason, title in REASONS.items():
-        if removed := seen.counts[reason]:
-            left -= removed
-            funnel.append({"filter": reason, "title": title, "removed": removed, "left": left})
-    return {
-        "counts": {"read": seen.read.count, "kept": kept, **seen.counts},
-        "found": seen.found,
-        "funnel": funnel,
-        "sources": {name: {"read": n["read"], "kept": n["kept"]} for name, n in sorted(seen.sources.items())},
-        "dialects": seen.dialects,
-        "disagreements": seen.disagreements,
-        "read_tally": [seen.read.count, seen.read.hexdigest()],
-    }
-
-
-def _nothing_left(config: PrepareConfig, seen: _Seen) -> InputError:
+def _nothing_left(config: PrepareConfig, counts: _Counts) -> InputError:
     source = ", ".join(config.source)
-    if not seen.read.count:
+    if not counts.read.count:
         return InputError(f"source {source}: no rows; give one with traces")
-    shown = [
-        f"{count} {reason} ({REASONS[reason]}; e.g. {seen.examples[reason]})"
-        for reason, count in seen.counts.most_common(EXAMPLES)
-    ]
-    rest = seen.read.count - sum(count for _, count in seen.counts.most_common(EXAMPLES))
+    titles = {entry.name: entry.title for entry in registry.FILTERS}
+    most = counts.reasons.most_common(EXAMPLES)
+    reasons = [f"{count} {reason} ({titles[reason]}; e.g. {counts.examples[reason]})" for reason, count in most]
+    if rest := counts.read.count - sum(count for _, count in most):
+        reasons.append(f"{rest} for other reasons")
     return InputError(
-        f"source {source}: none of {seen.read.count} traces can be a target: "
-        + "; ".join([*shown, *([f"{rest} for other reasons"] if rest else [])])
-        + ". Give other traces or loosen the thresholds"
+        f"source {source}: none of {counts.read.count} traces can be a target: {'; '.join(reasons)}. "
+        "Give other traces or loosen the thresholds"
     )
 
 
-def _prove_conservation(read: Tally, parts: list[Path], profile: Path) -> None:
-    """Every id read is in exactly one of ``parts``, and the profile describes exactly the first; else RuntimeError."""
-    written = tally_files(parts)
+def _check_conservation(read: IdDigest, files: list[Path], profile: Path) -> None:
+    """Every id read is in exactly one of ``files``, and the profile describes exactly the first; else RuntimeError."""
+    written = digest_ids(files)
     if written != read:
-        raise RuntimeError(f"conservation violated: {read.count} traces read, {written.count} accounted for, or others")
-    if tally_files(parts[:1]) != tally_files([profile]):
+        raise RuntimeError(f"conservation violated: {read.count} traces read, {written.count} written, or others")
+    if digest_ids(files[:1]) != digest_ids([profile]):
         raise RuntimeError("conservation violated: the profile does not describe the prepared rows")
 
 

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from targets.config import build_config
-from targets.prepare import Prepared, prepare
+from targets.prepare import prepare
+from targets.prepared import Prepared
 
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"

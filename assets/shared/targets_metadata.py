@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from targets.prepare import Prepared
+    from targets.prepared import Prepared
 
 SHOWN_COLUMNS = ["extra_info.id", "prompt", "target", "reward_model.ground_truth"]
 EXAMPLES = 2  # of each reason that are shown
@@ -61,7 +61,7 @@ def rejected_metadata(made: "Prepared", table: "pa.Table") -> dict[str, Any]:
         "dagster/row_count": table.num_rows,
         "dagster/column_schema": columns(table.schema),
         "reasons": counts(reasons, ("first reason", "traces")),
-        "reasons, also where another came first": counts(made.found, ("reason", "traces")),
+        "reasons, also where another came first": counts(made.all_reasons, ("reason", "traces")),
         "examples of each reason": _examples(table),
         "file": dg.MetadataValue.path(str(made.rejected)),
     }
@@ -86,28 +86,30 @@ def _sources(made: "Prepared") -> dg.MarkdownMetadataValue:
 
 
 def _examples(table: "pa.Table") -> dg.MarkdownMetadataValue:
-    """The first refused traces of each reason, in the order of the filters."""
+    """The first rejected traces of each reason, in the order of the filters."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from targets.filter.rules import REASONS
+    from targets.filter.registry import FILTERS
 
     if not table.num_rows:
         return dg.MetadataValue.md("none")
     shown_rows = []
-    for reason in REASONS:
-        shown_rows.append(table.filter(pc.field("reason") == reason).slice(0, EXAMPLES))
+    for entry in FILTERS:
+        shown_rows.append(table.filter(pc.field("reason") == entry.name).slice(0, EXAMPLES))
     names = ["reason", "id", "detail", "problem", "gold"]
-    return preview(pa.concat_tables(shown_rows), names, rows=EXAMPLES * len(REASONS))
+    return preview(pa.concat_tables(shown_rows), names, rows=EXAMPLES * len(FILTERS))
 
 
 def _comparison(previous: str | None, profile: str) -> dg.MarkdownMetadataValue:
-    from targets.version_diff import compare
+    from targets.check.version_diff import compare_versions
 
     if previous is None:
         return dg.MetadataValue.md("there is no version before")
     lines = ["| | before | now |", "|---|--:|--:|"]
-    lines += [f"| {cell(what)} | {before} | {now} |" for what, before, now in compare(Path(previous), Path(profile))]
+    lines += [
+        f"| {cell(what)} | {before} | {now} |" for what, before, now in compare_versions(Path(previous), Path(profile))
+    ]
     return dg.MetadataValue.md("\n".join(lines))
 
 

@@ -1,15 +1,15 @@
-"""Great Expectations on the profile of prepared targets. The suite is data: see ``suites/targets.yaml``.
+"""Great Expectations on the profile of prepared targets. The checks are data: see ``suite.yaml``.
 
-Besides the profile's columns a suite can use `DERIVED` ones, and numbers of the settings the profile was made with.
+Besides the profile's columns a suite can use `DERIVED` ones, and the numbers among the settings of the preparation.
 
-Names and severities are read from the YAML alone; importing the library takes seconds, so only `validate` does.
+Names and severities are read from the YAML alone: importing the library takes seconds, so only `validate` does it.
 The profile is flat and has no text, so that a failing result stays small.
 """
 
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,14 +18,16 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.errors import InputError
+from targets.tables import read_metadata, readable
 
 if TYPE_CHECKING:
     import pandas as pd
 
 SUITE = Path(__file__).resolve().parent / "suite.yaml"
 PARAMETER = re.compile(r"\$(\w+)(?:\s*\*\s*(\d+(?:\.\d+)?))?")
-FACTS = ("verified", "gold_parses", "has_think", "has_answer")  # must hold: one that is not known counts as false
-MOST_VALUES = 5  # offending values shown
+MUST_HOLD = ("verified", "gold_parses", "has_think", "has_answer")  # an unknown value counts as false
+MOST_VALUES = 5  # offending values in a result
+REMEDY = "prepare targets first"
 DERIVED = ("traces_of_problem", "source_mix_shift", "survival_change", "mean_length_change")
 
 
@@ -50,7 +52,10 @@ class _Suite(BaseModel):
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What a check found. ``failing`` of ``rows`` values do not fit, where it is about values; ``error``: it broke."""
+    """The outcome of a check.
+
+    ``failing`` of ``rows`` values do not fit, where the check is about values. ``error`` says why it broke.
+    """
 
     name: str
     passed: bool
@@ -78,7 +83,9 @@ def load_checks(suite: Path = SUITE) -> list[Check]:
         ) from error
     names = [check.name for check in loaded.checks]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise InputError(f"check suite {suite}: {', '.join(twice)} named more than once; give each check its own name")
+        raise InputError(
+            f"check suite {suite}: {', '.join(twice)} named more than once; give each check a name of its own"
+        )
     return loaded.checks
 
 
@@ -97,23 +104,24 @@ def validate(
 ) -> list[CheckResult]:
     """Results of every check of ``suite`` on a profile file, in the suite's order.
 
-    ``parameters`` are further values for ``$name`` in the suite, beside the settings recorded in the file.
-    ``previous``: the profile of the version before, to which drift is relative (none: no drift). ``docs``: folder to
-    build Great Expectations' Data Docs in (its ``index.html`` is the page to open). An expectation whose evaluation
-    breaks has failed, and says so. Raises InputError for a file that is no profile, a suite with an unknown parameter,
-    or an unknown expectation.
+    An expectation whose evaluation breaks has failed, and says so.
+
+    Args:
+        parameters: values for ``$name`` in the suite, beside the settings recorded in the file.
+        previous: the profile of the version before, to which drift is relative. None: there is no drift.
+        docs: folder for Great Expectations' pages (Data Docs); open its ``index.html``.
+
+    Raises:
+        InputError: the file is no profile, or the suite has an unknown parameter or expectation.
     """
     checks = load_checks(suite)
     frame, settings = _read(Path(profile))
     for name, value in drift(Path(profile), previous).items():
         frame[name] = value
-    known = {**settings, **(parameters or {})}
-    configurations = [{**_configuration(check, known, suite), "check": check} for check in checks]
-    outcomes = _run(frame, configurations, suite, docs)
-    return [
-        _result(c["check"], c["kwargs"], outcome, len(frame))
-        for c, outcome in zip(configurations, outcomes, strict=True)
-    ]
+    numbers = {**settings, **(parameters or {})}
+    expected = [_resolve(check, numbers, suite) for check in checks]
+    outcomes = _run(frame, checks, expected, suite, docs)
+    return [_result(*outcome, len(frame)) for outcome in zip(checks, expected, outcomes, strict=True)]
 
 
 def drift(profile: Path, previous: Path | None) -> dict[str, float]:
@@ -139,16 +147,12 @@ def drift(profile: Path, previous: Path | None) -> dict[str, float]:
 
 def _mix(profile: Path) -> dict[str, Any]:
     """Rows, mean tokens, kept rows and surviving share by source, of a profile file."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
+    with readable(profile, REMEDY):
         table = pq.read_table(profile, columns=["source", "target_tokens"])
-        metadata = pq.read_metadata(profile).metadata or {}
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"profile {profile}: cannot be read: {error}; prepare targets first") from error
     counts = table["source"].value_counts().to_pylist()
-    sources = json.loads(metadata.get(b"sources", b"{}"))
+    sources = json.loads(read_metadata(profile, REMEDY).get("sources", "{}"))
     return {
         "rows": table.num_rows,
         "tokens": float(table["target_tokens"].to_numpy().mean()) if table.num_rows else 0.0,
@@ -158,47 +162,46 @@ def _mix(profile: Path) -> dict[str, Any]:
 
 
 def _read(profile: Path) -> tuple["pd.DataFrame", dict[str, Any]]:
-    """The profile with the derived column, and the settings it was made with."""
-    import pyarrow as pa
+    """The profile with the column ``traces_of_problem``, and the settings it was made with."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    try:
+    with readable(profile, REMEDY):
         table = pq.read_table(profile)
-        metadata = pq.read_metadata(profile).metadata or {}
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"profile {profile}: cannot be read: {error}; prepare targets first") from error
-    if missing := {"problem_digest", *FACTS} - set(table.column_names):
+    if missing := {"problem_digest", *MUST_HOLD} - set(table.column_names):
         raise InputError(
             f"profile {profile}: no column {', '.join(sorted(missing))}; it has {', '.join(table.column_names)}: "
             "give the profile.parquet that prepare wrote"
         )
-    for name in FACTS:
-        place = table.column_names.index(name)
-        table = table.set_column(place, name, pc.fill_null(table[name], False))
+    for name in MUST_HOLD:
+        table = table.set_column(table.column_names.index(name), name, pc.fill_null(table[name], False))
     frame = table.to_pandas()
     frame["traces_of_problem"] = frame.groupby("problem_digest")["problem_digest"].transform("size")
-    return frame, json.loads(metadata.get(b"config", b"{}"))
+    return frame, json.loads(read_metadata(profile, REMEDY).get("config", "{}"))
 
 
-def _configuration(check: Check, known: Mapping[str, Any], suite: Path) -> dict[str, Any]:
+def _resolve(check: Check, settings: Mapping[str, Any], suite: Path) -> dict[str, Any]:
+    """The arguments of a check, with the numbers that it names by ``$name``."""
+    numbers = {name: value for name, value in settings.items() if isinstance(value, int | float)}
+
     def resolve(value: Any) -> Any:
         match = PARAMETER.fullmatch(value.strip()) if isinstance(value, str) else None
         if match is None:
             return value
         name, factor = match.groups()
-        if not isinstance(known.get(name), int | float):
-            numbers = ", ".join(sorted(k for k, v in known.items() if isinstance(v, int | float)))
-            raise InputError(f"check suite {suite}: {check.name}: no number ${name}; known: {numbers or 'none'}")
-        return known[name] * float(factor) if factor else known[name]
+        if name not in numbers:
+            raise InputError(
+                f"check suite {suite}: {check.name}: no number ${name}; known: {', '.join(sorted(numbers)) or 'none'}"
+            )
+        return numbers[name] * float(factor) if factor else numbers[name]
 
-    return {"type": check.type, "kwargs": {key: resolve(value) for key, value in check.kwargs.items()}}
+    return {key: resolve(value) for key, value in check.kwargs.items()}
 
 
 def _run(
-    frame: "pd.DataFrame", configurations: list[dict[str, Any]], suite: Path, docs: Path | None
+    frame: "pd.DataFrame", checks: Sequence[Check], expected: Sequence[dict[str, Any]], suite: Path, docs: Path | None
 ) -> list[dict[str, Any]]:
-    """Great Expectations' own result of each configuration, as plain data; its pages in ``docs``."""
+    """Great Expectations' own result of each check, as plain data; its pages go to ``docs``."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"  # read at import: it would post to the network
     import great_expectations as gx
     from great_expectations.exceptions.exceptions import GreatExpectationsError
@@ -207,15 +210,13 @@ def _run(
     context: Any = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False}
     expectations = []
-    for number, configuration in enumerate(configurations):
+    for number, (check, kwargs) in enumerate(zip(checks, expected, strict=True)):
+        configuration = ExpectationConfiguration(type=check.type, kwargs=kwargs, meta={"number": number})
         try:
-            expectation = ExpectationConfiguration(
-                type=configuration["type"], kwargs=configuration["kwargs"], meta={"number": number}
-            ).to_domain_obj()
+            expectations.append(configuration.to_domain_obj())
         except (GreatExpectationsError, ValueError, TypeError) as error:
-            where = f"check suite {suite}: {configuration['check'].name}"
-            raise InputError(f"{where}: {configuration['type']}: {str(error).splitlines()[0]}") from error
-        expectations.append(expectation)
+            where = f"check suite {suite}: {check.name}"
+            raise InputError(f"{where}: {check.type}: {str(error).splitlines()[0]}") from error
     batch = context.data_sources.add_pandas("profile").add_dataframe_asset("profile")
     definition = batch.add_batch_definition_whole_dataframe("all")
     validation = gx.ValidationDefinition(
@@ -223,12 +224,12 @@ def _run(
     )
     context.suites.add(validation.suite)
     context.validation_definitions.add(validation)
-    found: Any = validation.run(batch_parameters={"dataframe": frame}, result_format="BASIC").to_json_dict()
+    result: Any = validation.run(batch_parameters={"dataframe": frame}, result_format="BASIC").to_json_dict()
     if docs is not None:
         context.add_data_docs_site("targets", _site(docs))
         context.build_data_docs(site_names=["targets"])
-    by_number = {outcome["expectation_config"]["meta"]["number"]: outcome for outcome in found["results"]}
-    return [by_number[number] for number in range(len(configurations))]
+    by_number = {outcome["expectation_config"]["meta"]["number"]: outcome for outcome in result["results"]}
+    return [by_number[number] for number in range(len(checks))]
 
 
 def _site(folder: Path) -> dict[str, Any]:
@@ -253,7 +254,7 @@ def _result(check: Check, expected: dict[str, Any], outcome: dict[str, Any], row
     if isinstance(observed, list | dict):
         observed = json.dumps(observed)
     elif isinstance(observed, float):
-        observed = float(observed)  # a numpy one until now
+        observed = float(observed)  # of numpy's otherwise
     passed = bool(outcome["success"]) and error is None
     return CheckResult(check.name, passed, check.severity, check.description, expected, observed, failing, rows, error)
 

@@ -1,1 +1,1 @@
-"""Every check of one trace alone."""
+"""What is decided about one trace alone: the filters, and where they run."""

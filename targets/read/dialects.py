@@ -1,20 +1,20 @@
-r"""Marker dialects of traces, normalised to ``<think>\n…\n</think>\n\n…\boxed{…}``.
+r"""Marker dialects of traces, rewritten as ``<think>\n…\n</think>\n\n…\boxed{…}``.
 
-Dialects met in real files:
+Dialects of real files:
 
 - ``think``: ``<think>…</think>…``; the opening tag may have sat in the prompt; the answer may be in ``<answer>`` tags;
 - ``thought_solution``: ``<|begin_of_thought|>…<|end_of_thought|> <|begin_of_solution|>…<|end_of_solution|>``;
 - ``im_start``: ``<|im_start|>think … <|im_start|>answer …``. No marker closes the thoughts, and in budget-forced traces
   the answer marker is mostly absent: then the last boxed conclusion is the answer part (``im_start+split``);
-- ``plain``: no marker. Refused, or split before the last boxed conclusion where the config says so (``plain+split``).
+- ``plain``: no marker. Rejected, or split before the last boxed conclusion where the config says so (``plain+split``).
 
-A trace whose markers do not close, or come twice, was cut or glued: it is refused, never repaired.
+A trace whose markers do not close, or occur twice, was cut or joined from pieces. It is rejected, never repaired.
 """
 
 import re
 from dataclasses import dataclass
 
-from targets.read.traces import Fault
+from targets.trace import CLOSE_THINK, OPEN_THINK, Rejection
 
 IM_START = re.compile(r"<\|im_start\|>[ \t]*(\w*)[ \t]*\n?")
 END_OF_TEXT = (
@@ -33,8 +33,8 @@ CHAT_TOKENS = re.compile(
 BOX = re.compile(r"\\(?:boxed|fbox)(?![a-zA-Z])")
 WAIT = re.compile(r"\n\s*Wait[,.]?\s*(?=\n|$)")  # what budget forcing appends to make the model go on
 DISPLAY = ("\\[", "$$", "\\boxed", "\\fbox", "\\begin")  # a paragraph that starts so belongs to the one before it
-LONGEST_CLOSING = 400  # characters that may follow the last box in a conclusion found by splitting
-FAR = 100  # characters of a text shown in a detail
+LONGEST_CLOSING = 400  # characters that may follow the last box where no marker ends the thoughts
+QUOTED = 100  # characters of a text in a detail
 
 THOUGHT_SOLUTION = (
     "<|begin_of_thought|>",
@@ -54,10 +54,10 @@ class Parts:
 
     def target(self) -> str:
         """The one form that everything downstream reads."""
-        return f"<think>\n{self.reasoning}\n</think>\n\n{self.answer}"
+        return f"{OPEN_THINK}{self.reasoning}{CLOSE_THINK}{self.answer}"
 
 
-def normalise(response: str, *, split_plain: bool = False) -> Parts | Fault:
+def parse_response(response: str, *, split_plain: bool = False) -> Parts | Rejection:
     """Thoughts and answer of a response, or why it has no such parts."""
     text = response.strip()
     while text.endswith(END_OF_TEXT):
@@ -72,56 +72,58 @@ def normalise(response: str, *, split_plain: bool = False) -> Parts | Fault:
     elif split_plain:
         parts = _split(text, "plain")
     else:
-        return Fault("no_think", "no marker ends the thoughts; plain_text: split would look for the conclusion")
-    return parts if isinstance(parts, Fault) else _check(parts)
+        return Rejection("no_think", "no marker ends the thoughts; plain_text: split would look for the conclusion")
+    return parts if isinstance(parts, Rejection) else _check(parts)
 
 
-def _think(text: str) -> Parts | Fault:
+def _think(text: str) -> Parts | Rejection:
     opens, closes = text.count("<think>"), text.count("</think>")
     if opens > 1 or closes > 1:
-        return Fault("repeated_markers", f"<think> {opens} times, </think> {closes} times")
+        return Rejection("repeated_markers", f"<think> {opens} times, </think> {closes} times")
     if not closes:
-        return Fault("unclosed", "<think> without </think>")
+        return Rejection("unclosed", "<think> without </think>")
     if opens and not text.startswith("<think>"):
-        return Fault("repeated_markers", "text before <think>")
+        return Rejection("repeated_markers", "text before <think>")
     reasoning, _, answer = text.removeprefix("<think>").partition("</think>")
     answer = answer.strip()
     if answer.startswith("<answer>"):
         answer, closing, rest = answer.removeprefix("<answer>").partition("</answer>")
         if not closing:
-            return Fault("unclosed", "<answer> without </answer>")
+            return Rejection("unclosed", "<answer> without </answer>")
         if rest.strip():
-            return Fault("repeated_markers", f"text after </answer>: {rest.strip()[:FAR]!r}")
+            return Rejection("repeated_markers", f"text after </answer>: {rest.strip()[:QUOTED]!r}")
     return Parts(reasoning.strip(), answer.strip(), "think")
 
 
-def _thought_solution(text: str) -> Parts | Fault:
+def _thought_solution(text: str) -> Parts | Rejection:
     counts = [text.count(marker) for marker in THOUGHT_SOLUTION]
     if max(counts) > 1:
         twice = ", ".join(m for m, count in zip(THOUGHT_SOLUTION, counts, strict=True) if count > 1)
-        return Fault("repeated_markers", f"{twice} more than once")
+        return Rejection("repeated_markers", f"{twice} more than once")
     begin, end, solution, done = THOUGHT_SOLUTION
     missing = [m for m, count in zip(THOUGHT_SOLUTION[1:], counts[1:], strict=True) if not count]
     if missing:
-        return Fault("unclosed", f"no {', '.join(missing)}")
+        return Rejection("unclosed", f"no {', '.join(missing)}")
     if not (text.find(begin) < text.find(end) < text.find(solution) < text.find(done)):
-        return Fault("repeated_markers", "markers out of order")
+        return Rejection("repeated_markers", "markers out of order")
     before, _, text = text.rpartition(begin)  # an opening that sat in the prompt is absent: rpartition gives it all
     between = text[text.find(end) + len(end) : text.find(solution)]
     after = text[text.find(done) + len(done) :]
     if any(piece.strip() for piece in (before, between, after)):
-        return Fault("repeated_markers", "text outside the thought and the solution")
+        return Rejection("repeated_markers", "text outside the thought and the solution")
     reasoning = text[: text.find(end)]
     return Parts(
         reasoning.strip(), text[text.find(solution) + len(solution) : text.find(done)].strip(), "thought_solution"
     )
 
 
-def _im_start(text: str) -> Parts | Fault:
+def _im_start(text: str) -> Parts | Rejection:
     markers = list(IM_START.finditer(text))
     roles = [marker.group(1) for marker in markers]
     if markers[0].start() != 0 or roles[0] != "think" or roles not in (["think"], ["think", "answer"]):
-        return Fault("repeated_markers", f"<|im_start|> sections {', '.join(role or '(none)' for role in roles[:8])}")
+        return Rejection(
+            "repeated_markers", f"<|im_start|> sections {', '.join(role or '(none)' for role in roles[:8])}"
+        )
     if len(markers) == 1:
         return _split(text[markers[0].end() :].strip(), "im_start")
     return Parts(
@@ -129,13 +131,13 @@ def _im_start(text: str) -> Parts | Fault:
     )
 
 
-def _split(text: str, dialect: str) -> Parts | Fault:
+def _split(text: str, dialect: str) -> Parts | Rejection:
     """Thoughts and conclusion of a text with no marker between them: the paragraph of the last box, with the line
-    that announces a displayed box, is the conclusion. Refused where the text goes on long after its last box."""
+    that announces a displayed box, is the conclusion. Rejected where the text goes on long after its last box."""
     text = _without_wait(text)
     boxes = [box.start() for box in BOX.finditer(text)]
     if not boxes:
-        return Fault("no_box", "nothing boxed")
+        return Rejection("no_box", "nothing boxed")
     last = boxes[-1]
     start = text.rfind("\n\n", 0, last) + 2 if "\n\n" in text[:last] else 0
     if text[start:last].lstrip().startswith(DISPLAY) or last == start:
@@ -145,7 +147,7 @@ def _split(text: str, dialect: str) -> Parts | Fault:
     start = waits[-1] if waits else start
     answer = text[start:].strip()
     if len(text) - last > LONGEST_CLOSING + len("\\boxed{}"):
-        return Fault("unclosed", f"{len(text) - last} characters after the last box: no conclusion")
+        return Rejection("unclosed", f"{len(text) - last} characters after the last box: no conclusion")
     return Parts(_without_wait(text[:start]), answer, f"{dialect}+split")
 
 
@@ -156,12 +158,12 @@ def _without_wait(text: str) -> str:
     return text
 
 
-def _check(parts: Parts) -> Parts | Fault:
+def _check(parts: Parts) -> Parts | Rejection:
     if not parts.answer:
-        return Fault("no_answer", "nothing after the thoughts")
+        return Rejection("no_answer", "nothing after the thoughts")
     if not parts.reasoning:
-        return Fault("empty_reasoning", "no thoughts")
+        return Rejection("empty_reasoning", "no thoughts")
     for name, text in (("thoughts", parts.reasoning), ("answer", parts.answer)):
-        if found := CHAT_TOKENS.search(text):
-            return Fault("chat_tokens", f"{found.group()} in the {name}")
+        if token := CHAT_TOKENS.search(text):
+            return Rejection("chat_tokens", f"{token.group()} in the {name}")
     return parts

@@ -1,7 +1,7 @@
 """Rows out of parquet, JSONL and JSON files, wherever fsspec reaches: local, ``s3://``, ``gs://``, ``memory://``.
 
-A fault of a file (missing, not a parquet, damaged, no rows that parse) is an InputError; a fault of one row is a
-`Fault` in its place, so that the row is still counted.
+A file that cannot be read (missing, not a parquet, damaged, no row that parses) is an InputError. A row that cannot be
+read is a `Rejection` in its place, so that the row is still counted.
 """
 
 import hashlib
@@ -12,14 +12,14 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from core.errors import InputError
-from targets.read.traces import Fault
+from targets.trace import Rejection
 
 SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz")
-ROWS_A_READ = 256
-LINES_TO_JUDGE = 100  # lines read to learn the columns of a JSONL file
+ROWS_PER_READ = 256
+ROWS_TO_SAMPLE = 100  # rows read to learn the columns of a JSONL file
 CHUNK_BYTES = 1 << 20
 
-Row = dict[str, Any] | Fault
+Row = dict[str, Any] | Rejection
 
 
 @dataclass(frozen=True)
@@ -46,20 +46,20 @@ def find_files(spec: str) -> list[DataFile]:
         if filesystem.isfile(path):
             return [DataFile(filesystem, path, _printable(PurePosixPath(path).name))]
         if filesystem.isdir(path):
-            found, root = filesystem.find(path), path
+            entries, root = filesystem.find(path), path
         elif any(character in spec for character in "*?["):
-            found = [entry for entry in filesystem.glob(path) if filesystem.isfile(entry)]
+            entries = [entry for entry in filesystem.glob(path) if filesystem.isfile(entry)]
             fixed = path[: min(path.find(c) for c in "*?[" if c in path)]
             root = fixed.rpartition("/")[0]
         else:
-            else_why = ", or the storage does not answer" if "://" in spec else ""
-            raise InputError(f"source {spec}: no such file or folder{else_why}")
+            remote = ", or the storage does not answer" if "://" in spec else ""
+            raise InputError(f"source {spec}: no such file or folder{remote}")
     except (ImportError, OSError, ValueError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"source {spec}: cannot be reached: {error}") from error
     files = []
-    for entry in sorted(found):
+    for entry in sorted(entries):
         relative = entry[len(root) :].lstrip("/")
         if relative.endswith(SUFFIXES) and not any(part.startswith(".") for part in relative.split("/")):
             files.append(DataFile(filesystem, entry, _printable(relative)))
@@ -82,17 +82,17 @@ def column_names(file: DataFile) -> list[str]:
     if file.is_parquet:
         return _open_parquet(file).schema_arrow.names
     columns: dict[str, None] = {}
-    faults: list[Fault] = []
+    rejections: list[Rejection] = []
     for count, (_, row) in enumerate(_json_rows(file)):
-        if count == LINES_TO_JUDGE:
+        if count == ROWS_TO_SAMPLE:
             break
-        if isinstance(row, Fault):
-            faults.append(row)
+        if isinstance(row, Rejection):
+            rejections.append(row)
         else:
             columns.update(dict.fromkeys(row))
     if not columns:
-        why = f"its first line: {faults[0].detail}" if faults else "it is empty"
-        raise InputError(f"source {file.path}: no JSON row found ({why}); expected one JSON object a line")
+        why = f"its first line: {rejections[0].detail}" if rejections else "it is empty"
+        raise InputError(f"source {file.path}: it holds no JSON row ({why}); expected one JSON object per line")
     return list(columns)
 
 
@@ -112,7 +112,7 @@ def read_rows(file: DataFile, columns: Sequence[str], groups: Sequence[int] | No
     sizes = [parquet.metadata.row_group(k).num_rows for k in range(parquet.num_row_groups)]
     number = sum(sizes[: groups[0]]) if groups else 0
     try:
-        for batch in parquet.iter_batches(ROWS_A_READ, columns=list(columns), row_groups=groups):
+        for batch in parquet.iter_batches(ROWS_PER_READ, columns=list(columns), row_groups=groups):
             for row in batch_rows(batch):
                 yield number, row
                 number += 1
@@ -121,7 +121,7 @@ def read_rows(file: DataFile, columns: Sequence[str], groups: Sequence[int] | No
 
 
 def batch_rows(batch: Any) -> Iterator[Row]:
-    """Rows of a RecordBatch or Table; one whose text is not UTF-8 becomes a fault of its own."""
+    """Rows of a RecordBatch or Table; one whose text is not UTF-8 becomes a `Rejection`."""
     try:
         yield from batch.to_pylist()
         return
@@ -131,7 +131,7 @@ def batch_rows(batch: Any) -> Iterator[Row]:
         try:
             yield batch.slice(index, 1).to_pylist()[0]
         except UnicodeDecodeError as error:
-            yield Fault("bad_text", f"not UTF-8: {error.reason} at byte {error.start}")
+            yield Rejection("bad_text", f"not UTF-8: {error.reason} at byte {error.start}")
 
 
 def fingerprint(file: DataFile) -> tuple[str, int]:
@@ -191,10 +191,14 @@ def _parse(line: bytes) -> Row:
     try:
         row = json.loads(line)
     except UnicodeDecodeError as error:
-        return Fault("bad_text", f"not UTF-8: {error.reason} at byte {error.start}")
+        return Rejection("bad_text", f"not UTF-8: {error.reason} at byte {error.start}")
     except (ValueError, RecursionError) as error:
-        return Fault("unreadable", f"not JSON: {_short(error)}")
-    return row if isinstance(row, dict) else Fault("wrong_type", f"a row that is a {type(row).__name__}, not an object")
+        return Rejection("unreadable", f"not JSON: {_short(error)}")
+    return (
+        row
+        if isinstance(row, dict)
+        else Rejection("wrong_type", f"a row that is a {type(row).__name__}, not an object")
+    )
 
 
 def _array(content: bytes, file: DataFile) -> Iterator[Row]:
@@ -203,7 +207,7 @@ def _array(content: bytes, file: DataFile) -> Iterator[Row]:
     except (ValueError, RecursionError) as error:
         raise InputError(f"source {file.path}: not JSON: {_short(error)}") from error
     for row in rows:
-        yield row if isinstance(row, dict) else Fault("wrong_type", f"a row that is a {type(row).__name__}")
+        yield row if isinstance(row, dict) else Rejection("wrong_type", f"a row that is a {type(row).__name__}")
 
 
 def _printable(name: str) -> str:

@@ -1,7 +1,7 @@
 """Where traces come from: the embedded generator, data files, or a dataset of the hub.
 
-A source is read as parts: a file, a dataset, or what the generator makes. A part is what preparation remembers: its
-digest names its content, and its rows are judged once.
+A source is read as parts: a file, a dataset, or what the generator makes. A part is the unit that preparation caches:
+its digest names its content, and its traces are filtered once.
 """
 
 import os
@@ -9,14 +9,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from core.errors import InputError
 from core.files import digest_bytes
 from targets.config import EMBEDDED, ColumnMapping, PrepareConfig
 from targets.read.files import (
-    ROWS_A_READ,
+    ROWS_PER_READ,
     SUFFIXES,
     DataFile,
     Row,
@@ -28,8 +28,11 @@ from targets.read.files import (
     row_groups,
     with_unique_names,
 )
-from targets.read.traces import Trace, choose_mapping, to_traces
+from targets.read.mappings import choose_mapping, reject_unreadable, to_traces
+from targets.trace import Trace
 
+TRACES_PER_BATCH = 256
+CHARACTERS_PER_BATCH = 4_000_000  # a batch of long texts ends earlier
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 EMBEDDED_MAPPING = ColumnMapping(problem="problem", answer="answer", response="trace")
 
@@ -77,24 +80,37 @@ class Part:
         return [(group,) for group in range(groups)] if groups > 1 else [None]
 
     def traces(self, piece: tuple[int, ...] | None = None) -> Iterator[Trace]:
-        """Its traces in order; those of one of its `pieces`. Raises InputError where it cannot be read."""
-        for number, row in self._rows(piece):
-            if self.name == EMBEDDED:
-                assert isinstance(row, dict)
-                name = f"{EMBEDDED}:{row['id']}"
-                yield Trace(name, EMBEDDED, number, 1, row["problem"], row["answer"], row["trace"])
-            else:
+        """Its traces in order, or those of one of its `pieces`. Raises InputError where it cannot be read."""
+        for trace in self._traces(piece):
+            yield reject_unreadable(trace, self.config)
+
+    def batches(self, limit: int | None = None, piece: tuple[int, ...] | None = None) -> Iterator[list[Trace]]:
+        """Its first ``limit`` traces, or those of one of its `pieces`, in lists of a size that bounds memory."""
+        batch: list[Trace] = []
+        characters = 0
+        for trace in islice(self.traces(piece), limit):
+            batch.append(trace)
+            characters += len(trace.response or "") + len(trace.problem or "")
+            if len(batch) == TRACES_PER_BATCH or characters > CHARACTERS_PER_BATCH:
+                yield batch
+                batch, characters = [], 0
+        if batch:
+            yield batch
+
+    def _traces(self, piece: tuple[int, ...] | None) -> Iterator[Trace]:
+        if self.file is None and self.name == EMBEDDED:
+            for number, p in enumerate(_embedded(self.config)):
+                yield Trace(f"{EMBEDDED}:{p.id}", EMBEDDED, number, 1, p.problem, p.answer, p.trace)
+        else:
+            for number, row in self._rows(piece):
                 yield from to_traces(row, self.mapping, self.name, number)
 
     def _rows(self, piece: tuple[int, ...] | None) -> Iterator[tuple[int, Row]]:
         if self.file is not None:
             yield from read_rows(self.file, self.mapping.columns(), piece)
-        elif self.name == EMBEDDED:
-            for number, p in enumerate(_embedded(self.config)):
-                yield number, {"id": p.id, "problem": p.problem, "answer": p.answer, "trace": p.trace}
         else:
             dataset = _load_hub(self.name, self.config).select_columns(self.mapping.columns())
-            batches = dataset.with_format("arrow").iter(batch_size=ROWS_A_READ)
+            batches = dataset.with_format("arrow").iter(batch_size=ROWS_PER_READ)
             yield from enumerate(chain.from_iterable(batch_rows(batch) for batch in batches))
 
 
@@ -113,8 +129,8 @@ def find_parts(config: PrepareConfig) -> list[Part]:
             files += find_files(spec)
     if len(set(others)) < len(others):
         raise InputError(f"sources {', '.join(others)}: one is named twice: its rows would count twice")
-    found = [Part(file.name, config, file) for file in with_unique_names(files)]
-    return [*found, *(Part(name, config) for name in others)]
+    files = with_unique_names(files)
+    return [*(Part(file.name, config, file) for file in files), *(Part(name, config) for name in others)]
 
 
 def read_source(config: PrepareConfig) -> Iterator[Trace]:

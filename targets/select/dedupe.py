@@ -1,37 +1,37 @@
-"""One problem, few survivors: which problems are the same, and which of their traces stay.
+"""Which problems are the same, and which of their traces stay.
 
-Exact duplicates agree after normalisation of blanks, case and math delimiters. Near duplicates are alike by the MinHash
-of their three-character shingles, then by a similarity of at least ``near_duplicate`` percent, AND have the same
-numbers and operators in the same order AND the same gold answer. By similarity alone, problems that differ in one
-number would be one: of the 294 pairs of MATH-train problems that reach 95 percent, 280 have different answers.
+Exact duplicates agree once blanks, case and math delimiters are left out. Near duplicates are alike by the MinHash of
+their three-character shingles, then by a similarity of at least ``near_duplicate`` percent, AND have the same numbers
+and operators in the same order AND the same gold answer. By similarity alone, problems that differ in one number would
+be one: of the 294 pairs of MATH-train problems that reach 95 percent, 280 have different answers.
 
-What has to be remembered of each trace lies in a database file, so that memory does not grow with their number.
+What the decision needs of each trace is in a database file, so that memory does not grow with their number.
 """
 
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from core.files import digest_bytes
 from grading.answers import normalize
 from targets.config import PrepareConfig
-from targets.read.traces import Fault
+from targets.trace import Rejection, Trace
 
 if TYPE_CHECKING:
     import numpy as np
 
 DELIMITERS = re.compile(r"\\[()\[\]]|\$")
-SKELETON = re.compile(r"\d+(?:\.\d+)?|[-+*/^=<>|!%]|\\(?:le|ge|leq|geq|times|div|cdot|pm)(?![a-z])")
+NUMBERS_AND_OPERATORS = re.compile(r"\d+(?:\.\d+)?|[-+*/^=<>|!%]|\\(?:le|ge|leq|geq|times|div|cdot|pm)(?![a-z])")
 PERMUTATIONS = 128
 SHINGLE = 3  # characters, of a problem
 SHINGLE_WORDS = 5  # of a target
 MARGIN = 0.15  # below the Jaccard similarity that texts at the threshold have: four standard errors of the estimate
-DIVERSE_AMONG = 64  # verified traces of a problem among which the least alike are chosen: the first so many
+DIVERSE_AMONG = 64  # verified traces of a problem among which the least alike are chosen
 CACHE_KIB = 32_768  # of the database's pages in memory
 
 
@@ -45,21 +45,22 @@ def problem_digest(problem: str) -> str:
     return digest_bytes(problem_text(problem).replace(" ", "").encode())[:32]
 
 
-def skeleton(problem: str, gold: str) -> str:
+def dedupe_key(problem: str, gold: str) -> str:
     """What near duplicates share exactly: gold answer, numbers and operators in order. 32 hex digits."""
-    return digest_bytes("\0".join([normalize(gold), *SKELETON.findall(problem_text(problem))]).encode())[:32]
+    symbols = NUMBERS_AND_OPERATORS.findall(problem_text(problem))
+    return digest_bytes("\0".join([normalize(gold), *symbols]).encode())[:32]
 
 
-def sketch(target: str) -> bytes:
+def minhash(target: str) -> bytes:
     """MinHash of a target's runs of five words: 128 values of 32 bits."""
     words = target.split()
-    return _minhash([" ".join(words[i : i + SHINGLE_WORDS]) for i in range(max(1, len(words) - SHINGLE_WORDS + 1))])
+    return _minhash_of([" ".join(words[i : i + SHINGLE_WORDS]) for i in range(max(1, len(words) - SHINGLE_WORDS + 1))])
 
 
 class Duplicates:
-    """Accepted traces as they come (`add`), then which of them do not survive and why (`losers`).
+    """Collects accepted traces (`add`), then says which of them do not survive and why (`rejections`).
 
-    ``file``: the database, made here. Positions are those of the accepted traces in order, from 0.
+    ``file``: the database, created here. Positions are those of the accepted traces in order, from 0.
     """
 
     def __init__(self, file: Path, config: PrepareConfig) -> None:
@@ -71,12 +72,12 @@ class Duplicates:
             "PRAGMA synchronous = OFF",
             "PRAGMA temp_store = FILE",
             f"PRAGMA cache_size = -{CACHE_KIB}",
-            "CREATE TABLE problem (number INTEGER PRIMARY KEY, digest TEXT UNIQUE, skeleton TEXT, text TEXT,"
+            "CREATE TABLE problem (number INTEGER PRIMARY KEY, digest TEXT UNIQUE, dedupe_key TEXT, text TEXT,"
             " same_as INTEGER, similarity REAL)",
-            "CREATE INDEX of_skeleton ON problem (skeleton)",
+            "CREATE INDEX of_dedupe_key ON problem (dedupe_key)",
             "CREATE TABLE trace (position INTEGER PRIMARY KEY, id TEXT, owner INTEGER, problem INTEGER,"
-            " target TEXT, size INTEGER, sketch BLOB)",
-            "CREATE TABLE loser (position INTEGER PRIMARY KEY, reason TEXT, detail TEXT)",
+            " target TEXT, bytes INTEGER, minhash BLOB)",
+            "CREATE TABLE rejected (position INTEGER PRIMARY KEY, reason TEXT, detail TEXT)",
         ):
             self._database.execute(statement)
 
@@ -89,46 +90,46 @@ class Duplicates:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Remember accepted traces: rows with id, problem, problem_digest, skeleton, target_digest, size, sketch."""
-        traces = []
-        for row in rows:
-            problem, owner = self._problem(row)
-            traces.append((self._count, row["id"], owner, problem, row["target_digest"], row["size"], row["sketch"]))
+    def add(self, traces: Iterable[Trace]) -> None:
+        """Collect accepted traces."""
+        rows = []
+        for trace in traces:
+            problem, owner = self._problem(trace)
+            rows.append((self._count, trace.id, owner, problem, trace.target_digest, trace.target_bytes, trace.minhash))
             self._count += 1
-        self._database.executemany("INSERT INTO trace VALUES (?, ?, ?, ?, ?, ?, ?)", traces)
+        self._database.executemany("INSERT INTO trace VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
-    def losers(self) -> Iterator[tuple[int, Fault]]:
+    def rejections(self) -> Iterator[tuple[int, Rejection]]:
         """(position, why it goes) of every trace that does not survive, by position."""
-        order = "owner, size, position" if self._config.keep == "shortest" else "owner, position"
-        found = self._database.execute(
-            f"SELECT owner, position, id, problem, target, sketch FROM trace ORDER BY {order}"
+        order = "owner, bytes, position" if self._config.keep == "shortest" else "owner, position"
+        rows = self._database.execute(
+            f"SELECT owner, position, id, problem, target, minhash FROM trace ORDER BY {order}"
         )
-        for _, group in groupby((_Candidate(*row) for row in found), key=lambda candidate: candidate.owner):
-            self._database.executemany("INSERT INTO loser VALUES (?, ?, ?)", self._decide(group))
-        for position, reason, detail in self._database.execute("SELECT * FROM loser ORDER BY position"):
-            yield position, Fault(reason, detail)
+        for _, group in groupby((_Candidate(*row) for row in rows), key=lambda candidate: candidate.owner):
+            self._database.executemany("INSERT INTO rejected VALUES (?, ?, ?)", self._decide(group))
+        for position, reason, detail in self._database.execute("SELECT * FROM rejected ORDER BY position"):
+            yield position, Rejection(reason, detail)
 
-    def _problem(self, row: Mapping[str, Any]) -> tuple[int, int]:
+    def _problem(self, trace: Trace) -> tuple[int, int]:
         """(number of the trace's problem, number of the problem it repeats: itself, if none)."""
         look_up = "SELECT number, coalesce(same_as, number) FROM problem WHERE digest = ?"
-        if known := self._database.execute(look_up, (row["problem_digest"],)).fetchone():
-            return known
-        text = problem_text(row["problem"])
-        same_as, similarity = self._repeated(text, row["skeleton"])
-        statement = "INSERT INTO problem (digest, skeleton, text, same_as, similarity) VALUES (?, ?, ?, ?, ?)"
-        values = (row["problem_digest"], row["skeleton"], text, same_as, similarity)
+        if numbers := self._database.execute(look_up, (trace.problem_digest,)).fetchone():
+            return numbers
+        text = problem_text(trace.problem or "")
+        same_as, similarity = self._repeated(text, trace.dedupe_key)
+        statement = "INSERT INTO problem (digest, dedupe_key, text, same_as, similarity) VALUES (?, ?, ?, ?, ?)"
+        values = (trace.problem_digest, trace.dedupe_key, text, same_as, similarity)
         number = self._database.execute(statement, values).lastrowid
         assert number is not None
         return number, same_as or number
 
-    def _repeated(self, text: str, skeleton: str) -> tuple[int | None, float | None]:
-        """The earliest problem of this skeleton that repeats none itself and that ``text`` is similar to."""
+    def _repeated(self, text: str, key: str | None) -> tuple[int | None, float | None]:
+        """The earliest problem of this `dedupe_key` that repeats none itself and that ``text`` is similar to."""
         from rapidfuzz import fuzz
 
         threshold = self._config.near_duplicate
-        look_up = "SELECT number, text FROM problem WHERE skeleton = ? AND same_as IS NULL ORDER BY number"
-        for number, other in self._database.execute(look_up, (skeleton,)):
+        look_up = "SELECT number, text FROM problem WHERE dedupe_key = ? AND same_as IS NULL ORDER BY number"
+        for number, other in self._database.execute(look_up, (key,)):
             if jaccard(_shingles(text), _shingles(other)) < least_jaccard(threshold):
                 continue
             if similarity := fuzz.ratio(text, other, score_cutoff=threshold):
@@ -136,7 +137,7 @@ class Duplicates:
         return None, None
 
     def _decide(self, group: Iterable["_Candidate"]) -> Iterator[tuple[int, str, str]]:
-        """(position, reason, detail) of the losers among the traces of one problem, given in order of preference."""
+        """(position, reason, detail) of the traces of one problem that do not survive, given in order of preference."""
         limit = self._config.traces_per_problem
         if self._config.keep == "diverse":
             group = _diverse_first(group, limit)
@@ -172,12 +173,12 @@ class _Candidate:
     id: str
     problem: int
     target: str
-    sketch: bytes | None
+    minhash: bytes | None
 
 
-def _diverse_first(group: Iterable[_Candidate], wanted: int) -> Iterator[_Candidate]:
-    """The traces of a problem, the first ``wanted`` being the first one and then, each time, the one whose likest
-    among the chosen is the least like it (of equals the earlier)."""
+def _diverse_first(group: Iterable[_Candidate], limit: int) -> Iterator[_Candidate]:
+    """The traces of a problem, reordered: the first, then ``limit`` - 1 times the one that is least like any chosen so
+    far (of equals the earlier), then the others."""
     among: dict[str, _Candidate] = {}
     rest: list[_Candidate] = []  # only what comes before the pool is full
     stream = iter(group)
@@ -190,8 +191,8 @@ def _diverse_first(group: Iterable[_Candidate], wanted: int) -> Iterator[_Candid
             break
     pool = list(among.values())
     chosen = [pool.pop(0)]
-    while pool and len(chosen) < wanted:
-        likeness = [max(jaccard(_values(c.sketch), _values(other.sketch)) for other in chosen) for c in pool]
+    while pool and len(chosen) < limit:
+        likeness = [max(jaccard(_values(c.minhash), _values(other.minhash)) for other in chosen) for c in pool]
         chosen.append(pool.pop(likeness.index(min(likeness))))
     yield from chosen
     yield from sorted([*pool, *rest], key=lambda candidate: candidate.position)
@@ -215,10 +216,10 @@ def jaccard(first: "np.ndarray", second: "np.ndarray") -> float:
 @lru_cache(maxsize=8192)
 def _shingles(text: str) -> "np.ndarray":
     """MinHash of a problem's text."""
-    return _values(_minhash([text[i : i + SHINGLE] for i in range(max(1, len(text) - SHINGLE + 1))]))
+    return _values(_minhash_of([text[i : i + SHINGLE] for i in range(max(1, len(text) - SHINGLE + 1))]))
 
 
-def _minhash(shingles: list[str]) -> bytes:
+def _minhash_of(shingles: list[str]) -> bytes:
     import numpy as np
     from rensa import RMinHash  # pyright: ignore[reportAttributeAccessIssue]  # a compiled module without stubs
 
@@ -227,7 +228,7 @@ def _minhash(shingles: list[str]) -> bytes:
     return np.array(minhash.digest(), "<u4").tobytes()
 
 
-def _values(minhash: bytes | None) -> "np.ndarray":
+def _values(packed: bytes | None) -> "np.ndarray":
     import numpy as np
 
-    return np.frombuffer(minhash or b"", "<u4")
+    return np.frombuffer(packed or b"", "<u4")

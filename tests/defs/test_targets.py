@@ -126,8 +126,8 @@ def test_a_bad_source_is_one_message_and_touches_nothing(build, tmp_path: Path, 
     assert not result.success
     for part in parts:
         assert part in message(result)
-    # What was judged before the fault was found is kept for the next run.
-    outputs = {name: digest for name, digest in project.files().items() if not name.startswith("targets/judged/")}
+    # What was filtered before the error is kept for the next run.
+    outputs = {name: digest for name, digest in project.files().items() if not name.startswith("targets/decisions/")}
     assert outputs.items() <= before.items()
     assert before.items() <= project.files().items()
 

@@ -18,7 +18,7 @@ def test_it_prepares_splits_and_checks(tmp_path: Path, tokenizer: Path, capsys: 
     assert main(["--out", str(out), "--tokenizer", str(tokenizer), *settings]) == 0
     files = {path.name for path in out.iterdir()}
     names = ("prepared", "profile", "rejected", "train", "heldout", "left_out")
-    assert files == {".judged", *(f"{name}.parquet" for name in names)}
+    assert files == {".decisions", *(f"{name}.parquet" for name in names)}
     rows = {path.stem: pq.read_metadata(path).num_rows for path in out.glob("*.parquet")}
     assert rows["prepared"] == rows["profile"] == rows["train"] + rows["heldout"] == 100 - rows["rejected"]
     shown = capsys.readouterr().out
@@ -34,7 +34,7 @@ def test_a_second_run_does_nothing(tmp_path: Path, tokenizer: Path, capsys: pyte
     assert main([*arguments, "--previous", str(out), "--workers", "2"]) == 0
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()} == stamps
     shown = capsys.readouterr().out
-    assert "nothing was done" in shown and "targets of the other that are not here" in shown
+    assert "nothing was done" in shown and "targets that the other version does not have" in shown
 
 
 def test_a_check_that_blocks_gives_status_1(

@@ -1,4 +1,4 @@
-"""Preparation under bad input, full disks and killed processes: one clear error or one refused row, nothing lost."""
+"""Preparation under bad input, full disks and killed processes: one clear error or one rejected row, nothing lost."""
 
 import contextlib
 import os
@@ -14,19 +14,21 @@ from preparing import rows, run
 from processes import children, descendants
 
 from core.errors import InputError
-from targets import engines
 from targets.config import build_config
-from targets.prepare import prepare, read_prepared
+from targets.filter import engines
+from targets.prepare import prepare
+from targets.prepared import read_prepared
+from targets.read import sources
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_a_damaged_memory_is_one_error(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
+def test_a_damaged_cache_is_one_error(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
     source, cache = jsonl(*(good(k) for k in range(1, 9))), tmp_path / "cache"
     run(source, tmp_path / "out", tokenizer, cache=cache)
     (kept,) = cache.glob("*.parquet")
     kept.write_bytes(kept.read_bytes()[:-100])
-    with pytest.raises(InputError, match=r"damaged .*delete it"):
+    with pytest.raises(InputError, match=r"cannot be read.*delete it"):
         run(source, tmp_path / "other", tokenizer, cache=cache)
 
 
@@ -118,12 +120,12 @@ def hard_rows(good: Any, count: int) -> list[Any]:
 def test_a_process_killed_in_the_middle_changes_nothing(
     tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engines, "TRACES_A_BATCH", 20)
+    monkeypatch.setattr(sources, "TRACES_PER_BATCH", 20)
     source = jsonl(*hard_rows(good, 200))
     killed: list[int] = []
 
     def kill_one(stage: str, done: int, total: int | None) -> None:
-        if stage == "judge" and not killed:
+        if stage == "filter" and not killed:
             killed.append(pool_processes(os.getpid())[0])
             os.kill(killed[0], signal.SIGKILL)
 
@@ -139,9 +141,9 @@ def test_a_process_killed_in_the_middle_changes_nothing(
 def test_a_process_that_keeps_dying_is_one_error(
     tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engines, "_judge", die)
-    monkeypatch.setattr(engines, "TRACES_A_BATCH", 2)
-    with pytest.raises(RuntimeError, match=r"judged traces\.jsonl:0 to traces\.jsonl:1 died 3 times"):
+    monkeypatch.setattr(engines, "_filter", die)
+    monkeypatch.setattr(sources, "TRACES_PER_BATCH", 2)
+    with pytest.raises(RuntimeError, match=r"filtered traces\.jsonl:0 to traces\.jsonl:1 died 3 times"):
         run(jsonl(*(good(k) for k in range(1, 12))), tmp_path / "out", tokenizer, workers=2)
     assert not (tmp_path / "out").exists()
 
@@ -181,10 +183,10 @@ def test_hostile_rows_are_rejected_rows_and_the_others_are_kept(
     began = time.monotonic()
     prepared = run(source, tmp_path / "out", tokenizer, workers=2, grade_limit_s=1.0, min_compression_ratio=0)
     assert time.monotonic() - began < 90
-    refused = {row["row"]: row for row in rows(prepared.rejected)}
+    rejected = {row["row"]: row for row in rows(prepared.rejected)}
     reasons = [*(reason for _, reason in HOSTILE), "unreadable", "bad_text", "bad_text", "unreadable"]
     for number, reason in enumerate(reasons):
-        assert any(refused[number]["reason"].startswith(r) for r in reason.split("|")), (number, refused[number])
-        assert len(str(refused[number])) < 5_000
+        assert any(rejected[number]["reason"].startswith(r) for r in reason.split("|")), (number, rejected[number])
+        assert len(str(rejected[number])) < 5_000
     assert prepared.counts["kept"] == 2
     assert prepared.counts["read"] == len(reasons) + 2

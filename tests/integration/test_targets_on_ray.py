@@ -12,9 +12,10 @@ import pytest
 
 from core.errors import InputError
 from core.schemas import BENCHMARK
-from targets import engines
 from targets.config import build_config
-from targets.prepare import Prepared, prepare
+from targets.prepare import prepare
+from targets.prepared import Prepared
+from targets.read import sources
 from targets.select.split import select_train
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,7 +60,7 @@ def test_ray_gives_the_same_bytes(
     pq.write_table(pa.Table.from_pylist(cases[:9]), tmp_path / "in/more.parquet")
     settings = {"keep": "shortest", "max_target_tokens": 200}
     local = run(tmp_path / "in", tmp_path / "local", trained, **settings)
-    monkeypatch.setattr(engines, "TRACES_A_BATCH", 5)
+    monkeypatch.setattr(sources, "TRACES_PER_BATCH", 5)
     on_ray = run(tmp_path / "in", tmp_path / "ray", trained, engine="ray", workers=2, **settings)
     assert local.counts["read"] == len(cases) + 9 and local.counts["contaminated"] == 1
     for name in FILES:

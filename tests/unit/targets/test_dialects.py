@@ -1,4 +1,4 @@
-"""Every marker dialect becomes one form; what was cut or glued is refused."""
+"""Every marker dialect becomes one form; what was cut or glued is rejected."""
 
 import re
 from pathlib import Path
@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from targets.config import build_config
-from targets.read.dialects import Parts, normalise
+from targets.read.dialects import Parts, parse_response
 from targets.read.sources import read_source
-from targets.read.traces import Fault
+from targets.trace import Rejection
 
 FORM = re.compile(r"<think>\n\S.*\n</think>\n\n\S.*", re.DOTALL)
 
@@ -35,17 +35,17 @@ FORM = re.compile(r"<think>\n\S.*\n</think>\n\n\S.*", re.DOTALL)
     ],
 )
 def test_dialects_become_one_form(response: str, dialect: str) -> None:
-    parts = normalise(response)
+    parts = parse_response(response)
     assert isinstance(parts, Parts), parts
     assert parts.dialect == dialect
     assert parts.answer == "so \\boxed{4}"
     assert "Wait" not in parts.target()
     assert FORM.fullmatch(parts.target())
-    assert normalise(parts.target()) == Parts(parts.reasoning, parts.answer, "think")
+    assert parse_response(parts.target()) == Parts(parts.reasoning, parts.answer, "think")
 
 
 def test_a_displayed_box_keeps_the_line_that_announces_it() -> None:
-    parts = normalise("<|im_start|>think\nwe add\n\nThus the sum is:\n\n\\[\n\\boxed{4}\n\\]")
+    parts = parse_response("<|im_start|>think\nwe add\n\nThus the sum is:\n\n\\[\n\\boxed{4}\n\\]")
     assert isinstance(parts, Parts)
     assert parts.answer == "Thus the sum is:\n\n\\[\n\\boxed{4}\n\\]"
     assert parts.reasoning == "we add"
@@ -70,16 +70,16 @@ def test_a_displayed_box_keeps_the_line_that_announces_it() -> None:
         ("<|im_start|>think\nwe add\n\nso \\boxed{4}" + " and then" * 60, "unclosed"),
     ],
 )
-def test_what_is_cut_or_glued_is_refused(response: str, reason: str) -> None:
-    fault = normalise(response)
-    assert isinstance(fault, Fault), fault
-    assert fault.reason == reason
+def test_what_is_cut_or_glued_is_rejected(response: str, reason: str) -> None:
+    rejection = parse_response(response)
+    assert isinstance(rejection, Rejection), rejection
+    assert rejection.reason == reason
 
 
 def test_plain_text_is_split_only_when_asked_to() -> None:
     text = "First we add.\n\nThe sum is \\boxed{4}."
-    assert isinstance(normalise(text), Fault)
-    parts = normalise(text, split_plain=True)
+    assert isinstance(parse_response(text), Rejection)
+    parts = parse_response(text, split_plain=True)
     assert parts == Parts("First we add.", "The sum is \\boxed{4}.", "plain+split")
 
 
@@ -102,8 +102,8 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES, max_size=12).map("".join), st.booleans())
-def test_any_text_gives_the_form_or_a_fault(text: str, split_plain: bool) -> None:
-    parts = normalise(text, split_plain=split_plain)
+def test_any_text_gives_the_form_or_a_rejection(text: str, split_plain: bool) -> None:
+    parts = parse_response(text, split_plain=split_plain)
     if isinstance(parts, Parts):
         assert FORM.fullmatch(parts.target())
         assert parts.target().count("<think>") == parts.target().count("</think>") == 1
@@ -114,7 +114,7 @@ def test_real_traces(shared: Path) -> None:
 
     def dialects(name: str) -> list[str]:
         source = read_source(build_config({"source": str(shared / "data/traces" / name)}))
-        outcomes = [normalise(trace.response or "") for trace in source]
+        outcomes = [parse_response(trace.response or "") for trace in source]
         return [outcome.dialect if isinstance(outcome, Parts) else outcome.reason for outcome in outcomes]
 
     pilot = dialects("deepseek_r1_math500_pilot.parquet")

@@ -18,63 +18,60 @@ from rapidfuzz import fuzz
 from core.errors import InputError
 from core.tokens import PROBES, load_lengths
 from targets.config import build_config
-from targets.filter import rules as filters
-from targets.filter.rules import REASONS, compression_ratio
-from targets.filter.verify import FAULTS
-from targets.prepare import Prepared, prepare
-from targets.read.traces import Fault
-from targets.select.dedupe import Duplicates, jaccard, problem_digest, problem_text, skeleton, sketch
+from targets.filter.batch import VERDICTS
+from targets.filter.profile import compression_ratio
+from targets.filter.registry import FILTERS
+from targets.prepare import prepare
+from targets.prepared import Prepared
+from targets.select.dedupe import Duplicates, dedupe_key, jaccard, minhash, problem_digest, problem_text
 from targets.select.split import select_train
+from targets.trace import Rejection, Trace
 
+ROOT = Path(__file__).resolve().parents[3]
 ANSWERS = st.lists(
     st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(1, 9)), min_size=1, max_size=30
 )  # (problem, text, size) of each accepted trace
 STORY = "A very long story about a farmer and his sheep who walk to the market in the rain and count {} of them twice"
 
 
-def accepted(k: int, problem: str, target: str, size: int = 1, gold: str = "30") -> dict[str, Any]:
-    return {
-        "id": f"id{k}",
-        "problem": problem,
-        "problem_digest": problem_digest(problem),
-        "skeleton": skeleton(problem, gold),
-        "target_digest": target,
-        "size": size,
-        "sketch": sketch(target),
-    }
+def accepted(k: int, problem: str, target: str, size: int = 1, gold: str = "30") -> Trace:
+    trace = Trace(f"id{k}", "source", k, problem=problem, gold=gold, target=target)
+    trace.problem_digest, trace.dedupe_key = problem_digest(problem), dedupe_key(problem, gold)
+    trace.target_digest, trace.target_bytes, trace.minhash = target, size, minhash(target)
+    return trace
 
 
-def losers(rows: list[dict[str, Any]], **settings: Any) -> dict[int, Fault]:
+def rejected(traces: list[Trace], **settings: Any) -> dict[int, Rejection]:
     with (
         tempfile.TemporaryDirectory() as folder,
         Duplicates(Path(folder) / "d.sqlite", build_config(settings)) as duplicates,
     ):
-        for row in rows:
-            duplicates.add([row])
-        return dict(duplicates.losers())
+        for trace in traces:
+            duplicates.add([trace])
+        return dict(duplicates.rejections())
 
 
 @settings(deadline=None, max_examples=60)
 @given(ANSWERS, st.integers(1, 4), st.sampled_from(["first", "shortest", "diverse"]), st.booleans())
-def test_survivors(found: list[tuple[int, int, int]], k: int, keep: Any, merged: bool) -> None:
+def test_survivors(traces: list[tuple[int, int, int]], k: int, keep: Any, merged: bool) -> None:
     problems = [STORY.format(15), STORY.format(15) + "." if merged else STORY.format(17), STORY.format(20), "short"]
-    rows = [accepted(n, problems[p], "words of " + "xyz"[t] * 9, size) for n, (p, t, size) in enumerate(found)]
-    faults = losers(rows, traces_per_problem=k, keep=keep)
+    rows = [accepted(n, problems[p], "words of " + "xyz"[t] * 9, size) for n, (p, t, size) in enumerate(traces)]
+    rejections = rejected(rows, traces_per_problem=k, keep=keep)
     groups: dict[int, list[tuple[int, int, int]]] = {}
-    for position, trace in enumerate(found):
+    for position, trace in enumerate(traces):
         group = groups.setdefault(0 if merged and trace[0] == 1 else trace[0], [])
-        if position not in faults:
+        if position not in rejections:
             group.append(trace)
     for name, kept in groups.items():
-        distinct = {text for problem, text, _ in found if problem == name or (merged and (name, problem) == (0, 1))}
+        distinct = {text for problem, text, _ in traces if problem == name or (merged and (name, problem) == (0, 1))}
         assert len(kept) == min(k, len(distinct))
         assert len({text for _, text, _ in kept}) == len(kept)
         if keep == "shortest":
-            assert min(size for p, _, size in found if p == name or (merged and (name, p) == (0, 1))) in {
+            assert min(size for p, _, size in traces if p == name or (merged and (name, p) == (0, 1))) in {
                 size for _, _, size in kept
             }
-    assert {fault.reason for fault in faults.values()} <= {"surplus", "near_duplicate"}
-    assert all(fault.detail for fault in faults.values())
+    assert {rejection.reason for rejection in rejections.values()} <= {"surplus", "near_duplicate"}
+    assert all(rejection.detail for rejection in rejections.values())
 
 
 def test_the_least_alike_traces_survive() -> None:
@@ -86,9 +83,9 @@ def test_the_least_alike_traces_survive() -> None:
         "quite another way: " + "x y z w " * 9,
     ]
     rows = [accepted(k, "p", text) for k, text in enumerate(texts)]
-    assert losers(rows, keep="diverse", traces_per_problem=2).keys() == {1, 2}
-    assert losers(rows, keep="first", traces_per_problem=2).keys() == {2, 3}
-    assert losers(rows, keep="diverse", traces_per_problem=3).keys() == {1}
+    assert rejected(rows, keep="diverse", traces_per_problem=2).keys() == {1, 2}
+    assert rejected(rows, keep="first", traces_per_problem=2).keys() == {2, 3}
+    assert rejected(rows, keep="diverse", traces_per_problem=3).keys() == {1}
 
 
 def test_a_changed_number_makes_another_problem() -> None:
@@ -98,10 +95,10 @@ def test_a_changed_number_makes_another_problem() -> None:
         accepted(2, STORY.format(15) + ".", "c"),
         accepted(3, STORY.format(15), "d", gold="31"),
     ]
-    faults = losers(rows)
-    assert faults.keys() == {2, 3}  # the last has the same text: whatever its gold, it is the same problem
-    assert re.fullmatch(r"99\.\d% similar to the problem of id0", faults[2].detail)
-    assert losers([accepted(0, "Find $x+1$.", "a", gold="2"), accepted(1, "Find $x-1$.", "b", gold="2")]) == {}
+    rejections = rejected(rows)
+    assert rejections.keys() == {2, 3}  # the last has the same text: whatever its gold, it is the same problem
+    assert re.fullmatch(r"99\.\d% similar to the problem of id0", rejections[2].detail)
+    assert rejected([accepted(0, "Find $x+1$.", "a", gold="2"), accepted(1, "Find $x-1$.", "b", gold="2")]) == {}
 
 
 @settings(deadline=None)
@@ -116,14 +113,14 @@ def test_no_near_duplicate_is_missed_for_its_minhash(seed: int, edits: int, thre
     first, second = " ".join(words), " ".join(changed)
     likeness = fuzz.ratio(problem_text(first), problem_text(second))
     similar = likeness >= threshold and problem_digest(first) != problem_digest(second)
-    faults = losers([accepted(0, first, "a"), accepted(1, second, "b")], near_duplicate=threshold)
-    assert ("near_duplicate" in {fault.reason for fault in faults.values()}) == similar
+    rejections = rejected([accepted(0, first, "a"), accepted(1, second, "b")], near_duplicate=threshold)
+    assert ("near_duplicate" in {rejection.reason for rejection in rejections.values()}) == similar
 
 
 def test_minhash_estimates_jaccard() -> None:
     words = [f"w{k}" for k in range(400)]
     other = [*words[:200], *(f"v{k}" for k in range(200))]
-    first, second = (np.frombuffer(sketch(" ".join(text)), "<u4") for text in (words, other))
+    first, second = (np.frombuffer(minhash(" ".join(text)), "<u4") for text in (words, other))
     assert jaccard(first, first) == 1.0
     assert abs(jaccard(first, second) - 196 / 596) < 0.15
 
@@ -219,8 +216,14 @@ def test_a_sample_is_stable_and_in_order(tmp_path: Path, tokenizer: Path) -> Non
             select_train(prepared, tmp_path, **wrong)
 
 
-def test_every_reason_that_the_code_gives_is_in_the_funnel() -> None:
-    code = "".join(path.read_text() for path in Path(filters.__file__).parents[1].rglob("*.py"))
-    given = set(re.findall(r"(?:Fault|_Refused)\(\s*\"(\w+)\"", code)) | set(FAULTS.values())
-    assert len(given) > 20
-    assert given <= set(REASONS)
+def test_every_reason_that_the_code_gives_is_in_the_registry() -> None:
+    code = "".join(path.read_text() for path in (ROOT / "targets").rglob("*.py"))
+    given = set(re.findall(r"(?:Rejection|_Unusable)\(\s*\"(\w+)\"", code)) | set(VERDICTS.values())
+    given |= {"no_problem", "no_gold", "no_response", "no_reasoning", "near_duplicate", "surplus"}
+    assert given == {entry.name for entry in FILTERS if entry.rule is None} | {"no_box"}
+    assert len({entry.name for entry in FILTERS}) == len(FILTERS)
+
+
+def test_the_documentation_lists_the_filters_as_they_are_registered() -> None:
+    page = (ROOT / "docs/targets.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `(\w+)` \| (.*) \|$", page, re.M) == [(entry.name, entry.title) for entry in FILTERS]

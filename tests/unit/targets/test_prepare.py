@@ -1,4 +1,4 @@
-"""Preparation: every row is kept or refused with its reason, once; the same bytes whatever the circumstances."""
+"""Preparation: every row is kept or rejected with its reason, once; the same bytes whatever the circumstances."""
 
 import json
 import os
@@ -12,13 +12,15 @@ from preparing import rows, run
 
 from core.errors import InputError
 from core.schemas import BENCHMARK, PROFILE, REJECTED, TARGET
-from targets import engines
 from targets import prepare as module
+from targets import tables
 from targets.config import build_config, read_config
-from targets.filter import cache as judged
-from targets.filter.batch import Judge
-from targets.prepare import read_prepared
-from targets.select.split import account, select_train
+from targets.filter import engines, registry
+from targets.filter.context import FilterContext
+from targets.prepared import read_prepared
+from targets.read import sources
+from targets.select.split import reconcile, select_train
+from targets.trace import Trace
 
 ROOT = Path(__file__).resolve().parents[3]
 LINES = "".join(f"{k * k * 7919:x} {k * k * 104729:o}\nand once more: it is\n" for k in range(20))
@@ -29,8 +31,8 @@ LOOP = "<think>\n" + "and again we add one to it\n" * 200 + "</think>\n\n\\boxed
 
 
 def benchmark(*problems: str) -> pa.Table:
-    found = [{"benchmark": "aime24", "id": f"item-{k}", "problem": problem} for k, problem in enumerate(problems)]
-    return pa.Table.from_pylist(found, schema=BENCHMARK)
+    items = [{"benchmark": "aime24", "id": f"item-{k}", "problem": problem} for k, problem in enumerate(problems)]
+    return pa.Table.from_pylist(items, schema=BENCHMARK)
 
 
 def test_each_reason_is_given_to_the_row_that_earns_it(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
@@ -79,23 +81,43 @@ def test_each_reason_is_given_to_the_row_that_earns_it(tmp_path: Path, tokenizer
         near_duplicate=90,
         grade_limit_s=1.0,
     )
-    refused = {row["row"]: row for row in rows(prepared.rejected)}
+    rejected = {row["row"]: row for row in rows(prepared.rejected)}
     kept = {int(row["extra_info"]["id"].split(":")[1]) for row in rows(prepared.prepared)}
-    assert kept | refused.keys() == set(range(len(cases)))
-    assert not kept & refused.keys()
+    assert kept | rejected.keys() == set(range(len(cases)))
+    assert not kept & rejected.keys()
     for number, (_, reason) in enumerate(cases):
         if reason is None:
             assert number in kept
         else:
-            assert refused[number]["reason"] in reason.split("|"), (number, reason, refused[number])
-            assert refused[number]["detail"]
-            assert refused[number]["reasons"][0] == refused[number]["reason"]
-    assert "aime24/item-0" in refused[16]["detail"]
-    assert refused[22]["reasons"] == ["refusal", "no_box"]  # every filter that looks at the text alone is named
-    assert refused[6]["reasons"] == ["proof"]
-    assert prepared.found["no_box"] == prepared.counts["no_box"] + 1
+            assert rejected[number]["reason"] in reason.split("|"), (number, reason, rejected[number])
+            assert rejected[number]["detail"]
+            assert rejected[number]["reasons"][0] == rejected[number]["reason"]
+    assert "aime24/item-0" in rejected[16]["detail"]
+    assert rejected[22]["reasons"] == ["refusal", "no_box"]  # every filter that looks at the text alone is named
+    assert rejected[6]["reasons"] == ["proof"]
+    assert prepared.all_reasons["no_box"] == prepared.counts["no_box"] + 1
     assert prepared.counts["read"] == len(cases) == prepared.counts["kept"] + sum(s["removed"] for s in prepared.funnel)
     assert prepared.funnel[-1]["left"] == prepared.counts["kept"]
+
+
+def test_a_filter_is_one_entry_of_the_registry(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rule and its entry: the rejected rows, the funnel and the counts follow."""
+
+    def exclaims(trace: Trace, context: FilterContext) -> str | None:
+        count = trace.target.count("!")
+        return f"{count} exclamation marks" if count > 3 else None
+
+    at = [entry.name for entry in registry.FILTERS].index("foreign_script")
+    entry = registry.Filter("exclaims", "the text exclaims too often", registry.Stage.TARGET, exclaims)
+    monkeypatch.setattr(registry, "FILTERS", (*registry.FILTERS[:at], entry, *registry.FILTERS[at:]))
+    source = jsonl(good(1), good(2, response="<think>\nOh!!!!\n</think>\n\n\\boxed{4}"), good(3, answer="7"))
+    prepared = run(source, tmp_path / "out", tokenizer)
+    assert prepared.counts == {"read": 3, "kept": 1, "exclaims": 1, "wrong": 1}
+    assert [step["filter"] for step in prepared.funnel] == ["exclaims", "wrong"]
+    assert prepared.funnel[0]["title"] == "the text exclaims too often" and prepared.funnel[0]["left"] == 2
+    assert {row["reason"]: row["detail"] for row in rows(prepared.rejected)}["exclaims"] == "4 exclamation marks"
 
 
 def test_files_have_their_schemas_and_say_how_they_were_made(
@@ -132,8 +154,8 @@ def test_the_same_bytes_whatever_the_workers_and_batches(
     ]
     source = jsonl(*fractions, *(good(k) for k in range(1, 40)), good(3), "{", good(4, answer=None))
     first = run(source, tmp_path / "one", tokenizer, workers=1)
-    monkeypatch.setattr(engines, "TRACES_A_BATCH", 7)
-    monkeypatch.setattr(judged, "ROWS_A_READ", 5)
+    monkeypatch.setattr(sources, "TRACES_PER_BATCH", 7)
+    monkeypatch.setattr(tables, "ROWS_PER_READ", 5)
     second = run(source, tmp_path / "two", tokenizer, workers=2)
     for name in ("prepared", "profile", "rejected"):
         assert getattr(first, name).read_bytes() == getattr(second, name).read_bytes(), name
@@ -175,12 +197,12 @@ def test_what_has_not_changed_is_not_done_again(tmp_path: Path, tokenizer: Path,
     more = run(first_file.parent, out, tokenizer, cache=cache)
     assert not more.reused and more.counts["read"] == 60 and more.counts["kept"] == 49
     assert a.stat().st_mtime_ns == stamps[a]
-    assert len(list(cache.glob("*.parquet"))) == 2  # the new file's rows, and nothing else, were judged
+    assert len(list(cache.glob("*.parquet"))) == 2  # the new file's rows, and nothing else, were filtered
     fresh = run(first_file.parent, tmp_path / "fresh", tokenizer)
     for name in ("prepared", "profile", "rejected"):
         assert getattr(more, name).read_bytes() == getattr(fresh, name).read_bytes()
 
-    run(first_file.parent, out, tokenizer, cache=cache, keep="shortest", min_rows=2)  # decided after judging
+    run(first_file.parent, out, tokenizer, cache=cache, keep="shortest", min_rows=2)  # decided after filtering
     assert len(list(cache.glob("*.parquet"))) == 2
     run(first_file.parent, out, tokenizer, cache=cache, max_target_tokens=400)
     assert len(list(cache.glob("*.parquet"))) == 4
@@ -204,14 +226,14 @@ def test_a_row_that_vanishes_is_noticed(
     """The proofs of conservation: lose a row on the way, or twist the files, and they must fail."""
     source = jsonl(good(1), good(2, answer=None), good(3), good(4))
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="conservation violated: 4 traces read, 3"):
-        patch.setattr(module, "_refuse", lambda *_: None)
+        patch.setattr(module, "_write_rejected", lambda *_: None)
         run(source, tmp_path / "out", tokenizer)
-    judge_table = Judge.judge_table
+    filter_traces = engines.filter_traces
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="row 2 follows 1 of 1 traces of row 0"):
-        patch.setattr(Judge, "judge_table", lambda *a: judge_table(*a).take([0, 2, 3]))
+        patch.setattr(engines, "filter_traces", lambda *a, **k: [filter_traces(*a, **k)[n] for n in (0, 2, 3)])
         run(source, tmp_path / "out", tokenizer)
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="3 rows read, the source has 4"):
-        patch.setattr(Judge, "judge_table", lambda *a: judge_table(*a).slice(0, 3))
+        patch.setattr(engines, "filter_traces", lambda *a, **k: filter_traces(*a, **k)[:3])
         run(source, tmp_path / "out", tokenizer)
     assert not (tmp_path / "out").exists()
 
@@ -220,22 +242,22 @@ def test_every_trace_is_accounted_for_in_the_split(tmp_path: Path, tokenizer: Pa
     source = jsonl(*(good(k) for k in range(1, 60)), good(70, answer=None), good(3))
     prepared = run(source, tmp_path / "out", tokenizer)
     split = select_train(prepared, tmp_path / "out", heldout_share=0.2, max_rows=30)
-    done = account(prepared, split)
-    assert done.faults == () and done.read == 61 == sum(done.places.values())
-    assert done.places["left_out"] == 59 - 30 - done.places["heldout"]
+    done = reconcile(prepared, split)
+    assert done.problems == () and done.read == 61 == sum(done.rows.values())
+    assert done.rows["left_out"] == 59 - 30 - done.rows["heldout"]
     assert {row["reason"] for row in rows(split.left_out)} == {"over_max_rows"}
     stamp = split.train.stat().st_mtime_ns
     assert select_train(prepared, tmp_path / "out", heldout_share=0.2, max_rows=30) == split
     assert split.train.stat().st_mtime_ns == stamp
     table = pq.read_table(split.left_out)
     pq.write_table(table.slice(1), split.left_out)
-    assert account(prepared, split).faults == ("61 traces read, 60 accounted for",)
+    assert reconcile(prepared, split).problems == ("61 traces read, 60 accounted for",)
     pq.write_table(pa.concat_tables([table.slice(1), table.slice(1, 1)]), split.left_out)
-    assert "not the same ones" in account(prepared, split).faults[0]
+    assert "not the same ones" in reconcile(prepared, split).problems[0]
     place = table.column_names.index("reasons")
     empty = pa.array([[]] * table.num_rows, table.schema.field("reasons").type)
     pq.write_table(table.set_column(place, "reasons", empty), split.left_out)
-    assert account(prepared, split).faults == ("a refused trace has no reason",)
+    assert reconcile(prepared, split).problems == ("a rejected trace has no reason",)
 
 
 def test_settings_that_do_not_exist_or_fit_are_named(tmp_path: Path, tokenizer: Path) -> None:

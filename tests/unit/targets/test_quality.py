@@ -14,9 +14,10 @@ import yaml
 from core.errors import InputError
 from core.schemas import BENCHMARK
 from targets.check.expectations import check_names, load_checks, validate
+from targets.check.version_diff import compare_versions
 from targets.config import build_config
-from targets.prepare import Prepared, prepare
-from targets.version_diff import compare
+from targets.prepare import prepare
+from targets.prepared import Prepared
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -119,12 +120,14 @@ def test_two_versions_are_compared(prepared: Prepared, tmp_path: Path) -> None:
     table = pq.read_table(prepared.profile)
     metadata = {k: v for k, v in pq.read_metadata(prepared.profile).metadata.items() if k != b"ARROW:schema"}
     pq.write_table(table.slice(20).replace_schema_metadata(metadata), tmp_path / "before.parquet")
-    lines = {what: (before, now) for what, before, now in compare(tmp_path / "before.parquet", prepared.profile)}
+    lines = {
+        what: (before, now) for what, before, now in compare_versions(tmp_path / "before.parquet", prepared.profile)
+    }
     assert lines["targets"] == ("100", "120")
-    assert lines["targets of the other that are not here"] == ("20", "0")
+    assert lines["targets that the other version does not have"] == ("0", "20")
     assert lines["from embedded"] == ("100", "120")
     with pytest.raises(InputError, match="give the folder of a preparation"):
-        compare(tmp_path / "gone.parquet", prepared.profile)
+        compare_versions(tmp_path / "gone.parquet", prepared.profile)
 
 
 def suite(path: Path, **check: Any) -> Path:

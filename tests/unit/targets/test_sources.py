@@ -1,4 +1,4 @@
-"""Sources: which columns are read how, which faults are of a row and which of a file."""
+"""Sources: which columns are read how, which errors are of a row and which of a file."""
 
 import gzip
 import json
@@ -17,7 +17,7 @@ from core.errors import InputError
 from core.schemas import TARGET
 from targets.config import build_config
 from targets.read.sources import observe, read_source
-from targets.read.traces import Trace
+from targets.trace import Trace
 
 
 def read(source: Any, **settings: Any) -> list[Trace]:
@@ -43,7 +43,7 @@ def test_generations_of_one_row_become_traces_with_their_flags(tmp_path: Path) -
     traces = read(path)
     assert [trace.id for trace in traces] == [f"openr1.parquet:{k}" for k in ("0.0", "0.1", 1, 2, 3)]
     assert [trace.upstream_correct for trace in traces] == [True, False, True, None, None]
-    assert [trace.fault and trace.fault.reason for trace in traces] == [None, None, None, "no_response", "wrong_type"]
+    assert [trace.reasons for trace in traces] == [[], [], [], ["no_response"], ["wrong_type"]]
 
 
 THOUGHT = [
@@ -94,7 +94,7 @@ def test_published_sets_are_recognised_by_their_columns(tmp_path: Path, name: st
     pq.write_table(pa.Table.from_pylist([PUBLISHED[name]]), path)
     for mapping in ("auto", name):
         (trace,) = read(path, mapping=mapping)
-        assert trace.fault is None and (trace.problem, trace.gold) == ("Find 2+2.", "4")
+        assert not trace.reasons and (trace.problem, trace.gold) == ("Find 2+2.", "4")
         assert trace.response and trace.response.startswith("<think>\n") and "\\boxed{4}" in trace.response
     assert trace.upstream_correct is (True if name in ("openthoughts_math", "s1k_1.1") else None)
 
@@ -188,10 +188,10 @@ def test_columns_that_fit_nothing_are_listed(jsonl: Any) -> None:
         ({"problem": "p", "answer": "4", "response": ""}, "no_response"),
     ],
 )
-def test_a_fault_of_a_row_stays_in_its_row(jsonl: Any, good: Any, line: Any, reason: str) -> None:
+def test_an_error_of_a_row_stays_in_its_row(jsonl: Any, good: Any, line: Any, reason: str) -> None:
     traces = read(jsonl(good(1), line, good(2)))
     assert [trace.row for trace in traces] == [0, 1, 2]
-    assert [trace.fault and trace.fault.reason for trace in traces] == [None, reason, None]
+    assert [trace.reasons for trace in traces] == [[], [reason], []]
 
 
 def test_bytes_that_are_not_utf8_spoil_one_row_of_a_parquet(tmp_path: Path) -> None:
@@ -201,10 +201,10 @@ def test_bytes_that_are_not_utf8_spoil_one_row_of_a_parquet(tmp_path: Path) -> N
     texts = pa.array(["1", "2", "3"])
     pq.write_table(pa.table({"problem": problem, "answer": texts, "response": texts}), path)
     traces = read(path)
-    assert [trace.fault and trace.fault.reason for trace in traces] == [None, "bad_text", None]
+    assert [trace.reasons for trace in traces] == [[], ["bad_text"], []]
 
 
-def test_faults_of_a_file_are_one_error(tmp_path: Path, jsonl: Any) -> None:
+def test_an_error_of_a_file_is_one_message(tmp_path: Path, jsonl: Any) -> None:
     with pytest.raises(InputError, match=r"gone\.parquet: no such file"):
         read(tmp_path / "gone.parquet")
     fake = tmp_path / "fake.parquet"
@@ -214,9 +214,9 @@ def test_faults_of_a_file_are_one_error(tmp_path: Path, jsonl: Any) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"no data file there.*\.parquet"):
         read(tmp_path / "empty")
-    with pytest.raises(InputError, match="no JSON row found"):
+    with pytest.raises(InputError, match="it holds no JSON row"):
         read(jsonl("not json", name="x.jsonl"))
-    with pytest.raises(InputError, match=r"no JSON row found.*empty"):
+    with pytest.raises(InputError, match=r"it holds no JSON row.*empty"):
         read(jsonl(name="y.jsonl"))
     broken = tmp_path / "z.jsonl.gz"
     broken.write_bytes(gzip.compress(b'{"problem": "p", "answer": "4", "response": "r"}\n' * 1000)[:-20])

@@ -1,0 +1,88 @@
+"""Every reason to reject a trace, in the order in which it is looked for: the funnel's order.
+
+To add a filter, write its rule in `targets.filter.rules` and add an entry here. The funnel, the tables of the UI and
+``docs/targets.md`` follow. The funnel counts a trace under the first reason that applies; its row names all that were
+found. Contamination comes before all questions of quality, so that a set made of benchmark problems says so.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from targets.filter import rules
+from targets.filter.context import FilterContext
+from targets.trace import Rejection, Trace
+
+
+class Stage(StrEnum):
+    """When a filter runs. ANSWER and LENGTH take long, so they are skipped for a trace that is rejected already."""
+
+    READ = "read"  # the row of the source
+    PROBLEM = "problem"  # problem and gold answer
+    RESPONSE = "response"  # taken apart into thoughts and conclusion
+    TARGET = "target"  # the text that the policy would learn
+    ANSWER = "answer"  # compared with the gold answer
+    LENGTH = "length"  # prompt and target in tokens
+    SELECT = "select"  # beside the other traces
+
+
+@dataclass(frozen=True)
+class Filter:
+    """One reason to reject a trace.
+
+    Args:
+        name: the reason in ``rejected.parquet`` and in the funnel.
+        title: what it means, for people.
+        stage: when it applies.
+        rule: what is wrong with a trace, as a detail that cites the numbers or the text behind it; None if nothing is.
+            Without a rule, the code of the stage gives this reason itself.
+    """
+
+    name: str
+    title: str
+    stage: Stage
+    rule: Callable[[Trace, FilterContext], str | None] | None = None
+
+
+FILTERS: tuple[Filter, ...] = (
+    Filter("unreadable", "the line is not JSON", Stage.READ),
+    Filter("wrong_type", "a value is not of the expected type", Stage.READ),
+    Filter("no_problem", "no problem", Stage.READ),
+    Filter("no_gold", "no gold answer", Stage.READ),
+    Filter("no_response", "no response", Stage.READ),
+    Filter("no_reasoning", "the column of thoughts is empty", Stage.READ),
+    Filter("bad_text", "NUL, lone surrogates or bytes that are not UTF-8", Stage.READ),
+    Filter("too_large", "a text over max_text_bytes", Stage.READ),
+    Filter("contaminated", "the problem overlaps with a benchmark", Stage.PROBLEM, rules.contaminated),
+    Filter("figure", "the problem needs a figure or a link", Stage.PROBLEM, rules.figure),
+    Filter("choice_gold", "the gold answer is an option letter", Stage.PROBLEM, rules.choice_gold),
+    Filter("proof", "the problem asks for a proof, or the gold answer is one", Stage.PROBLEM, rules.proof),
+    Filter("refusal", "the model declines to answer", Stage.RESPONSE, rules.refusal),
+    Filter("no_think", "no marker separates thoughts from the answer", Stage.RESPONSE),
+    Filter("unclosed", "a section never closes: the generation was cut", Stage.RESPONSE),
+    Filter("repeated_markers", "markers twice, out of order, or text outside them", Stage.RESPONSE),
+    Filter("no_answer", "nothing after the thoughts", Stage.RESPONSE),
+    Filter("empty_reasoning", "no thoughts", Stage.RESPONSE),
+    Filter("chat_tokens", "chat-template tokens inside the text", Stage.RESPONSE),
+    Filter("no_box", "no boxed answer after the thoughts", Stage.TARGET, rules.no_box),
+    Filter("loop", "repeats itself (compresses below min_compression_ratio)", Stage.TARGET, rules.loop),
+    Filter("ngram_loop", "a run of 16 words occurs max_repeats times", Stage.TARGET, rules.ngram_loop),
+    Filter("line_loop", "a line occurs max_repeats times", Stage.TARGET, rules.line_loop),
+    Filter("foreign_script", "other scripts or replacement characters", Stage.TARGET, rules.foreign_script),
+    Filter("gold_unparsed", "the gold answer is not understood", Stage.ANSWER),
+    Filter("wrong", "the answer is not the gold answer", Stage.ANSWER),
+    Filter("verify_timeout", "comparing the answer took too long", Stage.ANSWER),
+    Filter("verify_error", "the answer could not be compared", Stage.ANSWER),
+    Filter("prompt_too_long", "prompt over max_prompt_tokens", Stage.LENGTH, rules.prompt_too_long),
+    Filter("target_too_long", "target over max_target_tokens", Stage.LENGTH, rules.target_too_long),
+    Filter("near_duplicate", "the problem is nearly the same as a kept one", Stage.SELECT),
+    Filter("surplus", "the problem has enough traces already", Stage.SELECT),
+    Filter("over_max_rows", "more rows than max_rows: not drawn", Stage.SELECT),
+)
+
+
+def rejections(stage: Stage, trace: Trace, context: FilterContext) -> Iterator[Rejection]:
+    """What the rules of ``stage`` say against a trace."""
+    for entry in FILTERS:
+        if entry.stage is stage and entry.rule and (detail := entry.rule(trace, context)) is not None:
+            yield Rejection(entry.name, detail)

@@ -1,0 +1,59 @@
+"""What a preparation has written and counted, as its files record it."""
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from core.errors import InputError
+from targets.config import PrepareConfig
+from targets.tables import read_metadata
+
+PREPARED, PROFILE_FILE, REJECTED_FILE = "prepared.parquet", "profile.parquet", "rejected.parquet"
+COUNTED = ("counts", "all_reasons", "funnel", "sources", "dialects", "disagreements")
+REMEDY = "run python -m targets"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a preparation wrote and counted."""
+
+    prepared: Path
+    profile: Path
+    rejected: Path
+    digest: str  # sha256 over the rows of `prepared`: its data version
+    counts: dict[str, int]  # "read", "kept", and per filter the traces that it rejected first
+    all_reasons: dict[str, int]  # per filter every trace that it rejected, first or not
+    funnel: list[dict[str, Any]]  # {"filter", "title", "removed", "left"} in the order of the filters
+    sources: dict[str, dict[str, int]]  # {source: {"read", "kept"}}
+    dialects: dict[str, int]
+    disagreements: dict[str, int]  # our verdicts against the source's own flags
+    config: PrepareConfig
+    reused: bool = field(default=False, compare=False)  # nothing had changed since an earlier run, so nothing was done
+
+
+def read_prepared(folder: Path) -> Prepared:
+    """What an earlier preparation into ``folder`` wrote and counted; InputError if there is none."""
+    paths = [Path(folder) / name for name in (PREPARED, PROFILE_FILE, REJECTED_FILE)]
+    prepared, *others = (read_metadata(path, REMEDY) for path in paths)
+    if "rows_digest" not in prepared:
+        raise InputError(f"{paths[0]}: not written by python -m targets; run it")
+    run = ("rows_digest", "config_digest")
+    if any(metadata.get(name) != prepared[name] for metadata in others for name in run):
+        raise InputError(f"{folder}: prepared, profile and rejected are of different runs; prepare again")
+    return Prepared(
+        *paths,
+        digest=prepared["rows_digest"],
+        config=PrepareConfig.model_validate_json(prepared["config"]),
+        **{name: json.loads(prepared[name]) for name in COUNTED},
+    )
+
+
+def find_unchanged(folder: Path, inputs: dict[str, str]) -> Prepared | None:
+    """What is in ``folder``, if it was made from the same content by the same settings and code."""
+    try:
+        metadata = read_metadata(folder / PREPARED, REMEDY)
+        unchanged = all(metadata.get(name) == value for name, value in inputs.items())
+        return replace(read_prepared(folder), reused=True) if unchanged else None
+    except InputError:
+        return None  # nothing is there, or something else: it is prepared

@@ -1,0 +1,46 @@
+"""Files that appear together: written in a staging folder, and moved to their places when all are finished."""
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from core.errors import InputError
+
+
+@contextmanager
+def staging(out_dir: Path, names: Sequence[str]) -> Iterator[Path]:
+    """A folder inside ``out_dir``. When the block ends, its files ``names`` move to ``out_dir``, in that order.
+
+    Raises InputError while another process prepares into ``out_dir``. What a killed one left behind is cleared. An
+    OSError (no space, no permission) gets the folder and the remedy into its message. If the block fails, ``out_dir``
+    is as it was, and a folder that was created here is removed.
+    """
+    created = not out_dir.exists()
+    lock = FileLock(out_dir / ".preparing.lock", timeout=0)
+    staging_dir = out_dir / ".preparing"
+    try:
+        out_dir.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+        shutil.rmtree(staging_dir, ignore_errors=True)
+        staging_dir.mkdir()
+        yield staging_dir
+        for name in names:
+            os.replace(staging_dir / name, out_dir / name)
+    except Timeout:
+        raise InputError(
+            f"{out_dir}: another process is preparing targets there: wait, or give another folder"
+        ) from None
+    except OSError as error:
+        message = f"cannot write targets into {out_dir}: {error.strerror or error}: make room or give another folder"
+        raise OSError(error.errno or 0, message) from error
+    finally:
+        if lock.is_locked:
+            shutil.rmtree(staging_dir, ignore_errors=True)
+            Path(lock.lock_file).unlink(missing_ok=True)  # before the release: a file without a name locks nothing
+            if created and not any(out_dir.iterdir()):
+                out_dir.rmdir()
+            lock.release()

@@ -1,0 +1,124 @@
+"""A reasoning trace: what was read of it, what the filters decided, and the rows of the output files it becomes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from core.schemas import DECISION, PROFILE
+
+OPEN_THINK, CLOSE_THINK = "<think>\n", "\n</think>\n\n"
+# Characters of a rejected trace's texts that the files keep.
+LONGEST_PROBLEM, LONGEST_GOLD, LONGEST_DETAIL = 2000, 500, 400
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why a trace cannot be a target: the name of the filter, and the numbers or the text behind it."""
+
+    reason: str
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Trace:
+    """One generation for one problem. Reading fills in the first group of fields and the filters the others.
+
+    A cache file has one column per field, except ``system`` and ``response``, which only the filters need.
+    """
+
+    id: str
+    source: str
+    row: int  # in the source, from 0
+    of: int = 1  # traces that this row of the source gives
+    problem: str | None = None
+    gold: str | None = None
+    response: str | None = None
+    system: str | None = None
+    upstream_correct: bool | None = None
+
+    # --- the decision
+    reasons: list[str] = field(default_factory=list)  # names of the filters that rejected it; empty: accepted
+    detail: str | None = None  # what each of them says
+    dialect: str | None = None  # of the response's markers
+    verdict: str | None = None  # "correct", or why not; None: the answer was not compared
+
+    # --- what an accepted trace becomes
+    prompt: list[dict[str, str]] = field(default_factory=list)
+    target: str = ""
+    answer: str = ""  # the boxed answer that was verified
+    problem_digest: str | None = None
+    dedupe_key: str | None = None
+    target_digest: str | None = None
+    target_bytes: int | None = None
+    minhash: bytes | None = None
+
+    # --- its profile
+    prompt_tokens: int | None = None
+    target_tokens: int | None = None
+    verified: bool | None = None
+    gold_parses: bool | None = None
+    has_think: bool | None = None
+    has_answer: bool | None = None
+    compression_ratio: float | None = None
+    benchmark_overlap: bool | None = None
+
+    @property
+    def conclusion(self) -> str:
+        """What follows the thoughts; the whole response where it has not been taken apart."""
+        return self.target.partition(CLOSE_THINK)[2] if self.target else self.response or ""
+
+    def reject(self, rejection: Rejection) -> None:
+        """Add a reason to those found already."""
+        self.reasons.append(rejection.reason)
+        self.detail = "; ".join(filter(None, (self.detail, rejection.detail)))
+
+    def shorten(self) -> None:
+        """Keep of a rejected trace what the files show of it: valid Unicode, and short."""
+        self.problem, self.gold = printable(self.problem, LONGEST_PROBLEM), printable(self.gold, LONGEST_GOLD)
+        self.detail = printable(self.detail, LONGEST_DETAIL)
+        self.response = self.system = None
+        self.target, self.prompt = "", []
+
+    def decision_row(self) -> dict[str, Any]:
+        """The row of a cache file."""
+        return {name: getattr(self, name) for name in DECISION.names}
+
+    def profile_row(self) -> dict[str, Any]:
+        """The PROFILE row of an accepted trace."""
+        return {name: getattr(self, name) for name in PROFILE.names}
+
+    def target_row(self, index: int) -> dict[str, Any]:
+        """The TARGET row of an accepted trace."""
+        return {
+            "data_source": "",
+            "prompt": self.prompt,
+            "target": [{"role": "assistant", "content": self.target}],
+            "ability": "math",
+            "reward_model": {"style": "rule", "ground_truth": self.gold},
+            "extra_info": {"split": "train", "index": index, "id": self.id, "source": self.source},
+        }
+
+    def rejected_row(self) -> dict[str, Any]:
+        """The REJECTED row: why, and enough to find the trace again."""
+        self.shorten()
+        names = ("id", "source", "row", "reasons", "detail", "problem", "gold", "upstream_correct")
+        return {"reason": self.reasons[0], **{name: getattr(self, name) for name in names}}
+
+
+def rejected_target_row(row: Mapping[str, Any], rejection: Rejection) -> dict[str, Any]:
+    """The REJECTED row of a TARGET row that is not used after all."""
+    info = row["extra_info"]
+    return {
+        "id": info["id"],
+        "source": info["source"],
+        "reason": rejection.reason,
+        "reasons": [rejection.reason],
+        "detail": rejection.detail,
+        "problem": row["prompt"][-1]["content"],
+        "gold": row["reward_model"]["ground_truth"],
+    }
+
+
+def printable(text: str | None, longest: int) -> str | None:
+    """``text`` cut, and made valid Unicode without NUL."""
+    return None if text is None else text[:longest].encode("utf-8", "replace").decode().replace("\0", "\ufffd")
