@@ -77,11 +77,11 @@ class PrepareConfig(BaseModel):
         default=None, description="system message of every prompt; none: keep the source's own; empty: remove it"
     )
     plain_text: Literal["reject", "split"] = Field(
-        default="reject", description="a response without any marker: refuse it, or split it before its last box"
+        default="reject", description="a response without any marker: reject it, or split it before its last box"
     )
 
     # --- thresholds of the filters
-    max_text_bytes: int = Field(default=1_000_000, ge=1, description="longer texts are refused unread")
+    max_text_bytes: int = Field(default=1_000_000, ge=1, description="longer texts are rejected unread")
     max_prompt_tokens: int = Field(default=1024, ge=1, description="prompt with chat template, policy's tokenizer")
     max_target_tokens: int = Field(default=8192, ge=1, description="target and its end token, policy's tokenizer")
     min_compression_ratio: float = Field(default=0.12, ge=0, le=1, description="zlib size / size: below it, it loops")
@@ -104,7 +104,7 @@ class PrepareConfig(BaseModel):
     engine: Literal["local", "ray"] = Field(
         default="local", description="processes of this machine, or Ray Data (in the training interpreter)"
     )
-    workers: int = Field(default=2, ge=1, description="processes that judge traces")
+    workers: int = Field(default=2, ge=1, description="processes that filter traces")
 
     def deciding(self) -> dict[str, Any]:
         """The settings that decide what comes out, as JSON values."""

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core.errors import InputError
+from core.errors import InputError, explain_validation
+from core.files import read_yaml
 from targets.tables import read_metadata, readable
 
 if TYPE_CHECKING:
@@ -70,22 +70,14 @@ class CheckResult:
 
 def load_checks(suite: Path = SUITE) -> list[Check]:
     """The checks of a suite, without Great Expectations; InputError names what is wrong in the YAML."""
+    where = f"check suite {suite}"
     try:
-        loaded = _Suite.model_validate(yaml.safe_load(Path(suite).read_text(encoding="utf-8")))
-    except OSError as error:
-        raise InputError(f"check suite {suite}: {error.strerror}; give a YAML file like {SUITE}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"check suite {suite}: not YAML: {error}") from error
+        loaded = _Suite.model_validate(read_yaml(suite, "check suite"))
     except ValidationError as error:
-        first = error.errors()[0]
-        raise InputError(
-            f"check suite {suite}: {'.'.join(map(str, first['loc']))}: {first['msg']}; see {SUITE}"
-        ) from error
+        raise InputError(f"{where}: {explain_validation(error, _Suite)}; see {SUITE}") from error
     names = [check.name for check in loaded.checks]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise InputError(
-            f"check suite {suite}: {', '.join(twice)} named more than once; give each check a name of its own"
-        )
+        raise InputError(f"{where}: {', '.join(twice)} named more than once; give each check a name of its own")
     return loaded.checks
 
 
