@@ -160,9 +160,9 @@ def _comparison(suite: Sequence[Benchmark], options: ExperimentOptions, seeds: S
     def comparison(
         context: dg.AssetExecutionContext, storage: Storage, train: Reference, base: Reference, problems: Reference
     ) -> dg.MaterializeResult[Reference]:
-        from evaluation.report.recipe_comparison import Experiment, compare_experiments
+        from evaluation.report.recipe_comparison import Recipe, compare_recipes
 
-        experiments: list[Experiment] = []
+        experiments: list[Recipe] = []
         left_out: list[str] = []
         for recipe in RECIPES:
             runs = []
@@ -172,7 +172,7 @@ def _comparison(suite: Sequence[Benchmark], options: ExperimentOptions, seeds: S
                     left_out += [f"{recipe}, seed {seed}, is left out: {found}; materialize it again"] if found else []
                 else:
                     runs.append(found)
-            experiments += [Experiment(recipe, tuple(runs))] if runs else []
+            experiments += [Recipe(recipe, tuple(runs))] if runs else []
         most = max((len(experiment.runs) for experiment in experiments), default=0)
         for experiment in [experiment for experiment in experiments if len(experiment.runs) < most]:
             experiments.remove(experiment)
@@ -184,9 +184,9 @@ def _comparison(suite: Sequence[Benchmark], options: ExperimentOptions, seeds: S
             )
         names = [experiment.name for experiment in experiments]
         if untrained := _base(storage, suite, base, problems):
-            experiments.append(Experiment(UNTRAINED, (untrained,)))
+            experiments.append(Recipe(UNTRAINED, (untrained,)))
         baseline = options.baseline if options.baseline in names else names[0]
-        compared = compare_experiments(experiments, baseline=baseline, suite=suite, notes=left_out)
+        compared = compare_recipes(experiments, baseline=baseline, suite=suite, notes=left_out)
         runs = [[e.name, *(run.checkpoint for run in e.runs)] for e in experiments]
         digest = identity(runs, sorted(experiments[0].runs[0].tables), baseline, left_out, version)
         folder = storage.folder(GROUP, "comparison", digest)

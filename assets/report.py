@@ -102,6 +102,8 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
         from core.files import read_json_lines
         from core.manifest import read_manifest
         from evaluation.report.scorecard import build_scorecard
+        from evaluation.report.scorecard_html import write_page
+        from evaluation.report.scorecard_text import render_markdown, render_text
         from evaluation.tables import read_suite_file
         from grading.contamination import search_lineage
         from training.export.card import write_scores
@@ -136,9 +138,9 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
         folder = storage.folder("report", "scorecard", digest)
         if not folder.exists():
             with storage.writing(folder) as temporary:
-                card.write_html(temporary / PAGE)
-                (temporary / TEXT).write_text(card.to_text() + "\n", encoding="utf-8")
-                (temporary / MARKDOWN).write_text(card.to_markdown(), encoding="utf-8")
+                write_page(card, temporary / PAGE)
+                (temporary / TEXT).write_text(render_text(card) + "\n", encoding="utf-8")
+                (temporary / MARKDOWN).write_text(render_markdown(card), encoding="utf-8")
                 (temporary / NUMBERS).write_text(json.dumps(numbers(card), indent=2), encoding="utf-8")
         if (Path(policy.path) / "README.md").is_file():  # a policy that was trained elsewhere may have no card
             write_scores(Path(policy.path), {row.name: row.policy.mean for row in card.rows})
@@ -159,7 +161,7 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
             data_version=dg.DataVersion(digest),
             metadata={
                 "verdict": card.verdict(),
-                "scorecard": dg.MetadataValue.md(card.to_markdown()),
+                "scorecard": dg.MetadataValue.md(render_markdown(card)),
                 "page": dg.MetadataValue.path(str(folder / PAGE)),
                 **{f"{average.group} base": shown(average.base) for average in card.averages},
                 **{f"{average.group} policy": shown(average.policy) for average in card.averages},

@@ -233,11 +233,11 @@ def upstream(context: dg.AssetExecutionContext, train: Reference, base: Referenc
 
 def _curves(records: list[dict[str, Any]]) -> dict[str, Any]:
     """The full curves as pictures, where the time went, and the last reward, which the UI plots over runs."""
-    from evaluation.report.html import training_curves
+    from evaluation.report.figures import training_curves
     from training.run.metrics import time_by_phase
 
     found: dict[str, Any] = {}
-    if drawn := training_curves(records, CURVES, most=len(CURVES)):
+    if drawn := training_curves(records, CURVES):
         found["curves"] = pictures(*drawn)
     if spent := time_by_phase(records):
         total = sum(spent.values())

@@ -215,7 +215,7 @@ def _disagreements(options: argparse.Namespace) -> None:
 
 def _compare(options: argparse.Namespace) -> None:
     from evaluation.generation.generate import Sampling
-    from evaluation.report.model_comparison import Evaluation, comparison_text, evaluate
+    from evaluation.report.model_comparison import Evaluation, comparison_table, evaluate
 
     sampling = Sampling(options.samples, options.temperature, options.top_p, options.max_tokens, options.seed)
     how = Evaluation(
@@ -233,19 +233,19 @@ def _compare(options: argparse.Namespace) -> None:
         thinking=options.thinking,
     )
     signal.signal(signal.SIGTERM, _interrupted)
-    print(comparison_text(evaluate(options.models, how, options.out), pass_at=options.pass_at))
+    print(comparison_table(evaluate(options.models, how, options.out), pass_at=options.pass_at).to_text())
     atexit.register(_quiet_teardown)
 
 
 def _leaderboard(options: argparse.Namespace) -> None:
     from core.files import atomic_write
-    from evaluation.report.leaderboard import collect, leaderboard_markdown, leaderboard_text
+    from evaluation.report.leaderboard import leaderboard_markdown, leaderboard_text, rank_folder
 
-    boards = collect(options.results)
-    print(leaderboard_text(boards))
+    rankings = rank_folder(options.results)
+    print(leaderboard_text(rankings))
     if options.markdown:
         with atomic_write(options.markdown) as temporary:
-            temporary.write_text(leaderboard_markdown(boards), encoding="utf-8")
+            temporary.write_text(leaderboard_markdown(rankings), encoding="utf-8")
         print(f"\n{options.markdown}")
 
 
@@ -253,6 +253,8 @@ def _report(options: argparse.Namespace) -> None:
     from core.files import atomic_write, read_json, read_json_lines
     from evaluation.benchmarks.registry import suite_entries
     from evaluation.report.scorecard import build_scorecard
+    from evaluation.report.scorecard_html import write_page
+    from evaluation.report.scorecard_text import render_markdown, render_text
     from evaluation.tables import read_folder, read_suite_file
     from grading.contamination import search_lineage, search_targets
 
@@ -268,11 +270,11 @@ def _report(options: argparse.Namespace) -> None:
         training_metrics=read_json_lines(options.metrics) if options.metrics else [],
         funnel=read_json(options.funnel) if options.funnel else [],
     )
-    scorecard.write_html(options.out)
+    write_page(scorecard, options.out)
     if options.markdown:
         with atomic_write(options.markdown) as temporary:
-            temporary.write_text(scorecard.to_markdown(), encoding="utf-8")
-    print(scorecard.to_text())
+            temporary.write_text(render_markdown(scorecard), encoding="utf-8")
+    print(render_text(scorecard))
     print(f"\n{options.out}")
 
 

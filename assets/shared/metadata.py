@@ -13,12 +13,6 @@ if TYPE_CHECKING:
 PREVIEW_ROWS = 5
 PREVIEW_CHARACTERS = 240
 
-# The pictures are made for the scorecard page, whose style sheet colours their classes; an image brings its own.
-STYLE = """<style>text{font:12px system-ui,sans-serif;fill:#556}.title,.label{fill:#223;font-weight:600}
-.value{font-weight:600;fill:#2456c4}.grid{stroke:#dde3ec}.curve{fill:none;stroke:#2456c4;stroke-width:2}
-.curve-end{fill:#2456c4}rect{fill:#2456c4}.tick{fill:#778}.lost{fill:#a33}</style><rect x="0" y="0" width="100%"
-height="100%" style="fill:#fff"/>"""
-
 
 def columns(schema: "pa.Schema") -> dg.TableSchema:
     """The columns of a parquet file, for ``dagster/column_schema``."""
@@ -71,12 +65,6 @@ def counts(values: Mapping[str, int], names: tuple[str, str]) -> dg.MarkdownMeta
 
 
 def pictures(*svgs: str) -> dg.MarkdownMetadataValue:
-    """Pictures of `evaluation.report.charts` inside Markdown, as data: the UI loads nothing."""
-    return dg.MetadataValue.md("\n\n".join(f"![picture]({_data_uri(svg)})" for svg in svgs))
-
-
-def _data_uri(svg: str) -> str:
-    head, body = svg.split(">", 1)
-    width, height = head.split('viewBox="0 0 ', 1)[1].split('"', 1)[0].split()
-    opening = head.replace("<svg", f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"')
-    return "data:image/svg+xml;base64," + base64.b64encode(f"{opening}>{STYLE}{body}".encode()).decode()
+    """Figures of `evaluation.report.charts` inside Markdown, as data: the UI loads nothing."""
+    uris = (f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}" for svg in svgs)
+    return dg.MetadataValue.md("\n\n".join(f"![picture]({uri})" for uri in uris))

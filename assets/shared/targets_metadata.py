@@ -40,7 +40,7 @@ def prepared_metadata(made: "Prepared") -> dict[str, Any]:
         "dagster/column_schema": columns(pq.read_schema(made.prepared)),
         "read": made.counts["read"],
         "share kept": shown(made.counts["kept"] / made.counts["read"]),
-        "what the filters left": pictures(funnel(stages(made))),
+        "what the filters left": pictures(funnel("Rows after each stage", stages(made))),
         "lengths": pictures(*shapes),
         "sources": _sources(made),
         "dialects": counts(made.dialects, ("markers of the traces", "traces")),

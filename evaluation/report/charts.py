@@ -1,215 +1,335 @@
-"""The scorecard's pictures as inline SVG: small, sharp in print, coloured by the page's CSS in light and dark.
+"""Every figure of the project, drawn with matplotlib: of the scorecard, the recipe comparison, the docs and the UI.
 
-Every function returns one ``<svg>`` element; texts are escaped. Colours are classes (``base``, ``policy``, verdict
-names) that the page's style sheet defines.
+Each function returns a complete SVG file on its own light paper, readable on any page, without dates or random names:
+the same data give the same bytes. `inline` makes an element of it for an HTML page, whose style sheet sets the colours
+of `PALETTE` for light and dark. Texts stay texts. Every mark names its values in a tooltip, and all of them are in the
+figure's description for screen readers.
 """
 
+import functools
+import io
 import math
-from collections.abc import Mapping, Sequence
+import re
+import textwrap
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
+from typing import TYPE_CHECKING, Any
 
-LABEL_WIDTH = 180
-PLOT_WIDTH = 540
-LINE_HEIGHT = 16
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+
+PALETTE = {  # name of the CSS variable: (light, dark); no light colour stands for two names
+    "paper": ("#fbfaf7", "#14161a"),
+    "ink": ("#1d1c1a", "#e9e6df"),
+    "soft": ("#6d6962", "#9c988f"),
+    "line": ("#e6e1d8", "#2e323a"),
+    "base": ("#a0917d", "#b3a48f"),
+    "policy": ("#0d7566", "#4cc3ad"),
+    "champion": ("#4a66a8", "#8fa8e6"),
+    "bad": ("#b8442c", "#f08a70"),
+    "correct": ("#0d7567", "#35a08d"),
+    "wrong": ("#d98c72", "#b0634b"),
+    "no_answer": ("#e5c07b", "#a98746"),
+    "no_think_end": ("#d0b36a", "#8c7438"),
+    "truncated": ("#8f87b8", "#766fa6"),
+    "other": ("#9a9a9a", "#6f6f6f"),
+}
+LIGHT = {name: light for name, (light, _) in PALETTE.items()}
+VARIABLES = {light: f"var(--{name})" for name, light in LIGHT.items()}
+NAMESPACE = ' xmlns="http://www.w3.org/2000/svg"'
+
+WIDE, NARROW = 744, 340  # pixels
+LABEL_WIDTH = 300  # of the longest line of a label
+TEXT, SMALL = 12.0, 11.0  # pixels; a figure's point is the page's pixel
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "luffy",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],  # wider than the fonts of the pages, so that what fits here fits there
+    "font.size": TEXT,
+    "text.color": LIGHT["ink"],
+    "text.parse_math": False,
+    "xtick.labelsize": SMALL,
+    "ytick.labelsize": SMALL,
+    **{f"{axis}tick.{part}": value for axis in "xy" for part, value in (("major.size", 0), ("color", LIGHT["soft"]))},
+    **{f"axes.spines.{side}": False for side in ("left", "right", "top", "bottom")},
+    "axes.facecolor": "none",
+    "axes.axisbelow": True,
+    "grid.color": LIGHT["line"],
+}
 
 Interval = tuple[float, float, float]  # low, mean, high
 
 
-def intervals(
-    rows: Sequence[tuple[str, Mapping[str, Interval], Mapping[str, float]]], name: str, label_width: int = LABEL_WIDTH
-) -> str:
-    """Scores with intervals, one line a role; ``rows``: (label, {role: (low, mean, high)}, {model: published percent}).
+@dataclass(frozen=True)
+class Scores:
+    """One label of a chart of intervals, with a line for each role and a mark for each published score (percent)."""
 
-    Published scores are hollow diamonds without an interval: nobody here measured them.
-    """
-    parts, top = [], 6.0
-    for label, roles, published in rows:
-        height = LINE_HEIGHT * len(roles) + (LINE_HEIGHT if published else 0) + 14
-        middle = top + height / 2
-        text = escape(_clip(label, (label_width - 20) * 10 // 73))  # a character is 7.3 wide
-        parts.append(f'<text class="label" x="{label_width - 14}" y="{middle + 4}" text-anchor="end">{text}</text>')
-        y = top + 7 + LINE_HEIGHT / 2
-        for role, values in roles.items():
-            parts.append(_interval(role, values, y, f"{label}, {role}", label_width))
-            y += LINE_HEIGHT
-        parts += [_published(model, percent / 100, y, label, label_width) for model, percent in published.items()]
-        top += height
-    grid = []
-    for share in (0, 0.25, 0.5, 0.75, 1):
-        x = _x(share, label_width)
-        grid.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="6" y2="{top}"/>')
-        grid.append(f'<text class="tick" x="{x:.1f}" y="{top + 16}" text-anchor="middle">{share:.0%}</text>')
-    return _svg(label_width + PLOT_WIDTH + 24, top + 24, name, [*grid, *parts])
+    label: str
+    roles: Mapping[str, Interval]
+    published: Mapping[str, float]
 
 
-def _interval(role: str, values: Interval, y: float, name: str, left: int) -> str:
-    low, mean, high = values
-    title = escape(f"{name}: {mean:.1%}, 95% interval {low:.1%} to {high:.1%}")
-    line = f'<line class="bar" x1="{_x(low, left):.1f}" x2="{_x(high, left):.1f}" y1="{y}" y2="{y}"/>'
-    return f'<g class="{role}"><title>{title}</title>{line}<circle cx="{_x(mean, left):.1f}" cy="{y}" r="5"/></g>'
+@dataclass(frozen=True)
+class Line:
+    """A named line; faint ones are the single seeds behind a mean. ``notes``: what its points say when pointed at."""
+
+    name: str
+    colour: str
+    points: Sequence[tuple[float, float]]
+    faint: bool = False
+    notes: Sequence[str] = ()
 
 
-def _published(model: str, share: float, y: float, name: str, left: int) -> str:
-    x = _x(share, left)
-    title = escape(f"{name}, {model}: {share:.1%}, published")
-    shape = f'<path d="M{x:.1f} {y - 5} l5 5 l-5 5 l-5 -5 z"/>'
-    return f'<g class="published"><title>{title}</title>{shape}</g>'
+def inline(svg: str) -> str:
+    """The figure as an element of an HTML page that defines the colours of `PALETTE` as CSS variables."""
+    return re.sub(r"#[0-9a-f]{6}\b", lambda colour: VARIABLES.get(colour[0], colour[0]), svg.replace(NAMESPACE, "", 1))
 
 
-def lengths(title: str, roles: Mapping[str, Sequence[tuple[float, float, str]]]) -> str:
-    """Share of right samples over response length, one line a role; points: (mean tokens of a bin, share, note)."""
-    width, height, left, right, top, bottom = 340, 190, 46, 14, 34, 30
-    tokens = [x for points in roles.values() for x, _, _ in points]
-    low, high = math.log(max(1.0, min(tokens))), math.log(max(2.0, *tokens))
-    span = (high - low) or 1.0
+def _styled(draw: Callable[..., str]) -> Callable[..., str]:
+    """``draw`` under `STYLE`, whatever matplotlib is set to elsewhere."""
 
-    def place(x: float, y: float) -> tuple[float, float]:
-        across = left + (width - left - right) * (math.log(max(1.0, x)) - low) / span
-        return across, top + (height - top - bottom) * (1 - y)
+    @functools.wraps(draw)
+    def styled(*arguments: Any, **options: Any) -> str:
+        import matplotlib
 
-    parts = [f'<text class="title" x="{left}" y="18">{escape(_clip(title, 40))}</text>']
-    for share in (0, 0.5, 1):
-        y = place(1, share)[1]
-        parts.append(f'<line class="grid" x1="{left}" x2="{width - right}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text class="tick" x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{share:.0%}</text>')
-    for value, anchor in ((min(tokens), "start"), (max(tokens), "end")):
-        x = place(value, 0)[0] if span else left
-        parts.append(
-            f'<text class="tick" x="{x:.1f}" y="{height - 8}" text-anchor="{anchor}">{value:,.0f} tokens</text>'
+        with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph .* missing")  # the viewer's fonts have it
+            return draw(*arguments, **options)
+
+    return styled
+
+
+class _Chart:
+    """A figure with one plot, laid out in pixels, and the notes of its marks."""
+
+    def __init__(self, title: str, width: int, height: int, *, left: float, right: float, top: float, bottom: float):
+        from matplotlib.figure import Figure
+
+        self.title, self.width, self.height = _printable(title), width, height
+        self.notes: list[str] = []
+        self.figure = Figure((width / 72, height / 72), dpi=72, facecolor=LIGHT["paper"])
+        box = left / width, bottom / height, (width - left - right) / width, (height - top - bottom) / height
+        self.axes = self.figure.add_axes(box)
+
+    def write(self, x: float, y: float, text: str, **style: Any) -> None:
+        """``text`` at a place in pixels from the upper left."""
+        self.figure.text(x / self.width, 1 - y / self.height, text, **{"va": "top", **style})
+
+    def note(self, artist: "Artist", text: str) -> None:
+        """What ``artist`` says when it is pointed at."""
+        artist.set_gid(f"note{len(self.notes)}")
+        self.notes.append(_printable(text))
+
+    def svg(self) -> str:
+        """The text of the SVG file."""
+        buffer = io.StringIO()
+        self.figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+        drawn = buffer.getvalue()
+        drawn = drawn[drawn.index('<g id="figure_1"') :].replace("xlink:href", "href")
+        drawn = drawn.replace(" font-family: 'DejaVu Sans', sans-serif;", "")
+        drawn = re.sub(r">\s+<", "><", drawn).replace("\n", " ")
+        drawn = re.sub(r' id="\w+_\d+"| clip-path="[^"]*"|<clipPath.*?</clipPath>', "", drawn)  # marks end at the edges
+        drawn = re.sub(r' id="note(\d+)">', lambda match: f"><title>{escape(self.notes[int(match[1])])}</title>", drawn)
+        return (
+            f'<svg{NAMESPACE} viewBox="0 0 {self.width} {self.height}" width="{self.width}" height="{self.height}" '
+            f'role="img" aria-label="{escape(self.title)}" font-family="system-ui, sans-serif" stroke-linejoin="round">'
+            f"<desc>{escape('; '.join(self.notes))}</desc>{drawn}"
         )
-    for role, points in roles.items():
-        line = " ".join("{:.1f},{:.1f}".format(*place(x, y)) for x, y, _ in points)
-        dots = "".join(
-            '<circle cx="{:.1f}" cy="{:.1f}" r="4">'.format(*place(x, y))
-            + f"<title>{escape(f'{role}: {note}')}</title></circle>"
-            for x, y, note in points
-        )
-        parts.append(f'<g class="{role}"><polyline class="path" points="{line}"/>{dots}</g>')
-    return _svg(width, height, f"{title}: right answers over length", parts)
 
 
-def _x(share: float, left: int) -> float:
-    return left + PLOT_WIDTH * share
+@_styled
+def intervals(title: str, rows: Sequence[Scores]) -> str:
+    """Scores with intervals, one line per role; hollow diamonds are published scores, not measured here."""
+    labels = [_fit(row.label) for row in rows]
+    left, lines = _text_width(labels) + 20, [len(row.roles) + bool(row.published) for row in rows]
+    height = sum(16 * n + 14 for n in lines)
+    chart = _Chart(title, WIDE, height + 30, left=left, right=24, top=6, bottom=24)
+    axes, ticks, y = chart.axes, [], 0.0
+    for row, n in zip(rows, lines, strict=True):
+        ticks.append(y + (16 * n + 14) / 2)
+        y += 15
+        for role, (low, mean, high) in row.roles.items():
+            style = {"color": LIGHT[role], "lw": 2.4, "marker": "o", "ms": 9, "markevery": [1], "mew": 0}
+            (line,) = axes.plot([low, mean, high], [y] * 3, solid_capstyle="round", **style)
+            chart.note(line, f"{row.label}, {role}: {mean:.1%}, 95% interval {low:.1%} to {high:.1%}")
+            y += 16
+        for model, percent in row.published.items():
+            (mark,) = axes.plot(percent / 100, y, "D", ms=7, mfc="none", mec=LIGHT["soft"])
+            chart.note(mark, f"{row.label}, {model}: {percent / 100:.1%}, published")
+        y += 16 * bool(row.published) - 1
+    axes.set(xlim=(0, 1), ylim=(height, 0))
+    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0%", "25%", "50%", "75%", "100%"])
+    _label_rows(chart, ticks, labels)
+    axes.grid(axis="x")
+    return chart.svg()
 
 
-def shares(rows: Sequence[tuple[str, Mapping[str, int]]], order: Sequence[str]) -> str:
-    """One stacked bar a row: the parts of (name, {class: count}), in ``order``."""
-    height, bar = 30 * len(rows) + 4, 18
-    parts = []
-    for number, (name, counts) in enumerate(rows):
-        y, total, x = 30 * number + 6, sum(counts.values()) or 1, float(LABEL_WIDTH)
-        parts.append(f'<text class="label" x="{LABEL_WIDTH - 14}" y="{y + 13}" text-anchor="end">{escape(name)}</text>')
-        for kind in order:
-            width = PLOT_WIDTH * counts.get(kind, 0) / total
-            if width:
-                title = escape(
-                    f"{name}: {kind.replace('_', ' ')} {counts[kind]} of {total} ({counts[kind] / total:.1%})"
-                )
-                rectangle = f'<rect x="{x:.1f}" y="{y}" width="{width:.2f}" height="{bar}"/>'
-                parts.append(f'<g class="{escape(kind)}"><title>{title}</title>{rectangle}</g>')
-            x += width
-    return _svg(LABEL_WIDTH + PLOT_WIDTH + 24, height, "What became of the samples", parts)
+@_styled
+def shares(title: str, rows: Sequence[tuple[str, Mapping[str, int]]], order: Sequence[str]) -> str:
+    """One stacked bar per row: the parts of (name, {class: count}) in ``order``."""
+    labels = [_fit(name) for name, _ in rows]
+    chart = _Chart(title, WIDE, 30 * len(rows) + 6, left=_text_width(labels) + 20, right=24, top=3, bottom=3)
+    for y, (name, counts) in enumerate(rows):
+        total, start = sum(counts.values()) or 1, 0.0
+        for kind in (kind for kind in order if counts.get(kind)):
+            share = counts[kind] / total
+            (bar,) = chart.axes.barh(y, share, 0.6, left=start, color=LIGHT.get(kind, LIGHT["other"]))
+            chart.note(bar, f"{name}: {kind.replace('_', ' ')} {counts[kind]} of {total} ({share:.1%})")
+            start += share
+    chart.axes.set(xlim=(0, 1), ylim=(len(rows) - 0.5, -0.5), xticks=[])
+    _label_rows(chart, range(len(rows)), labels)
+    return chart.svg()
 
 
-def funnel(stages: Sequence[tuple[str, int]]) -> str:
-    """Rows that remain after each stage: its name, a bar as long as their share of the first stage, what was lost."""
-    first = max((rows for _, rows in stages), default=0) or 1
-    labels, plot, parts, before = 320, 300, [], None
-    for number, (name, rows) in enumerate(stages):
-        y, width = 30 * number + 4, max(1.0, plot * rows / first)
-        title = escape(f"{name}: {rows:,} rows left, {100 * rows / first:.3g}% of {first:,}")
-        parts.append(
-            f'<text class="reason" x="{labels - 14}" y="{y + 14}" text-anchor="end">{escape(_clip(name))}</text>'
-        )
-        bar = f'<rect class="stage" x="{labels}" y="{y}" width="{width:.1f}" height="18" rx="3"/>'
-        parts.append(f"<g><title>{title}</title>{bar}</g>")
-        x = labels + width + 8
-        lost = (
-            f'<tspan class="lost" dx="8">\u2212{before - rows:,}</tspan>'
-            if before is not None and before > rows
-            else ""
-        )
-        parts.append(f'<text class="tick" x="{x:.1f}" y="{y + 14}">{rows:,}{lost}</text>')
+@_styled
+def funnel(title: str, stages: Sequence[tuple[str, int]]) -> str:
+    """Rows that remain after each stage: a bar as long as their share of the first stage, and how many were lost."""
+    first, before = max((rows for _, rows in stages), default=0) or 1, None
+    labels = [_fit(name) for name, _ in stages]
+    texts = _text_width(f"{first:,}  \u2212{first:,}") + 16
+    left = _text_width(labels) + 20
+    chart = _Chart(title, WIDE, 30 * len(stages) + 6, left=left, right=texts, top=3, bottom=3)
+    for y, (name, rows) in enumerate(stages):
+        width = max(rows, first / 300)
+        (bar,) = chart.axes.barh(y, width, 0.6, color=LIGHT["policy"])
+        chart.note(bar, f"{name}: {rows:,} rows left, {100 * rows / first:.3g}% of {first:,}")
+        style = {"textcoords": "offset points", "va": "center_baseline", "fontsize": SMALL, "annotation_clip": False}
+        chart.axes.annotate(f"{rows:,}", (width, y), (8, 0), color=LIGHT["soft"], **style)
+        if before is not None and before > rows:
+            lost = f"\u2212{before - rows:,}"
+            chart.axes.annotate(lost, (width, y), (16 + _text_width(f"{rows:,}"), 0), color=LIGHT["bad"], **style)
         before = rows
-    return _svg(LABEL_WIDTH + PLOT_WIDTH + 24, 30 * len(stages) + 6, "Rows after each stage", parts)
+    chart.axes.set(xlim=(0, first), ylim=(len(stages) - 0.5, -0.5), xticks=[])
+    _label_rows(chart, range(len(stages)), labels)
+    return chart.svg()
 
 
+@_styled
 def histogram(title: str, values: Sequence[float], *, limit: float, bins: int = 32) -> str:
     """How many of ``values`` lie in each of ``bins`` equal intervals from 0 to ``limit``, which none exceeds."""
-    width, height, left, bottom, top = LABEL_WIDTH + PLOT_WIDTH + 24, 190, 46, 26, 34
-    counts = [0] * bins
-    for value in values:
-        counts[min(bins - 1, int(bins * value / limit))] += 1
-    most, plot = max(counts) or 1, width - left - 14
-    parts = [f'<text class="title" x="{left}" y="18">{escape(title)}</text>']
-    for number, count in enumerate(counts):
-        x, tall = left + plot * number / bins, (height - top - bottom) * count / most
-        low, high = (limit * k / bins for k in (number, number + 1))
-        note = escape(f"{low:,.0f} to {high:,.0f}: {count:,}")
-        bar = f'<rect x="{x:.1f}" y="{height - bottom - tall:.1f}" width="{plot / bins - 1:.1f}" height="{tall:.1f}"/>'
-        parts.append(f"<g><title>{note}</title>{bar}</g>")
-    for share, anchor in ((0.0, "start"), (0.5, "middle"), (1.0, "end")):
-        x = left + plot * share
-        parts.append(
-            f'<text class="tick" x="{x:.1f}" y="{height - 8}" text-anchor="{anchor}">{limit * share:,.0f}</text>'
+    import numpy as np
+
+    chart = _Chart(title, WIDE, 190, left=60, right=24, top=34, bottom=26)
+    chart.write(12, 8, _fit(title, WIDE - 24))
+    counts, edges = np.histogram(values, bins, (0, limit))
+    for bar, n, low, high in zip(
+        chart.axes.bar(edges[:-1], counts, limit / bins * 0.94, align="edge", color=LIGHT["policy"]),
+        counts, edges, edges[1:], strict=False,
+    ):  # fmt: skip
+        chart.note(bar, f"{low:,.0f} to {high:,.0f}: {n:,}")
+    most = int(counts.max()) or 1
+    chart.axes.set(xlim=(0, limit), ylim=(0, most))
+    chart.axes.set_xticks([0, limit / 2, limit], [f"{x:,.0f}" for x in (0, limit / 2, limit)])
+    chart.axes.set_yticks([most], [f"{most:,}"])
+    return chart.svg()
+
+
+@_styled
+def lengths(title: str, lines: Sequence[Line]) -> str:
+    """Share of right samples over the length of the response in tokens, on a logarithmic axis, one line per role."""
+    chart = _titled(title, NARROW, 190)
+    chart.title += ": right answers over length"
+    axes, tokens = chart.axes, [x for line in lines for x, _ in line.points]
+    for line in lines:
+        axes.plot(*zip(*line.points, strict=True), color=line.colour, lw=1.6, alpha=0.7)
+        for (x, y), note in zip(line.points, line.notes, strict=True):
+            (mark,) = axes.plot(x, y, "o", color=line.colour, ms=7, mew=0)
+            chart.note(mark, f"{line.name}: {note}")
+    axes.set_xscale("log")
+    axes.minorticks_off()
+    _ends(chart, min(tokens), max(tokens), "{:,.0f} tokens")
+    axes.set_ylim(0, 1)
+    axes.set_yticks([0, 0.5, 1], ["0%", "50%", "100%"])
+    return chart.svg()
+
+
+@_styled
+def curves(
+    title: str, lines: Sequence[Line], *, unit: str = "step {:g}", legend: bool = False, width: int = 460
+) -> str:
+    """Lines over training steps, or what ``unit`` says; a single line shows its last value."""
+    from matplotlib.ticker import MaxNLocator
+
+    lines = [line for line in lines if line.points]
+    named = [line for line in lines if not line.faint]
+    legend_height = 20 * math.ceil(len(named) / 2) if legend else 0
+    chart = _titled(title, width, (170 if width == NARROW else 230) + legend_height, below=legend_height)
+    axes, xs = chart.axes, [x for line in lines for x, _ in line.points]
+    for line in lines:
+        style = {"lw": 1, "alpha": 0.25} if line.faint else {"lw": 2, "marker": "o", "ms": 6, "mew": 0}
+        (drawn,) = axes.plot(
+            *zip(*line.points, strict=True), color=line.colour, markevery=[-1], label=line.name, **style
         )
-    parts.append(f'<text class="tick" x="{left - 6}" y="{top + 4}" text-anchor="end">{most:,}</text>')
-    return _svg(width, height, title, parts)
+        if not line.faint:
+            chart.note(drawn, f"{line.name}: {line.points[-1][1]:.4g} at the end")
+    ys = [y for line in lines for _, y in line.points]
+    low, high = (min(ys), max(ys)) if min(ys) < max(ys) else (min(0, ys[0]), max(0, ys[0]) or 1)
+    ticks = MaxNLocator(4).tick_values(low, high)
+    axes.set_yticks(ticks, [_short(tick) for tick in ticks])
+    axes.set_ylim(ticks[0], ticks[-1])
+    _ends(chart, min(xs), max(xs), unit)
+    if len(lines) == 1:
+        chart.write(width - 14, 8, _short(named[0].points[-1][1]), color=named[0].colour, ha="right", weight="bold")
+    for number, line in enumerate(named if legend else ()):
+        x, y = 12 + (width - 24) // 2 * (number % 2), chart.height - legend_height + 20 * (number // 2)
+        chart.write(x, y, "\u25a0", color=line.colour, fontsize=14)
+        chart.write(x + 18, y + 2, _fit(line.name, (width - 24) // 2 - 30, lines=1))
+    return chart.svg()
 
 
-def _clip(name: str, longest: int = 46) -> str:
-    return name if len(name) <= longest else name[: longest - 1] + "…"
+def _titled(title: str, width: int, height: int, below: int = 0) -> _Chart:
+    """A chart of lines below its title, which may take two lines."""
+    text = _fit(title, width - 90)
+    top = 18 + 16 * (text.count("\n") + 1)
+    chart = _Chart(title, width, height, left=52, right=16, top=top, bottom=26 + below)
+    chart.write(12, 8, text)
+    chart.axes.grid(axis="y")
+    return chart
 
 
-def curve(title: str, points: Sequence[tuple[float, float]]) -> str:
-    """One metric over training steps with its range and last value; ``points``: (step, value), finite."""
-    width, height, left, right, top, bottom = 340, 170, 46, 14, 34, 26
-    steps, values = [x for x, _ in points], [y for _, y in points]
-    ticks = _ticks(min(values), max(values))
-    low, high = ticks[0], ticks[-1]
-    span = (max(steps) - min(steps)) or 1
-
-    def place(x: float, y: float) -> tuple[float, float]:
-        across = left + (width - left - right) * (x - min(steps)) / span
-        return across, top + (height - top - bottom) * (high - y) / (high - low)
-
-    parts = [f'<text class="title" x="{left}" y="18">{escape(title)}</text>']
-    last = f'<text class="value" x="{width - right}" y="18" text-anchor="end">{_short(values[-1])}</text>'
-    parts.append(last)
-    for value in ticks:
-        y = place(steps[0], value)[1]
-        parts.append(f'<line class="grid" x1="{left}" x2="{width - right}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text class="tick" x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{value:,g}</text>')
-    for step, anchor in ((steps[0], "start"), (steps[-1], "end")):
-        x = place(step, low)[0]
-        parts.append(f'<text class="tick" x="{x:.1f}" y="{height - 8}" text-anchor="{anchor}">step {step:g}</text>')
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in points))
-    parts.append(f'<polyline class="curve" points="{path}"/>')
-    x, y = place(*points[-1])
-    parts.append(f'<circle class="curve-end" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>')
-    return _svg(width, height, f"{title} over training steps", parts)
+def _ends(chart: _Chart, first: float, last: float, unit: str) -> None:
+    """The horizontal axis names its two ends."""
+    chart.axes.set_xlim(first, last if last > first else first + 1)
+    ends = [first, last] if last > first else [first]
+    chart.axes.set_xticks(ends, [unit.format(x) for x in ends])
+    for label, side in zip(chart.axes.get_xticklabels(), ("left", "right"), strict=False):
+        label.set_horizontalalignment(side)
 
 
-def _ticks(low: float, high: float) -> list[float]:
-    """Two to five round values that enclose ``low`` and ``high``."""
-    if low == high:
-        low, high = (0.0, 1.0) if low == 0 else (min(0.0, low), max(0.0, low))
-    rough = (high - low) / 3
-    power = 10 ** math.floor(math.log10(rough))
-    step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough)
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return [round(i * step, 12) for i in range(first, last + 1)]
+def _label_rows(chart: _Chart, places: Sequence[float], labels: Sequence[str]) -> None:
+    """Each row's label left of the plot."""
+    chart.axes.set_yticks(places, labels, fontsize=TEXT, color=LIGHT["ink"])
+    chart.axes.tick_params(axis="y", pad=14)
+
+
+def _fit(text: str, width: float = LABEL_WIDTH, lines: int = 2) -> str:
+    """``text`` in lines of at most about ``width`` pixels; what two lines cannot hold ends in an ellipsis."""
+    text = _printable(text)
+    wide = width / max(0.5 * TEXT, _text_width(text) / max(1, len(text)))  # in characters of this text
+    return "\n".join(textwrap.wrap(text, max(4, int(wide)), max_lines=lines, placeholder="…"))
+
+
+def _printable(text: str) -> str:
+    """``text`` without the control characters that XML forbids."""
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def _text_width(texts: str | Sequence[str], size: float = TEXT) -> float:
+    """Pixels of the longest line of ``texts``."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    font = FontProperties(family="DejaVu Sans", size=size)
+    lines = [line for text in ([texts] if isinstance(texts, str) else texts) for line in text.split("\n") if line]
+    return max((text_to_path.get_text_width_height_descent(line, font, ismath=False)[0] for line in lines), default=0)
 
 
 def _short(value: float) -> str:
-    if value == 0:
-        return "0"
-    size = math.floor(math.log10(abs(value)))
-    if size >= 5 or size < -3:
+    """Three digits that matter, as people write them: 0.0123, 1.23, 1,230, 1.2e+06."""
+    size = math.floor(math.log10(abs(value))) if value else 0
+    if size >= 6 or size < -3:
         return f"{value:.1e}"
-    return f"{value:,.{max(0, 2 - size)}f}" if size < 2 else f"{value:,.0f}"
-
-
-def _svg(width: float, height: float, name: str, parts: Sequence[str]) -> str:
-    opening = f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(name)}">'
-    return opening + "".join(parts) + "</svg>"
+    return f"{value:,.{max(0, 2 - size)}f}".rstrip("0").rstrip(".") if size < 2 else f"{value:,.0f}"

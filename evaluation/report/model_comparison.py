@@ -1,7 +1,7 @@
 """Several models side by side: each with its interval, and its paired difference from the first.
 
-A model is a folder of graded results, a checkpoint or a hub id; the latter two are generated and graded here, on one
-suite, as far as the sample cache lacks them.
+A model is a folder of graded results, a checkpoint or a hub id. Checkpoints and hub ids are generated and graded here
+on one suite; samples come from the cache where it has them.
 """
 
 import tempfile
@@ -14,7 +14,9 @@ from core.errors import InputError
 from core.model_files import HUB_ID
 from evaluation.generation.generate import Sampling, generate
 from evaluation.generation.models import resolve_model
-from evaluation.statistics.scores import paired_difference, pass_at_k, problem_scores, summarize
+from evaluation.report.table import Table, change, p_value, percent, score
+from evaluation.statistics.paired import paired_difference
+from evaluation.statistics.scores import pass_at_k, problem_scores, summarize
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +26,7 @@ Results = dict[str, "pa.Table"]  # benchmark -> GRADED
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How models that have no stored results are evaluated. ``suite``: a name, a YAML file, or a table of `suite`."""
+    """How models without stored results are evaluated. ``suite``: a name, a YAML file, or a parquet file of `suite`."""
 
     suite: str
     roots: tuple[Path, ...]
@@ -43,12 +45,12 @@ class Evaluation:
 def evaluate(names: Sequence[str], how: Evaluation, out: Path | None = None) -> dict[str, Results]:
     """{model: {benchmark: GRADED}} for folders of results, checkpoints and hub ids.
 
-    ``out``: where the graded results of checkpoints are kept, one folder a model, named by its digest.
+    ``out`` keeps the graded results of checkpoints and hub ids, one folder per model, named by its digest.
     """
     from evaluation.tables import read_folder
 
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise InputError(f"compare: {', '.join(twice)} given twice; give each model once")
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise InputError(f"compare: {', '.join(repeated)} given twice; give each model once")
     stored = {name: Path(name) for name in names if any(Path(name).glob("*.parquet"))}
     for name in names:
         if name not in stored and not (Path(name) / "config.json").is_file() and not HUB_ID.fullmatch(name):
@@ -105,33 +107,33 @@ def _evaluate(model: Path, suite: "pa.Table", how: Evaluation, folder: Path, out
     return graded
 
 
-def comparison_text(results: "dict[str, Results]", *, pass_at: int | None = None) -> str:
-    """A table for the terminal from {model: {benchmark: GRADED}}; the first model is the baseline.
+def comparison_table(results: "dict[str, Results]", *, pass_at: int | None = None) -> Table:
+    """One row per benchmark and model from {model: {benchmark: GRADED}}; the first model is the baseline.
 
-    Raises InputError if two results share no benchmark, hold different problems of one, or have fewer samples a
-    problem than ``pass_at`` needs.
+    Raises InputError if a model shares no benchmark with the first, if two results of a benchmark hold different
+    problems, or if problems have fewer samples than ``pass_at`` needs.
     """
     (first, baseline), *others = results.items()
-    lines = []
-    for benchmark, graded in baseline.items():
-        lines.append(f"{benchmark}\n  {first}: {_scores(graded, pass_at)}")
-        for name, tables in others:
-            if benchmark not in tables:
-                lines.append(f"  {name}: not evaluated")
-                continue
-            difference = paired_difference(graded, tables[benchmark])
-            lines.append(f"  {name}: {_scores(tables[benchmark], pass_at)}")
-            lines.append(
-                f"    difference {100 * difference.mean:+.1f} points "
-                f"[{100 * difference.low:+.1f}, {100 * difference.high:+.1f}], p = {difference.p_value:.3g} "
-                f"({difference.test}); 80% power from {100 * difference.detectable:.1f} points"
-            )
     for name, tables in others:
         if not baseline.keys() & tables.keys():
             raise InputError(f"{name}: shares no benchmark with {first}; grade the same suite for both")
-    return "\n".join(lines)
-
-
-def _scores(graded: "pa.Table", pass_at: int | None) -> str:
-    text = summarize(graded).to_text()
-    return text if pass_at is None else f"{text}, pass@{pass_at} {pass_at_k(problem_scores(graded), pass_at):.1%}"
+    shares = {"truncated": "truncated", "no answer": "unanswered", "not settled": "unsettled"}
+    extra = [] if pass_at is None else [f"pass@{pass_at}"]
+    columns = ["", "samples right", *extra, *shares, "difference", "p", "80% power from", "test"]
+    table = Table(columns, left=(0, len(columns) - 1))
+    for benchmark, graded in baseline.items():
+        summary = summarize(graded)
+        table.add(f"{benchmark}: {summary.problems} problems, avg@{summary.k}", kind="group")
+        for name, tables in results.items():
+            if benchmark not in tables:
+                table.add(name, "not evaluated")
+                continue
+            summary = summarize(tables[benchmark])
+            cells = [name, score(summary.low, summary.mean, summary.high)]
+            cells += [] if pass_at is None else [percent(pass_at_k(problem_scores(tables[benchmark]), pass_at))]
+            cells += [percent(getattr(summary, share)) for share in shares.values()]
+            if name != first:
+                d = paired_difference(graded, tables[benchmark])
+                cells += [change(d.mean, d.low, d.high), p_value(d.p_value), f"{100 * d.detectable:.1f}", d.test]
+            table.add(*cells)
+    return table

@@ -1,46 +1,46 @@
-"""Several recipes from one base, each trained with one or more seeds, on one page: scores, differences, curves.
+"""Several recipes trained from one base, each with one or more seeds: scores, differences and curves on one page.
 
 Intervals cover problems and seeds (`evaluation.statistics.seeds`); differences are paired by problem and seed.
 """
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from html import escape
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from evaluation.benchmarks.registry import GROUPS, Benchmark
-from evaluation.report.html import page_environment
-from evaluation.report.recipe_figures import WEIGHTS, figures, plot
+from evaluation.report import html
+from evaluation.report.figures import Records, recipe_curves
+from evaluation.report.table import Cell, Kind, Table, change, escape, score
 from evaluation.statistics.scores import problem_scores
-from evaluation.statistics.seeds import Estimate, Scores, difference, estimate
+from evaluation.statistics.seeds import Scores, difference, estimate
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 COLOURS = ("#0d7566", "#c2622d", "#3f6bb5", "#a0438c", "#8a7a1f", "#1f8aa0", "#b8442c", "#6b8e23")
 UNTRAINED = "#7d7a74"
-TAKEN = ("steps", "generated tokens", "minutes")  # facts of a run that its price is made of
+COSTS = ("steps", "generated tokens", "minutes")  # facts of a run that say what it took
 
 
 @dataclass(frozen=True)
 class Run:
-    """One policy with its GRADED tables by benchmark, its step metrics and what it is worth to know of it."""
+    """One policy: its GRADED tables by benchmark, its step metrics and the facts that the page names."""
 
     checkpoint: str
     tables: "Mapping[str, pa.Table]"
-    records: Sequence[Mapping[str, Any]] = ()
-    facts: Mapping[str, Any] | None = None
+    records: Records = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def means(self) -> Scores:
-        """Mean score of each problem of every benchmark."""
+        """The mean score of each problem of every benchmark."""
         return {
-            name: {key: math.fsum(scores) / len(scores) for key, scores in problem_scores(table).items()}
+            name: {key: fmean(scores) for key, scores in problem_scores(table).items()}
             for name, table in self.tables.items()
         }
 
@@ -50,101 +50,137 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """A recipe and its runs, one a seed in the order of the seeds."""
+class Recipe:
+    """A recipe and its runs, one per seed in the order of the seeds."""
 
     name: str
     runs: tuple[Run, ...]
 
     def facts(self) -> dict[str, str]:
-        """What the runs have in common, and where they differ each one's."""
-        names = dict.fromkeys(name for run in self.runs for name in run.facts or {})
-        found = {name: [str((run.facts or {}).get(name, "")) for run in self.runs] for name in names}
+        """What the runs have in common once, and what differs for each seed."""
+        names = dict.fromkeys(name for run in self.runs for name in run.facts)
+        values = {name: [str(run.facts.get(name, "")) for run in self.runs] for name in names}
         return {
-            name: "; ".join(value or "–" for value in values) if len(set(values)) > 1 else values[0]
-            for name, values in found.items()
+            name: "; ".join(value or "–" for value in seeds) if len(set(seeds)) > 1 else seeds[0]
+            for name, seeds in values.items()
         }
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the page shows; ``experiments``: the baseline first."""
+    """What the page shows; the first of ``recipes`` is the baseline."""
 
-    experiments: tuple[Experiment, ...]
+    recipes: tuple[Recipe, ...]
     titles: Mapping[str, Mapping[str, str]]  # group -> benchmark -> title
     notes: tuple[str, ...]
 
-    @property
-    def baseline(self) -> Experiment:
-        return self.experiments[0]
-
     @cached_property
     def colours(self) -> dict[str, str]:
-        """Of each experiment; grey where nothing was trained."""
-        trained = [e.name for e in self.experiments if any(run.records for run in e.runs)]
-        shades = {name: COLOURS[k % len(COLOURS)] for k, name in enumerate(trained)}
-        return {e.name: shades.get(e.name, UNTRAINED) for e in self.experiments}
+        """The colour of each recipe; grey for what was not trained."""
+        trained = [recipe.name for recipe in self.recipes if any(run.records for run in recipe.runs)]
+        colours = {name: COLOURS[k % len(COLOURS)] for k, name in enumerate(trained)}
+        return {recipe.name: colours.get(recipe.name, UNTRAINED) for recipe in self.recipes}
 
-    def score(self, experiment: Experiment, benchmarks: Sequence[str]) -> Estimate:
-        """The unweighted mean over ``benchmarks``."""
-        return estimate([run.scores(benchmarks) for run in experiment.runs])
+    def scores_table(self, *, seeds: bool = False) -> Table:
+        """Every benchmark and each group's average; ``seeds``: also the problems and the score of each seed."""
+        table = self._table("percent of samples right")
+        for title, benchmarks, kind in self._rows():
+            scores = [estimate([run.scores(benchmarks) for run in recipe.runs]) for recipe in self.recipes]
+            problems = f"{scores[0].problems} problems" if seeds else ""
+            cells = [score(e.low, e.mean, e.high) for e in scores]
+            if seeds:
+                lines = (" ".join(f"{100 * m:.1f}" for m in e.by_seed) if len(e.by_seed) > 1 else "" for e in scores)
+                cells = [
+                    replace(cell, detail=f"{cell.detail}\n{line}") for cell, line in zip(cells, lines, strict=True)
+                ]
+            table.add(Cell(title, problems), *([] if kind == "group" else cells), kind=kind)
+        return table
 
-    def difference(self, before: Experiment, after: Experiment, benchmarks: Sequence[str]) -> Estimate:
-        """``after`` minus ``before``."""
-        return difference(*([run.scores(benchmarks) for run in e.runs] for e in (before, after)))
+    def baseline_table(self) -> Table:
+        """The difference from the baseline on every benchmark and every group's average, in points."""
+        table = self._table(f"difference from {self.recipes[0].name}")
+        for title, benchmarks, kind in self._rows():
+            cells = (self._difference(self.recipes[0], recipe, benchmarks) for recipe in self.recipes)
+            table.add(title, *([] if kind == "group" else cells), kind=kind)
+        return table
 
-    def rows(self) -> list[tuple[str, str, list[str]]]:
-        """(group, title, benchmarks) of each line of the table: every benchmark, then the group's average."""
-        found = []
-        for group, titles in self.titles.items():
-            found += [(group, title, [name]) for name, title in titles.items()]
-            if len(titles) > 1:
-                found.append((group, f"average of {len(titles)}", list(titles)))
-        return found
+    def differences_table(self, group: str) -> Table:
+        """Row minus column on the average of a group, in points."""
+        table = self._table("row minus column")
+        for after in self.recipes:
+            cells = (self._difference(before, after, list(self.titles[group])) for before in self.recipes)
+            table.add(after.name, *cells)
+        return table
+
+    def facts_table(self, names: Sequence[str] = ()) -> Table:
+        """The facts called ``names`` for each recipe; without names all of them, after the policies' checkpoints."""
+        table, facts = self._table("each seed"), [recipe.facts() for recipe in self.recipes]
+        if not names:
+            table.add("policy", *(" ".join(run.checkpoint[:16] for run in recipe.runs) for recipe in self.recipes))
+        for name in names or dict.fromkeys(name for values in facts for name in values):
+            table.add(name, *(values.get(name, "") for values in facts))
+        return table
 
     def to_markdown(self) -> str:
-        """Scores, the differences between every two recipes on the average of each group, and what the runs took."""
-        names = [_plain(experiment.name) for experiment in self.experiments]
-        head = " | ".join(names) + " |\n|---|" + "---|" * len(names)
-        lines = [f"| percent right | {head}"]
-        for _, title, benchmarks in self.rows():
-            cells = [_interval(self.score(e, benchmarks)) for e in self.experiments]
-            lines.append(f"| {_plain(title)} | " + " | ".join(cells) + " |")
-        for group, titles in self.titles.items():
-            lines.append(f"\n{GROUPS[group]}, row minus column in points:\n\n| | {head}")
-            for after in self.experiments:
-                cells = [
-                    "" if before is after else _interval(self.difference(before, after, list(titles)), sign="+")
-                    for before in self.experiments
-                ]
-                lines.append(f"| {_plain(after.name)} | " + " | ".join(cells) + " |")
-        facts = [experiment.facts() for experiment in self.experiments]
-        lines.append(f"\n| of each seed | {head}")
-        for name in TAKEN:
-            lines.append(f"| {name} | " + " | ".join(_plain(found.get(name, "")) for found in facts) + " |")
-        seeds = ", ".join(f"{_plain(e.name)} {len(e.runs)}" for e in self.experiments)
-        lines.append(f"\nMeans with 95% intervals over problems and seeds. Runs: {seeds}.")
-        lines += [f"\n> {_plain(note)}" for note in self.notes]
-        return "\n".join(lines)
+        """Scores, the differences between every two recipes on each group's average, and what the runs took."""
+        parts = [self.scores_table().to_markdown()]
+        for group in self.titles:
+            parts += [f"{GROUPS[group]}, row minus column in points:", self.differences_table(group).to_markdown()]
+        seeds = ", ".join(f"{escape(recipe.name)} {len(recipe.runs)}" for recipe in self.recipes)
+        parts += [self.facts_table(COSTS).to_markdown()]
+        parts += [f"Means with 95% intervals over problems and seeds. Runs: {seeds}."]
+        return "\n\n".join([*parts, *(f"> {escape(note)}" for note in self.notes)])
 
     def write(self, folder: Path, page: str) -> None:
         """The page, its tables as ``comparison.md`` and its figures as SVG files, into an existing folder."""
-        drawn = figures(self.experiments, self.colours)
-        shown = [plot(figure, legend=figure.name == WEIGHTS) for figure in drawn]
-        (folder / page).write_text(_render(self, shown), encoding="utf-8")
+        records = {recipe.name: [run.records for run in recipe.runs] for recipe in self.recipes}
+        figures = recipe_curves(records, self.colours, legend=False)
+        (folder / page).write_text(self._render(list(figures.values())), encoding="utf-8")
         (folder / "comparison.md").write_text(self.to_markdown() + "\n", encoding="utf-8")
-        for figure in drawn:
-            (folder / f"{figure.name}.svg").write_text(figure.alone(), encoding="utf-8")
+        for name, svg in recipe_curves(records, self.colours, legend=True).items():
+            (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
+
+    def _render(self, svgs: Sequence[str]) -> str:
+        return (
+            html.environment()
+            .get_template("recipes.html.jinja")
+            .render(
+                comparison=self,
+                created=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+                differences={GROUPS[group]: self.differences_table(group) for group in self.titles},
+                figures=html.figures(svgs),
+                several_seeds=any(len(recipe.runs) > 1 for recipe in self.recipes),
+            )
+        )
+
+    def _table(self, title: str) -> Table:
+        return Table([title, *(recipe.name for recipe in self.recipes)])
+
+    def _rows(self) -> Iterator[tuple[str, list[str], Kind]]:
+        """(title, benchmarks, kind) of each line of a table over benchmarks."""
+        for group, titles in self.titles.items():
+            yield GROUPS[group], list(titles), "group"
+            for name, title in titles.items():
+                yield title, [name], ""
+            if len(titles) > 1:
+                yield f"average of {len(titles)}", list(titles), "average"
+
+    def _difference(self, before: Recipe, after: Recipe, benchmarks: Sequence[str]) -> Cell:
+        """``after`` minus ``before``; empty for a recipe and itself."""
+        if before is after:
+            return Cell("")
+        points = difference(*([run.scores(benchmarks) for run in recipe.runs] for recipe in (before, after)))
+        return change(points.mean, points.low, points.high)
 
 
-def compare_experiments(
-    experiments: Sequence[Experiment], *, baseline: str, suite: Sequence[Benchmark], notes: Sequence[str] = ()
+def compare_recipes(
+    recipes: Sequence[Recipe], *, baseline: str, suite: Sequence[Benchmark], notes: Sequence[str] = ()
 ) -> Comparison:
-    """Compare ``experiments``, first the one called ``baseline``; InputError for fewer than two, or other problems."""
-    by_name = {experiment.name: experiment for experiment in experiments}
+    """Compare ``recipes``, first the one called ``baseline``; InputError for fewer than two, or for other problems."""
+    by_name = {recipe.name: recipe for recipe in recipes}
     if len(by_name) < 2 or baseline not in by_name:
         raise InputError(
-            f"comparison: expected {baseline} and at least one other; found {', '.join(by_name) or 'none'}"
+            f"comparison: expected {baseline} and at least one other recipe, got {', '.join(by_name) or 'none'}"
         )
     first = by_name.pop(baseline)
     scored = first.runs[0].tables
@@ -154,32 +190,6 @@ def compare_experiments(
         if any(b.group == group and b.name in scored for b in suite)
     }
     comparison = Comparison((first, *by_name.values()), titles, tuple(notes))
-    for experiment in by_name.values():
-        comparison.difference(first, experiment, list(scored))  # refuses what cannot be paired
+    for recipe in by_name.values():
+        comparison._difference(first, recipe, list(scored))  # refuses what cannot be paired
     return comparison
-
-
-def _render(comparison: Comparison, drawn: Sequence[str]) -> str:
-    from markupsafe import Markup
-
-    environment = page_environment()
-    environment.filters["signed"] = lambda share: f"{100 * share:+.1f}".replace("-", "\u2212")
-    facts = {e.name: e.facts() for e in comparison.experiments}
-    return environment.get_template("recipes.html.jinja").render(
-        c=comparison,
-        created=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        groups=GROUPS,
-        figures=[Markup(svg) for svg in drawn],
-        many=any(len(e.runs) > 1 for e in comparison.experiments),
-        facts=facts,
-        names=list(dict.fromkeys(name for found in facts.values() for name in found)),
-    )
-
-
-def _interval(found: Estimate, sign: str = "") -> str:
-    low, mean, high = (f"{100 * value:{sign}.1f}" for value in (found.low, found.mean, found.high))
-    return f"{mean} [{low}, {high}]"
-
-
-def _plain(text: str) -> str:
-    return escape(text, quote=False).replace("|", "\\|").replace("_", "\\_")

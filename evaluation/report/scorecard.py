@@ -1,7 +1,7 @@
-"""The scorecard: base and policy on the same problems, with what they were made of. HTML, Markdown and plain text.
+"""The scorecard's data: base and policy on the same problems, the champion beside them, and what they were made of.
 
-A scorecard is about exactly two checkpoints, and the champion where there is one: `build_scorecard` refuses results
-that come from others.
+`scorecard_text` and `scorecard_html` render it. A scorecard is about exactly one base, one policy and at most one
+champion: `build_scorecard` refuses results that come from other checkpoints.
 """
 
 import json
@@ -9,16 +9,16 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from core.prompts import PromptRecord
 from evaluation.benchmarks.registry import GROUPS, Benchmark, Published
-from evaluation.report.text import render_markdown, render_text
+from evaluation.report.lineage import Lineage, costs
 from evaluation.report.transcripts import Transcript, choose_transcripts
-from evaluation.statistics.breakdown import LengthBin, Subject, by_length, by_subject, costs
-from evaluation.statistics.scores import Difference, Summary, paired_difference, summarize
+from evaluation.statistics.breakdown import LengthBin, Subject, by_length, by_subject
+from evaluation.statistics.paired import Difference, paired_difference
+from evaluation.statistics.scores import UNSETTLED, Summary, summarize
 from grading.contamination import Contamination
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ MANY_TRUNCATED = 0.05
 
 @dataclass(frozen=True)
 class Row:
-    """One benchmark."""
+    """The scores of one benchmark."""
 
     title: str
     group: str
@@ -46,10 +46,17 @@ class Row:
     def name(self) -> str:
         return self.base.benchmark
 
+    def roles(self) -> dict[str, Summary]:
+        """The scores of base and policy, and of the champion where there is one."""
+        return {"base": self.base, "policy": self.policy} | ({"champion": self.champion} if self.champion else {})
+
 
 @dataclass(frozen=True)
 class Average:
-    """Unweighted mean over the benchmarks of a group, as the paper averages; the interval adds the benchmarks' own."""
+    """The unweighted mean over the benchmarks of a group, as in the paper.
+
+    The benchmarks' intervals are combined as independent errors: ``half width = sqrt(sum(half_i^2)) / n``.
+    """
 
     group: str
     benchmarks: int
@@ -73,7 +80,7 @@ class Scorecard:
     policy: str
     rows: tuple[Row, ...]
     averages: tuple[Average, ...]
-    lineage: Mapping[str, Any]
+    lineage: Lineage
     training_metrics: Sequence[Mapping[str, Any]]
     funnel: Sequence[tuple[str, int]]
     transcripts: Sequence[Transcript]
@@ -85,33 +92,15 @@ class Scorecard:
     created: str = field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
 
     def verdict(self) -> str:
-        """One sentence: where the policy is above or below the base beyond chance (95% intervals of the difference)."""
-        above = [row.title for row in self.rows if row.difference.low > 0]
-        below = [row.title for row in self.rows if row.difference.high < 0]
-        parts = []
-        if above:
-            parts.append(f"above the base on {len(above)} of {len(self.rows)} benchmarks")
-        if below:
-            parts.append(f"below it on {len(below)} ({', '.join(below)})")
+        """One sentence: on which benchmarks the 95% interval of the difference leaves out zero."""
+        better = [row.title for row in self.rows if row.difference.low > 0]
+        worse = [row.title for row in self.rows if row.difference.high < 0]
+        parts = [f"beats the base on {len(better)} of {len(self.rows)} benchmarks"] if better else []
+        if worse:
+            parts.append(f"falls behind {'' if better else 'the base '}on {len(worse)} ({'; '.join(worse)})")
         if not parts:
             return f"The policy differs from the base on none of {len(self.rows)} benchmarks beyond chance."
-        return f"The policy is {' and '.join(parts)}, beyond chance."
-
-    def to_text(self, width: int = 100) -> str:
-        """A table for the terminal, at most ``width`` columns."""
-        return render_text(self, width)
-
-    def to_markdown(self) -> str:
-        """The whole scorecard but its pictures and samples, for Dagster metadata and pull requests."""
-        return render_markdown(self)
-
-    def write_html(self, path: Path) -> None:
-        """One self-contained page, complete or absent."""
-        from core.files import atomic_write
-        from evaluation.report.html import render_page
-
-        with atomic_write(Path(path)) as temporary:
-            temporary.write_text(render_page(self), encoding="utf-8")
+        return f"Beyond chance, the policy {' and '.join(parts)}."
 
 
 def build_scorecard(
@@ -125,30 +114,35 @@ def build_scorecard(
     training_metrics: Sequence[Mapping[str, Any]] = (),
     funnel: Iterable[tuple[str, int]] = (),
 ) -> Scorecard:
-    """The scorecard of two sets of GRADED tables by benchmark name, with the ``champion``'s where there is one.
+    """The scorecard of GRADED tables by benchmark name.
 
-    ``suite``: entries that give titles, groups, published scores and the order. ``lineage``: the policy's
-    ``lineage.json``. ``training_metrics``: ``{"step": int, "data": {name: value}}`` records. ``funnel``: stages of data
-    preparation in order, as (name, rows left) pairs.
+    Args:
+        base, policy, champion: {benchmark: GRADED table} of each checkpoint.
+        suite: the benchmarks' titles, groups, published scores and order.
+        contamination: what the search of the targets for benchmark problems found; None if nobody searched.
+        lineage: the policy's ``lineage.json``.
+        training_metrics: ``{"step": int, "data": {name: value}}`` records.
+        funnel: the stages of target preparation in order, as (name, rows left) pairs.
 
-    Raises InputError for results of different checkpoints (among each other, or other than the lineage names), for
-    benchmarks that only one side has, and for different problems.
+    Raises:
+        InputError: for results of several checkpoints or of others than the lineage names, for benchmarks that only one
+            side has, and for different problems.
     """
     if base.keys() != policy.keys() or not base:
         one_sided = ", ".join(sorted(base.keys() ^ policy.keys())) or "all"
         raise InputError(
             f"scorecard: {one_sided}: not graded for both base and policy; evaluate both on the same suite"
         )
-    lineage = lineage or {}
-    if champion is not None and (lacking := sorted(policy.keys() - champion.keys())):
-        raise InputError(f"scorecard: {', '.join(lacking)}: not graded for the champion; evaluate it on the same suite")
-    names = [_checkpoint("base", base), _checkpoint("policy", policy)]
-    expected = [lineage.get("base_model", {}).get("digest"), lineage.get("checkpoint_digest")]
-    for role, found, wanted in zip(("base", "policy"), names, expected, strict=True):
-        if found and wanted and found != wanted:
+    if champion is not None and (missing := sorted(policy.keys() - champion.keys())):
+        raise InputError(f"scorecard: {', '.join(missing)}: not graded for the champion; evaluate it on the same suite")
+    made_of = Lineage.from_manifest(lineage or {})
+    roles = {"base": base, "policy": policy} | ({"champion": champion} if champion else {})
+    checkpoints = {role: _checkpoint(role, tables) for role, tables in roles.items()}
+    for role, expected in (("base", made_of.base), ("policy", made_of.checkpoint)):
+        if checkpoints[role] and expected and checkpoints[role] != expected:
             raise InputError(
-                f"scorecard: the {role}'s scores are of checkpoint {found[:16]}, but the lineage names {wanted[:16]}; "
-                f"evaluate that checkpoint again"
+                f"scorecard: the {role}'s scores are of checkpoint {checkpoints[role][:16]}, but the lineage names "
+                f"{expected[:16]}; evaluate that checkpoint again"
             )
     entries = {entry.name: entry for entry in suite}
     if unknown := sorted(base.keys() - entries.keys()):
@@ -158,22 +152,21 @@ def build_scorecard(
         for name in entries
         if name in base
     )
-    roles = {"base": base, "policy": policy} | ({"champion": champion} if champion else {})
     sampling = [_metadata(tables, b"sampling") for tables in (base, policy)]
     return Scorecard(
-        base=names[0],
-        policy=names[1],
+        base=checkpoints["base"],
+        policy=checkpoints["policy"],
+        champion=checkpoints.get("champion", ""),
         rows=rows,
         averages=tuple(_average(group, rows) for group in GROUPS if any(row.group == group for row in rows)),
-        lineage=lineage,
+        lineage=made_of,
         training_metrics=training_metrics,
         funnel=[(str(name), int(rows)) for name, rows in funnel],
         transcripts=choose_transcripts({name: (base[name], policy[name]) for name in entries if name in base}),
         sampling=_sampling_text(sampling[1], rows),
-        warnings=(*_prompt_warnings(roles), *_warnings(rows, sampling), *_contamination_warnings(contamination)),
-        champion=_checkpoint("champion", champion) if champion else "",
+        warnings=(*_prompt_warnings(roles), *_sample_warnings(rows, sampling), *_contamination_warnings(contamination)),
         contamination=contamination,
-        costs=costs(lineage, training_metrics, roles),
+        costs=costs(made_of, training_metrics, roles),
     )
 
 
@@ -197,13 +190,11 @@ def _metadata(tables: "Mapping[str, pa.Table]", key: bytes) -> set[str]:
 
 
 def _checkpoint(role: str, tables: "Mapping[str, pa.Table]") -> str:
-    found = _metadata(tables, b"checkpoint")
-    if len(found) > 1:
-        listed = ", ".join(sorted(name[:16] or "not named" for name in found))
-        raise InputError(
-            f"scorecard: the {role}'s scores are of different checkpoints ({listed}); evaluate one of them"
-        )
-    return found.pop()
+    checkpoints = _metadata(tables, b"checkpoint")
+    if len(checkpoints) > 1:
+        names = ", ".join(sorted(digest[:16] or "not named" for digest in checkpoints))
+        raise InputError(f"scorecard: the {role}'s scores are of different checkpoints ({names}); evaluate one of them")
+    return checkpoints.pop()
 
 
 def _average(group: str, rows: Sequence[Row]) -> Average:
@@ -226,41 +217,42 @@ def _average(group: str, rows: Sequence[Row]) -> Average:
 
 
 def _published_average(rows: Sequence[Row]) -> dict[str, float]:
+    """The mean of each model that has a published score on every benchmark."""
     scores = [row.published.scores if row.published else {} for row in rows]
-    everywhere = [name for name in scores[0] if all(name in found for found in scores)]
-    return {name: math.fsum(found[name] for found in scores) / len(scores) for name in everywhere}
+    everywhere = [model for model in scores[0] if all(model in others for others in scores)]
+    return {model: math.fsum(published[model] for published in scores) / len(scores) for model in everywhere}
 
 
-def _sampling_text(found: set[str], rows: Sequence[Row]) -> str:
-    known = sorted(text for text in found if text)
-    if len(known) != 1:
-        return "sampling not recorded" if not known else "several samplings"
-    values = json.loads(known[0])
+def _sampling_text(settings: set[str], rows: Sequence[Row]) -> str:
+    recorded = settings - {""}
+    if len(recorded) != 1:
+        return "sampled in several ways" if recorded else "sampling not recorded"
+    values = json.loads(recorded.pop())
     ks = sorted({row.policy.k for row in rows})
     return (
-        f"{'/'.join(map(str, ks))} {'sample' if ks == [1] else 'samples'} a problem, temperature "
+        f"{'/'.join(map(str, ks))} {'sample' if ks == [1] else 'samples'} per problem, temperature "
         f"{values['temperature']:g}, top-p {values['top_p']:g}, at most {values['max_tokens']} tokens, "
         f"seed {values['seed']}"
     )
 
 
 def _prompt_warnings(roles: "Mapping[str, Mapping[str, pa.Table]]") -> list[str]:
-    """Where a checkpoint was asked with another prompt than it was trained with, or than the others."""
-    frames, found = {}, []
+    """Where a checkpoint got another prompt than in its training, or than the other checkpoints."""
+    frames, warnings = {}, []
     for role, tables in roles.items():
         records = [PromptRecord.of(table) for table in tables.values()]
         if other := next((r for r in records if r.training and r.training != r.frame), None):
-            found.append(
-                f"the {role} was asked with the prompt template {other.name}, which is not the one it was trained "
-                f"with: asked {_quoted(other.frame)}, trained {_quoted(other.training)}"
+            warnings.append(
+                f"the {role} was evaluated with the prompt template {other.name}, not with the one it was trained "
+                f"with: evaluated {_quoted(other.frame)}, trained {_quoted(other.training)}"
             )
         frames[role] = {record.frame for record in records if record.frame is not None}
     for role in frames.keys() - {"policy"}:
         if frames[role] and frames["policy"] and frames[role] != frames["policy"]:
-            found.append(
-                f"{role} and policy were asked with different prompts: their difference is not the training's alone"
+            warnings.append(
+                f"{role} and policy got different prompts: training is not the only cause of their difference"
             )
-    return found
+    return warnings
 
 
 def _quoted(frame: str | None, longest: int = 160) -> str:
@@ -268,27 +260,27 @@ def _quoted(frame: str | None, longest: int = 160) -> str:
     return text if len(text) <= longest else f"{text[: longest // 2]} … {text[-longest // 2 :]}"
 
 
-def _contamination_warnings(found: Contamination | None) -> list[str]:
-    if found is None or not found.matches:
+def _contamination_warnings(contamination: Contamination | None) -> list[str]:
+    if contamination is None or not contamination.matches:
         return []
-    counts = ", ".join(f"{count} of {name}" for name, count in found.by_benchmark().items())
-    return [f"{len(found.matches)} training problems repeat benchmark problems ({counts}): these scores measure memory"]
+    counts = ", ".join(f"{count} of {name}" for name, count in contamination.by_benchmark().items())
+    n = len(contamination.matches)
+    return [f"{n} training problems repeat benchmark problems ({counts}): these scores measure memory"]
 
 
-def _warnings(rows: Sequence[Row], sampling: Sequence[set[str]]) -> list[str]:
-    found = []
+def _sample_warnings(rows: Sequence[Row], sampling: Sequence[set[str]]) -> list[str]:
+    warnings = []
     if sampling[0] != sampling[1]:
-        found.append(
-            "base and policy were sampled with different settings: their difference is not the training's alone"
+        warnings.append(
+            "base and policy were sampled with different settings: training is not the only cause of their difference"
         )
-    for row in rows:
-        for role, summary in (("base", row.base), ("policy", row.policy)):
-            if summary.unsettled:
-                kinds = {k: v for k, v in summary.verdicts.items() if k in ("gold_unparsed", "timeout", "error")}
-                counts = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in kinds.items())
-                found.append(f"{row.title}, {role}: not settled by grading, scored 0: {counts}")
-            if summary.truncated > MANY_TRUNCATED:
-                found.append(
-                    f"{row.title}, {role}: {summary.truncated:.0%} of the samples stopped at the token limit, scored 0"
-                )
-    return found
+    summaries = [(row.title, role, s) for row in rows for role, s in row.roles().items() if role != "champion"]
+    for title, role, summary in summaries:
+        if summary.unsettled:
+            kinds = {kind: count for kind, count in summary.verdicts.items() if kind in UNSETTLED}
+            counts = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in kinds.items())
+            warnings.append(f"{title}, {role}: grading could not decide some samples, which score 0: {counts}")
+        if summary.truncated > MANY_TRUNCATED:
+            share = f"{summary.truncated:.0%} of the samples"
+            warnings.append(f"{title}, {role}: {share} stopped at the token limit, and score 0")
+    return warnings

@@ -1,1 +1,1 @@
-"""Scores with their uncertainty."""
+"""Scores with their uncertainty: problems are independent of each other, the samples of one problem are not."""

@@ -121,7 +121,7 @@ def test_a_better_policy_is_reported_and_becomes_the_champion(written: Written):
     shown = written.project.metadata("report/scorecard")
     page = Path(shown["page"]).read_text(encoding="utf-8")
     assert "http://" not in page.replace("http://www.w3.org/", "")
-    assert "above the base" in shown["verdict"]
+    assert "beats the base" in shown["verdict"]
     assert shown["evals difference"] == pytest.approx(0.44, abs=0.1)
     assert (Path(shown["page"]).parent / "scorecard.txt").read_text().count("arithmetic") >= 4
     decision = written.project.metadata("registry/champion")

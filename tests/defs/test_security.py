@@ -8,7 +8,7 @@ import pytest
 from assets.shared.metadata import cell, preview
 from assets.shared.storage import Reference, Storage
 from core.errors import InputError
-from evaluation.report.recipe_figures import Figure, Line, plot
+from evaluation.report.charts import Line, curves
 from tests.defs.project import message
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,12 +51,13 @@ def test_what_a_model_wrote_is_not_interpreted():
     shown = preview(pa.table({"response": [HOSTILE]}), ["response"]).value
     assert "<img" not in shown and "[x](" not in shown
     assert "&lt;img" in cell(HOSTILE) and "\\|" in cell(HOSTILE)
-    figure = Figure("name", HOSTILE, [Line(HOSTILE, "#000", [(1, 0.0), (2, 1.0)])], HOSTILE)
-    assert "<img" not in plot(figure, legend=True)
+    assert "<img" not in curves(HOSTILE, [Line(HOSTILE, "#000000", [(1, 0.0), (2, 1.0)])], unit=HOSTILE, legend=True)
 
 
 def test_every_template_escapes():
-    for file in (ROOT / "evaluation" / "templates").glob("*.jinja"):
+    templates = list((ROOT / "evaluation").rglob("*.jinja"))
+    assert templates
+    for file in templates:
         text = file.read_text(encoding="utf-8")
         assert "|safe" not in text.replace(" ", "") and "autoescape false" not in text, file
 

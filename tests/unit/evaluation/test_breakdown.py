@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from core.schemas import GRADED
-from evaluation.statistics.breakdown import by_length, by_subject, costs
+from evaluation.report.lineage import Lineage, costs
+from evaluation.statistics.breakdown import by_length, by_subject
 
 
 def table(rows: list[tuple[str, str | None, int, float]]) -> pa.Table:
@@ -48,10 +49,10 @@ def test_costs_are_those_of_the_records():
         "finished": "2026-01-01T00:45:00+00:00",
     }
     results = {"policy": {"b": table([("1", None, 7, 1), ("2", None, 5, 0)])}}
-    assert costs(lineage, metrics, results) == [
+    assert costs(Lineage.from_manifest(lineage), metrics, results) == [
         ("training", "30.0 min in 60 steps on 16 devices: 8.00 device-hours"),
-        ("training, last attempt with start and export", "45.0 min"),
+        ("last attempt at training, with start and export", "45.0 min"),
         ("tokens trained on", "60,000"),
         ("samples of the policy", "2 with 12 tokens"),
     ]
-    assert costs({}, [], {}) == []
+    assert costs(Lineage(), [], {}) == []

@@ -11,6 +11,8 @@ import pytest
 from core.errors import InputError
 from evaluation.benchmarks.registry import load_suite
 from evaluation.report.scorecard import build_scorecard
+from evaluation.report.scorecard_html import render_page, write_page
+from evaluation.report.scorecard_text import render_markdown, render_text
 from evaluation.report.transcripts import shorten
 from grading.contamination import Contamination, Match
 
@@ -61,16 +63,20 @@ def test_rows_follow_the_suite_and_hold_the_scores(card):
     assert (ood.base, ood.policy) == (pytest.approx(39 / 160), pytest.approx(16 / 160))
     assert ood.difference == pytest.approx(-23 / 160)
     assert ood.low < ood.difference < ood.high < 0
-    assert card.verdict().startswith("The policy is above the base on 1 of 3 benchmarks and below it on 1 (Sums of 8")
+    assert card.verdict().startswith(
+        "Beyond chance, the policy beats the base on 1 of 3 benchmarks and falls behind on 1 (Sums"
+    )
     assert any("arithmetic" not in w and "50% of the samples stopped at the token limit" in w for w in card.warnings)
 
 
 def test_text_fits_the_terminal_and_markdown_is_a_table(card):
-    text = card.to_text(100)
+    text = render_text(card, 100)
     assert max(map(len, text.splitlines())) <= 100
     assert re.search(r"arithmetic +5\.0% +40\.0% +\+35\.0", text)
-    markdown = card.to_markdown()
-    assert "| Sums of 5 to 7 numbers | 40 | 5.0% | 40.0% | +35.0 |" in markdown
+    markdown = render_markdown(card)
+    assert re.search(
+        r"\| Sums of 5 to 7 numbers \(arithmetic\) \| 40 × 2 \| 5.0% \[.*\] \| 40.0% \[.*\] \| \+35.0 \[", markdown
+    )
     assert f"policy `{POLICY[:16]}`" in markdown
 
 
@@ -101,7 +107,7 @@ def test_page_is_self_contained_escaped_and_well_formed(card, results, tmp_path)
     )
     for scorecard in (card, hostile):
         path = tmp_path / "card.html"
-        scorecard.write_html(path)
+        write_page(scorecard, path)
         text = path.read_text(encoding="utf-8")
         assert list(tmp_path.iterdir()) == [path]
         page = Page()
@@ -113,9 +119,8 @@ def test_page_is_self_contained_escaped_and_well_formed(card, results, tmp_path)
     assert "{{ 7 * 7 }}" in text and "alert(&#39;x&#39;)" in text
 
 
-def test_page_shows_every_part(card, tmp_path):
-    card.write_html(tmp_path / "card.html")
-    text = (tmp_path / "card.html").read_text(encoding="utf-8")
+def test_page_shows_every_part(card):
+    text = render_page(card)
     for part in (
         "Scores",
         "Reward of on-policy samples",
@@ -157,7 +162,7 @@ def test_unequal_benchmarks_are_refused(results):
         build_scorecard(before, after | {"arithmetic": after["arithmetic"].slice(2)}, suite=suite)
 
 
-def test_the_champion_stands_beside_the_policy(results, graded, tmp_path):
+def test_the_champion_stands_beside_the_policy(results, graded):
     before, after = results
     solved = {"arithmetic": 20, "arithmetic_long": 6, "arithmetic_mul": 10}
     champion = {
@@ -169,27 +174,25 @@ def test_the_champion_stands_beside_the_policy(results, graded, tmp_path):
     assert card.rows[0].gain.mean == pytest.approx(12 / 80)
     assert card.rows[1].gain.mean == 0
     assert next(a for a in card.averages if a.group == "ood").champion == pytest.approx(16 / 160)
-    assert "| 25.0% | +15.0 [" in card.to_markdown()
-    card.write_html(tmp_path / "card.html")
-    assert "policy − champion" in (tmp_path / "card.html").read_text(encoding="utf-8")
+    assert re.search(r"\| 25.0% \[[^|]*\| \+15.0 \[", render_markdown(card))
+    assert "policy − champion" in render_page(card)
     del champion["arithmetic_mul"]
     with pytest.raises(InputError, match="arithmetic_mul: not graded for the champion"):
         build_scorecard(before, after, suite=load_suite("embedded"), champion=champion)
 
 
-def test_published_scores_are_marked_and_averaged_where_complete(graded, tmp_path):
+def test_published_scores_are_marked_and_averaged_where_complete(graded):
     suite = load_suite("paper")
     names = ["aime24", "math500", "arc_c"]
     tables = [{n: graded({"p": [1], "q": [0]}, n, c) for n in names} for c in (BASE, POLICY)]
     card = build_scorecard(*tables, suite=suite)
-    markdown = card.to_markdown()
-    assert "| Qwen2.5-Math-7B (published) | LUFFY (published) |" in markdown
-    assert re.search(r"\| MATH-500 \|.*\| 43.6% \| 87.6% \|", markdown)
-    assert re.search(r"In domain, average of 2.*\| 27.6% \| 58.5% \|", markdown)
-    card.write_html(tmp_path / "card.html")
-    page = (tmp_path / "card.html").read_text(encoding="utf-8")
+    markdown = render_markdown(card)
+    assert "| Qwen2.5-Math-7B, published | LUFFY, published |" in markdown
+    assert re.search(r"\| MATH-500 \(math500\) \|.*\| 43.6% \| 87.6% \|", markdown)
+    assert re.search(r"\*average of 2\*.*\| 27.6% \| 58.5% \|", markdown)
+    page = render_page(card)
     assert "LUFFY, published" in page and "87.6" in page and "LUFFY, arXiv 2504.14945" in page
-    assert page.count('<g class="published">') == 6
+    assert page.count(", published</title>") == 6
 
 
 def test_a_prompt_that_is_not_the_trainings_is_said(results):
@@ -200,27 +203,26 @@ def test_a_prompt_that_is_not_the_trainings_is_said(results):
     before, after = results
     suite = load_suite("embedded")
     warnings = build_scorecard(asked(before), asked(after, training="B{problem}"), suite=suite).warnings
-    expected = "the policy was asked with the prompt template own, which is not the one it was trained with"
-    assert warnings[0] == f'{expected}: asked "A{{problem}}", trained "B{{problem}}"'
+    expected = "the policy was evaluated with the prompt template own, not with the one it was trained with"
+    assert warnings[0] == f'{expected}: evaluated "A{{problem}}", trained "B{{problem}}"'
     warnings = build_scorecard(asked(before, frame="C{problem}"), asked(after), suite=suite).warnings
-    assert warnings[0].startswith("base and policy were asked with different prompts")
+    assert warnings[0].startswith("base and policy got different prompts")
     same = asked(before), asked(after, training="A{problem}")
     assert not any("prompt" in warning for warning in build_scorecard(*same, suite=suite).warnings)
 
 
-def test_contamination_is_shown_and_warned_of(results, tmp_path):
+def test_contamination_is_shown_and_warned_of(results):
     match = Match("arithmetic", "p1", "What is <1+1>?", 100.0, 1.0)
     found = Contamination(50, 40, (("What is <1+1>?", match),))
     card = build_scorecard(*results, suite=load_suite("embedded"), contamination=found)
     assert "1 training problems repeat benchmark problems (1 of arithmetic)" in " ".join(card.warnings)
-    assert "50 training problems compared with 40 of the benchmarks, 1 repeat one." in card.to_markdown()
-    card.write_html(tmp_path / "card.html")
-    assert "What is &lt;1+1&gt;?" in (tmp_path / "card.html").read_text(encoding="utf-8")
+    assert "50 training problems compared with 40 of the benchmarks, 1 repeat one." in render_markdown(card)
+    assert "What is &lt;1+1&gt;?" in render_page(card)
     clean = build_scorecard(*results, suite=load_suite("embedded"), contamination=Contamination(50, 40, ()))
     assert not any("training problems" in warning for warning in clean.warnings)
 
 
-def test_subjects_lengths_and_cost_are_on_both_forms(results, tmp_path):
+def test_subjects_lengths_and_cost_are_on_both_forms(results):
     def labelled(tables):
         return {
             name: table.set_column(
@@ -233,8 +235,7 @@ def test_subjects_lengths_and_cost_are_on_both_forms(results, tmp_path):
 
     card = build_scorecard(*map(labelled, results), suite=load_suite("embedded"), training_metrics=METRICS)
     assert sum(subject.problems for subject in card.rows[0].subjects) == 40
-    card.write_html(tmp_path / "card.html")
-    page, markdown = (tmp_path / "card.html").read_text(encoding="utf-8"), card.to_markdown()
+    page, markdown = render_page(card), render_markdown(card)
     for text in ("By subject or difficulty", "Kind 7 (4)", "right answers over length", "samples of the policy"):
         assert text in page, text
     assert "| Sums of 5 to 7 numbers, by subject or difficulty | problems | base | policy |" in markdown
@@ -247,7 +248,7 @@ def test_different_sampling_is_said(results):
     sampled = '{"temperature": 1.0, "top_p": 1.0, "max_tokens": 64, "seed": 3}'
     now = {n: t.replace_schema_metadata({**t.schema.metadata, b"sampling": sampled}) for n, t in after.items()}
     card = build_scorecard(other, now, suite=load_suite("embedded"))
-    assert card.sampling == "2 samples a problem, temperature 1, top-p 1, at most 64 tokens, seed 3"
+    assert card.sampling == "2 samples per problem, temperature 1, top-p 1, at most 64 tokens, seed 3"
     assert card.warnings[0].startswith("base and policy were sampled with different settings")
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from core.errors import InputError
-from evaluation.statistics.scores import mean_and_error
+from evaluation.statistics.intervals import mean_and_error
 from evaluation.statistics.seeds import difference, estimate
 
 

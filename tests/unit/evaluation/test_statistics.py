@@ -5,21 +5,14 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+import scipy.stats as stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.errors import InputError
-from evaluation.statistics.scores import (
-    agresti_min,
-    bootstrap,
-    mcnemar,
-    paired_difference,
-    pass_at_k,
-    summarize,
-    wilson,
-)
-
-stats = pytest.importorskip("scipy.stats")  # the orchestration interpreter's; the judge of our formulas
+from evaluation.statistics.intervals import Z95, agresti_min, wilson
+from evaluation.statistics.paired import Z80, bootstrap, mcnemar, paired_difference
+from evaluation.statistics.scores import pass_at_k, summarize
 
 SCORES = st.lists(st.lists(st.sampled_from([0.0, 1.0]), min_size=4, max_size=4), min_size=2, max_size=12)
 
@@ -153,6 +146,14 @@ def test_paired_difference_of_many_samples_agrees_with_the_t_interval(graded):
 def test_bootstrap_of_no_effect_finds_none():
     low, high, p_value = bootstrap([0.25, -0.25] * 40)
     assert low < 0 < high and p_value > 0.9
+
+
+def test_one_problem_is_its_own_bootstrap():
+    assert bootstrap([0.25])[:2] == (0.25, 0.25)
+
+
+def test_quantiles_are_those_of_the_normal_distribution():
+    assert pytest.approx(stats.norm.ppf([0.975, 0.8]), abs=1e-15) == [Z95, Z80]
 
 
 def test_agresti_min_covers():

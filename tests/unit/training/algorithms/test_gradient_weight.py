@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from evaluation.report.recipe_figures import gradient_weight
+from evaluation.report.figures import gradient_weight
 from training.algorithms.reshape import shape_off_policy
 
 

@@ -1,0 +1,90 @@
+"""The figures of trainings: the curves of one run, of several recipes on one axis, and the weight of a gradient."""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from evaluation.report.charts import LIGHT, NARROW, Line, curves
+
+Records = Sequence[Mapping[str, Any]]  # {"step": int, "data": {metric: value}} for each step of a run
+
+# Drawn where the run recorded them, in this order.
+CURVES = {
+    "reward/on_policy": "Reward of on-policy samples",
+    "reward/off_policy": "Reward of off-policy samples",
+    "critic/score/mean": "Reward, all samples",
+    "response_length/mean": "Response length, tokens",
+    "actor/entropy": "Entropy",
+    "actor/pg_loss": "Policy loss",
+    "actor/grad_norm": "Gradient norm",
+    "groups/solve_none": "Groups without a right sample",
+    "groups/solve_all": "Groups with only right samples",
+    "response_length/clip_ratio": "Share cut at the limit",
+    "timing_s/step": "Seconds per step",
+}
+CLIPPED = {
+    "actor/on_pg_clipfrac": "Share of on-policy tokens clipped",
+    "actor/off_pg_clipfrac": "Share of off-policy tokens clipped",
+}
+WEIGHTS = "gradient_weight"
+SHAPES = {"no shaping, f(p) = p": ("#7d7a74", None), "f(p) = p / (p + 0.1)": (LIGHT["policy"], 0.1)}
+
+
+def training_curves(records: Records, titles: Mapping[str, str] = CURVES) -> list[str]:
+    """A small chart of each metric of ``titles`` that the run recorded at two steps or more."""
+    points = {title: _points(records, metric) for metric, title in titles.items()}
+    return [
+        curves(title, [Line(title, LIGHT["policy"], line)], width=NARROW)
+        for title, line in points.items()
+        if len(line) > 1
+    ]
+
+
+def recipe_curves(
+    recipes: Mapping[str, Sequence[Records]], colours: Mapping[str, str], *, legend: bool
+) -> dict[str, str]:
+    """{name of a file: figure} of recipes, each with the records of one run per seed, on one axis.
+
+    A figure for each known metric that was recorded at two steps or more, then the gradient weights of shaping.
+    """
+    figures = {}
+    for metric, title in {**CURVES, **CLIPPED}.items():
+        lines = [line for name, runs in recipes.items() for line in _mean_and_seeds(name, runs, metric, colours[name])]
+        if any(len(line.points) > 1 for line in lines):
+            figures[metric.replace("/", "_")] = curves(title, lines, legend=legend)
+    weights = [
+        Line(name, colour, [(k / 200, gradient_weight(k / 200, gamma)) for k in range(201)])
+        for name, (colour, gamma) in SHAPES.items()
+    ]
+    title = "Gradient weight of an off-policy token over its probability"
+    return {**figures, WEIGHTS: curves(title, weights, unit="p = {:g}", legend=True)}
+
+
+def gradient_weight(p: float, gamma: float | None) -> float:
+    """The weight of a token's gradient under shaping, ``f'(p) p (1 - p)`` (LUFFY, arXiv 2504.14945, eq. 8).
+
+    It is the derivative of ``f(p) = p / (p + gamma)`` by the token's logit; ``gamma`` None: ``f(p) = p``.
+
+    >>> round(gradient_weight(0.01, None), 4), round(gradient_weight(0.01, 0.1), 4)
+    (0.0099, 0.0818)
+    """
+    slope = 1.0 if gamma is None else gamma / (p + gamma) ** 2
+    return slope * p * (1 - p)
+
+
+def _mean_and_seeds(name: str, runs: Sequence[Records], metric: str, colour: str) -> list[Line]:
+    """The mean over the seeds at each step; behind it, where there are several, the faint line of each seed."""
+    seeds = [_points(records, metric) for records in runs]
+    values: dict[float, list[float]] = defaultdict(list)
+    for step, value in (point for points in seeds for point in points):
+        values[step].append(value)
+    faint = [Line(name, colour, points, faint=True) for points in seeds] if len(seeds) > 1 else []
+    return [*faint, Line(name, colour, [(step, fmean(values[step])) for step in sorted(values)])]
+
+
+def _points(records: Records, metric: str) -> list[tuple[float, float]]:
+    """(step, value) wherever the value is a finite number."""
+    pairs = [(record["step"], record["data"].get(metric)) for record in records]
+    return [(float(x), float(y)) for x, y in pairs if isinstance(y, int | float) and math.isfinite(y)]

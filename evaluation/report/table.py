@@ -1,0 +1,112 @@
+"""The one table of results: the same rows for a terminal, for Markdown and for a page."""
+
+import html
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["", "group", "average"]
+Tone = Literal["", "up", "down", "published"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A text with a detail beside it, which a page puts below it in small; ``tone`` colours the text on a page."""
+
+    text: str
+    detail: str = ""
+    tone: Tone = ""
+
+    def __str__(self) -> str:
+        return " ".join(f"{self.text} {self.detail}".split())
+
+
+@dataclass(frozen=True)
+class Row:
+    """Cells under the columns; a group is a heading over the rows that follow, an average sums them up."""
+
+    cells: tuple[Cell, ...]
+    kind: Kind = ""
+
+
+class Table:
+    """Rows under named columns. ``left``: the columns that are aligned left; the others hold numbers."""
+
+    def __init__(self, columns: Sequence[str], *, left: Sequence[int] = (0,)) -> None:
+        self.columns = list(columns)
+        self.left = left
+        self.rows: list[Row] = []
+
+    @classmethod
+    def of_pairs(cls, columns: tuple[str, str], pairs: Iterable[tuple[str, str | int]]) -> "Table":
+        """A table of names and their values."""
+        table = cls(columns)
+        for name, value in pairs:
+            table.add(name, f"{value:,}" if isinstance(value, int) else value)
+        return table
+
+    def add(self, *cells: Cell | str, kind: Kind = "") -> None:
+        """A row; columns without a cell stay empty."""
+        row = [Cell(cell) if isinstance(cell, str) else cell for cell in cells]
+        row += [Cell("")] * (len(self.columns) - len(row))
+        self.rows.append(Row(tuple(row), kind))
+
+    def to_markdown(self) -> str:
+        """A Markdown table in which no text is interpreted."""
+        lines = [[escape(column) for column in self.columns]]
+        for row in self.rows:
+            mark = {"group": "**", "average": "*"}.get(row.kind, "")
+            first, *others = (escape(str(cell)) for cell in row.cells)
+            lines.append([f"{mark}{first}{mark}", *others])
+        rule = "|".join("---" if number in self.left else "--:" for number in range(len(self.columns)))
+        header, *body = (f"| {' | '.join(line)} |" for line in lines)
+        return "\n".join([header, f"|{rule}|", *body])
+
+    def to_text(self, width: int | None = None) -> str:
+        """Columns for a terminal of ``width`` columns; the first column gives way where they do not fit."""
+        from rich.console import Console
+        from rich.table import Table as Columns
+        from rich.text import Text
+
+        columns = Columns(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
+        for number, name in enumerate(self.columns):
+            first = {"overflow": "ellipsis", "ratio": 1} if width and number == 0 else {}
+            columns.add_column(Text(name), justify="left" if number in self.left else "right", no_wrap=True, **first)
+        for row in self.rows:
+            indent = "" if row.kind == "group" or all(other.kind != "group" for other in self.rows) else "  "
+            columns.add_row(*(Text((indent if number == 0 else "") + str(c)) for number, c in enumerate(row.cells)))
+        console = Console(file=io.StringIO(), width=width or 10_000, color_system=None)
+        with console.capture() as captured:
+            console.print(columns)
+        return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def percent(share: float) -> str:
+    """A share in percent."""
+    return f"{100 * share:.1f}%"
+
+
+def signed(share: float) -> str:
+    """A difference in points."""
+    return f"{100 * share:+.1f}"
+
+
+def score(low: float, mean: float, high: float) -> Cell:
+    """A score with its interval in percent."""
+    return Cell(percent(mean), f"[{100 * low:.1f}, {100 * high:.1f}]")
+
+
+def change(mean: float, low: float, high: float) -> Cell:
+    """A difference with its interval in points, coloured where the interval leaves out zero."""
+    return Cell(signed(mean), f"[{signed(low)}, {signed(high)}]", "up" if low > 0 else "down" if high < 0 else "")
+
+
+def p_value(value: float) -> str:
+    """A p-value as people write it."""
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def escape(text: str) -> str:
+    """Text that neither Markdown tables nor HTML interpret."""
+    return html.escape(text, quote=False).replace("|", "\\|")

@@ -1,0 +1,67 @@
+"""Means, standard errors and confidence intervals of scores in [0, 1]. Every interval here covers 95%."""
+
+import math
+from collections.abc import Sequence
+
+Z95 = 1.959963984540054  # scipy.stats.norm.ppf(0.975)
+
+
+def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
+    """Mean of the problems' scores and its standard error, which is 0 for a single problem.
+
+    ``se = sqrt(sum((x_i - mean)^2) / (n - 1) / n)``. `math.fsum` keeps the error of equal values at exactly 0, which
+    `scipy.stats.sem` does not promise and `effective_size` depends on.
+
+    >>> mean_and_error([1.0, 0.0, 1.0, 0.0])
+    (0.5, 0.28867513459481287)
+    """
+    n = len(values)
+    mean = math.fsum(values) / n
+    if n == 1:
+        return mean, 0.0
+    return mean, math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1) / n)
+
+
+def effective_size(mean: float, error: float, problems: int) -> float:
+    """The number of independent yes/no trials that would give the mean of these problems the same standard error.
+
+    Kish's effective sample size, ``m (1 - m) / (se^2 (n - 1) / n)`` (Survey Sampling, 1965): the number
+    of problems if each has one sample, more if several samples make each problem's score more certain.
+
+    >>> round(effective_size(0.5, mean_and_error([1.0, 0.0, 1.0, 0.0])[1], 4), 9)
+    4.0
+    >>> round(effective_size(0.5, mean_and_error([0.75, 0.25, 0.75, 0.25])[1], 4), 9)
+    16.0
+    """
+    if error == 0 or problems == 1:
+        return problems
+    return mean * (1 - mean) / (error**2 * (problems - 1) / problems)
+
+
+def wilson(mean: float, n: float) -> tuple[float, float]:
+    """Wilson's score interval of a proportion over ``n`` trials (JASA 22, 1927): inside [0, 1], and wide at 0 and 1.
+
+    scipy has it for whole numbers of trials only; `effective_size` gives fractions.
+
+    >>> low, high = wilson(0.0, 20)
+    >>> (low, round(high, 4))
+    (0.0, 0.1611)
+    """
+    centre = (mean + Z95**2 / (2 * n)) / (1 + Z95**2 / n)
+    half = Z95 / (1 + Z95**2 / n) * math.sqrt(mean * (1 - mean) / n + Z95**2 / (4 * n**2))
+    return max(0.0, min(mean, centre - half)), min(1.0, max(mean, centre + half))
+
+
+def agresti_min(deltas: Sequence[float]) -> tuple[float, float]:
+    """Interval of a paired difference of proportions (Agresti and Min, Statistics in Medicine 24, 2005); not in scipy.
+
+    Wald's interval with half a pair added to each of the four cells. ``deltas``: -1, 0 or 1 for each problem.
+
+    >>> low, high = agresti_min([1.0] * 30 + [0.0] * 60 + [-1.0] * 10)
+    >>> (round(low, 3), round(high, 3))
+    (0.079, 0.313)
+    """
+    n = len(deltas) + 2
+    total, squares = math.fsum(deltas), math.fsum(delta * delta for delta in deltas) + 1
+    half = Z95 * math.sqrt(squares - total**2 / n) / n
+    return max(-1.0, total / n - half), min(1.0, total / n + half)
