@@ -1,33 +1,29 @@
-"""What the tests of processes share: which are there, whose they are, and that they go."""
+"""Processes in tests: which run, and that they end."""
 
+import contextlib
 import time
 from collections.abc import Callable, Collection
-from pathlib import Path
 from typing import Any
 
+import psutil
 
-def state_and_parent(pid: int) -> tuple[str, int]:
-    """("Z" for a zombie, parent's pid); ("", 0) when there is no such process."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return "", 0
-    return fields[0], int(fields[1])
+from core import processes
 
 
 def alive(pid: int) -> bool:
-    return state_and_parent(pid)[0] not in ("", "Z")
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return processes.is_alive(psutil.Process(pid))
+    return False
 
 
 def children(pid: int) -> list[int]:
-    """By each process's own parent: /proc/PID/task/*/children misses those of a thread that is just ending."""
-    return [
-        int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and state_and_parent(int(p.name))[1] == pid
-    ]
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return [child.pid for child in psutil.Process(pid).children()]
+    return []
 
 
 def descendants(pid: int) -> list[int]:
-    return [below for child in children(pid) for below in (child, *descendants(child))]
+    return [process.pid for process in processes.descendants(pid)]
 
 
 def wait_until(condition: Callable[[], Any], seconds: float) -> Any:

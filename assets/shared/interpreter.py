@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import dagster as dg
+import psutil
 
 from core.code import PROJECT
 from core.errors import InputError
@@ -99,13 +100,11 @@ class TrainingInterpreter(dg.ConfigurableResource):
 
 def _run_worker() -> int:
     """The process that executes the run of this step: our parent, or the parent of the server that forked us."""
-    parent = os.getppid()
     try:
-        if b"multiprocessing.forkserver" in Path(f"/proc/{parent}/cmdline").read_bytes():
-            return int(Path(f"/proc/{parent}/stat").read_text().rsplit(")", 1)[1].split()[1])
-    except (FileNotFoundError, ProcessLookupError):  # it ended this moment: the next look finds another parent
+        parent = psutil.Process(os.getppid())
+        return parent.ppid() if any("multiprocessing.forkserver" in text for text in parent.cmdline()) else parent.pid
+    except psutil.NoSuchProcess:  # it has just ended, so we have another parent
         return os.getppid()
-    return parent
 
 
 def _pass_on(session: Any, seen: int, on_message: Message) -> int:

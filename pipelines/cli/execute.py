@@ -14,10 +14,10 @@ from typing import Any
 
 import dagster as dg
 
+from core.processes import die_with_parent
 from pipelines.definitions.code_location import defs
 from pipelines.definitions.instance import CANCEL, owner_tag
 from pipelines.definitions.jobs import JOBS
-from training.run.supervisor import die_with_parent
 
 
 def job(name: str) -> dg.JobDefinition:

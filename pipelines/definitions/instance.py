@@ -11,6 +11,7 @@ import dagster as dg
 from core.code import PROJECT
 from core.errors import InputError
 from core.files import atomic_write
+from core.processes import start_ticks
 
 CONFIG = "dagster.yaml"
 CANCEL = signal.SIGUSR1  # asks `pipelines.cli.execute` to cancel its run
@@ -39,7 +40,7 @@ def prepare_home() -> Path:
 
 def owner_tag() -> dict[str, str]:
     """The tag that names this process; a process id alone may come back, or be one of another machine."""
-    return {OWNER: json.dumps([socket.gethostname(), os.getpid(), started(os.getpid())])}
+    return {OWNER: json.dumps([socket.gethostname(), os.getpid(), start_ticks(os.getpid())])}
 
 
 def end_dead_runs(instance: dg.DagsterInstance) -> list[str]:
@@ -54,17 +55,9 @@ def end_dead_runs(instance: dg.DagsterInstance) -> list[str]:
         if owner is None:
             continue  # a code server's: its own monitoring looks after it
         host, pid, since = json.loads(owner)
-        if host != socket.gethostname() or started(pid) == since:
+        if host != socket.gethostname() or start_ticks(pid) == since:
             continue
         instance.report_run_canceled(run, message="The process that executed this run is gone.")
         instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
         ended.append(run.run_id)
     return ended
-
-
-def started(pid: int) -> int | None:
-    """Start time of a process in clock ticks since boot; None if it is gone."""
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
-    except (FileNotFoundError, ProcessLookupError):
-        return None

@@ -142,7 +142,9 @@ def stop_orphans() -> dg.SensorDefinition:
         asked = stop(leftovers, json.loads(context.cursor or "{}"), time.time())
         context.update_cursor(json.dumps(asked))
         for leftover in leftovers:
-            context.log.warning(redact(f"process {leftover.pid} of ended run {leftover.run_id}: {leftover.command}"))
+            context.log.warning(
+                redact(f"process {leftover.process.pid} of ended run {leftover.run_id}: {leftover.command}")
+            )
         return dg.SkipReason(f"{len(ended)} dead runs ended, {len(leftovers)} leftover processes stopped")
 
     return sensor

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 
 import dagster as dg
+import psutil
 import pytest
 from processes import alive, wait_gone
 
@@ -94,13 +95,13 @@ def test_runs_of_terminals_that_are_gone_are_ended_here_only(build):
     assert status == {"gone": "CANCELED", "elsewhere": "STARTED", "here": "STARTED"}
 
 
-def test_a_process_that_took_over_the_id_is_not_signalled(runs):
+def test_a_process_that_took_over_the_id_is_not_signalled(runs, monkeypatch):
     _, started = runs
     process, child = spawn("0" * 36, stubborn=False)
     started.append(process)
-    since = orphans.started(process.pid)
-    assert since is not None
-    orphans.stop([orphans.Leftover(process.pid, since - 1, "r", "")], {}, 0.0)
+    earlier = psutil.Process(process.pid)
+    monkeypatch.setattr(earlier, "_ident", (process.pid, 0.0))  # as if it had started at another time
+    orphans.stop([orphans.Leftover(earlier, "r", "key", "")], {}, 0.0)
     time.sleep(0.3)
     assert process.poll() is None
     os.kill(child, signal.SIGKILL)

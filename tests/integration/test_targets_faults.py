@@ -9,9 +9,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from preparing import rows, run
-from processes import children, descendants
+from processes import children, descendants, wait_gone
 
 from core.errors import InputError
 from targets.config import build_config
@@ -89,10 +90,7 @@ def test_a_killed_preparation_is_repeated_with_the_same_bytes(
     started = descendants(process.pid)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    deadline = time.monotonic() + 30
-    while any(Path(f"/proc/{pid}").exists() for pid in started) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not [pid for pid in started if Path(f"/proc/{pid}").exists()], "its processes outlive it"
+    wait_gone(started, 30)
     assert not (out / "prepared.parquet").exists()
     again = run(source, out, tokenizer)
     undisturbed = run(source, tmp_path / "other", tokenizer)
@@ -103,8 +101,8 @@ def test_a_killed_preparation_is_repeated_with_the_same_bytes(
 def pool_processes(parent: int) -> list[int]:
     found = []
     for pid in children(parent):
-        with contextlib.suppress(OSError):
-            if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "spawn_main" in " ".join(psutil.Process(pid).cmdline()):
                 found.append(pid)
     return found
 

@@ -87,7 +87,7 @@ import sys, threading, time
 from pathlib import Path
 from training.run.attempts import Attempt, TrainingFailed, follow
 from training.run.backends import LocalBackend, Task
-from training.run.supervisor import descendants
+from core.processes import descendants
 
 folder, stand_ins = Path(sys.argv[1]), sys.argv[2]
 attempt = Attempt(folder, 1)
@@ -96,7 +96,7 @@ task = Task("test-1", ("stand_in_job", "1", "family"), environment, attempt.log)
 
 def report(event):
     if event["event"] == "step":
-        print(*descendants(), flush=True)
+        print(*(process.pid for process in descendants()), flush=True)
 
 try:
     with (folder / "lock").open("w") as lock:

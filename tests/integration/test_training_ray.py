@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from ray._private.authentication_test_utils import reset_auth_token_state
-from training_runs import Training, alive, command_line, descendants, free_port, own_environment, write_targets
+from training_runs import Training, alive, command_line, family, free_port, own_environment, write_targets
 
 from core.errors import InputError
 from core.manifest import read_manifest
@@ -99,7 +99,7 @@ def test_the_protocol_on_a_cluster(cluster: tuple[str, int], tmp_path: Path) -> 
 @pytest.mark.timeout(1800)
 def test_a_training_goes_on_without_its_command_and_is_found_again(cluster: tuple[str, int], tmp_path: Path) -> None:
     address, head = cluster
-    idle = descendants(head)
+    idle = family(head)
     targets = write_targets(tmp_path / "train.parquet", 16)
     settings = {"run__backend": "ray", "run__ray_address": address, "trainer__total_training_steps": "4"}
     run = Training(tmp_path / "run", targets, **settings)
@@ -116,15 +116,15 @@ def test_a_training_goes_on_without_its_command_and_is_found_again(cluster: tupl
     stopped = Training(tmp_path / "stopped", targets, **settings)
     stopped.wait_for_step(1)
     assert latest_step(tmp_path / "stopped" / "checkpoints") >= 1
-    jobs = descendants(head) - idle
-    assert any("training.mixed.main" in command_line(pid) for pid, _ in jobs)
+    jobs = family(head) - idle
+    assert any("training.mixed.main" in command_line(process) for process in jobs)
     stopped.process.send_signal(signal.SIGTERM)
     assert stopped.end(60) == 128 + signal.SIGTERM
     deadline = time.monotonic() + 30
     # Ray keeps idle workers; what a training has must be gone.
     busy = ("training.mixed.main", "ray::WorkerDict", "ray::TaskRunner", "ray::vLLMHttpServer", "ray::AgentLoopWorker")
-    while left := [pid for pid, _ in alive(jobs) if any(name in command_line(pid) for name in busy)]:
-        assert time.monotonic() < deadline, [command_line(pid)[:100] for pid in left]
+    while left := [process for process in alive(jobs) if any(name in command_line(process) for name in busy)]:
+        assert time.monotonic() < deadline, [command_line(process)[:100] for process in left]
         time.sleep(0.5)
     record = json.loads(attempts(tmp_path / "stopped" / "attempts")[0].record.read_text())
     assert record["reason"] == "the training command was stopped"

@@ -7,17 +7,18 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from core.arithmetic import problems
+from core.processes import descendants, die_with_parent, is_alive
 from core.schemas import TARGET
 from training.base.resolve import SHIPPED
-from training.run.supervisor import die_with_parent
 
 ROOT = Path(__file__).resolve().parents[2]
 # A step of seconds: 4 prompts x 4 samples of the embedded model.
@@ -66,43 +67,23 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def descendants(pid: int) -> set[tuple[int, str]]:
-    """(pid, start time) of the living descendants of ``pid``, and of itself."""
-    parents: dict[int, list[tuple[int, str]]] = {}
-    found: set[tuple[int, str]] = set()
-    for number, fields in _processes():
-        parents.setdefault(int(fields[1]), []).append((number, fields[19]))
-        if number == pid:
-            found.add((number, fields[19]))
-    queue = [pid]
-    while queue:
-        children = parents.get(queue.pop(), [])
-        found |= set(children)
-        queue += [child for child, _ in children]
-    return found
-
-
-def alive(processes: set[tuple[int, str]]) -> set[tuple[int, str]]:
-    """Those of ``processes`` that still run."""
-    return processes & {(number, fields[19]) for number, fields in _processes()}
-
-
-def _processes() -> Iterator[tuple[int, list[str]]]:
-    """(pid, fields of /proc/PID/stat from the state on) of all processes that are no zombies."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            if fields[0] != "Z":
-                yield int(entry.name), fields
-
-
-def command_line(pid: int) -> str:
+def family(pid: int) -> set[psutil.Process]:
+    """The living descendants of ``pid``, and the process itself if it is alive."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
+        return {process for process in (psutil.Process(pid), *descendants(pid)) if is_alive(process)}
+    except psutil.NoSuchProcess:
+        return set()
+
+
+def alive(processes: set[psutil.Process]) -> set[psutil.Process]:
+    """Those of ``processes`` that still run."""
+    return {process for process in processes if is_alive(process)}
+
+
+def command_line(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
         return ""
 
 
@@ -118,7 +99,7 @@ class Training:
         command += [part for key, value in chosen.items() for part in ("--set", f"{key}={value}")]
         self.out = out
         self.lines: list[str] = []
-        self.seen: set[tuple[int, str]] = set()
+        self.seen: set[psutil.Process] = set()
         environment = own_environment()
         parent = os.getpid()
         self.process = subprocess.Popen(
@@ -165,19 +146,19 @@ class Training:
         What a supervisor runs, behind its ``--``, is no command line of its own.
         """
         self.remember()
-        found = [pid for pid, _ in self.seen if words in command_line(pid).split(" -- ")[0]]
-        assert found, f"no process {words!r} among {[command_line(pid)[:80] for pid, _ in self.seen]}"
-        return min(found)
+        pids = [process.pid for process in self.seen if words in command_line(process).split(" -- ")[0]]
+        assert pids, f"no process {words!r} among {[command_line(process)[:80] for process in self.seen]}"
+        return min(pids)
 
     def remember(self) -> None:
         """Note which processes the training has."""
-        self.seen |= descendants(self.process.pid)
+        self.seen |= family(self.process.pid)
 
     def gone(self, seconds: float) -> float:
         """Wait until none of the noted processes is alive; how long that took. AssertionError if some are left."""
         started = time.monotonic()
         while left := alive(self.seen):
-            assert time.monotonic() - started < seconds, f"alive: {[command_line(pid)[:120] for pid, _ in left]}"
+            assert time.monotonic() - started < seconds, f"alive: {[command_line(process)[:120] for process in left]}"
             time.sleep(0.1)
         return time.monotonic() - started
 

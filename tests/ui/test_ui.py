@@ -1,6 +1,5 @@
 """The Dagster UI in a real browser, on an instance and a storage of the test's own."""
 
-import contextlib
 import json
 import os
 import re
@@ -15,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from processes import wait_until
 
@@ -212,9 +212,5 @@ def observed(address: str) -> int:
 
 def processes_of(run: str) -> list[int]:
     """The processes that a run's training is made of: they carry its id."""
-    found = []
-    for environment in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):
-            if f"{RUN_VARIABLE}={run}".encode() in environment.read_bytes():
-                found.append(int(environment.parent.name))
-    return found
+    processes = psutil.process_iter(["environ"])
+    return [process.pid for process in processes if (process.info["environ"] or {}).get(RUN_VARIABLE) == run]

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from core.code import PROJECT
 from core.errors import InputError
-from training.run.supervisor import adopt_orphans, stop_descendants
+from core.processes import adopt_orphans, stop_descendants
 
 GRACE_SECONDS = 10.0  # from TERM to KILL
 UNREACHABLE_SECONDS = 120.0  # we give up when a Ray dashboard has not answered for so long
