@@ -17,11 +17,13 @@ class InputError(ValueError):
 
 
 def explain_validation(error: "ValidationError", model: "type[BaseModel]") -> str:
-    """The first complaint about values for ``model`` in one line: the key, what was expected and what was given.
+    """One complaint about values for ``model`` in one line: the key, what was expected and what was given.
 
-    An unknown key is answered with the nearest known one and the list of them.
+    An unknown key comes first, because a misspelt key is also missing. It is answered with the nearest known one and
+    the list of them.
     """
-    first = error.errors()[0]
+    errors = error.errors()
+    first = next((entry for entry in errors if entry["type"] == "extra_forbidden"), errors[0])
     path = [str(part) for part in first["loc"] if part not in UNION_BRANCHES]
     if first["type"] != "extra_forbidden":
         return f"{'.'.join(path)}: {first['msg']} (got {first['input']!r:.80})"

@@ -1,19 +1,19 @@
 """Target preparation beside the usual way, on the same real rows and one after the other.
 
-    .venv/bin/python -m perf.targets [speed] [--source FILE ...] [--rows N]   # rows a second, decisions, workers
+    .venv/bin/python -m perf.targets [speed] [--source FILE ...] [--rows N]   # rows per second, decisions, workers
     .venv/bin/python -m perf.targets memory [--rows 100000 1000000]           # peak memory at two sizes
     .venv/bin/python -m perf.targets scale [--rows 1000 4000]                 # time of 46,000 long traces
 
-The usual way: ``datasets.map`` with a Python function that applies the same filters to a row, tokenizes the text and
-calls math-verify on it in line, ``num_proc=2``. Ours: `targets.prepare` with two workers, with reading,
-duplicates and writing. The tokenizer is a BPE of 16,384 tokens trained on the rows, once, outside the timing. Where the
-two decide differently about a row, the row's gold and answers are shown: each is a comparison of answers that
-math-verify alone gets wrong, or a limit of it. What a second worker brings is said with the start and without it, as
-the time of the last three quarters of the rows; beside it stands what a second process brings that only counts.
+The usual way is ``datasets.map`` (``num_proc=2``) with a Python function that applies the same filters to a row,
+tokenizes the text and calls math-verify on it. Ours is `targets.prepare` with two workers, including reading,
+duplicates and writing. The tokenizer is a BPE of 16,384 tokens trained on the rows, outside the timing. Where the two
+decide differently about a row, its gold answer and our reason are printed: each is a comparison of answers that
+math-verify alone gets wrong, or a limit of it. What a second worker brings is given with and without the time to start;
+beside it stands what a second process brings that only counts.
 
-Scale is the line through the times of two numbers of long real traces, as far as 46,000 traces of 8,000 tokens.
+Scale is the line through the times of two numbers of long real traces, extended to 46,000 traces of 8,000 tokens.
 
-Memory is the proportional set size of the preparation and all its processes, sampled five times a second, on the
+Memory is the proportional set size of the preparation and all its processes, sampled five times per second, on the
 shortest real rows repeated.
 """
 
@@ -24,13 +24,15 @@ import resource
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import psutil
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,57 +41,53 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing here is on a hub
 
 from core.tokens import END_TOKEN, load_lengths
 from targets.config import PrepareConfig, build_config
+from targets.filter.context import FilterContext, FilterInputs
+from targets.filter.registry import Stage, rejections
 from targets.prepare import prepare
+from targets.read.dialects import Parts, parse_response
 from targets.read.sources import read_source
+from targets.trace import Trace
 
 SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 SOURCES = [SHARED / f"traces/{name}.parquet" for name in ("math_train_budget_forced", "skythought_long_cot")]
 VOCABULARY = 16_384
 PROCESSES = 2
 DISTINCT = 2000  # real rows that are repeated
-SAMPLED_S = 0.2
-SHOWN = 12  # rows decided differently, of each kind
+SAMPLE_EVERY_S = 0.2
+PRINTED = 12  # rows decided differently, of each kind
 COUNTED = 20_000_000  # additions of a process that only counts
 PAPER_ROWS, PAPER_TOKENS = 46_000, 8_000  # the paper's targets: so many, none longer
 
 
 def train_tokenizer(texts: list[str], folder: Path) -> Path:
     """A byte-level BPE tokenizer.json learned from ``texts``."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from tokenizers import ByteLevelBPETokenizer
 
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    made.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=VOCABULARY, initial_alphabet=alphabet))
-    made.save(str(folder / "tokenizer.json"))
+    tokenizer = ByteLevelBPETokenizer()
+    tokenizer.train_from_iterator(texts, vocab_size=VOCABULARY, min_frequency=0, show_progress=False)
+    tokenizer.save(str(folder / "tokenizer.json"))
     return folder
 
 
-def usual_row(row: dict[str, Any], config: PrepareConfig, tokenizer: Path) -> dict[str, Any]:
+@cache
+def _context(settings: str, tokenizer: Path) -> FilterContext:
+    return FilterContext(FilterInputs(PrepareConfig.model_validate_json(settings), tokenizer, None))
+
+
+def usual_row(row: dict[str, Any], settings: str, tokenizer: Path) -> dict[str, Any]:
     """What a preparation script usually does with a row."""
     from math_verify import parse, verify
 
-    from targets.filter.rules import refusal, unsuitable_problem, unsuitable_text
-    from targets.read.dialects import BOX, Parts, normalise
-
-    tokens = len(_loaded(tokenizer).encode(row["response"]).ids)
+    context = _context(settings, tokenizer)
+    encode = context.lengths.tokenizer.encode
+    tokens = len(encode(row["response"]).ids)
     correct = verify(parse(f"\\boxed{{{row['gold']}}}"), parse(row["response"]))
-    parts = normalise(row["response"], split_plain=config.plain_text == "split")
-    fits = isinstance(parts, Parts) and bool(BOX.search(parts.answer)) and not refusal(parts.answer)
-    fits = fits and not unsuitable_problem(row["problem"], row["gold"], config)
-    fits = fits and not list(unsuitable_text(parts.target(), config))
-    short = fits and len(_loaded(tokenizer).encode(parts.target()).ids) + END_TOKEN <= config.max_target_tokens
-    return {"tokens": tokens, "correct": bool(correct), "fits": bool(short)}
-
-
-_TOKENIZERS: dict[Path, Any] = {}
-
-
-def _loaded(folder: Path) -> Any:
-    from tokenizers import Tokenizer
-
-    return _TOKENIZERS.setdefault(folder, Tokenizer.from_file(str(folder / "tokenizer.json")))
+    trace, parts = Trace(**row, source="", row=0), parse_response(row["response"], split_plain=True)
+    trace.target = parts.target() if isinstance(parts, Parts) else ""
+    stages = (Stage.PROBLEM, Stage.RESPONSE, Stage.TARGET)
+    fits = bool(trace.target) and not any(list(rejections(stage, trace, context)) for stage in stages)
+    fits = fits and len(encode(trace.target).ids) + END_TOKEN <= context.config.max_target_tokens
+    return {"tokens": tokens, "correct": bool(correct), "fits": fits}
 
 
 @dataclass
@@ -119,29 +117,29 @@ def usual(rows: list[dict[str, Any]], config: PrepareConfig, tokenizer: Path, fo
     import datasets
 
     datasets.disable_progress_bars()
-    given = {"config": config, "tokenizer": tokenizer}
+    arguments = {"settings": config.model_dump_json(), "tokenizer": tokenizer}
     with Timed() as timed:
-        made = datasets.Dataset.from_list(rows).map(usual_row, fn_kwargs=given, num_proc=PROCESSES)
-        kept = made.filter(lambda row: row["correct"] and row["fits"])
+        mapped = datasets.Dataset.from_list(rows).map(usual_row, fn_kwargs=arguments, num_proc=PROCESSES)
+        kept = mapped.filter(lambda row: row["correct"] and row["fits"])
         kept.to_parquet(folder / "usual.parquet")
     return timed, set(kept["id"])
 
 
 def ours(config: PrepareConfig, tokenizer: Path, folder: Path) -> tuple[Timed, dict[str, tuple[str, str]]]:
-    """Time, and the reason and detail of each refused row."""
+    """Time, and the reason and detail of each rejected row."""
     import pyarrow.parquet as pq
 
     with Timed() as timed:
         prepared = prepare(config, folder, tokenizer_json=tokenizer)
-    refused = pq.read_table(prepared.rejected, columns=["id", "reason", "detail"]).to_pylist()
-    return timed, {row["id"]: (row["reason"], row["detail"]) for row in refused}
+    rejected = pq.read_table(prepared.rejected, columns=["id", "reason", "detail"]).to_pylist()
+    return timed, {row["id"]: (row["reason"], row["detail"]) for row in rejected}
 
 
 def speed(source: Path, limit: int | None) -> None:
-    """Rows a second of both ways on one source, what they decide differently, and what a second worker brings."""
+    """Rows per second of both ways on one source, what they decide differently, and what a second worker brings."""
     settings = {"source": str(source), "limit": limit, "plain_text": "split"}
     config = build_config({**settings, "workers": PROCESSES})
-    traces = [t for t in read_source(config) if t.fault is None][:limit]
+    traces = [t for t in read_source(config) if not t.reasons][:limit]
     rows = [{"id": t.id, "problem": t.problem, "gold": t.gold, "response": t.response} for t in traces]
     responses = [row["response"] for row in rows]
     print(f"{source.name}: {len(rows)} rows of {sum(map(len, responses)) / len(rows):,.0f} characters", flush=True)
@@ -149,13 +147,13 @@ def speed(source: Path, limit: int | None) -> None:
         folder = Path(name)
         tokenizer = train_tokenizer(responses[:2000], folder)
         alone, _ = ours(config.model_copy(update={"workers": 1}), tokenizer, folder / "alone")
-        two, refused = ours(config, tokenizer, folder / "ours")
+        two, rejected = ours(config, tokenizer, folder / "ours")
         quarter = config.model_copy(update={"limit": max(1, len(rows) // 4)})
         started, _ = ours(quarter, tokenizer, folder / "started")
         started_alone, _ = ours(quarter.model_copy(update={"workers": 1}), tokenizer, folder / "started_alone")
         peer, kept = usual(rows, config, tokenizer, folder)
         tokens = _tokenizing(tokenizer, responses)
-    print("                                         rows/s  rows a CPU second")
+    print("                                         rows/s  rows per CPU second")
     for name, timed in (("usual way (datasets.map, num_proc=2)", peer), ("2 workers", two), ("1 worker", alone)):
         print(f"  {name:38} {len(rows) / timed.clock:7.0f} {len(rows) / timed.cpu:10.0f}")
     print(
@@ -168,11 +166,11 @@ def speed(source: Path, limit: int | None) -> None:
         f"2 processes that only count beside 1: {_second_processor():.2f}x"
     )
     print(f"  tokenizing alone, 1 process          {tokens[0]:8.0f} rows/s, row by row as usual {tokens[1]:.0f}")
-    lost = {name: why for name, why in refused.items() if why[0] not in ("surplus", "near_duplicate")}
+    lost = {name: why for name, why in rejected.items() if why[0] not in ("surplus", "near_duplicate")}
     differ = [row for row in rows if (row["id"] in kept) == (row["id"] in lost)]
     print(f"  decided differently: {len(differ)} rows {dict(Counter(lost.get(r['id'], ('kept',))[0] for r in differ))}")
-    for refused_by_us in (False, True):
-        for row in [row for row in differ if (row["id"] in lost) is refused_by_us][:SHOWN]:
+    for rejected_by_us in (False, True):
+        for row in [row for row in differ if (row["id"] in lost) is rejected_by_us][:PRINTED]:
             print(f"    {row['id']}: gold {row['gold'][:50]!r}: {': '.join(lost.get(row['id'], ('kept', '')))[:150]}")
 
 
@@ -194,13 +192,13 @@ def _count(times: int) -> None:
 
 
 def _tokenizing(tokenizer: Path, texts: list[str]) -> tuple[float, float]:
-    """Rows a second of `Lengths.count`, and of the tokenizer row by row, on the same sample."""
+    """Rows per second of `Lengths.count`, and of the tokenizer row by row, on the same sample."""
     lengths, sample = load_lengths(tokenizer), texts[:: max(1, len(texts) // 500)]
     began = time.perf_counter()
     counts = lengths.count(sample)
     fast = time.perf_counter() - began
     began = time.perf_counter()
-    assert counts == [len(_loaded(tokenizer).encode(text).ids) for text in sample]
+    assert counts == [len(lengths.tokenizer.encode(text).ids) for text in sample]
     return len(sample) / fast, len(sample) / (time.perf_counter() - began)
 
 
@@ -263,7 +261,7 @@ def memory(source: Path, sizes: list[int], folder: Path) -> None:
             command = [sys.executable, "-m", "targets", "--source", str(here / "rows.parquet")]
             command += ["--out", str(here / f"out{rows}"), "--tokenizer", str(tokenizer), "--workers", str(PROCESSES)]
             began = time.perf_counter()
-            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            process = psutil.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             peak = _peak(process)
             if process.returncode:
                 sys.exit(f"error: {' '.join(command)} ended with status {process.returncode}")
@@ -272,33 +270,20 @@ def memory(source: Path, sizes: list[int], folder: Path) -> None:
             print(f"{rows:>9,} rows: peak {peak / 2**20:,.0f} MiB, {rows / seconds:,.0f} rows/s", flush=True)
     if len(sizes) > 1:
         growth = (peaks[-1] - peaks[0]) / (sizes[-1] - sizes[0])
-        print(f"growth from {sizes[0]:,} to {sizes[-1]:,} rows: {growth:.1f} bytes a row")
+        print(f"growth from {sizes[0]:,} to {sizes[-1]:,} rows: {growth:.1f} bytes per row")
 
 
-def _peak(process: "subprocess.Popen[bytes]") -> int:
+def _peak(process: "psutil.Popen") -> int:
     """The largest sum of proportional set sizes of a process and its descendants, in bytes, until it ends."""
-    peak, done = 0, threading.Event()
-    threading.Thread(target=lambda: (process.wait(), done.set()), daemon=True).start()
-    while not done.wait(SAMPLED_S):
-        peak = max(peak, sum(_pss(pid) for pid in _family(process.pid)))
+    peak = 0
+    while process.poll() is None:
+        size = 0
+        with suppress(psutil.Error):
+            for member in (process, *process.children(recursive=True)):
+                size += member.memory_full_info().pss
+        peak = max(peak, size)
+        time.sleep(SAMPLE_EVERY_S)
     return peak
-
-
-def _family(pid: int) -> list[int]:
-    family = [pid]
-    with suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in (task / "children").read_text().split():
-                family += _family(int(child))
-    return family
-
-
-def _pss(pid: int) -> int:
-    with suppress(OSError):
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) * 1024
-    return 0
 
 
 def main() -> None:

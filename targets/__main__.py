@@ -15,10 +15,11 @@ from core.code import PROJECT
 from core.errors import InputError
 from targets.check.expectations import SUITE, validate
 from targets.check.version_diff import compare_versions
-from targets.config import build_config, read_config
+from targets.config import PrepareConfig, build_config, read_config
 from targets.prepare import prepare
 from targets.prepared import PROFILE_FILE, Prepared
 from targets.select.split import Split, reconcile, select_train
+from targets.tables import readable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,51 +33,37 @@ def parser() -> argparse.ArgumentParser:
         description="Turn raw traces into training targets: filter, verify and deduplicate them, and say of every "
         "other trace why it is rejected. Writes prepared, profile, rejected, train, heldout and left_out .parquet.",
     )
-    result.add_argument(
-        "--source",
-        action="append",
-        help="'embedded' (default), a parquet/JSONL file, folder or glob, or a hub data set id; may be repeated",
-    )
-    result.add_argument("--out", type=Path, required=True, help="folder to write into")
-    result.add_argument("--tokenizer", type=Path, required=True, help="the policy's tokenizer.json or model folder")
-    result.add_argument("--config", type=Path, help="YAML file of settings, which targets/config.py describes")
-    result.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help="one setting; may be repeated"
-    )
-    result.add_argument(
-        "--benchmarks", help="suite (embedded, paper, a YAML file) or parquet whose problems must not become targets"
-    )
-    result.add_argument(
-        "--benchmark-root",
-        type=Path,
-        action="append",
-        default=[],
-        help="folder with the suite's files; may be repeated",
-    )
-    result.add_argument("--heldout-share", type=float, default=0.0, help="share of problems held out (default 0)")
-    result.add_argument("--max-rows", type=int, help="largest number of rows in train.parquet")
-    result.add_argument("--engine", choices=("local", "ray"), help="where traces are filtered (default local)")
-    result.add_argument("--workers", type=int, help="processes that filter traces (default 2)")
-    result.add_argument(
-        "--cache",
-        type=Path,
-        help="folder that keeps the decisions on each file (default OUT/.decisions; you may delete it)",
-    )
-    result.add_argument("--prepare-only", action="store_true", help="do not split or check the targets")
-    result.add_argument(
-        "--check", action="store_true", help="run the quality checks; the exit status is 1 if one blocks"
-    )
-    result.add_argument("--suite", type=Path, default=SUITE, help="YAML of the quality checks")
-    result.add_argument("--previous", type=Path, help="an earlier OUT to compare with; drift is relative to it")
-    result.add_argument("--docs", type=Path, help="folder for the pages of the quality checks (Data Docs)")
+    add = result.add_argument
+    add("--source", action="append", help=f"{_described('source')}; may be repeated")
+    add("--out", type=Path, required=True, help="folder to write into")
+    add("--tokenizer", type=Path, required=True, help="the policy's tokenizer.json or model folder")
+    add("--config", type=Path, help="YAML file of settings, which targets/config.py describes")
+    add("--set", action="append", default=[], metavar="KEY=VALUE", help="one setting; may be repeated")
+    add("--benchmarks", help="suite (embedded, paper, a YAML file) or parquet whose problems must not become targets")
+    add("--benchmark-root", type=Path, action="append", default=[], help="folder of the suite's files; may be repeated")
+    add("--heldout-share", type=float, default=0.0, help="share of problems held out (default %(default)s)")
+    add("--max-rows", type=int, help="largest number of rows in train.parquet")
+    add("--engine", help=_described("engine"))
+    add("--workers", type=int, help=_described("workers"))
+    add("--cache", type=Path, help="folder for the decisions on each file (default OUT/.decisions; you may delete it)")
+    add("--prepare-only", action="store_true", help="do not split or check the targets")
+    add("--check", action="store_true", help="run the quality checks; the exit status is 1 if one blocks")
+    add("--suite", type=Path, default=SUITE, help="YAML file of the quality checks")
+    add("--previous", type=Path, help="an earlier OUT to compare with; drift is relative to it")
+    add("--docs", type=Path, help="folder for the pages of the quality checks (Data Docs)")
     return result
+
+
+def _described(setting: str) -> str:
+    field = PrepareConfig.model_fields[setting]
+    default = ", ".join(field.default) if isinstance(field.default, list) else field.default
+    return f"{field.description} (default {default})"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
-    config = read_config(options.config, options.overrides)
-    given = {name: getattr(options, name) for name in ("source", "engine", "workers")}
-    given = {name: value for name, value in given.items() if value is not None}
+    config = read_config(options.config, options.set)
+    given = {name: value for name in ("source", "engine", "workers") if (value := getattr(options, name)) is not None}
     config = build_config({**config.model_dump(), **given}, where="command line")
     began = time.monotonic()
     prepared = prepare(
@@ -104,30 +91,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _benchmarks(name: str | None, roots: Sequence[Path]) -> "pa.Table | None":
-    if name is None:
-        return None
-    if not name.endswith(".parquet"):
-        with tempfile.TemporaryDirectory() as folder:
-            return _benchmarks(_read_suite(name, roots, Path(folder) / "suite.parquet"), roots)
-    import pyarrow as pa
+    """The problems of a parquet file, or of a suite that the evaluation reads in its own process."""
     import pyarrow.parquet as pq
 
-    try:
-        return pq.read_table(name, columns=["benchmark", "id", "problem"])
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"benchmarks {name}: not a parquet with benchmark, id and problem: {error}") from error
-
-
-def _read_suite(name: str, roots: Sequence[Path], out: Path) -> str:
-    """Let the evaluation read the suite, in its own process: targets know benchmarks only as a parquet file."""
-    command = [sys.executable, "-m", "evaluation", "suite", "--suite", name, "--out", str(out)]
-    command += ["--roots", *map(str, roots)] if roots else []
-    done = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": str(PROJECT)}, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise InputError(f"benchmarks {name}: {done.stderr.strip().splitlines()[-1]}")
-    return str(out)
+    if name is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(name)
+        if path.suffix != ".parquet":
+            path = Path(folder) / "suite.parquet"
+            command = [sys.executable, "-m", "evaluation", "suite", "--suite", name, "--out", str(path)]
+            command += ["--roots", *map(str, roots)] if roots else []
+            environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise InputError(f"benchmarks {name}: {done.stderr.strip().splitlines()[-1]}")
+        with readable(path, "give a parquet with benchmark, id and problem"):
+            return pq.read_table(path, columns=["benchmark", "id", "problem"])
 
 
 class _Lines:

@@ -17,13 +17,7 @@ from dataclasses import dataclass
 from targets.trace import CLOSE_THINK, OPEN_THINK, Rejection
 
 IM_START = re.compile(r"<\|im_start\|>[ \t]*(\w*)[ \t]*\n?")
-END_OF_TEXT = (
-    "<|im_end|>",
-    "<|endoftext|>",
-    "<|eot_id|>",
-    "</s>",
-    "<\uff5cend\u2581of\u2581sentence\uff5c>",
-)
+END_OF_TEXT = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "</s>", "<\uff5cend\u2581of\u2581sentence\uff5c>")
 # Any of these inside a target would be read as structure by the chat template or by the reward.
 CHAT_TOKENS = re.compile(
     r"<\|(?:im_start|im_end|endoftext|eot_id|begin_of_text|start_header_id|end_header_id|begin_of_thought|end_of_thought"
@@ -36,12 +30,7 @@ DISPLAY = ("\\[", "$$", "\\boxed", "\\fbox", "\\begin")  # a paragraph that star
 LONGEST_CLOSING = 400  # characters that may follow the last box where no marker ends the thoughts
 QUOTED = 100  # characters of a text in a detail
 
-THOUGHT_SOLUTION = (
-    "<|begin_of_thought|>",
-    "<|end_of_thought|>",
-    "<|begin_of_solution|>",
-    "<|end_of_solution|>",
-)
+THOUGHT_SOLUTION = ("<|begin_of_thought|>", "<|end_of_thought|>", "<|begin_of_solution|>", "<|end_of_solution|>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,24 +86,20 @@ def _think(text: str) -> Parts | Rejection:
 
 def _thought_solution(text: str) -> Parts | Rejection:
     counts = [text.count(marker) for marker in THOUGHT_SOLUTION]
-    if max(counts) > 1:
-        twice = ", ".join(m for m, count in zip(THOUGHT_SOLUTION, counts, strict=True) if count > 1)
-        return Rejection("repeated_markers", f"{twice} more than once")
+    if repeated := [marker for marker, count in zip(THOUGHT_SOLUTION, counts, strict=True) if count > 1]:
+        return Rejection("repeated_markers", f"{', '.join(repeated)} more than once")
     begin, end, solution, done = THOUGHT_SOLUTION
-    missing = [m for m, count in zip(THOUGHT_SOLUTION[1:], counts[1:], strict=True) if not count]
-    if missing:
+    if missing := [m for m, count in zip(THOUGHT_SOLUTION[1:], counts[1:], strict=True) if not count]:
         return Rejection("unclosed", f"no {', '.join(missing)}")
     if not (text.find(begin) < text.find(end) < text.find(solution) < text.find(done)):
         return Rejection("repeated_markers", "markers out of order")
     before, _, text = text.rpartition(begin)  # an opening that sat in the prompt is absent: rpartition gives it all
-    between = text[text.find(end) + len(end) : text.find(solution)]
-    after = text[text.find(done) + len(done) :]
+    reasoning, _, text = text.partition(end)
+    between, _, text = text.partition(solution)
+    answer, _, after = text.partition(done)
     if any(piece.strip() for piece in (before, between, after)):
         return Rejection("repeated_markers", "text outside the thought and the solution")
-    reasoning = text[: text.find(end)]
-    return Parts(
-        reasoning.strip(), text[text.find(solution) + len(solution) : text.find(done)].strip(), "thought_solution"
-    )
+    return Parts(reasoning.strip(), answer.strip(), "thought_solution")
 
 
 def _im_start(text: str) -> Parts | Rejection:

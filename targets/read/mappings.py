@@ -1,58 +1,23 @@
 """Which columns of a source hold what, and how one of its rows becomes one or several traces."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from core.errors import InputError
+from core.files import read_yaml
 from grading.answers import extract_boxed
 from targets.config import ColumnMapping, PrepareConfig
 from targets.trace import Rejection, Trace
 
-# The names that `mapping` takes; "auto" is the first whose columns are all there, so the most specific come first.
-READY: dict[str, ColumnMapping] = {
-    # LUFFY's published set, and what this package writes
-    "luffy": ColumnMapping(problem="prompt", answer="reward_model.ground_truth", response="target", system="prompt"),
-    # OpenR1-Math-220k: every row has several generations with a verdict each
-    "openr1": ColumnMapping(
-        problem="problem", answer="answer", response="generations", upstream_correct="correctness_math_verify"
-    ),
-    # OpenThoughts-114k, subset "metadata" (the default one has no gold answers)
-    "openthoughts": ColumnMapping(
-        problem="problem",
-        answer="ground_truth_solution",
-        response="deepseek_solution",
-        reasoning="deepseek_reasoning",
-        worked_solution=True,
-    ),
-    # OpenThoughts-114k-math: its mathematics, with golds and verdicts
-    "openthoughts_math": ColumnMapping(
-        problem="problem",
-        answer="solution",
-        response="conversations",
-        upstream_correct="correct",
-        worked_solution=True,
-    ),
-    "s1k_1.1": ColumnMapping(
-        problem="question",
-        answer="solution",
-        response="deepseek_attempt",
-        reasoning="deepseek_thinking_trajectory",
-        upstream_correct="deepseek_grade",
-        worked_solution=True,
-    ),
-    "s1k": ColumnMapping(
-        problem="question",
-        answer="solution",
-        response="attempt",
-        reasoning="thinking_trajectories",
-        worked_solution=True,
-    ),
-    "traces": ColumnMapping(
-        problem="problem", answer="gold_answer", response="response", upstream_correct="upstream_correct"
-    ),
-    "plain": ColumnMapping(problem="problem", answer="answer", response="response"),
-    "question": ColumnMapping(problem="question", answer="answer", response="response"),
-}
+READY = Path(__file__).with_name("mappings.yaml")
+
+
+@cache
+def ready_mappings() -> dict[str, ColumnMapping]:
+    """The mappings that have a name, the most specific first."""
+    return {name: ColumnMapping(**columns) for name, columns in read_yaml(READY, "mappings").items()}
 
 
 class _Unusable(Exception):
@@ -64,25 +29,27 @@ class _Unusable(Exception):
 
 
 def choose_mapping(mapping: ColumnMapping | str, columns: Sequence[str], where: str) -> ColumnMapping:
-    """The mapping to read ``columns`` with; InputError, with what is there and what was looked for, if none fits."""
-    if isinstance(mapping, str) and mapping != "auto" and mapping not in READY:
-        raise InputError(
-            f"mapping {mapping!r} does not exist: expected auto, one of {', '.join(READY)}, or the columns"
-        )
+    """The mapping to read ``columns`` with; InputError if none fits, with the columns that are there."""
     present = f"it has {', '.join(columns) or 'no columns'}"
+    ready = ready_mappings()
     if mapping == "auto":
-        for ready in READY.values():
-            if set(ready.columns()) <= set(columns):
-                return ready
-        ready_columns = "; ".join(f"{name}: {', '.join(ready.columns())}" for name, ready in READY.items())
+        for candidate in ready.values():
+            if set(candidate.columns()) <= set(columns):
+                return candidate
+        needed = "; ".join(f"{name}: {', '.join(candidate.columns())}" for name, candidate in ready.items())
         raise InputError(
-            f"{where}: the columns fit no ready mapping: {present}; the ready mappings need {ready_columns}. "
-            "Name them: mapping: {problem: …, answer: …, response: …}"
+            f"{where}: the columns fit no ready mapping: {present}; the ready mappings need {needed}. "
+            "Name the columns: mapping: {problem: …, answer: …, response: …}"
         )
-    chosen = READY[mapping] if isinstance(mapping, str) else mapping
-    if missing := [column for column in chosen.columns() if column not in columns]:
+    if isinstance(mapping, str):
+        if mapping not in ready:
+            raise InputError(
+                f"mapping {mapping!r} does not exist: expected auto, one of {', '.join(ready)}, or the columns"
+            )
+        mapping = ready[mapping]
+    if missing := [column for column in mapping.columns() if column not in columns]:
         raise InputError(f"{where}: no column {', '.join(missing)}: {present}; correct the mapping")
-    return chosen
+    return mapping
 
 
 def to_traces(row: Mapping[str, Any] | Rejection, mapping: ColumnMapping, source: str, number: int) -> Iterator[Trace]:
