@@ -18,13 +18,10 @@ from dataclasses import dataclass
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from training.algorithms import (
-    compute_grpo_outcome_advantage_split,
-    compute_token_on_off_policy_loss,
-    group_advantage,
-    rollout_correction,
-)
-from training.algorithms.correction import correction_weights
+from training.algorithms import compute_grpo_outcome_advantage_split, compute_token_on_off_policy_loss
+from training.algorithms.advantage import group_advantage
+from training.algorithms.correction import Mismatch, icepop, reinforce_pro, rollout_correction
+from training.algorithms.options import GroupOptions, RolloutCorrectionOptions
 
 Call = Callable[[], object]
 
@@ -95,6 +92,7 @@ def split_advantage(device: torch.device, repeat: int, prompts: int, length: int
     index = [f"prompt-{row // 8}" for row in range(rows)]
     on_policy = (torch.arange(rows, device=device) % 8) != 0
     scores, per_row = rewards.sum(dim=-1), torch.rand(rows, 1, device=device)
+    split = GroupOptions(baseline="on_policy", use_std=True)
 
     def passes() -> None:
         rewards.sum(dim=-1)
@@ -109,7 +107,10 @@ def split_advantage(device: torch.device, repeat: int, prompts: int, length: int
         Row(f"split advantage {shape}", ours, "its two passes", theirs, ratio, "<= 1.5", ratio <= 1.5, "ms", moved)
     ]
     ours, theirs, ratio = compare(
-        lambda: group_advantage(scores, index, on_policy), lambda: loop_over_rows(scores, index, on_policy), device, 3
+        lambda: group_advantage(scores, index, on_policy, split),
+        lambda: loop_over_rows(scores, index, on_policy),
+        device,
+        3,
     )
     table.append(Row(f"group advantage [{rows}]", ours, "a loop over rows", theirs, ratio, "<= 1/20", ratio <= 1 / 20))
 
@@ -127,8 +128,8 @@ def split_advantage(device: torch.device, repeat: int, prompts: int, length: int
 def loop_over_rows(scores: torch.Tensor, index: list[str], on_policy: torch.Tensor) -> torch.Tensor:
     """What the vectorised form replaces: the group's statistics and each row's advantage, one row at a time."""
     members = defaultdict(list)
-    for row, own in enumerate(on_policy):
-        if own:
+    for row, sampled in enumerate(on_policy):
+        if sampled:
             members[index[row]].append(scores[row])
     statistics_of = {}
     for name, values in members.items():
@@ -199,19 +200,20 @@ def correction(device: torch.device, repeat: int, rows: int, length: int) -> lis
     """reinforce_pro against icepop: the weights alone, and with the metrics of a step."""
     old_log_prob = -5.0 * torch.rand(rows, length, device=device)
     rollout_log_prob = old_log_prob + 0.1 * torch.randn(rows, length, device=device)
-    own = torch.arange(length, device=device) < torch.randint(length // 2, length + 1, (rows, 1), device=device)
-    log_ratio = torch.where(own, old_log_prob - rollout_log_prob, 0.0)
+    on_policy = torch.arange(length, device=device) < torch.randint(length // 2, length + 1, (rows, 1), device=device)
+    types = {name: RolloutCorrectionOptions(type=name) for name in ("reinforce_pro", "icepop")}
+    log_ratio = torch.where(on_policy, old_log_prob - rollout_log_prob, 0.0)
     ours, theirs, ratio = compare(
-        lambda: correction_weights(log_ratio, own, "reinforce_pro", 0.5, 5.0),
-        lambda: correction_weights(log_ratio, own, "icepop", 0.5, 5.0),
+        lambda: reinforce_pro(Mismatch(log_ratio, on_policy), types["reinforce_pro"]),
+        lambda: icepop(Mismatch(log_ratio, on_policy), types["icepop"]),
         device,
         repeat,
     )
-    moved = 2 * log_ratio.nbytes + 2 * own.nbytes
+    moved = 2 * log_ratio.nbytes + 2 * on_policy.nbytes
     table = [Row("reinforce_pro, weights", ours, "icepop", theirs, ratio, "<= 3", ratio <= 3, "ms", moved)]
     ours, theirs, ratio = compare(
-        lambda: rollout_correction(old_log_prob, rollout_log_prob, own, type="reinforce_pro"),
-        lambda: rollout_correction(old_log_prob, rollout_log_prob, own, type="icepop"),
+        lambda: rollout_correction(old_log_prob, rollout_log_prob, on_policy, None, types["reinforce_pro"]),
+        lambda: rollout_correction(old_log_prob, rollout_log_prob, on_policy, None, types["icepop"]),
         device,
         repeat,
     )

@@ -6,16 +6,16 @@ import pytest
 import torch
 
 from training.algorithms import (
-    apply_prefix_weights,
     compute_grpo_outcome_advantage_split,
     compute_sft_pure_loss,
     compute_token_on_off_policy_loss,
-    group_advantage,
-    normalise_loss,
-    off_policy_mask,
-    rollout_correction,
 )
-from training.algorithms.names import CORRECTIONS, NORMALISERS
+from training.algorithms.advantage import apply_prefix_weights, group_advantage
+from training.algorithms.aggregate import BatchSize, agg_loss
+from training.algorithms.correction import rollout_correction
+from training.algorithms.options import GroupOptions, PrefixOptions, RolloutCorrectionOptions
+from training.algorithms.registry import CORRECTIONS, LOSS_AGG_MODES
+from training.algorithms.tensors import mask_of_prefix
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
 ROWS, LENGTH = 32, 257
@@ -42,26 +42,28 @@ def computed(device: str, dtype: torch.dtype) -> dict[str, torch.Tensor]:
         name: value.to(device, dtype if value.is_floating_point() else value.dtype) for name, value in batch().items()
     }
     mask, index = data["mask"], [row // 8 for row in range(ROWS)]
-    prefix_mask = off_policy_mask(data["prefix_length"], mask)
+    off_policy_mask = mask_of_prefix(data["prefix_length"], mask)
     on_policy = data["prefix_length"] == 0
     rewards = torch.zeros_like(data["old"])
     rewards[:, 0] = data["scores"]
-    found: dict[str, Any] = {"prefix_mask": prefix_mask.float()}
+    found: dict[str, Any] = {"off_policy_mask": off_policy_mask.float()}
     found["split"], _ = compute_grpo_outcome_advantage_split(rewards, mask, torch.tensor(index), on_policy)
-    found["union"] = group_advantage(data["scores"], index, on_policy, baseline="union", use_std=False)
-    found["weighed"] = apply_prefix_weights(data["advantages"], prefix_mask, 0.5, 2.0)
+    found["union"] = group_advantage(data["scores"], index, on_policy, GroupOptions())
+    found["weighed"] = apply_prefix_weights(data["advantages"], off_policy_mask, PrefixOptions(alpha=0.5, beta=2.0))
     for kind in CORRECTIONS:
-        found[kind], _, _ = rollout_correction(data["old"], data["rollout"], mask, prefix_mask, kind, 0.8, 1.2)
+        options = RolloutCorrectionOptions(type=kind, low=0.8, high=1.2)
+        found[kind], _, _ = rollout_correction(data["old"], data["rollout"], mask, off_policy_mask, options)
     new = data["new"].requires_grad_()
     for reshape in ("p_div_p_0.1", "logp", "square_root"):
         loss = compute_token_on_off_policy_loss(
-            data["old"], new, data["advantages"], mask, 0.2, 2.0, prefix_mask, off_cliprange=None,
+            data["old"], new, data["advantages"], mask, 0.2, 2.0, off_policy_mask, off_cliprange=None,
             off_policy_reshape=reshape,
         )  # fmt: skip
         (gradient,) = torch.autograd.grad(loss["pg_loss"], new)
         found |= {f"{reshape} loss": loss["pg_loss"], f"{reshape} gradient": gradient}
-    for how in NORMALISERS:
-        found[how] = normalise_loss(new, mask, how, tokens=mask.sum(), sequences=ROWS, response_length=LENGTH)
+    size = BatchSize(tokens=mask.sum(), sequences=ROWS, response_length=LENGTH)
+    for mode in LOSS_AGG_MODES:
+        found[mode] = agg_loss(new, mask, mode, size)
     found["sft"] = compute_sft_pure_loss(new, mask)
     return found
 

@@ -12,8 +12,6 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the training interpreter")
 pytest.importorskip("transformers", reason="needs the training interpreter")
 
-import pyarrow as pa  # noqa: E402
-import pyarrow.parquet as pq  # noqa: E402
 import yaml  # noqa: E402
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
@@ -22,9 +20,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Tokenizer  # 
 from core.arithmetic import is_held_out, problems  # noqa: E402
 from core.model_files import check_model, model_digest  # noqa: E402
 from core.prompts import encode_example  # noqa: E402
-from core.schemas import TARGET  # noqa: E402
 from training.base.__main__ import RECIPE, answer, make, measure  # noqa: E402
-from training.base.fit import Schedule, batches, collate, epochs, fit, log_probs, main  # noqa: E402
+from training.base.fit import Schedule, batches, collate, fit, log_probs  # noqa: E402
 from training.base.mixture import Component, stream  # noqa: E402
 from training.base.resolve import SHIPPED  # noqa: E402
 from training.base.tokenizer import byte_tokenizer  # noqa: E402
@@ -111,11 +108,11 @@ def test_the_loss_counts_responses_only_and_no_padding(shipped) -> None:
             assert torch.allclose(together[row, : len(alone)], alone, atol=1e-4)
 
 
-def test_batches_use_every_example_once_an_epoch() -> None:
+def test_batches_use_every_example_once() -> None:
     examples = [encode_example(ask(problem.problem), problem.trace, TOKENIZER) for problem in problems("train", 50)]
     rng = random.Random(0)
-    first = [example for batch in batches(islice(epochs(examples, rng), 50), 8, rng) for example in batch]
-    assert sorted(first) == sorted(examples)
+    batched = [example for batch in batches(examples, 8, rng) for example in batch]
+    assert sorted(batched) == sorted(examples)
 
 
 def test_fine_tuning_teaches_the_habit(shipped) -> None:
@@ -124,59 +121,11 @@ def test_fine_tuning_teaches_the_habit(shipped) -> None:
     rng = random.Random(0)
     examples = [encode_example(ask(problem.problem), problem.trace, tokenizer) for problem in problems("train", 200)]
     losses = []
-    fit(model, batches(epochs(examples, rng), 16, rng), Schedule(40, 1e-4), lambda step, loss: losses.append(loss))
+    stream = batches(examples * 4, 16, rng)
+    fit(model, stream, Schedule(40, 1e-4), lambda step, loss: losses.append(loss))
     assert len(losses) == 40 and sum(losses[-5:]) < sum(losses[:5]) / 2
     responses = answer(model, tokenizer, [problem.problem for problem in problems("test", 20)], 128)
     assert sum("=" in response for response in responses) >= 18
-
-
-def targets(path: Path, rows: int) -> Path:
-    records = [
-        {
-            "data_source": "arithmetic",
-            "prompt": ask(problem.problem),
-            "target": [{"role": "assistant", "content": problem.trace}],
-            "ability": "math",
-            "reward_model": {"style": "rule", "ground_truth": problem.answer},
-            "extra_info": {"split": "train", "index": index, "id": problem.id, "source": "embedded"},
-        }
-        for index, problem in enumerate(problems("train", rows))
-    ]
-    pq.write_table(pa.Table.from_pylist(records, schema=TARGET), path)
-    return path
-
-
-def test_the_command_line_tunes_a_model_on_a_targets_file(tmp_path: Path) -> None:
-    file = targets(tmp_path / "targets.parquet", 20)
-    command = [sys.executable, "-m", "training.base.fit", "--model", SHIPPED, "--targets", file, "--steps", "2"]
-    done = subprocess.run([*command, "--out", tmp_path / "a"], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1].startswith("sft 2/2 loss ")
-    subprocess.run([*command, "--out", tmp_path / "b"], cwd=ROOT, capture_output=True, check=True)
-    check_model(tmp_path / "a")
-    assert model_digest(tmp_path / "a") == model_digest(tmp_path / "b") != model_digest(SHIPPED)
-
-
-def test_the_command_line_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    good = targets(tmp_path / "good.parquet", 2)
-    (tmp_path / "text.parquet").write_text("no parquet")
-    pq.write_table(pa.table({"prompt": [1]}), tmp_path / "columns.parquet")
-    pq.write_table(TARGET.empty_table(), tmp_path / "empty.parquet")
-    (tmp_path / "there").mkdir()
-    cases = [
-        ({"--targets": tmp_path / "none.parquet"}, "none.parquet: cannot be read as parquet"),
-        ({"--targets": tmp_path / "text.parquet"}, "text.parquet: cannot be read as parquet"),
-        ({"--targets": tmp_path / "columns.parquet"}, "columns.parquet: no column target; expected rows with"),
-        ({"--targets": tmp_path / "empty.parquet"}, "empty.parquet: no rows"),
-        ({"--model": tmp_path / "there"}, "no config.json in it"),
-        ({"--out": tmp_path / "there"}, "there: already there"),
-        ({"--steps": "0"}, "--steps 0"),
-    ]
-    for change, message in cases:
-        options = {"--model": SHIPPED, "--targets": good, "--out": tmp_path / "out", "--steps": "1"} | change
-        assert main([str(part) for option in options.items() for part in option]) == 2
-        error = capsys.readouterr().err
-        assert error.startswith("error: ") and message in error and error.count("\n") == 1
-        assert not (tmp_path / "out").exists()
 
 
 def test_a_recipe_makes_the_same_model_twice(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from omegaconf import open_dict
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 
-from training.algorithms.names import CORRECTIONS
+from training.algorithms.registry import CORRECTIONS
 from training.base.resolve import SHIPPED
 from training.run.configuration import compose_run, mixed_options, names
 

@@ -1,30 +1,57 @@
-"""Rollout correction: the rollout engine's log-probabilities against the actor's (seed 003, REINFORCE Pro).
+"""Rollout correction: the rollout engine's log-probabilities against the actor's.
 
-vLLM samples a token with one probability, the actor recomputes another. ``w = exp(old_log_prob - rollout_log_prob)``
+vLLM samples a token with one probability and the actor recomputes another. ``w = exp(old_log_prob - rollout_log_prob)``
 is their ratio; each type decides which tokens to keep and how to weigh their loss. Only the loss is scaled: the PPO
 ratio and its gradient are untouched, and rejected tokens stay in every denominator.
 """
 
-import torch
+from functools import cached_property
 
-from training.algorithms.checks import as_mask, require_floating, require_matrix, require_shape, working_precision
-from training.algorithms.names import CORRECTIONS, Correction, require_choice
+import torch
+from jaxtyping import Bool, Float, Shaped
+from torch import Tensor
+
+from training.algorithms.options import RolloutCorrectionOptions
+from training.algorithms.registry import CORRECTIONS
 from training.algorithms.reshape import bounded_exp
+from training.algorithms.tensors import as_mask, require_floating, require_matrix, require_shape, working_precision
 
 QUANTILES = (0.05, 0.5, 0.95)
 # Quantiles come from at most this many evenly spaced tokens: sorting all of them costs more than a loss.
 QUANTILE_TOKENS = 16384
 
+Weights = tuple[Float[Tensor, "batch length"], Bool[Tensor, "batch length"]]
+
+
+class Mismatch:
+    """``log w`` of a batch, 0 outside the ``on_policy`` tokens (valid and not off-policy), and what follows from it."""
+
+    def __init__(self, log_ratio: Float[Tensor, "batch length"], on_policy: Bool[Tensor, "batch length"]) -> None:
+        self.log_ratio = log_ratio
+        self.on_policy = on_policy
+
+    @cached_property
+    def ratio(self) -> Float[Tensor, "batch length"]:
+        """``w``, which stops at ``exp(EXPONENT_LIMIT)``."""
+        return bounded_exp(self.log_ratio)
+
+    @cached_property
+    def prefix_is(self) -> Float[Tensor, "batch length"]:
+        """Geometric mean of ``w`` over the on-policy tokens up to each position: ``exp(cumsum(log w) / cumsum(1))``.
+
+        It is 1 before the first on-policy token and stays as it is at tokens that do not count.
+        """
+        positions = self.on_policy.cumsum(dim=-1, dtype=torch.int32).clamp_(min=1)
+        return bounded_exp(self.log_ratio.cumsum(dim=-1).div_(positions))
+
 
 def rollout_correction(
-    old_log_prob: torch.Tensor,
-    rollout_log_prob: torch.Tensor,
-    mask: torch.Tensor,
-    prefix_mask: torch.Tensor | None = None,
-    type: Correction = "reinforce_pro",
-    low: float = 0.5,
-    high: float = 5.0,
-) -> tuple[torch.Tensor, torch.Tensor, dict[str, float]]:
+    old_log_prob: Float[Tensor, "batch length"],
+    rollout_log_prob: Float[Tensor, "batch length"],
+    response_mask: Shaped[Tensor, "batch length"],
+    off_policy_mask: Shaped[Tensor, "batch length"] | None,
+    options: RolloutCorrectionOptions,
+) -> tuple[Float[Tensor, "batch length"], Bool[Tensor, "batch length"], dict[str, float]]:
     """Weights for the token losses, the tokens kept, and the metrics of a step.
 
     ================= ============================================================================== ==================
@@ -34,145 +61,116 @@ def rollout_correction(
     ``tis``           always                                                                         clamp(w, low, high)
     ``icepop``        ``low <= w <= high``                                                           w
     ``seq-mask-tis``  ``low <= exp(mean of log w over the row) <= high``                             w
-    ``reinforce_pro`` ``low <= prefix_is <= high`` at that token, see ``prefix_is_ratios``           w
+    ``reinforce_pro`` ``low <= exp(mean of log w up to the token) <= high`` (`Mismatch.prefix_is`)   w
     ================= ============================================================================== ==================
 
-    ``w`` and its means stop at ``exp(EXPONENT_LIMIT)``. Teacher tokens have no rollout probability: they are outside
-    every mean and keep weight 1.
+    Off-policy tokens have no rollout probability: they are outside every mean and keep weight 1.
+
+    >>> old = torch.tensor([[0.8, 0.9], [0.1, 0.6]]).log()  # of the actor
+    >>> rollout = torch.tensor([[0.8, 0.1], [0.4, 0.3]]).log()  # of vLLM: w is [[1, 9], [0.25, 2]]
+    >>> options = RolloutCorrectionOptions(type="reinforce_pro")  # the means up to each token: [[1, 3], [0.25, 0.71]]
+    >>> rollout_correction(old, rollout, torch.ones(2, 2), None, options)[0]
+    tensor([[1.0000, 9.0000],
+            [0.0000, 2.0000]])
+    >>> rollout_correction(old, rollout, torch.ones(2, 2), None, RolloutCorrectionOptions(type="icepop"))[0]
+    tensor([[1.0000, 0.0000],
+            [0.0000, 2.0000]])
 
     Args:
-        old_log_prob, rollout_log_prob: ``[batch, response_length]``, floating point, of the actor and of the engine.
-        mask: the same shape, bool or 0/1: valid tokens.
-        prefix_mask: the same shape, bool or 0/1: teacher tokens; None for none.
-        low, high: the band, ``0 <= low <= high``.
+        old_log_prob, rollout_log_prob: of the actor and of the rollout engine.
+        response_mask: bool or 0/1, valid tokens.
+        off_policy_mask: bool or 0/1; None for none.
 
     Returns:
         ``weights`` (float32 or float64, detached; 0 where not kept, so that ``losses * weights`` is the corrected
-        loss) and ``keep`` (bool), both ``[batch, response_length]``; ``metrics`` of ``correction_metrics``.
+        loss) and ``keep``; ``metrics`` of `correction_metrics`.
 
     Raises:
         TypeError: log-probabilities that are not floating point.
-        ValueError: another shape, an unknown type, ``low > high`` or ``low < 0``.
-    """
-    require_choice("rollout_correction.type", type, CORRECTIONS)
-    if not 0 <= low <= high:
-        raise ValueError(f"rollout_correction.low and .high: expected 0 <= low <= high, got {low} and {high}")
-    with torch.no_grad():
-        log_ratio, own = _log_ratio(old_log_prob, rollout_log_prob, mask, prefix_mask)
-        weights, keep, prefix_is = correction_weights(log_ratio, own, type, low, high)
-        prefix_is = _prefix_is(log_ratio, own) if prefix_is is None else prefix_is
-        return weights, keep, correction_metrics(log_ratio, own, keep, prefix_is)
-
-
-def prefix_is_ratios(
-    old_log_prob: torch.Tensor,
-    rollout_log_prob: torch.Tensor,
-    mask: torch.Tensor,
-    prefix_mask: torch.Tensor | None = None,
-) -> torch.Tensor:
-    """Geometric mean of ``w`` over the policy's own tokens up to each position (seed 003, section 3).
-
-    ``exp(cumsum(log w) / cumsum(1))``; arguments and errors as in ``rollout_correction``.
-
-    Returns:
-        ``[batch, response_length]``; 1 before the first own token, and standing still at tokens that do not count.
+        ValueError: another shape.
     """
     with torch.no_grad():
-        return _prefix_is(*_log_ratio(old_log_prob, rollout_log_prob, mask, prefix_mask))
+        mismatch = measure_mismatch(old_log_prob, rollout_log_prob, response_mask, off_policy_mask)
+        weights, keep = CORRECTIONS.function(options.type)(mismatch, options)
+        return weights, keep, correction_metrics(mismatch, keep)
 
 
-def correction_weights(
-    log_ratio: torch.Tensor, own: torch.Tensor, type: Correction, low: float, high: float
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """``(weights, keep, prefix_is or None)`` from ``log w``, which is 0 where ``own`` (valid, not teacher) is False."""
-    prefix_is = None
-    if type == "none":
-        return torch.ones_like(log_ratio), torch.ones_like(own), None
-    if type == "tis":
-        # Tokens that are not the policy's own keep weight 1 even when the band excludes 1.
-        weights = torch.where(own, bounded_exp(log_ratio).clamp(low, high), 1.0)
-        return weights, torch.ones_like(own), None
-    weights = bounded_exp(log_ratio)
-    if type == "icepop":
-        keep = _in_band(weights, low, high)
-    elif type == "seq-mask-tis":
-        mean = log_ratio.sum(dim=-1, keepdim=True) / own.sum(dim=-1, keepdim=True).clamp(min=1)
-        keep = _in_band(bounded_exp(mean), low, high).expand_as(own)
-    else:
-        prefix_is = _prefix_is(log_ratio, own)
-        keep = _in_band(prefix_is, low, high)
-    keep = keep | ~own
-    return torch.where(keep, weights, 0.0), keep, prefix_is
+def measure_mismatch(
+    old_log_prob: Float[Tensor, "batch length"],
+    rollout_log_prob: Float[Tensor, "batch length"],
+    response_mask: Shaped[Tensor, "batch length"],
+    off_policy_mask: Shaped[Tensor, "batch length"] | None = None,
+) -> Mismatch:
+    """The `Mismatch` of a batch; arguments and errors are those of `rollout_correction`."""
+    shape = require_floating("old_log_prob", old_log_prob).shape
+    require_matrix("old_log_prob", old_log_prob)
+    rollout_log_prob = require_floating("rollout_log_prob", rollout_log_prob)
+    require_shape("rollout_log_prob", rollout_log_prob, shape, "old_log_prob")
+    on_policy = as_mask("response_mask", response_mask)
+    require_shape("response_mask", on_policy, shape, "old_log_prob")
+    if off_policy_mask is not None:
+        off_policy = as_mask("off_policy_mask", off_policy_mask)
+        require_shape("off_policy_mask", off_policy, shape, "old_log_prob")
+        on_policy = on_policy & ~off_policy
+    log_ratio = working_precision(old_log_prob) - working_precision(rollout_log_prob)
+    return Mismatch(torch.where(on_policy, log_ratio, 0.0), on_policy)
 
 
-def correction_metrics(
-    log_ratio: torch.Tensor, own: torch.Tensor, keep: torch.Tensor, prefix_is: torch.Tensor
-) -> dict[str, float]:
-    """Metrics over the ``own`` tokens; zeros (ratios: ones) when there are none.
+def keep_all(mismatch: Mismatch, options: RolloutCorrectionOptions) -> Weights:
+    return torch.ones_like(mismatch.log_ratio), torch.ones_like(mismatch.on_policy)
+
+
+def tis(mismatch: Mismatch, options: RolloutCorrectionOptions) -> Weights:
+    # Tokens that are not on-policy keep weight 1 even when the band excludes 1.
+    weights = torch.where(mismatch.on_policy, mismatch.ratio.clamp(options.low, options.high), 1.0)
+    return weights, torch.ones_like(mismatch.on_policy)
+
+
+def icepop(mismatch: Mismatch, options: RolloutCorrectionOptions) -> Weights:
+    return _keep_in_band(mismatch.ratio, mismatch, options)
+
+
+def seq_mask_tis(mismatch: Mismatch, options: RolloutCorrectionOptions) -> Weights:
+    tokens = mismatch.on_policy.sum(dim=-1, keepdim=True).clamp(min=1)
+    return _keep_in_band(bounded_exp(mismatch.log_ratio.sum(dim=-1, keepdim=True) / tokens), mismatch, options)
+
+
+def reinforce_pro(mismatch: Mismatch, options: RolloutCorrectionOptions) -> Weights:
+    return _keep_in_band(mismatch.prefix_is, mismatch, options)
+
+
+def _keep_in_band(criterion: Tensor, mismatch: Mismatch, options: RolloutCorrectionOptions) -> Weights:
+    """Weight ``w`` where ``criterion`` (broadcast over the tokens) is within the band, 0 where it is not."""
+    keep = ((criterion >= options.low) & (criterion <= options.high)) | ~mismatch.on_policy
+    return torch.where(keep, mismatch.ratio, 0.0), keep
+
+
+def correction_metrics(mismatch: Mismatch, keep: Bool[Tensor, "batch length"]) -> dict[str, float]:
+    """Metrics over the on-policy tokens; zeros (ratios: ones) when there are none.
 
     ``kept_share``; ``abs_log_ratio_mean`` and ``_max``; ``prefix_is_p05``, ``_p50``, ``_p95`` (from at most
     ``QUANTILE_TOKENS`` evenly spaced tokens); ``rejected_rows``: share of rows with a rejected token;
     ``first_rejected_position``: the mean index in the response of their first one, -1 when no row has one.
     """
-    n_own = own.sum()
-    magnitude = log_ratio.abs()
-    rejected = own & ~keep
+    on_policy, magnitude = mismatch.on_policy, mismatch.log_ratio.abs()
+    tokens, rows = on_policy.sum(), on_policy.any(dim=-1).sum()
+    rejected = on_policy & ~keep
     row_rejected = rejected.any(dim=-1)
+    rejected_rows = row_rejected.sum()
     # argmax of a bool row: the index of its first True.
-    first = rejected.to(torch.uint8).argmax(dim=-1) if rejected.shape[-1] else n_own
-    n_rows, n_rejected_rows = own.any(dim=-1).sum(), row_rejected.sum()
-    sample = prefix_is[own]
+    first = rejected.to(torch.uint8).argmax(dim=-1) if rejected.shape[-1] else tokens
+    sample = mismatch.prefix_is[on_policy]
     sample = sample[:: max(1, -(-sample.numel() // QUANTILE_TOKENS))]
     at = torch.tensor(QUANTILES, dtype=sample.dtype, device=sample.device)
+    metrics = {
+        "kept_share": 1.0 - rejected.sum() / tokens.clamp(min=1),
+        "abs_log_ratio_mean": magnitude.sum() / tokens.clamp(min=1),
+        "abs_log_ratio_max": magnitude.amax() if magnitude.numel() else magnitude.new_zeros(()),
+        "rejected_rows": rejected_rows / rows.clamp(min=1),
+        "first_rejected_position": torch.where(
+            rejected_rows > 0, (first * row_rejected).sum() / rejected_rows.clamp(min=1), -1.0
+        ),
+    }
     quantiles = torch.quantile(sample, at) if sample.numel() else torch.ones_like(at)
-    largest = magnitude.amax() if magnitude.numel() else magnitude.new_zeros(())
-    values = torch.stack(
-        [
-            1.0 - rejected.sum() / n_own.clamp(min=1),
-            magnitude.sum() / n_own.clamp(min=1),
-            largest,
-            *quantiles,
-            n_rejected_rows / n_rows.clamp(min=1),
-            torch.where(n_rejected_rows > 0, (first * row_rejected).sum() / n_rejected_rows.clamp(min=1), -1.0),
-        ]
-    ).tolist()
-    names = (
-        "kept_share",
-        "abs_log_ratio_mean",
-        "abs_log_ratio_max",
-        *(f"prefix_is_p{round(100 * quantile):02d}" for quantile in QUANTILES),
-        "rejected_rows",
-        "first_rejected_position",
-    )
-    return dict(zip(names, values, strict=True))
-
-
-def _log_ratio(
-    old_log_prob: torch.Tensor,
-    rollout_log_prob: torch.Tensor,
-    mask: torch.Tensor,
-    prefix_mask: torch.Tensor | None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """``log w``, 0 outside the policy's own tokens, and the mask of those."""
-    old_log_prob = require_floating("old_log_prob", old_log_prob)
-    require_matrix("old_log_prob", old_log_prob)
-    require_shape(
-        "rollout_log_prob", require_floating("rollout_log_prob", rollout_log_prob), old_log_prob.shape, "old_log_prob"
-    )
-    own = as_mask("mask", mask)
-    require_shape("mask", own, old_log_prob.shape, "old_log_prob")
-    if prefix_mask is not None:
-        teacher = as_mask("prefix_mask", prefix_mask)
-        require_shape("prefix_mask", teacher, old_log_prob.shape, "old_log_prob")
-        own = own & ~teacher
-    log_ratio = working_precision(old_log_prob) - working_precision(rollout_log_prob)
-    return torch.where(own, log_ratio, 0.0), own
-
-
-def _prefix_is(log_ratio: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
-    positions = own.cumsum(dim=-1, dtype=torch.int32).clamp_(min=1)
-    return bounded_exp(log_ratio.cumsum(dim=-1).div_(positions))
-
-
-def _in_band(ratio: torch.Tensor, low: float, high: float) -> torch.Tensor:
-    return (ratio >= low) & (ratio <= high)
+    metrics |= {f"prefix_is_p{round(100 * q):02d}": value for q, value in zip(QUANTILES, quantiles, strict=True)}
+    return dict(zip(metrics, torch.stack(list(metrics.values())).tolist(), strict=True))

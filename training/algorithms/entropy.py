@@ -1,22 +1,24 @@
-"""Adaptive entropy coefficient: ``use_adaptive_temperature`` of seed 002. Plain floats, no torch.
+"""The adaptive entropy coefficient. Plain floats, no torch.
 
-The coefficient follows the entropy as the temperature of soft actor-critic does: gradient descent on
-``log(coefficient) * (entropy - target)``, so it rises while the policy's entropy is below the target.
+The coefficient follows the entropy as the temperature of soft actor-critic does (arXiv 1812.05905, section 5): gradient
+descent on ``log(coefficient) * (entropy - target)``, so it rises while the policy's entropy is below the target.
 """
 
 import math
 from dataclasses import dataclass
 
-from training.algorithms.option_checks import contradiction
-from training.algorithms.options import EntropyOptions
+from training.algorithms.options import EntropyOptions, contradiction
 
 
 def next_entropy_coefficient(coefficient: float, entropy: float, options: EntropyOptions) -> float:
-    """Return the coefficient for the next step, within ``[options.min, options.max]``.
+    """The coefficient of the next step: ``c exp(-lr (H - target))``, held within ``[options.min, options.max]``.
+
+    >>> round(next_entropy_coefficient(0.01, 0.3, EntropyOptions(use=True, target=0.5, lr=0.5)), 4)  # 0.01 exp(0.1)
+    0.0111
 
     Args:
-        coefficient: the present one, positive.
-        entropy: mean token entropy of this step in nats, over on-policy tokens.
+        coefficient: ``c``, that of this step, positive.
+        entropy: ``H``, the mean token entropy of this step in nats.
 
     Raises:
         ValueError: ``coefficient`` is not positive or ``entropy`` not finite.
@@ -34,7 +36,7 @@ class EntropyController:
     """The coefficient between steps, constant unless ``options.use``. Put ``state_dict()`` into the checkpoint.
 
     Raises:
-        InputError: an adaptive coefficient that starts at 0, where a change of its logarithm has no effect.
+        InputError: an adaptive coefficient starts at 0, where a change of its logarithm has no effect.
     """
 
     options: EntropyOptions
@@ -42,19 +44,17 @@ class EntropyController:
 
     def __post_init__(self) -> None:
         if self.options.use and not self.coefficient > 0:
-            contradiction("adaptive_entropy.use", True, "entropy_coeff", self.coefficient, "it must start above 0")
+            why = "it must start above 0"
+            raise contradiction("adaptive_entropy.use", True, "entropy_coeff", self.coefficient, why)
 
     def update(self, entropy: float) -> float:
         """Move the coefficient by this step's mean token entropy (nats) and return it."""
-        if not self.options.use:
-            return self.coefficient
-        self.coefficient = next_entropy_coefficient(self.coefficient, entropy, self.options)
+        if self.options.use:
+            self.coefficient = next_entropy_coefficient(self.coefficient, entropy, self.options)
         return self.coefficient
 
     def state_dict(self) -> dict[str, float]:
-        """The state to save."""
         return {"coefficient": self.coefficient}
 
     def load_state_dict(self, state: dict[str, float]) -> None:
-        """Continue from a saved state; a KeyError when it is no state of this class."""
         self.coefficient = float(state["coefficient"])

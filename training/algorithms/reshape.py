@@ -1,31 +1,34 @@
-"""Policy shaping: what the probability ratio becomes before it multiplies the advantage (paper section 2.3; seed 004).
+"""Policy shaping: what the probability ratio becomes before it multiplies the advantage.
 
-``f`` of paper eq. 5 replaces the importance ratio of teacher tokens, so that rare tokens get a larger gradient.
-Everything is computed from log-probabilities, where ``p / (p + gamma)`` is a sigmoid, so that values and gradients stay
-finite at any of them: an exponent stops at ``EXPONENT_LIMIT``.
+``f`` of arXiv 2504.14945, equation 5, replaces the importance ratio of off-policy tokens, so that rare tokens get a
+larger gradient. Everything is computed from log-probabilities, where ``p / (p + G)`` is a sigmoid, so that values and
+gradients stay finite at any of them: an exponent stops at ``EXPONENT_LIMIT``.
 """
 
 import math
+from typing import NamedTuple
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from training.algorithms.names import Reshape, parse_reshape
+from training.algorithms.options import LossOptions
+from training.algorithms.registry import RESHAPES, parse_reshape
 
 EXPONENT_LIMIT = 20.0  # as verl bounds a log-ratio: exp(20) = 4.9e8, whose square and whose sum over a batch are finite
 
-__all__ = ["EXPONENT_LIMIT", "parse_reshape", "shape_off_policy", "shape_on_policy"]
+
+class Shape(NamedTuple):
+    """The numbers of a shaping function: G of ``p_div_p_G``, the weight of ``logp``, the exponent of ``pow``."""
+
+    gamma: float
+    weight: float
+    pow_exp: float
 
 
-def bounded_exp(exponent: torch.Tensor) -> torch.Tensor:
-    """Return ``exp(min(exponent, EXPONENT_LIMIT))``: finite, with a zero gradient beyond the limit."""
-    return torch.exp(exponent.clamp(max=EXPONENT_LIMIT))
-
-
-def shape_off_policy(
-    log_ratio: torch.Tensor, reshape: str | Reshape, *, weight: float = 1.0, pow_exp: float = 0.5
-) -> torch.Tensor:
-    """Shape the ratio of teacher tokens: ``f(p / phi)`` of paper eq. 5, for ``log_ratio = log(p / phi)``.
+def shape_off_policy(log_ratio: Float[Tensor, "..."], options: LossOptions) -> Float[Tensor, "..."]:
+    """Shape the ratio of off-policy tokens: ``f(p / phi)`` of arXiv 2504.14945, equation 5.
 
     ==============  ===================
     ``no_reshape``  ``p``
@@ -33,70 +36,79 @@ def shape_off_policy(
     ``p_logp``      ``p + weight log p``
     ``square_root`` ``sqrt(p)``
     ``pow``         ``p ** pow_exp``
-    ``p_div_p_G``   ``p / (p + G)``, whose derivative by the logit is paper eq. 8
+    ``p_div_p_G``   ``p / (p + G)``, whose derivative by the logit is equation 8
     ==============  ===================
 
-    Args:
-        log_ratio: any shape, float32 or float64. With the paper's ``phi = 1`` this is ``log_prob``.
-        reshape: a name of the table, where ``G`` is any positive number.
+    >>> log_prob = torch.tensor([0.1, 0.9]).log()
+    >>> shape_off_policy(log_prob, LossOptions(off_policy_reshape="p_div_p_0.1"))
+    tensor([0.5000, 0.9000])
 
-    Returns:
-        A tensor of the same shape and dtype.
+    Args:
+        log_ratio: ``log(p / phi)`` in float32 or float64. With the paper's ``phi = 1`` this is ``log_prob``.
 
     Raises:
-        ValueError: unknown ``reshape``, or ``G <= 0``.
+        ValueError: unknown ``off_policy_reshape``, or ``G <= 0``.
     """
-    kind, gamma = parse_reshape(reshape, "off_policy_reshape")
-    if kind == "logp":
-        return weight * log_ratio
-    if kind == "p_logp":
-        return bounded_exp(log_ratio) + weight * log_ratio
-    if kind == "p_div_p":
-        return torch.sigmoid(log_ratio - math.log(gamma))
-    return _power(log_ratio, kind, pow_exp)
+    name, gamma = _parse("off_policy_reshape", options.off_policy_reshape)
+    shape = Shape(gamma, options.off_policy_reshape_weight, options.off_policy_reshape_pow_exp)
+    return RESHAPES.function(name)(log_ratio, shape)
 
 
 def shape_on_policy(
-    log_prob: torch.Tensor,
-    old_log_prob: torch.Tensor,
-    log_ratio: torch.Tensor,
-    reshape: str | Reshape,
-    *,
-    weight: float = 1.0,
-    pow_exp: float = 0.5,
-) -> torch.Tensor:
-    """Shape the PPO ratio of on-policy tokens: ``r = exp(d)``, for ``d = log_ratio = log_prob - old_log_prob``.
+    log_prob: Float[Tensor, "..."], old_log_prob: Float[Tensor, "..."], options: LossOptions
+) -> Float[Tensor, "..."]:
+    """Shape the PPO ratio of on-policy tokens, ``exp(d)`` for ``d = log_prob - old_log_prob``.
 
-    ==============  ===================
-    ``no_reshape``  ``exp(d)``
-    ``logp``        ``d`` (the seed gives it no weight)
-    ``p_logp``      ``exp(d) + weight d``
-    ``square_root`` ``sqrt(exp(d))``
-    ``pow``         ``exp(pow_exp d)``
-    ``p_div_p_G``   ``[p / (p + G)] / [p0 / (p0 + G)]``
-    ==============  ===================
+    The shapes are those of `shape_off_policy`, of ``exp(d)`` in the place of ``p``, with two exceptions: ``logp`` is
+    ``d`` whatever the weight, and ``p_div_p_G`` is the ratio of the shaped probabilities, ``[p / (p + G)] / [p0 / (p0 +
+    G)]``.
 
-    Args:
-        log_prob, old_log_prob, log_ratio: one shape, float32 or float64.
-
-    Returns:
-        A tensor of the same shape and dtype.
+    >>> p, p0 = torch.tensor([0.3]).log(), torch.tensor([0.1]).log()
+    >>> shape_on_policy(p, p0, LossOptions()), shape_on_policy(p, p0, LossOptions(on_policy_reshape="p_div_p_0.1"))
+    (tensor([3.]), tensor([1.5000]))
 
     Raises:
-        ValueError: unknown ``reshape``, or ``G <= 0``.
+        ValueError: unknown ``on_policy_reshape``, or ``G <= 0``.
     """
-    kind, gamma = parse_reshape(reshape, "on_policy_reshape")
-    if kind == "logp":
-        return log_ratio
-    if kind == "p_logp":
-        return bounded_exp(log_ratio) + weight * log_ratio
-    if kind == "p_div_p":
+    name, gamma = _parse("on_policy_reshape", options.on_policy_reshape)
+    if name == "p_div_p_G":
         shift = math.log(gamma)
         return bounded_exp(logsigmoid(log_prob - shift) - logsigmoid(old_log_prob - shift))
-    return _power(log_ratio, kind, pow_exp)
+    weight = 1.0 if name == "logp" else options.on_policy_reshape_weight
+    return RESHAPES.function(name)(log_prob - old_log_prob, Shape(gamma, weight, options.on_policy_reshape_pow_exp))
 
 
-def _power(log_ratio: torch.Tensor, kind: str, pow_exp: float) -> torch.Tensor:
-    if kind == "no_reshape":
-        return bounded_exp(log_ratio)
-    return bounded_exp((0.5 if kind == "square_root" else pow_exp) * log_ratio)
+def bounded_exp(exponent: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """Return ``exp(min(exponent, EXPONENT_LIMIT))``: finite, with a zero gradient beyond the limit."""
+    return torch.exp(exponent.clamp(max=EXPONENT_LIMIT))
+
+
+def no_reshape(log_ratio: Tensor, shape: Shape) -> Tensor:
+    return bounded_exp(log_ratio)
+
+
+def logp(log_ratio: Tensor, shape: Shape) -> Tensor:
+    return shape.weight * log_ratio
+
+
+def p_logp(log_ratio: Tensor, shape: Shape) -> Tensor:
+    return bounded_exp(log_ratio) + shape.weight * log_ratio
+
+
+def square_root(log_ratio: Tensor, shape: Shape) -> Tensor:
+    return bounded_exp(0.5 * log_ratio)
+
+
+def power(log_ratio: Tensor, shape: Shape) -> Tensor:
+    return bounded_exp(shape.pow_exp * log_ratio)
+
+
+def p_div_p(log_ratio: Tensor, shape: Shape) -> Tensor:
+    return torch.sigmoid(log_ratio - math.log(shape.gamma))
+
+
+def _parse(option: str, reshape: object) -> tuple[str, float]:
+    try:
+        return parse_reshape(reshape)
+    except ValueError as error:
+        raise ValueError(f"{option}: {error}") from None

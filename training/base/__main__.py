@@ -23,7 +23,7 @@ from core.files import digest_file, write_json
 from core.model_files import model_digest
 from core.prompts import encode_example, messages, render_prompt
 from grading.grader import Grader
-from training.base.fit import Progress, Schedule, batches, fit, save
+from training.base.fit import Schedule, batches, fit, progress_bar, save
 from training.base.mixture import Component, stream
 from training.base.tokenizer import byte_tokenizer
 
@@ -52,7 +52,8 @@ def teach(model: PreTrainedModel, tokenizer: Qwen2Tokenizer, recipe: dict[str, A
             encode_example(messages(problem), response, tokenizer) for problem, response in stream(mixture, rng)
         )
         schedule = Schedule(**phase["schedule"])
-        fit(model, batches(examples, recipe["batch_size"], rng), schedule, Progress(phase["name"], schedule.steps))
+        with progress_bar(phase["name"], schedule.steps) as on_step:
+            fit(model, batches(examples, recipe["batch_size"], rng), schedule, on_step)
 
 
 @torch.no_grad()

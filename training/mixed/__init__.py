@@ -1,6 +1,6 @@
-"""Mixed-policy training on verl's V1 trainer: the hooks, one file a hook.
+"""Mixed-policy training on verl's V1 trainer: the hooks, one per file.
 
-``rollout`` makes the samples (own and guided), ``reward`` scores them, ``trainer`` computes advantages and rollout
+``rollout`` makes the samples (on- and off-policy), ``reward`` scores them, ``trainer`` computes advantages and rollout
 correction over the whole batch, ``loss`` is what each worker differentiates; ``supervised`` trains without rollouts.
 The formulas are in training.algorithms.
 """

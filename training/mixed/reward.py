@@ -1,4 +1,4 @@
-"""The reward: the evaluation's own grader, so that training and benchmarks agree on what is right."""
+"""The reward: the grader that benchmarks use, so that training and evaluation agree on what is right."""
 
 from functools import cache
 from typing import Any
@@ -8,7 +8,7 @@ from grading.grader import Grader
 
 @cache
 def grader() -> Grader:
-    """One grader a reward process; its worker starts when an answer needs more than a comparison of strings."""
+    """One grader per reward process; its worker starts when an answer needs more than a comparison of strings."""
     return Grader(workers=1)
 
 
@@ -20,10 +20,10 @@ def compute_score(
     *,
     thinking: bool = True,
 ) -> dict[str, float]:
-    """1.0 if the boxed answer after the last ``</think>`` is right, else 0.0 (seed 002 ``reward_impl_version: 3``).
+    """1.0 if the boxed answer after the last ``</think>`` is right, else 0.0.
 
-    Called by verl's reward workers, once for every sample, demonstrations included. ``thinking``: a response without
-    a closing tag scores 0.
+    verl's reward workers call it once per sample, off-policy samples included. With ``thinking`` a response without a
+    closing tag scores 0.
     """
     grade = grader().grade(solution_str, ground_truth, "math", thinking=thinking)
     return {"score": grade.score, "acc": grade.score}

@@ -1,4 +1,4 @@
-"""Rollouts with off-policy guidance (seed 000, lines 5-11): some samples of a group start with part of the target."""
+"""Mixed-policy rollouts: some samples of a group start with part of the target, or are all of it."""
 
 from typing import Any
 from uuid import uuid4
@@ -25,15 +25,15 @@ def prompt_id(row: dict[str, Any]) -> str:
 
 
 class OffPolicyOutput(AgentLoopOutput):
-    """A sample whose first ``prefix_length`` response tokens are the teacher's; it cost ``requests`` generations."""
+    """A sample whose first ``prefix_length`` response tokens are off-policy; it cost ``requests`` generations."""
 
     prefix_length: int
     requests: int
 
     def as_dict(self) -> dict[str, Any]:
         # As tensors they become fields of the batch; verl would carry plain ints beside it.
-        own = {"prefix_length": torch.tensor(self.prefix_length), "requests": torch.tensor(self.requests)}
-        return super().as_dict() | own
+        counts = {"prefix_length": torch.tensor(self.prefix_length), "requests": torch.tensor(self.requests)}
+        return super().as_dict() | counts
 
 
 class OffPolicyAgentLoop(AgentLoopBase):
@@ -56,8 +56,8 @@ class OffPolicyAgentLoop(AgentLoopBase):
         # A whole target ends with its end-of-sequence token: there is nothing left to generate.
         if prefix[-1:] != [self.tokenizer.eos_token_id]:
             if self.seeded:
-                own = stable_hash(self.seed, int(row["global_steps"]), prompt_id(row), int(row["session_id"]))
-                sampling_params = sampling_params | {"seed": own}
+                seed = stable_hash(self.seed, int(row["global_steps"]), prompt_id(row), int(row["session_id"]))
+                sampling_params = sampling_params | {"seed": seed}
             requests += 1
             with simple_timer("generate_sequences", metrics):
                 output = await self.server_manager.generate(
@@ -69,14 +69,14 @@ class OffPolicyAgentLoop(AgentLoopBase):
             log_probs += list(output.log_probs or [])
             extra = {key: value for key, value in output.extra_fields.items() if key != "prompt_ids"}
         else:
-            # The trainer reads the weight version a sample was made with; a demonstration is of the current step.
+            # The trainer reads the version of the weights that made a sample; a whole target counts as of this step.
             step = int(row["global_steps"]) - 1
             extra = {"min_global_steps": step, "max_global_steps": step}
         return OffPolicyOutput(
             prompt_ids=prompt,
             response_ids=response,
             response_mask=[1] * len(response),
-            # The teacher's tokens have no probability under the rollout policy: 0 is never read for them.
+            # Off-policy tokens have no probability under the rollout policy: 0 is never read for them.
             response_logprobs=log_probs,
             prefix_length=len(prefix),
             requests=requests,
@@ -94,12 +94,12 @@ class OffPolicyAgentLoop(AgentLoopBase):
         if stable_hash(self.seed, prompt_id(row)) >= self.target_ratio * HASHES:
             return []
         ratio = prefix_ratio(
-            step=int(row["global_steps"]) - 1,  # verl counts steps from 1, the schedules from 0
+            prefix,
+            int(row["global_steps"]) - 1,  # verl counts steps from 1, the schedules from 0
             sample_id=sample,
             n=self.rollout_config.n,
             seed=self.seed,
             prompt_id=prompt_id(row),
-            **prefix.schedule(),
         )
         tokens = self.tokenizer.encode(target[0]["content"], add_special_tokens=False)
         eos = self.tokenizer.eos_token_id

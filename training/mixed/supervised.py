@@ -1,10 +1,9 @@
 """Supervised fine-tuning on the targets by verl's training workers: recipe ``sft``, no rollouts, no vLLM.
 
 The configuration, checkpoints, metrics and policy are those of every other run: the sections ``actor`` and ``model``
-say how the workers train. The loss is verl's: the mean of ``-log_prob`` over the target tokens of the whole batch.
+say how the workers train.
 """
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +24,10 @@ from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 from verl.utils.debug import marked_timer
 from verl.utils.tracking import Tracking
 from verl.workers.engine_workers import TrainingWorker, TrainingWorkerConfig
-from verl.workers.utils.losses import sft_loss
 
 from core.errors import InputError
 from core.prompts import encode_example
+from training.mixed.loss import supervised_loss
 from training.run.checkpoints import TrainerState, folder_of, latest_step, mark_complete
 from training.run.metrics import require_finite
 
@@ -36,9 +35,10 @@ DATA = "data.pt"
 
 
 class TargetDataset(Dataset[dict[str, torch.Tensor]]):
-    """Prompt and target of each row, tokenized as a demonstration of a mixed-policy run is.
+    """Prompt and target of each row, tokenized as an off-policy sample of a mixed-policy run is.
 
-    Raises InputError for a row without a target.
+    Raises:
+        InputError: a row has no target.
     """
 
     def __init__(self, path: Path, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -97,7 +97,7 @@ class SupervisedTrainer:
         pool = RayResourcePool(process_on_nodes=[trainer.n_gpus_per_node] * trainer.nnodes)
         build = RayClassWithInitArgs(ray.remote(TrainingWorker), config=worker)
         workers = RayWorkerGroup(resource_pool=pool, ray_cls_with_init=build, device_name=trainer.device)
-        workers.set_loss_fn(partial(sft_loss, None))
+        workers.set_loss_fn(supervised_loss)
         workers.reset()
         return workers
 
@@ -146,13 +146,13 @@ class SupervisedTrainer:
             },
         )
         tu.assign_non_tensor(batch, update_lr_scheduler=True, global_token_num=NonTensorData(lengths))
-        found = tu.get(self.workers.train_batch(batch).get(), "metrics")
-        metrics = {name: value for name, value in found.items() if name.startswith("perf/")}
+        output = tu.get(self.workers.train_batch(batch).get(), "metrics")
+        metrics = {name: value for name, value in output.items() if name.startswith("perf/")}
         return metrics | {
-            "actor/sft_loss": found["loss"],
-            "actor/grad_norm": found["grad_norm"],
-            "actor/lr": found["lr"],
-            "perf/mfu/actor": found["mfu"],
+            "actor/sft_loss": output["loss"],
+            "actor/grad_norm": output["grad_norm"],
+            "actor/lr": output["lr"],
+            "perf/mfu/actor": output["mfu"],
             "perf/total_num_tokens": sum(lengths),
             "response_length/mean": targets / len(lengths),
         }

@@ -1,6 +1,5 @@
 """The trainer: verl's synchronous V1 trainer with LUFFY's advantages, off-policy groups and rollout correction."""
 
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,14 +16,11 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.utils.padding import response_to_nested
 
-from training.algorithms import (
-    apply_prefix_weights,
-    group_advantage,
-    off_policy_mask,
-    reject_groups,
-    rollout_correction,
-)
+from training.algorithms.advantage import apply_prefix_weights, group_advantage
+from training.algorithms.correction import rollout_correction
 from training.algorithms.entropy import EntropyController
+from training.algorithms.rejection import reject_groups
+from training.algorithms.tensors import mask_of_prefix
 from training.mixed.loss import mixed_policy_loss
 from training.run.checkpoints import TrainerState, mark_complete, read_state
 from training.run.configuration import mixed_options
@@ -34,9 +30,9 @@ POLL_SECONDS = 0.1  # verl's own 2 s would be most of a step of a small model
 
 
 class GroupBuffer(ReplayBuffer):
-    """verl's buffer; groups without a signal are judged by their on-policy members if ``on_policy_from`` is set."""
+    """verl's buffer; with ``on_policy_from`` it looks for groups without a signal among on-policy samples only."""
 
-    on_policy_from: int | None = None  # first sample number that is the policy's own
+    on_policy_from: int | None = None  # number of the first on-policy sample of a group
 
     def _dapo_filtered_keys(self, partition_id: str) -> tuple[set[str], Any]:
         if self.on_policy_from is None:
@@ -94,7 +90,7 @@ class MixedPolicyTrainer(PPOTrainerSync):
 
     def _compute_old_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         batch = super()._compute_old_log_prob(batch, metrics)
-        # verl compares the two policies on every response token; only ours have a rollout log-probability.
+        # verl compares the two policies at every response token, and off-policy tokens have no rollout log-probability.
         for name in [name for name in metrics if name.startswith("training/rollout_")]:
             del metrics[name]
         return batch
@@ -118,7 +114,7 @@ class MixedPolicyTrainer(PPOTrainerSync):
         proto = DataProto(batch=data.to_padded_tensor())
         rows = proto.batch
         mask, scores = rows["response_mask"].bool(), rows["rm_scores"].sum(-1)
-        prefix_mask = off_policy_mask(rows["prefix_length"], mask)
+        off_policy_mask = mask_of_prefix(rows["prefix_length"], mask)
         on_policy = rows["prefix_length"] == 0
 
         rewards = rows["rm_scores"]
@@ -127,22 +123,16 @@ class MixedPolicyTrainer(PPOTrainerSync):
             proto, kl_metrics = apply_kl_penalty(proto, self.kl_ctrl_in_reward, self.config.algorithm.kl_penalty)
             metrics.update(kl_metrics)
             rewards = rows["token_level_rewards"]
-        advantages = group_advantage(
-            rewards.sum(-1), index, on_policy, baseline=self.options.baseline, use_std=self.options.use_std
-        )
-        prefix = self.options.prefix
-        advantages = apply_prefix_weights(advantages.unsqueeze(-1) * mask, prefix_mask, prefix.alpha, prefix.beta)
+        advantages = group_advantage(rewards.sum(-1), index, on_policy, self.options).unsqueeze(-1) * mask
+        advantages = apply_prefix_weights(advantages, off_policy_mask, self.options.prefix)
+        log_probs = rows["old_log_probs"], rows["rollout_log_probs"]
         correction, _, correction_metrics = rollout_correction(
-            rows["old_log_probs"],
-            rows["rollout_log_probs"],
-            mask,
-            prefix_mask,
-            **asdict(self.options.rollout_correction),
+            *log_probs, mask, off_policy_mask, self.options.rollout_correction
         )
         metrics.update({f"rollout_correction/{name}": value for name, value in correction_metrics.items()})
         metrics.update(self._group_metrics(scores, index, on_policy))
         metrics["batch/generation_requests"] = float(rows["requests"].sum())
-        metrics["batch/generated_tokens"] = float((mask & ~prefix_mask).sum())
+        metrics["batch/generated_tokens"] = float((mask & ~off_policy_mask).sum())
         self._prefix_lengths = dict(zip(batch.keys, rows["prefix_length"].tolist(), strict=True))
 
         output = {"advantages": advantages, "returns": advantages, "rollout_is_weights": correction}
@@ -150,21 +140,21 @@ class MixedPolicyTrainer(PPOTrainerSync):
         batch = tq.kv_batch_put(
             keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict(nested, batch_size=len(batch))
         )
-        batch.extra_info["prefix_tokens"] = int(prefix_mask.sum()) * self._updates_share()
+        batch.extra_info["off_policy_tokens"] = int(off_policy_mask.sum()) * self._update_share()
         return batch
 
-    def _updates_share(self) -> float:
+    def _update_share(self) -> float:
         """The part of a batch that one optimiser update sees."""
         return self.config.actor_rollout_ref.actor.ppo_mini_batch_size / self.config.data.train_batch_size
 
     def _group_metrics(self, scores: torch.Tensor, index: np.ndarray, on_policy: torch.Tensor) -> dict[str, float]:
-        """Rewards by where a sample came from; solve-all and solve-none never count a demonstration."""
-        own, off_policy = scores[on_policy], scores[~on_policy]
+        """Rewards by where a sample came from; solve-all and solve-none never count off-policy samples."""
+        sampled, off_policy = scores[on_policy], scores[~on_policy]
         metrics = {"batch/off_policy_samples": float(len(off_policy))}
-        if len(own):
-            metrics["reward/on_policy"] = float(own.mean())
-            solved, is_own = (scores == 1.0).tolist(), on_policy.tolist()
-            counts = reject_groups(solved, index.tolist(), is_own, self.options.filter_on).metrics
+        if len(sampled):
+            metrics["reward/on_policy"] = float(sampled.mean())
+            solved = (scores == 1.0).tolist()
+            counts = reject_groups(solved, index.tolist(), on_policy.tolist(), self.options).metrics
             kinds = ("solve_all", "solve_none", "solve_partial")
             groups = sum(counts[kind] for kind in kinds)
             metrics |= {f"groups/{kind}": counts[kind] / groups for kind in kinds}

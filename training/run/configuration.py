@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
+from hydra.core.config_store import ConfigStore
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -21,6 +22,10 @@ from core.errors import InputError
 from training.algorithms.options import MixedPolicyOptions
 
 CONFIG = PROJECT / "training" / "config"
+
+# The section ``mixed`` with its defaults, a part of train.yaml that the class of the options writes. The clip range is
+# verl's own key, so that it has one place.
+ConfigStore.instance().store("mixed_options", {"mixed": MixedPolicyOptions().model_dump(exclude={"clip_ratio"})})
 
 
 def names(group: str) -> list[str]:
@@ -66,10 +71,7 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
 
 
 def mixed_options(config: DictConfig) -> MixedPolicyOptions:
-    """The validated ``mixed`` section of a run; InputError names the options that contradict each other.
-
-    The clip range is verl's own key, so that it has one place.
-    """
+    """The validated section ``mixed`` of a run, with verl's clip range; InputError names the option at fault."""
     actor, values = config.actor_rollout_ref.actor, OmegaConf.to_container(config.mixed)
     return MixedPolicyOptions.from_mapping(
         {"clip_ratio": actor.clip_ratio, **values}, n=config.actor_rollout_ref.rollout.n

@@ -1,4 +1,4 @@
-"""What the hooks into verl decide without a cluster: which samples are off-policy, their seeds, how groups count."""
+"""What the hooks into verl decide without a cluster: off-policy samples, seeds, how groups count."""
 
 from pathlib import Path
 from typing import Any

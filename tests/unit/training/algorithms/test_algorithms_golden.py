@@ -11,9 +11,10 @@ from training.algorithms import (  # noqa: E402
     compute_grpo_outcome_advantage_split,
     compute_sft_pure_loss,
     compute_token_on_off_policy_loss,
-    group_advantage,
-    mixed_policy_token_loss,
 )
+from training.algorithms.advantage import group_advantage  # noqa: E402
+from training.algorithms.mixed_loss import mixed_policy_token_loss  # noqa: E402
+from training.algorithms.options import GroupOptions, LossOptions  # noqa: E402
 
 RTOL = {"float32": 1e-5, "float64": 1e-9}
 LOSS_KEYS = [
@@ -29,7 +30,7 @@ LOSS_KEYS = [
     "off_ratio_max_clip_frac",
     "off_ratio_min_clip_frac",
 ]
-# Cases of the reference whose outcome is ours instead (algorithm.md, section 1), each tested below by name.
+# Cases of the reference whose outcome is ours instead, each tested below by name.
 OURS = {
     "adv/ERR_group_without_on_policy",
     "adv/ERR_index_is_tensor",
@@ -167,14 +168,13 @@ def test_ours_a_missing_phi_means_one(golden):
 def test_ours_the_ratio_to_phi_can_be_shaped(golden):
     case = cases(golden, "compute_token_on_off_policy_loss")["loss/target_probs_reshape_ignored"]
     tensors = bundle(golden, case)
-    options = {"off_policy_reshape": "p_div_p_0.1", "target_probs": tensors.pop("target_probs")}
-    phi = options["target_probs"]
+    options, phi = LossOptions(off_policy_reshape="p_div_p_0.1"), tensors.pop("target_probs")
     arguments = tuple(tensors[n] for n in ("old_log_prob", "log_prob", "advantages", "eos_mask", "prefix_mask"))
-    losses, _ = mixed_policy_token_loss(*arguments, shape_target_ratio=True, **options)
+    losses, _ = mixed_policy_token_loss(*arguments, options, phi, shape_target_ratio=True)
     ratio = tensors["log_prob"].exp() / (phi + 1e-6)
     expected = -tensors["advantages"] * ratio / (ratio + 0.1)
-    teacher = tensors["prefix_mask"] & tensors["eos_mask"].bool()
-    torch.testing.assert_close(losses[teacher], expected[teacher], rtol=1e-9, atol=1e-12)
+    off_policy = tensors["prefix_mask"] & tensors["eos_mask"].bool()
+    torch.testing.assert_close(losses[off_policy], expected[off_policy], rtol=1e-9, atol=1e-12)
 
 
 def advantage(case, **changes):
@@ -217,7 +217,8 @@ def test_union_baseline_equals_grpo_of_the_reference(golden):
         arguments = advantage(case)
         scores = arguments["token_level_rewards"].sum(dim=-1)
         none = torch.zeros(len(scores), dtype=torch.bool)
-        ours = group_advantage(scores, arguments["index"], none, "union", arguments["use_std"], arguments["epsilon"])
+        options = GroupOptions(baseline="union", use_std=arguments["use_std"])
+        ours = group_advantage(scores, arguments["index"], none, options, arguments["epsilon"])
         expected = tensor(case["out"]["advantages"], scores.dtype)
         torch.testing.assert_close(
             ours.unsqueeze(-1) * arguments["eos_mask"], expected, rtol=1e-5, atol=1e-7, msg=case["name"]
@@ -261,7 +262,7 @@ def test_ours_the_sft_loss_of_nothing_is_0_with_a_zero_gradient(shape):
     assert torch.equal(log_prob.grad, torch.zeros(shape))
 
 
-def test_without_teacher_tokens_it_is_the_references_ppo_loss(golden):
+def test_without_off_policy_tokens_it_is_the_references_ppo_loss(golden):
     compared = 0
     for name, case in cases(golden, "core_algos.compute_policy_loss").items():
         compared += 1

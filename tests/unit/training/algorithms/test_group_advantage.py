@@ -10,13 +10,12 @@ torch = pytest.importorskip("torch")
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from training.algorithms import (  # noqa: E402
-    apply_prefix_weights,
-    compute_grpo_outcome_advantage_split,
-    group_advantage,
-)
+from training.algorithms import compute_grpo_outcome_advantage_split  # noqa: E402
+from training.algorithms.advantage import apply_prefix_weights, group_advantage  # noqa: E402
+from training.algorithms.options import GroupOptions, PrefixOptions  # noqa: E402
 
 EPSILON = 1e-6
+SPLIT = GroupOptions(baseline="on_policy", use_std=True)
 
 
 @st.composite
@@ -30,13 +29,13 @@ def groups(draw):
 
 
 def by_definition(scores, index, on_policy, baseline, use_std):
-    """Paper eq. 2 and seed 004, one row at a time."""
+    """arXiv 2504.14945, equation 2, and its on-policy form, one row at a time."""
     result = []
     for score, name in zip(scores.tolist(), index, strict=True):
         members = [
             other
-            for other, group, own in zip(scores.tolist(), index, on_policy.tolist(), strict=True)
-            if group == name and (own or baseline == "union")
+            for other, group, sampled in zip(scores.tolist(), index, on_policy.tolist(), strict=True)
+            if group == name and (sampled or baseline == "union")
         ]
         mean, std = (statistics.fmean(members), statistics.stdev(members)) if len(members) > 1 else (0.0, 1.0)
         std = std if len(set(members)) > 1 or len(members) < 2 else 1.0
@@ -48,7 +47,7 @@ def by_definition(scores, index, on_policy, baseline, use_std):
 @given(groups(), st.sampled_from(["union", "on_policy"]), st.booleans())
 def test_equals_the_definition(group, baseline, use_std):
     scores, index, on_policy = group
-    ours = group_advantage(scores, index, on_policy, baseline, use_std, EPSILON)
+    ours = group_advantage(scores, index, on_policy, GroupOptions(baseline=baseline, use_std=use_std), EPSILON)
     torch.testing.assert_close(ours, by_definition(scores, index, on_policy, baseline, use_std), rtol=1e-9, atol=1e-9)
 
 
@@ -58,15 +57,16 @@ def test_the_order_of_rows_and_the_names_of_groups_do_not_matter(group, baseline
     scores, index, on_policy = group
     rows = list(range(len(index)))
     order.shuffle(rows)
-    ours = group_advantage(scores, index, on_policy, baseline)
-    shuffled = group_advantage(scores[rows], [index[i] * 2 for i in rows], on_policy[rows], baseline)
+    options = GroupOptions(baseline=baseline, use_std=True)
+    ours = group_advantage(scores, index, on_policy, options)
+    shuffled = group_advantage(scores[rows], [index[i] * 2 for i in rows], on_policy[rows], options)
     torch.testing.assert_close(shuffled, ours[rows], rtol=1e-12, atol=1e-12)
 
 
 def test_every_kind_of_index_and_mask_gives_the_same():
     scores, numbers = torch.tensor([1.0, 0.0, 1.0, 0.0, 0.0, 1.0]), [7, 7, -1, 7, -1, -1]
     on_policy = torch.tensor([1, 1, 0, 1, 1, 1])
-    expected = group_advantage(scores, numbers, on_policy.bool())
+    expected = group_advantage(scores, numbers, on_policy.bool(), SPLIT)
     indices = [
         torch.tensor(numbers),
         [torch.tensor(number) for number in numbers],  # 0-dimensional tensors hash by identity
@@ -77,7 +77,7 @@ def test_every_kind_of_index_and_mask_gives_the_same():
     ]
     for index in indices:
         for mask in (on_policy, on_policy.bool(), on_policy.float()):
-            assert torch.equal(group_advantage(scores, index, mask), expected)
+            assert torch.equal(group_advantage(scores, index, mask, SPLIT), expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
@@ -94,11 +94,12 @@ def test_keeps_the_dtype_and_leaves_its_inputs_alone(dtype):
 
 def test_equal_scores_carry_no_signal_whatever_their_value():
     for value in (0.1, 1 / 3, 1e-3):
-        ours = group_advantage(torch.full((7,), value), [0] * 7, torch.ones(7), "union", True, 0.0)
+        union = GroupOptions(baseline="union", use_std=True)
+        ours = group_advantage(torch.full((7,), value), [0] * 7, torch.ones(7), union, 0.0)
         assert torch.equal(ours, torch.zeros(7))
-    # In float64 the mean of three 0.1 is not 0.1: a deviation of 1e-17 would make the demonstration's advantage 9e5.
+    # In float64 the mean of three 0.1 is not 0.1: a deviation of 1e-17 would make the off-policy row's advantage 9e5.
     scores = torch.tensor([1.0, 0.1, 0.1, 0.1], dtype=torch.float64)
-    ours = group_advantage(scores, [0] * 4, torch.tensor([0, 1, 1, 1]))
+    ours = group_advantage(scores, [0] * 4, torch.tensor([0, 1, 1, 1]), SPLIT)
     assert ours.tolist() == pytest.approx([0.9 / (1 + 1e-6), 0.0, 0.0, 0.0])
 
 
@@ -109,10 +110,11 @@ def test_no_rows():
 
 def test_prefix_weights():
     advantages, prefix = torch.tensor([[2.0, 2.0], [1.0, 1.0]]), torch.tensor([[True, False], [False, False]])
-    assert torch.equal(apply_prefix_weights(advantages, prefix, 0.5, 3.0), torch.tensor([[1.0, 6.0], [3.0, 3.0]]))
-    assert torch.equal(apply_prefix_weights(advantages, prefix), advantages)
-    with pytest.raises(TypeError, match=r"prefix_mask: expected dtype torch\.bool, got torch\.float32"):
-        apply_prefix_weights(advantages, prefix.float())
+    weighted = apply_prefix_weights(advantages, prefix, PrefixOptions(alpha=0.5, beta=3.0))
+    assert torch.equal(weighted, torch.tensor([[1.0, 6.0], [3.0, 3.0]]))
+    assert torch.equal(apply_prefix_weights(advantages, prefix, PrefixOptions()), advantages)
+    with pytest.raises(TypeError, match=r"off_policy_mask: expected dtype torch\.bool, got torch\.float32"):
+        apply_prefix_weights(advantages, prefix.float(), PrefixOptions())
 
 
 @pytest.mark.parametrize(
@@ -137,5 +139,3 @@ def test_bad_input_names_the_argument(changes, error, words):
     }
     with pytest.raises(error, match=words):
         compute_grpo_outcome_advantage_split(**(arguments | changes))
-    with pytest.raises(ValueError, match="baseline: got 'mean', expected one of union, on_policy"):
-        group_advantage(torch.zeros(3), [0, 0, 1], torch.ones(3), "mean")

@@ -9,18 +9,14 @@ torch = pytest.importorskip("torch")
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from training.algorithms import (  # noqa: E402
-    MixedPolicyOptions,
-    compute_sft_pure_loss,
-    compute_token_on_off_policy_loss,
-    mean_stats,
-    mixed_policy_token_loss,
-    normalise_loss,
-    off_policy_mask,
-    sft_token_loss,
-    shape_off_policy,
-)
-from training.algorithms.names import NORMALISERS  # noqa: E402
+from training.algorithms import compute_sft_pure_loss, compute_token_on_off_policy_loss  # noqa: E402
+from training.algorithms.aggregate import BatchSize, agg_loss  # noqa: E402
+from training.algorithms.mixed_loss import mean_stats, mixed_policy_token_loss  # noqa: E402
+from training.algorithms.options import LossOptions  # noqa: E402
+from training.algorithms.registry import LOSS_AGG_MODES  # noqa: E402
+from training.algorithms.reshape import shape_off_policy  # noqa: E402
+from training.algorithms.sft import sft_token_loss  # noqa: E402
+from training.algorithms.tensors import mask_of_prefix  # noqa: E402
 
 RESHAPES = [
     "no_reshape",
@@ -33,12 +29,20 @@ RESHAPES = [
     "p_div_p_1e-6",
     "p_div_p_7",
 ]
-NAMES = ("old_log_prob", "log_prob", "advantages", "eos_mask", "prefix_mask")
+NAMES = ("old_log_prob", "log_prob", "advantages", "response_mask", "off_policy_mask")
+
+
+def token_loss(target_probs=None, shape_target_ratio=False, **given):
+    """mixed_policy_token_loss of the tensors and the options in ``given``."""
+    tensors = {name: given.pop(name) for name in NAMES}
+    return mixed_policy_token_loss(
+        **tensors, options=LossOptions(**given), target_probs=target_probs, shape_target_ratio=shape_target_ratio
+    )
 
 
 @st.composite
 def batches(draw, low=-6.0):
-    """Float64 tensors of a step: rows of any length, empty ones, all-prefix ones, one on-policy row alone."""
+    """Float64 tensors of a step: rows of any length, empty ones, wholly off-policy ones, one on-policy row alone."""
     n_rows, length = draw(st.integers(1, 5)), draw(st.integers(1, 6))
     edge = st.sampled_from([low, 0.0, -1e-3])
     values = st.lists(st.one_of(st.floats(low, 0.0), edge), min_size=n_rows * length, max_size=n_rows * length)
@@ -53,7 +57,7 @@ def batches(draw, low=-6.0):
 
 
 def choices():
-    """Keyword arguments of mixed_policy_token_loss."""
+    """Keyword arguments of LossOptions."""
     return st.fixed_dictionaries(
         {
             "off_policy_reshape": st.sampled_from(RESHAPES),
@@ -68,31 +72,32 @@ def choices():
     )
 
 
-def step_share(rows, how, counts, coef, ranks=1, pad=0, **options):
+def step_share(rows, mode, counts, coef, ranks=1, pad=0, **options):
     """The share of some rows in the loss of the step, and its gradient."""
     rows = {name: torch.nn.functional.pad(tensor, (0, pad)) for name, tensor in rows.items()}
     rows["log_prob"] = rows["log_prob"].clone().requires_grad_()
-    losses, stats = mixed_policy_token_loss(**rows, **options)
-    share = normalise_loss(losses, rows["eos_mask"], how, ranks=ranks, **counts)
-    sft = sft_token_loss(rows["log_prob"], rows["prefix_mask"])
-    share = share + coef * normalise_loss(sft, rows["prefix_mask"], "token-mean", tokens=counts["tokens"], ranks=ranks)
+    losses, stats = token_loss(**rows, **options)
+    size, off_policy_mask = BatchSize(**counts, ranks=ranks), rows["off_policy_mask"]
+    share = agg_loss(losses, rows["response_mask"], mode, size)
+    sft = sft_token_loss(rows["log_prob"], off_policy_mask)
+    share = share + coef * agg_loss(sft, off_policy_mask, "token-mean", size)
     share.backward()
     width = rows["log_prob"].shape[1] - pad
     return share.detach(), rows["log_prob"].grad[:, :width], stats
 
 
-@pytest.mark.parametrize("how", NORMALISERS)
+@pytest.mark.parametrize("mode", LOSS_AGG_MODES)
 @settings(max_examples=50)
 @given(batch=batches(), options=choices(), data=st.data())
-def test_any_split_into_ranks_and_micro_batches_and_any_padding_gives_the_same(how, batch, options, data):
-    mask = batch["eos_mask"]
+def test_any_split_into_ranks_and_micro_batches_and_any_padding_gives_the_same(mode, batch, options, data):
+    mask = batch["response_mask"]
     counts = {
         "tokens": max(int(mask.sum()), 1),
         "sequences": max(int(mask.any(dim=-1).sum()), 1),
         "response_length": mask.shape[1],
     }
     coef = data.draw(st.sampled_from([0.0, 0.3]))
-    loss, gradient, stats = step_share(batch, how, counts, coef, **options)
+    loss, gradient, stats = step_share(batch, mode, counts, coef, **options)
     rank_of = data.draw(st.lists(st.integers(0, 1), min_size=len(mask), max_size=len(mask)))
     micro_of = data.draw(st.lists(st.integers(0, 1), min_size=len(mask), max_size=len(mask)))
     total, summed, totals = 0.0, torch.zeros_like(gradient), {}
@@ -103,7 +108,7 @@ def test_any_split_into_ranks_and_micro_batches_and_any_padding_gives_the_same(h
                 continue
             pad = data.draw(st.integers(0, 3))
             rows = {name: tensor[chosen] for name, tensor in batch.items()}
-            share, part, some = step_share(rows, how, counts, coef, ranks=2, pad=pad, **options)
+            share, part, some = step_share(rows, mode, counts, coef, ranks=2, pad=pad, **options)
             total += share / 2  # gradients of the two ranks are averaged
             summed[chosen] += part / 2
             for name, (value, count) in some.items():
@@ -118,10 +123,10 @@ def test_any_split_into_ranks_and_micro_batches_and_any_padding_gives_the_same(h
 @settings(max_examples=50)
 @given(batch=batches(), options=choices(), order=st.randoms(use_true_random=False))
 def test_the_order_of_rows_does_not_matter(batch, options, order):
-    rows = list(range(len(batch["eos_mask"])))
+    rows = list(range(len(batch["response_mask"])))
     order.shuffle(rows)
-    losses, _ = mixed_policy_token_loss(**batch, **options)
-    shuffled, _ = mixed_policy_token_loss(**{name: tensor[rows] for name, tensor in batch.items()}, **options)
+    losses, _ = token_loss(**batch, **options)
+    shuffled, _ = token_loss(**{name: tensor[rows] for name, tensor in batch.items()}, **options)
     torch.testing.assert_close(shuffled, losses[rows], rtol=1e-12, atol=1e-12)
 
 
@@ -132,17 +137,17 @@ def test_finite_for_any_log_probability(dtype, batch, options, phi):
     batch = {name: tensor.to(dtype) if tensor.is_floating_point() else tensor for name, tensor in batch.items()}
     # Padding may hold anything.
     for name in ("old_log_prob", "log_prob", "advantages"):
-        batch[name] = torch.where(batch["eos_mask"], batch[name], math.nan)
+        batch[name] = torch.where(batch["response_mask"], batch[name], math.nan)
     batch["log_prob"].requires_grad_()
     if phi is not None:
         options = options | {"target_probs": torch.full_like(batch["advantages"], phi), "shape_target_ratio": True}
-    losses, stats = mixed_policy_token_loss(**batch, **options)
+    losses, stats = token_loss(**batch, **options)
     assert losses.dtype == torch.float32
     assert losses.isfinite().all()
-    assert (losses[~batch["eos_mask"]] == 0).all()
+    assert (losses[~batch["response_mask"]] == 0).all()
     losses.sum().backward()
     assert batch["log_prob"].grad.isfinite().all()
-    assert (batch["log_prob"].grad[~batch["eos_mask"]] == 0).all()
+    assert (batch["log_prob"].grad[~batch["response_mask"]] == 0).all()
     assert all(value.isfinite() for value in mean_stats(stats).values())
 
 
@@ -153,9 +158,8 @@ def test_the_gradient_of_p_div_p_gamma_is_eq_8(log_p, gamma, advantage):
     log_prob = torch.tensor([[log_p]], dtype=torch.float64, requires_grad=True)
     one = torch.ones(1, 1, dtype=torch.bool)
     advantages = torch.full((1, 1), advantage, dtype=torch.float64)
-    losses, _ = mixed_policy_token_loss(
-        torch.zeros_like(log_prob), log_prob, advantages, one, one, off_policy_reshape=f"p_div_p_{gamma:.17f}"
-    )
+    options = LossOptions(off_policy_reshape=f"p_div_p_{gamma:.17f}")
+    losses, _ = mixed_policy_token_loss(torch.zeros_like(log_prob), log_prob, advantages, one, one, options)
     (-losses.sum()).backward()
     gamma, p = float(f"{gamma:.17f}"), math.exp(log_p)
     eq_8 = gamma * p * (1 - p) * advantage / (p + gamma) ** 2
@@ -174,28 +178,30 @@ def test_shapes_equal_their_plain_formulas(reshape):
     }.get(reshape)
     if plain is None:
         plain = p / (p + float(reshape.removeprefix("p_div_p_")))
-    torch.testing.assert_close(shape_off_policy(p.log(), reshape, weight=0.3, pow_exp=1.7), plain, rtol=1e-9, atol=0)
+    options = LossOptions(off_policy_reshape=reshape, off_policy_reshape_weight=0.3, off_policy_reshape_pow_exp=1.7)
+    torch.testing.assert_close(shape_off_policy(p.log(), options), plain, rtol=1e-9, atol=0)
 
 
 @settings(max_examples=50)
 @given(batch=batches(), options=choices())
-def test_teacher_tokens_know_no_old_policy_and_own_tokens_no_off_policy_options(batch, options):
-    losses, _ = mixed_policy_token_loss(**batch, **options)
-    other, _ = mixed_policy_token_loss(**batch | {"old_log_prob": batch["old_log_prob"] - 1.0}, **options)
-    teacher = batch["prefix_mask"]
-    assert torch.equal(losses[teacher], other[teacher])
+def test_off_policy_tokens_have_no_old_policy_and_on_policy_tokens_no_off_policy_options(batch, options):
+    losses, _ = token_loss(**batch, **options)
+    other, _ = token_loss(**batch | {"old_log_prob": batch["old_log_prob"] - 1.0}, **options)
+    off_policy = batch["off_policy_mask"]
+    assert torch.equal(losses[off_policy], other[off_policy])
     changed = options | {"off_policy_reshape": "logp", "off_max_clip": 0.2, "use_off_policy_loss": False}
-    other, _ = mixed_policy_token_loss(**batch, **changed)
-    assert torch.equal(losses[~teacher], other[~teacher])
-    assert (other[teacher] == 0).all()
+    other, _ = token_loss(**batch, **changed)
+    assert torch.equal(losses[~off_policy], other[~off_policy])
+    assert (other[off_policy] == 0).all()
 
 
 @settings(max_examples=50)
 @given(batch=batches(), options=choices())
-def test_the_seeds_function_is_the_mean_of_the_token_losses(batch, options):
-    losses, stats = mixed_policy_token_loss(**batch, **options)
+def test_the_original_function_is_the_mean_of_the_token_losses(batch, options):
+    losses, stats = token_loss(**batch, **options)
     if options.pop("use_off_policy_loss"):
         given = {"cliprange": 0.2, "off_cliprange": 0.2} | options
+        batch["eos_mask"], batch["prefix_mask"] = batch.pop("response_mask"), batch.pop("off_policy_mask")
         given["clip_upper_bound"] = options["clip_upper_bound"] or 1.0
         output = compute_token_on_off_policy_loss(**batch, **given)
         assert output["pg_loss"].item() == pytest.approx(float(losses.sum() / stats["pg_loss"][1].clamp(min=1)))
@@ -208,37 +214,30 @@ def test_without_a_clip_a_ratio_of_one_gives_the_policy_gradient():
     advantages = torch.tensor([[1.0, -2.0]])
     old, mask = torch.tensor([[-1.0, -0.5]]), torch.ones(1, 2, dtype=torch.bool)
     log_prob = old.clone().requires_grad_()
-    losses, _ = mixed_policy_token_loss(old, log_prob, advantages, mask, ~mask)
+    losses, _ = mixed_policy_token_loss(old, log_prob, advantages, mask, ~mask, LossOptions())
     losses.sum().backward()
     assert torch.equal(log_prob.grad, -advantages)
 
 
-def test_the_multitask_loss_is_the_sft_loss_of_teacher_tokens():
+def test_the_multitask_loss_is_the_sft_loss_of_off_policy_tokens():
     torch.manual_seed(0)
     log_prob = -torch.rand(3, 5, dtype=torch.float64)
     mask = torch.arange(5) < torch.tensor([[5], [3], [0]])
-    prefix = off_policy_mask(torch.tensor([5, 1, 0]), mask)
+    prefix = mask_of_prefix(torch.tensor([5, 1, 0]), mask)
     losses = sft_token_loss(log_prob, prefix)
     assert (losses[~prefix] == 0).all()
-    share = normalise_loss(losses, prefix, "token-mean", tokens=int(prefix.sum()))
+    share = agg_loss(losses, prefix, "token-mean", BatchSize(int(prefix.sum())))
     assert share.item() == pytest.approx(compute_sft_pure_loss(log_prob, prefix).item())
 
 
-def test_teacher_tokens_are_the_first_valid_ones():
+def test_a_prefix_is_the_first_valid_tokens():
     mask = torch.tensor([[1, 1, 1], [1, 1, 0], [1, 1, 0], [0, 0, 0]])
     expected = torch.tensor([[1, 1, 1], [1, 1, 0], [0, 0, 0], [0, 0, 0]]).bool()
-    assert torch.equal(off_policy_mask(torch.tensor([3, 3, 0, 2]), mask), expected)
-    with pytest.raises(ValueError, match=r"prefix_length: expected shape \[4\], that of a row of mask, got \[3\]"):
-        off_policy_mask(torch.tensor([1, 2, 3]), mask)
-
-
-def test_options_name_every_argument_of_the_loss():
-    batch = {name: torch.zeros(1, 1) for name in NAMES[:3]}
-    mask = torch.ones(1, 1, dtype=torch.bool)
-    losses, _ = mixed_policy_token_loss(
-        **batch, eos_mask=mask, prefix_mask=mask, **MixedPolicyOptions().loss_arguments()
-    )
-    assert losses.shape == (1, 1)
+    assert torch.equal(mask_of_prefix(torch.tensor([3, 3, 0, 2]), mask), expected)
+    with pytest.raises(
+        ValueError, match=r"prefix_length: expected shape \[4\], that of a row of response_mask, got \[3\]"
+    ):
+        mask_of_prefix(torch.tensor([1, 2, 3]), mask)
 
 
 BAD = [
@@ -247,49 +246,50 @@ BAD = [
     ({"log_prob": torch.zeros(2, 3, dtype=torch.int64)}, TypeError, "log_prob: expected a floating-point tensor"),
     ({"advantages": torch.zeros(2)}, ValueError, "advantages: expected shape"),
     ({"advantages": None}, TypeError, "advantages: expected a torch.Tensor, got NoneType"),
-    ({"eos_mask": torch.ones(2, 2)}, ValueError, "eos_mask: expected shape"),
-    ({"prefix_mask": torch.zeros(2, 3)}, TypeError, "prefix_mask: expected dtype torch.bool"),
+    ({"response_mask": torch.ones(2, 2)}, ValueError, "response_mask: expected shape"),
+    ({"off_policy_mask": torch.zeros(2, 3)}, TypeError, "off_policy_mask: expected dtype torch.bool"),
     ({"target_probs": torch.zeros(1, 3)}, ValueError, "target_probs: expected shape"),
-    ({"off_policy_reshape": "p_div_p_0"}, ValueError, "Invalid off_policy_reshape: 'p_div_p_0'.*G > 0"),
+    ({"off_policy_reshape": "p_div_p_0"}, ValueError, "off_policy_reshape\n.*got 'p_div_p_0'.*G > 0"),
     ({"off_policy_reshape": "p_div_p_-0.1"}, ValueError, "no_reshape, logp, p_logp, square_root, pow, or p_div_p_G"),
     ({"off_policy_reshape": "p_div_p_nan"}, ValueError, "off_policy_reshape"),
     ({"off_policy_reshape": "p_div_p_inf"}, ValueError, "off_policy_reshape"),
     ({"off_policy_reshape": "p_div_p_1_0"}, ValueError, "off_policy_reshape"),
-    ({"on_policy_reshape": None}, ValueError, "Invalid on_policy_reshape: None"),
+    ({"on_policy_reshape": None}, ValueError, "on_policy_reshape\n.*valid string"),
 ]
 
 
 @pytest.mark.parametrize(("changes", "error", "words"), BAD)
 def test_bad_input_names_the_argument(changes, error, words):
     arguments = {name: torch.zeros(2, 3) for name in NAMES[:3]}
-    arguments |= {"eos_mask": torch.ones(2, 3), "prefix_mask": torch.zeros(2, 3, dtype=torch.bool)}
+    arguments |= {"response_mask": torch.ones(2, 3), "off_policy_mask": torch.zeros(2, 3, dtype=torch.bool)}
     with pytest.raises(error, match=words):
-        mixed_policy_token_loss(**(arguments | changes))
+        token_loss(**(arguments | changes))
 
 
-@pytest.mark.parametrize("how", NORMALISERS)
-def test_what_stands_outside_the_mask_does_not_count(how):
+@pytest.mark.parametrize("mode", LOSS_AGG_MODES)
+def test_what_stands_outside_the_mask_does_not_count(mode):
     losses = torch.tensor([[1.0, 3.0, math.nan], [math.inf, 0.0, 0.0]], requires_grad=True)
     mask = torch.tensor([[1, 1, 0], [0, 0, 0]])
-    loss = normalise_loss(losses, mask, how, tokens=2, sequences=1, response_length=4)
+    loss = agg_loss(losses, mask, mode, BatchSize(tokens=2, sequences=1, response_length=4))
     loss.backward()
-    assert loss.item() == {"seq-mean-token-sum": 4.0, "constant": 1.0}.get(how, 2.0)
+    assert loss.item() == {"seq-mean-token-sum": 4.0, "constant": 1.0}.get(mode, 2.0)
     assert (losses.grad[mask == 0] == 0).all()
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"how": "mean"}, "loss_normaliser: got 'mean', expected one of token-mean"),
-        ({"how": "token-mean"}, "tokens: needed by loss_normaliser 'token-mean'"),
-        ({"how": "constant", "sequences": 2}, "response_length: needed by"),
-        ({"how": "token-mean", "tokens": 0}, "tokens: expected a positive number, got 0"),
-        ({"how": "token-mean", "tokens": 3, "mask": torch.ones(1, 2)}, "mask: expected shape"),
+        (("mean", BatchSize()), "got 'mean', expected one of token-mean"),
+        (("token-mean", BatchSize()), "tokens: the loss_agg_mode needs it"),
+        (("constant", BatchSize(sequences=2)), "response_length: the loss_agg_mode needs it"),
+        (("token-mean", BatchSize(tokens=0)), "tokens: expected a positive number, got 0"),
+        (("token-mean", BatchSize(tokens=3), torch.ones(1, 2)), "mask: expected shape"),
     ],
 )
-def test_a_normaliser_says_which_count_it_needs(arguments, words):
+def test_an_aggregation_says_which_count_it_needs(arguments, words):
+    mode, size, mask = (*arguments, torch.ones(2, 3))[:3]
     with pytest.raises(ValueError, match=words):
-        normalise_loss(**({"losses": torch.zeros(2, 3), "mask": torch.ones(2, 3)} | arguments))
+        agg_loss(torch.zeros(2, 3), mask, mode, size)
 
 
 def test_every_exported_name_exists():

@@ -1,6 +1,5 @@
 """Options: what combines, what contradicts, and that a message names the keys. No torch."""
 
-import dataclasses
 import itertools
 import math
 
@@ -9,48 +8,44 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.errors import InputError
-from training.algorithms import (
-    EntropyController,
-    EntropyOptions,
-    MixedPolicyOptions,
-    next_entropy_coefficient,
-    reject_groups,
-)
-from training.algorithms.names import NORMALISERS
+from training.algorithms.entropy import EntropyController, next_entropy_coefficient
+from training.algorithms.options import EntropyOptions, GroupOptions, MixedPolicyOptions
+from training.algorithms.registry import CORRECTIONS, LOSS_AGG_MODES
+from training.algorithms.rejection import reject_groups
 
-LUFFY = {"loss_remove_clip": True, "prefix": {"n_prefix": 1}, "loss_normaliser": "constant"}
+ONE_TARGET = {"n_prefix": 1}
+LUFFY = {
+    "off_policy_reshape": "p_div_p_0.1",
+    "loss_remove_clip": True,
+    "prefix": ONE_TARGET,
+    "loss_agg_mode": "constant",
+}
 LUFFY_SEED = {
     "baseline": "on_policy",
     "use_std": True,
     "off_policy_reshape": "p_div_p_0.5",
     "off_max_clip": 10.0,
     "clip_upper_bound": 100.0,
-    "prefix": {"n_prefix": 4, "min": 0.0, "max": 0.8},
+    "prefix": {"n_prefix": 4, "strategy": "random", "min": 0.0, "max": 0.8},
 }
-RL_SFT_LOSS = {
-    "use_off_policy_loss": False,
-    "off_policy_reshape": "no_reshape",
-    "loss_remove_clip": True,
-    "sft_multitask": {"use": True, "coef": 0.1},
-}
-ON_POLICY = {"prefix": {"n_prefix": 0}, "off_policy_reshape": "no_reshape", "use_off_policy_loss": False}
+RL_SFT_LOSS = {"use_off_policy_loss": False, "prefix": ONE_TARGET, "sft_multitask": {"use": True}}
+ON_POLICY = {"use_off_policy_loss": False}
 
 
 @pytest.mark.parametrize("recipe", [{}, LUFFY, LUFFY_SEED, RL_SFT_LOSS, ON_POLICY])
 def test_the_recipes_are_valid_and_survive_a_round_trip(recipe):
     options = MixedPolicyOptions.from_mapping(recipe)
     options.check_group(8)
-    assert MixedPolicyOptions.from_mapping(dataclasses.asdict(options)) == options
+    assert MixedPolicyOptions.from_mapping(options.model_dump()) == options
     assert hash(options) == hash(MixedPolicyOptions(**recipe))
 
 
 def test_options_combine_freely():
-    corrections = ("none", "tis", "icepop", "seq-mask-tis", "reinforce_pro")
-    for recipe, normaliser, correction, entropy, use_std in itertools.product(
-        (LUFFY, LUFFY_SEED, RL_SFT_LOSS, ON_POLICY), NORMALISERS, corrections, (True, False), (True, False)
+    for recipe, loss_agg_mode, correction, entropy, use_std in itertools.product(
+        (LUFFY, LUFFY_SEED, RL_SFT_LOSS, ON_POLICY), LOSS_AGG_MODES, CORRECTIONS, (True, False), (True, False)
     ):
         changes = {
-            "loss_normaliser": normaliser,
+            "loss_agg_mode": loss_agg_mode,
             "rollout_correction": {"type": correction},
             "adaptive_entropy": {"use": entropy},
             "use_std": use_std,
@@ -68,11 +63,11 @@ def test_options_combine_freely():
         ({"sft_multitask": {"use": True, "coef": 0.0}}, "sft_multitask.use=True", "sft_multitask.coef=0"),
         ({"off_min_clip": 2.0, "off_max_clip": 1.0}, "off_min_clip=2.0", "off_max_clip=1.0"),
         ({"loss_remove_clip": True, "clip_upper_bound": 100.0}, "loss_remove_clip=True", "clip_upper_bound=100.0"),
-        ({"use_off_policy_loss": False}, "use_off_policy_loss=False", "off_policy_reshape=p_div_p_0.1"),
+        (LUFFY | {"use_off_policy_loss": False}, "use_off_policy_loss=False", "off_policy_reshape=p_div_p_0.1"),
         (ON_POLICY | {"off_max_clip": 1.0}, "use_off_policy_loss=False", "off_max_clip=1.0"),
-        (RL_SFT_LOSS | {"prefix": {"alpha": 2.0}}, "use_off_policy_loss=False", "prefix.alpha=2.0"),
+        (RL_SFT_LOSS | {"prefix": ONE_TARGET | {"alpha": 2.0}}, "use_off_policy_loss=False", "prefix.alpha=2.0"),
         (ON_POLICY | {"sft_multitask": {"use": True}}, "sft_multitask.use=True", "prefix.n_prefix=0"),
-        ({"off_policy_reshape_weight": 0.1}, "off_policy_reshape_weight=0.1", "off_policy_reshape=p_div_p_0.1"),
+        (LUFFY | {"off_policy_reshape_weight": 0.1}, "off_policy_reshape_weight=0.1", "off_policy_reshape=p_div_p_0.1"),
         ({"on_policy_reshape_pow_exp": 0.7}, "on_policy_reshape_pow_exp=0.7", "on_policy_reshape=no_reshape"),
     ],
 )
@@ -101,16 +96,16 @@ def test_a_contradiction_with_the_group_size(values, n, words):
     [
         ({"off_policy_reshap": "pow"}, "off_policy_reshap: no such option; did you mean off_policy_reshape?"),
         ({"prefix": {"ratio": 1.0}}, "prefix.ratio: no such option"),
-        ({"prefix": 4}, "prefix: got 4, expected a block with the keys n_prefix"),
-        ({"baseline": "mean"}, "baseline: got 'mean', expected one of union, on_policy"),
-        ({"off_policy_reshape": "p_div_p_0"}, "Invalid off_policy_reshape: 'p_div_p_0'"),
-        ({"on_policy_reshape": 3}, "Invalid on_policy_reshape: 3"),
-        ({"use_std": 1}, "use_std: got 1, expected true or false"),
-        ({"clip_ratio": 0}, "clip_ratio: got 0, expected a finite number above 0"),
-        ({"clip_ratio": "0.2"}, "clip_ratio: got '0.2', expected a finite number"),
-        ({"off_max_clip": math.nan}, "off_max_clip: got nan"),
-        ({"prefix": {"max": 1.1}}, "prefix.max: got 1.1, expected a finite number of at least 0 and at most 1"),
-        ({"prefix": {"n_prefix": 1.0}}, "prefix.n_prefix: got 1.0, expected an integer of at least -1"),
+        ({"prefix": 4}, "prefix: got 4, expected a valid dictionary or instance of PrefixOptions"),
+        ({"baseline": "mean"}, "baseline: got 'mean', expected 'union' or 'on_policy'"),
+        ({"off_policy_reshape": "p_div_p_0"}, "off_policy_reshape: got 'p_div_p_0', expected no_reshape, logp,"),
+        ({"on_policy_reshape": 3}, "on_policy_reshape: got 3, expected a valid string"),
+        ({"use_std": 1}, "use_std: got 1, expected a valid boolean"),
+        ({"clip_ratio": 0}, "clip_ratio: got 0, expected greater than 0"),
+        ({"clip_ratio": "0.2"}, "clip_ratio: got '0.2', expected a valid number"),
+        ({"off_max_clip": math.nan}, "off_max_clip: got nan, expected a finite number"),
+        ({"prefix": {"max": 1.1}}, "prefix.max: got 1.1, expected less than or equal to 1"),
+        ({"prefix": {"n_prefix": 1.0}}, "prefix.n_prefix: got 1.0, expected a valid integer"),
         ({"rollout_correction": {"type": "gspo"}}, "rollout_correction.type: got 'gspo', expected one of none, tis"),
     ],
 )
@@ -118,14 +113,6 @@ def test_a_wrong_value_names_its_key(values, words):
     with pytest.raises(InputError) as error:
         MixedPolicyOptions.from_mapping(values)
     assert words in str(error.value)
-
-
-def test_the_schedule_of_the_options_is_what_prefix_ratio_takes():
-    from training.algorithms import prefix_ratio
-
-    options = MixedPolicyOptions.from_mapping(LUFFY)
-    assert prefix_ratio(step=0, sample_id=0, n=8, **options.prefix.schedule()) == 1.0
-    assert prefix_ratio(step=0, sample_id=1, n=8, **options.prefix.schedule()) == 0.0
 
 
 ENTROPY = EntropyOptions(use=True, target=0.5, lr=0.1, min=1e-4, max=1e-1)
@@ -165,22 +152,25 @@ def test_a_coefficient_that_is_not_adaptive_stays():
     assert EntropyController(EntropyOptions(), 0.0).update(3.0) == 0.0
 
 
-def test_groups_without_signal_are_rejected_and_demonstrations_never_counted():
+UNION, ON_POLICY_ONLY = GroupOptions(filter_on="union"), GroupOptions(filter_on="on_policy")
+
+
+def test_groups_without_signal_are_rejected_and_off_policy_samples_never_counted():
     index = ["all", "all", "all", "none", "none", "none", "some", "some", "some"]
     solved = [True, True, True, True, False, False, True, True, False]
-    own = [False, True, True] * 3
-    union = reject_groups(solved, index, own, "union")
+    on_policy = [False, True, True] * 3
+    union = reject_groups(solved, index, on_policy, UNION)
     assert union.keep == [False] * 3 + [True] * 6
-    own_only = reject_groups(solved, index, own, "on_policy")
-    assert own_only.keep == [False] * 6 + [True] * 3
+    on_policy_only = reject_groups(solved, index, on_policy, ON_POLICY_ONLY)
+    assert on_policy_only.keep == [False] * 6 + [True] * 3
     counts = {"groups": 3.0, "solve_all": 1.0, "solve_none": 1.0, "solve_partial": 1.0}
     assert union.metrics == counts | {"rejected_groups": 1.0}
-    assert own_only.metrics == counts | {"rejected_groups": 2.0}
+    assert on_policy_only.metrics == counts | {"rejected_groups": 2.0}
 
 
 def test_a_single_outcome_is_no_evidence():
-    assert reject_groups([True, False], ["a", "a"], [True, False], "on_policy").keep == [True, True]
-    assert reject_groups([], [], [], "union").keep == []
+    assert reject_groups([True, False], ["a", "a"], [True, False], ON_POLICY_ONLY).keep == [True, True]
+    assert reject_groups([], [], [], UNION).keep == []
 
 
 @settings(max_examples=100)
@@ -188,7 +178,7 @@ def test_a_single_outcome_is_no_evidence():
 def test_rejection_does_not_depend_on_the_order(rows, order):
     def kept(of):
         columns = list(zip(*of, strict=True)) or [(), (), ()]
-        return [row for row, keep in zip(of, reject_groups(*columns, "on_policy").keep, strict=True) if keep]
+        return [row for row, keep in zip(of, reject_groups(*columns, ON_POLICY_ONLY).keep, strict=True) if keep]
 
     shuffled = rows[:]
     order.shuffle(shuffled)
@@ -198,11 +188,10 @@ def test_rejection_does_not_depend_on_the_order(rows, order):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (([True], ["a", "b"], [True], "union"), "index: expected 1 values, one for each row of solved, got 2"),
-        (([True], ["a"], [], "union"), "on_policy: expected 1 values"),
-        (([True], ["a"], [True], "all"), "filter_on: got 'all', expected one of union, on_policy"),
+        (([True], ["a", "b"], [True]), "index: expected 1 values, one for each row of solved, got 2"),
+        (([True], ["a"], []), "on_policy: expected 1 values"),
     ],
 )
 def test_bad_rejection_input_names_the_argument(arguments, words):
     with pytest.raises(ValueError, match=words):
-        reject_groups(*arguments)
+        reject_groups(*arguments, UNION)

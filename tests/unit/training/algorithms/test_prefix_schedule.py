@@ -8,12 +8,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.algorithms import cut_prefix, prefix_length, prefix_ratio, prefix_ratios
-from training.algorithms.names import PREFIX_STRATEGIES
+from training.algorithms.options import PrefixOptions
+from training.algorithms.prefix import cut_prefix, prefix_length, prefix_ratio
+from training.algorithms.registry import PREFIX_STRATEGIES
 
 EOS = 1
 # The reference cuts a long target and glues an EOS to it, or lets it run over the response: here both are errors.
 OURS = {"truncated_target_gets_eos", "target_eq_response_length_no_eos"}
+
+
+def ratio(step=0, *, sample_id=0, n=1, seed=0, prompt_id=0, **options):
+    """The ratio of one sample; every sample has a prefix, of any length, unless ``options`` say otherwise."""
+    schedule = PrefixOptions(**{"n_prefix": -1, "strategy": "random", "min": 0.0} | options)
+    return prefix_ratio(schedule, step, sample_id=sample_id, n=n, seed=seed, prompt_id=prompt_id)
+
+
+def ratios(step=0, *, n, **arguments):
+    """The ratios of the samples of one prompt."""
+    return [ratio(step, sample_id=sample_id, n=n, **arguments) for sample_id in range(n)]
 
 
 @pytest.fixture(scope="session")
@@ -21,21 +33,21 @@ def golden(shared):
     return json.loads((shared / "golden" / "prefix_rollout.json").read_text())
 
 
-def schedules(strategies=PREFIX_STRATEGIES):
-    """Keyword arguments of prefix_ratios."""
+def schedules():
+    """Keyword arguments of ``ratios``."""
 
     @st.composite
     def draw_one(draw):
         n = draw(st.integers(1, 9))
         minimum, maximum = sorted(draw(st.tuples(st.floats(0, 1), st.floats(0, 1))))
-        strategy = draw(st.sampled_from(strategies))
+        strategy = draw(st.sampled_from(sorted(PREFIX_STRATEGIES)))
         return {
             "strategy": strategy,
             "step": draw(st.integers(0, 2000)),
             "n": n,
             "n_prefix": draw(st.integers(-1, n)),
-            "minimum": minimum,
-            "maximum": maximum,
+            "min": minimum,
+            "max": maximum,
             "steps": draw(st.integers(1, 1000)),
             "share": strategy != "fixed" and draw(st.booleans()),
             "seed": draw(st.integers(0, 2**40)),
@@ -54,26 +66,26 @@ def test_golden_ratios_and_prefixes(golden):
             options |= {"min_prefix_ratio": 0.0, "max_prefix_ratio": 0.8}
         targets = case.get("tgts", [[11, 12, 13, 14, 15]])
         for prompt, target in enumerate(targets):
-            ratios = prefix_ratios(
-                strategy,
+            drawn = ratios(
                 case.get("step", 1) - 1,  # the reference counts from 1
+                strategy=strategy,
                 n=options["n"],
                 n_prefix=options["n_prefix"],
-                minimum=options["min_prefix_ratio"],
-                maximum=options["max_prefix_ratio"],
+                min=options["min_prefix_ratio"],
+                max=options["max_prefix_ratio"],
                 steps=1000,
                 share=options.get("prefix_share_across_samples", False),
                 prompt_id=prompt,
             )
             rows = slice(prompt * options["n"], (prompt + 1) * options["n"])
-            assert ratios == pytest.approx(case["out"]["prefix_ratios"][rows], rel=1e-12), case["name"]
+            assert drawn == pytest.approx(case["out"]["prefix_ratios"][rows], rel=1e-12), case["name"]
             if case["name"] in OURS:
                 with pytest.raises(ValueError, match=r"target: .* tokens with its EOS, but a response has at most"):
                     cut_prefix(target, 1.0, eos_id=EOS, response_length=len(target))
                 continue
             masks, responses = case["out"]["prefix_mask"][rows], case["out"]["responses"][rows]
-            for ratio, mask, response in zip(ratios, masks, responses, strict=True):
-                prefix = cut_prefix(target, ratio, eos_id=EOS, response_length=8)
+            for share, mask, response in zip(drawn, masks, responses, strict=True):
+                prefix = cut_prefix(target, share, eos_id=EOS, response_length=8)
                 assert len(prefix) == sum(mask), case["name"]
                 assert prefix == response[: len(prefix)]
 
@@ -85,8 +97,7 @@ def test_golden_windows(golden):
         low, high = window["uniform_window"]
         step = window["global_steps"] - 1
         draws = [
-            prefix_ratio(window["strategy"], step, sample_id=0, n=1, n_prefix=1, maximum=0.8, steps=1000, prompt_id=i)
-            for i in range(400)
+            ratio(step, strategy=window["strategy"], max=0.8, steps=1000, prompt_id=prompt) for prompt in range(400)
         ]
         assert low <= min(draws) <= low + 0.02 * high
         assert high * 0.98 <= max(draws) <= high
@@ -95,39 +106,28 @@ def test_golden_windows(golden):
 @settings(max_examples=200)
 @given(schedules())
 def test_bounds_and_number_of_prefixes(schedule):
-    ratios = prefix_ratios(**schedule)
+    drawn = ratios(**schedule)
     with_prefix = schedule["n"] if schedule["n_prefix"] == -1 else schedule["n_prefix"]
-    assert len(ratios) == schedule["n"]
-    assert all(schedule["minimum"] - 1e-12 <= ratio <= schedule["maximum"] + 1e-12 for ratio in ratios[:with_prefix])
-    assert ratios[with_prefix:] == [0.0] * (schedule["n"] - with_prefix)
+    assert len(drawn) == schedule["n"]
+    assert all(schedule["min"] - 1e-12 <= share <= schedule["max"] + 1e-12 for share in drawn[:with_prefix])
+    assert drawn[with_prefix:] == [0.0] * (schedule["n"] - with_prefix)
     if schedule["share"]:
-        assert len(set(ratios[:with_prefix])) <= 1
-    assert ratios == prefix_ratios(**schedule)
-
-
-@settings(max_examples=50)
-@given(schedules(("random",)))
-def test_a_sample_alone_draws_what_it_draws_in_its_group(schedule):
-    group = prefix_ratios(**schedule)
-    alone = dict(schedule)
-    strategy, step = alone.pop("strategy"), alone.pop("step")
-    assert [prefix_ratio(strategy, step, sample_id=i, **alone) for i in range(schedule["n"])] == group
+        assert len(set(drawn[:with_prefix])) <= 1
+    assert drawn == ratios(**schedule)
 
 
 @settings(max_examples=50)
 @given(st.integers(2, 12), st.floats(0, 0.5), st.floats(0.5, 1))
 def test_fixed_values_are_evenly_spaced(n_prefix, minimum, maximum):
-    ratios = prefix_ratios("fixed", 7, n=n_prefix, n_prefix=-1, minimum=minimum, maximum=maximum)
+    given = {"strategy": "fixed", "n": n_prefix, "min": minimum, "max": maximum}
     step = (maximum - minimum) / (n_prefix - 1)
-    assert ratios == pytest.approx([minimum + i * step for i in range(n_prefix)])
-    assert prefix_ratios("fixed", 7, n=n_prefix, n_prefix=1, minimum=minimum, maximum=maximum)[0] == maximum
+    assert ratios(7, **given) == pytest.approx([minimum + i * step for i in range(n_prefix)])
+    assert ratios(7, n_prefix=1, **given)[0] == maximum
 
 
 def test_each_of_seed_step_prompt_and_sample_changes_the_draw():
-    base = {"n": 2, "n_prefix": 2, "seed": 1, "prompt_id": "a"}
-
-    def draw(step=3, sample_id=0, **changes):
-        return prefix_ratio("random", step, sample_id=sample_id, **(base | changes))
+    def draw(step=3, **changes):
+        return ratio(step, **({"n": 2, "seed": 1, "prompt_id": "a"} | changes))
 
     draws = {draw(), draw(step=4), draw(sample_id=1), draw(seed=2), draw(prompt_id="b")}
     assert len(draws) == 5
@@ -136,53 +136,54 @@ def test_each_of_seed_step_prompt_and_sample_changes_the_draw():
 
 def test_another_process_draws_the_same_and_needs_no_torch():
     code = (
-        "import sys; from training.algorithms import prefix_ratios as r;"
-        "print(r('random', 5, n=3, n_prefix=2, seed=7, prompt_id='p')); assert 'torch' not in sys.modules"
+        "import sys; from training.algorithms.options import PrefixOptions;"
+        "from training.algorithms.prefix import prefix_ratio;"
+        "options = PrefixOptions(n_prefix=1, strategy='random', min=0.0);"
+        "print(prefix_ratio(options, 5, sample_id=0, n=3, seed=7, prompt_id='p')); assert 'torch' not in sys.modules"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out.strip() == str(prefix_ratios("random", 5, n=3, n_prefix=2, seed=7, prompt_id="p"))
+    assert out.strip() == str(ratio(5, n=3, seed=7, prompt_id="p"))
 
 
 def test_uniform_draws_are_uniform():
-    draws = sorted(prefix_ratio("random", 0, sample_id=0, n=1, n_prefix=1, prompt_id=i) for i in range(4000))
+    draws = sorted(ratio(prompt_id=prompt) for prompt in range(4000))
     distance = max(abs(draw - i / len(draws)) for i, draw in enumerate(draws))
     assert distance < 1.95 / len(draws) ** 0.5  # Kolmogorov-Smirnov, one in a thousand
 
 
-def test_linear_variance_spreads_about_linear():
-    options = {"sample_id": 0, "n": 1, "n_prefix": 1, "maximum": 0.8, "steps": 100}
-    mean = prefix_ratio("linear", 50, **options)
-    draws = [prefix_ratio("linear_variance", 50, prompt_id=i, spread=0.05, **options) for i in range(2000)]
+def test_linear_variance_is_normal_about_linear():
+    options = {"max": 0.8, "steps": 100}
+    mean = ratio(50, strategy="linear", **options)
+    draws = [ratio(50, strategy="linear_variance", prompt_id=i, std=0.05, **options) for i in range(2000)]
     assert mean == pytest.approx(0.4)
     assert sum(draws) / len(draws) == pytest.approx(mean, abs=0.005)
-    assert prefix_ratio("linear_variance", 50, spread=0.0, **options) == mean
+    assert ratio(50, strategy="linear_variance", std=0.0, **options) == mean
 
 
 @pytest.mark.parametrize(
-    ("tokens", "ratio", "length"), [(6, 0.5, 3), (6, 2 / 3, 4), (7, 1.0, 7), (7, 0.0, 0), (0, 1, 0)]
+    ("tokens", "share", "length"), [(6, 0.5, 3), (6, 2 / 3, 4), (7, 1.0, 7), (7, 0.0, 0), (0, 1, 0)]
 )
-def test_prefix_length_rounds_down(tokens, ratio, length):
-    assert prefix_length(tokens, ratio) == length
+def test_prefix_length_rounds_down(tokens, share, length):
+    assert prefix_length(tokens, share) == length
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"strategy": "cosine"}, "prefix strategy: got 'cosine'.*reverse_linear"),
+        ({"strategy": "cosine"}, "strategy\n.*got 'cosine'.*reverse_linear"),
         ({"step": -1}, "step: expected 0 or more"),
-        ({"steps": 0}, "prefix steps: expected 1 or more"),
-        ({"minimum": 0.9, "maximum": 0.1}, "0 <= min <= max <= 1, got 0.9 and 0.1"),
+        ({"steps": 0}, "steps\n.*greater than or equal to 1"),
+        ({"min": 0.9, "max": 0.1}, "prefix.min=0.9 contradicts prefix.max=0.1"),
         ({"n_prefix": 5}, "n_prefix: expected 0 to n = 4"),
         ({"n_prefix": -2}, "n_prefix"),
         ({"sample_id": 4}, "sample_id: expected 0 to 3"),
-        ({"spread": -1.0}, "spread"),
-        ({"strategy": "fixed", "share": True}, "'fixed'.*share=True"),
+        ({"std": -1.0}, "std\n.*greater than or equal to 0"),
+        ({"strategy": "fixed", "share": True}, "fixed contradicts prefix.share=True"),
     ],
 )
 def test_bad_input_names_the_argument(changes, words):
-    arguments = {"strategy": "random", "step": 0, "sample_id": 0, "n": 4, "n_prefix": 1} | changes
     with pytest.raises(ValueError, match=words):
-        prefix_ratio(**arguments)
+        ratio(**({"n": 4, "n_prefix": 1} | changes))
 
 
 def test_bad_lengths_and_ratios():

@@ -1,4 +1,4 @@
-"""Rollout corrections: golden vectors, the relations between the types, teacher tokens, empty rows."""
+"""Rollout corrections: golden vectors, the relations between the types, off-policy tokens, empty rows."""
 
 import json
 import math
@@ -10,14 +10,12 @@ torch = pytest.importorskip("torch")
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from training.algorithms import (  # noqa: E402
-    mixed_policy_token_loss,
-    normalise_loss,
-    prefix_is_ratios,
-    rollout_correction,
-)
+from training.algorithms.aggregate import BatchSize, agg_loss  # noqa: E402
+from training.algorithms.correction import measure_mismatch, rollout_correction  # noqa: E402
+from training.algorithms.mixed_loss import mixed_policy_token_loss  # noqa: E402
+from training.algorithms.options import LossOptions, RolloutCorrectionOptions  # noqa: E402
+from training.algorithms.registry import CORRECTIONS  # noqa: E402
 
-TYPES = ("none", "tis", "icepop", "seq-mask-tis", "reinforce_pro")
 BANDS = [(0.5, 5.0), (0.8, 2.0), (0.2, 10.0)]
 
 
@@ -26,9 +24,14 @@ def golden(shared):
     return json.loads((shared / "golden" / "rollout_correction.json").read_text())
 
 
+def correct(old_log_prob, rollout_log_prob, mask, off_policy=None, type="reinforce_pro", low=0.5, high=5.0):
+    options = RolloutCorrectionOptions(type=type, low=low, high=high)
+    return rollout_correction(old_log_prob, rollout_log_prob, mask, off_policy, options)
+
+
 @st.composite
 def log_probs(draw, low=-10.0):
-    """(old, rollout, mask, prefix): rows of any length, a teacher prefix in some."""
+    """(old, rollout, mask, off_policy): rows of any length, some of which begin with off-policy tokens."""
     rows, length = draw(st.integers(1, 4)), draw(st.integers(1, 6))
     values = st.lists(st.floats(low, 0.0, width=32), min_size=rows * length, max_size=rows * length)
     old, rollout = (torch.tensor(draw(values)).view(rows, length) for _ in range(2))
@@ -46,13 +49,12 @@ def test_golden_losses_gradients_and_masks(golden):
         low, high = case["threshold"]
         log_prob = given["log_probs"].clone().requires_grad_()
         losses, stats = mixed_policy_token_loss(
-            given["old_log_probs"], log_prob, given["advantages"], mask, torch.zeros_like(mask)
+            given["old_log_probs"], log_prob, given["advantages"], mask, torch.zeros_like(mask), LossOptions()
         )
-        weights, keep, _ = rollout_correction(
-            given["old_log_probs"], given["rollout_log_probs"], mask, None, case["type"], low, high
-        )
-        how = "token-mean" if case["token_level_loss"] else "seq-mean-token-mean"
-        loss = normalise_loss(losses * weights, mask, how, tokens=int(mask.sum()), sequences=len(mask))
+        given_log_probs = given["old_log_probs"], given["rollout_log_probs"]
+        weights, keep, _ = correct(*given_log_probs, mask, None, case["type"], low, high)
+        mode = "token-mean" if case["token_level_loss"] else "seq-mean-token-mean"
+        loss = agg_loss(losses * weights, mask, mode, BatchSize(int(mask.sum()), len(mask)))
         # The reference adds 1e-8 to the length of a row.
         assert loss.item() == pytest.approx(case["loss"], rel=1e-8), case["type"]
         if "ppo_kl" in case:
@@ -62,33 +64,33 @@ def test_golden_losses_gradients_and_masks(golden):
             torch.testing.assert_close(log_prob.grad, torch.tensor(case["grad"]).double(), rtol=1e-6, atol=1e-9)
         if "token_mask" in case:
             assert torch.equal(keep[mask], torch.tensor(case["token_mask"]).bool()[mask])
-            ratios = prefix_is_ratios(given["old_log_probs"], given["rollout_log_probs"], mask)
+            ratios = measure_mismatch(*given_log_probs, mask).prefix_is
             torch.testing.assert_close(ratios, torch.tensor(case["prefix_is"]).double(), rtol=1e-7, atol=0)
 
 
 @settings(max_examples=60)
 @given(log_probs(), st.sampled_from(BANDS))
 def test_reinforce_pro_is_icepop_at_the_first_token_and_seq_mask_tis_at_the_last(given, band):
-    old, rollout, mask, prefix = given
+    old, rollout, mask, off_policy = given
     old, rollout = old.double(), rollout.double()
-    keep = {name: rollout_correction(old, rollout, mask, prefix, name, *band)[1] for name in TYPES}
-    own = mask & ~prefix
-    for row in range(len(own)):
-        positions = own[row].nonzero().flatten().tolist()
+    keep = {name: correct(old, rollout, mask, off_policy, name, *band)[1] for name in CORRECTIONS}
+    on_policy = mask & ~off_policy
+    for row in range(len(on_policy)):
+        positions = on_policy[row].nonzero().flatten().tolist()
         if positions:
             first, last = positions[0], positions[-1]
             assert keep["reinforce_pro"][row, first] == keep["icepop"][row, first]
-            mean = (old - rollout)[row][own[row]].mean().exp()
+            mean = (old - rollout)[row][on_policy[row]].mean().exp()
             if all(abs(mean - edge) > 1e-9 for edge in band):  # a cumulative sum may round to the other side of an edge
                 assert keep["reinforce_pro"][row, last] == keep["seq-mask-tis"][row, last]
 
 
-@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("name", CORRECTIONS)
 @settings(max_examples=20)
 @given(given=log_probs())
 def test_every_type_is_the_identity_when_both_agree(name, given):
-    old, _, mask, prefix = given
-    weights, keep, metrics = rollout_correction(old, old, mask, prefix, name)
+    old, _, mask, off_policy = given
+    weights, keep, metrics = correct(old, old, mask, off_policy, name)
     assert torch.equal(weights, torch.ones_like(old))
     assert keep.all()
     assert metrics["kept_share"] == 1.0
@@ -96,34 +98,34 @@ def test_every_type_is_the_identity_when_both_agree(name, given):
     assert metrics["first_rejected_position"] == -1.0
 
 
-@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("name", CORRECTIONS)
 @settings(max_examples=40)
 @given(given=log_probs(low=-1e4), band=st.sampled_from(BANDS), half=st.booleans())
-def test_finite_and_teacher_tokens_untouched(name, given, band, half):
-    old, rollout, mask, prefix = given
-    # Teacher and padding tokens have no rollout probability: whatever stands there must not matter.
-    rollout = torch.where(mask & ~prefix, rollout, math.nan)
+def test_finite_and_off_policy_tokens_untouched(name, given, band, half):
+    old, rollout, mask, off_policy = given
+    # Off-policy and padding tokens have no rollout probability: whatever stands there must not matter.
+    rollout = torch.where(mask & ~off_policy, rollout, math.nan)
     if half:
         old, rollout = old.bfloat16(), rollout.bfloat16()
-    weights, keep, metrics = rollout_correction(old, rollout, mask, prefix, name, *band)
+    weights, keep, metrics = correct(old, rollout, mask, off_policy, name, *band)
     assert weights.isfinite().all()
     assert weights.dtype == torch.float32
     assert all(math.isfinite(value) for value in metrics.values())
-    assert (weights[prefix] == 1.0).all()
-    assert keep[prefix].all()
+    assert (weights[off_policy] == 1.0).all()
+    assert keep[off_policy].all()
     assert (weights[~keep] == 0.0).all()
-    emptied, _, _ = rollout_correction(old[:, :0], rollout[:, :0], mask[:, :0], None, name, *band)
+    emptied, _, _ = correct(old[:, :0], rollout[:, :0], mask[:, :0], None, name, *band)
     assert emptied.shape == (len(old), 0)
 
 
-@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("name", CORRECTIONS)
 def test_an_empty_row_changes_nothing_for_the_others(name):
     torch.manual_seed(0)
     old, rollout = -torch.rand(3, 9), -torch.rand(3, 9)
     mask = torch.ones(3, 9, dtype=torch.bool)
-    weights, keep, metrics = rollout_correction(old, rollout, mask, None, name, 0.8, 1.25)
+    weights, keep, metrics = correct(old, rollout, mask, None, name, 0.8, 1.25)
     more = [torch.cat([tensor, torch.zeros(1, 9, dtype=tensor.dtype)]) for tensor in (old, rollout, mask)]
-    with_empty = rollout_correction(*more, None, name, 0.8, 1.25)
+    with_empty = correct(*more, None, name, 0.8, 1.25)
     assert torch.equal(with_empty[0][:3], weights)
     assert torch.equal(with_empty[1][:3], keep)
     assert with_empty[2] == pytest.approx(metrics, rel=1e-6)
@@ -132,7 +134,7 @@ def test_an_empty_row_changes_nothing_for_the_others(name):
 def test_metrics_say_what_was_rejected():
     ratios = torch.tensor([[1.0, 9.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 0.1]])
     mask = torch.ones(3, 4, dtype=torch.bool)
-    _, _, metrics = rollout_correction(ratios.log(), torch.zeros(3, 4), mask, None, "icepop")
+    _, _, metrics = correct(ratios.log(), torch.zeros(3, 4), mask, None, "icepop")
     assert metrics["kept_share"] == pytest.approx(10 / 12)
     assert metrics["rejected_rows"] == pytest.approx(2 / 3)
     assert metrics["first_rejected_position"] == pytest.approx((1 + 3) / 2)
@@ -145,8 +147,8 @@ def test_the_ppo_gradient_is_only_scaled():
     torch.manual_seed(0)
     old, rollout = -torch.rand(2, 5), -torch.rand(2, 5)
     log_prob, mask = (old - 0.05).requires_grad_(), torch.ones(2, 5, dtype=torch.bool)
-    losses, _ = mixed_policy_token_loss(old, log_prob, torch.ones(2, 5), mask, ~mask)
-    weights, _, _ = rollout_correction(old, rollout.requires_grad_(), mask, None, "tis")
+    losses, _ = mixed_policy_token_loss(old, log_prob, torch.ones(2, 5), mask, ~mask, LossOptions())
+    weights, _, _ = correct(old, rollout.requires_grad_(), mask, None, "tis")
     plain = torch.autograd.grad(losses.sum(), log_prob, retain_graph=True)[0]
     (losses * weights).sum().backward()
     torch.testing.assert_close(log_prob.grad, plain * weights)
@@ -156,10 +158,14 @@ def test_the_ppo_gradient_is_only_scaled():
 @pytest.mark.parametrize(
     ("changes", "error", "words"),
     [
-        ({"type": "gspo"}, ValueError, "rollout_correction.type: got 'gspo'.*reinforce_pro"),
-        ({"low": 2.0, "high": 1.0}, ValueError, "low <= high, got 2.0 and 1.0"),
-        ({"low": -0.1}, ValueError, "0 <= low"),
-        ({"mask": torch.ones(2, 4)}, ValueError, r"mask: expected shape \[2, 3\].*got \[2, 4\]"),
+        ({"type": "gspo"}, ValueError, "type\n.*got 'gspo'.*reinforce_pro"),
+        (
+            {"low": 2.0, "high": 1.0},
+            ValueError,
+            r"rollout_correction\.low=2.0 contradicts rollout_correction\.high=1.0",
+        ),
+        ({"low": -0.1}, ValueError, "low\n.*greater than or equal to 0"),
+        ({"mask": torch.ones(2, 4)}, ValueError, r"response_mask: expected shape \[2, 3\].*got \[2, 4\]"),
         ({"rollout_log_prob": torch.zeros(3, 3)}, ValueError, "rollout_log_prob: expected shape"),
         ({"old_log_prob": torch.zeros(2, 3, dtype=torch.int64)}, TypeError, "old_log_prob: expected a floating-point"),
         ({"old_log_prob": [[0.0]]}, TypeError, "old_log_prob: expected a torch.Tensor, got list"),
@@ -168,4 +174,4 @@ def test_the_ppo_gradient_is_only_scaled():
 def test_bad_input_names_the_argument(changes, error, words):
     arguments = {"old_log_prob": torch.zeros(2, 3), "rollout_log_prob": torch.zeros(2, 3), "mask": torch.ones(2, 3)}
     with pytest.raises(error, match=words):
-        rollout_correction(**(arguments | changes))
+        correct(**(arguments | changes))

@@ -1,0 +1,32 @@
+"""The worked examples in the docstrings of the formulas, and that each formula has one."""
+
+import doctest
+import importlib
+import inspect
+
+import pytest
+
+pytest.importorskip("torch")
+
+FORMULAS = {
+    "advantage": ["compute_grpo_outcome_advantage_split", "group_advantage", "apply_prefix_weights"],
+    "aggregate": ["agg_loss"],
+    "correction": ["rollout_correction"],
+    "entropy": ["next_entropy_coefficient"],
+    "mixed_loss": ["compute_token_on_off_policy_loss", "mixed_policy_token_loss"],
+    "prefix": ["prefix_ratio", "cut_prefix"],
+    "registry": ["parse_reshape"],
+    "rejection": ["reject_groups"],
+    "reshape": ["shape_off_policy", "shape_on_policy"],
+    "sft": ["compute_sft_pure_loss", "sft_token_loss"],
+    "tensors": ["mask_of_prefix"],
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_the_examples_are_true(name):
+    module = importlib.import_module(f"training.algorithms.{name}")
+    for formula in FORMULAS[name]:
+        assert ">>> " in inspect.getdoc(getattr(module, formula)), f"{formula} has no example"
+    failed, tried = doctest.testmod(module)
+    assert tried and not failed

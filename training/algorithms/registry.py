@@ -1,0 +1,87 @@
+"""What a recipe can choose by name, and the function behind each name.
+
+To add a loss, write it in a module of this package and add its line to ``LOSSES``: every recipe can then say
+``mixed: {loss: NAME}``. The other tables work alike. A function is imported on first use, so that options are validated
+without torch.
+"""
+
+import re
+from collections.abc import Callable
+from pkgutil import resolve_name
+from typing import Any
+
+
+class Registry(dict[str, str]):
+    """Name -> ``module:function``."""
+
+    def function(self, name: str) -> Callable[..., Any]:
+        """The function registered as ``name``; a ValueError that lists the names for any other."""
+        return resolve_name(self[self.require(name)])
+
+    def require(self, name: str) -> str:
+        """Return ``name`` if it is registered; a ValueError that lists the names otherwise."""
+        if name not in self:
+            raise ValueError(f"got {name!r}, expected one of {', '.join(self)}")
+        return name
+
+
+# (old_log_prob, log_prob, advantages, response_mask, off_policy_mask, options: LossOptions) -> (losses, stats)
+LOSSES = Registry(mixed_policy="training.algorithms.mixed_loss:mixed_policy_token_loss")
+# (losses, response_mask, size: BatchSize) -> (sum, divisor)
+LOSS_AGG_MODES = Registry(
+    {
+        "token-mean": "training.algorithms.aggregate:token_mean",
+        "seq-mean-token-mean": "training.algorithms.aggregate:seq_mean_token_mean",
+        "seq-mean-token-sum": "training.algorithms.aggregate:seq_mean_token_sum",
+        "constant": "training.algorithms.aggregate:constant",
+    }
+)
+# (mismatch: Mismatch, options: RolloutCorrectionOptions) -> (weights, keep)
+CORRECTIONS = Registry(
+    {
+        "none": "training.algorithms.correction:keep_all",
+        "tis": "training.algorithms.correction:tis",
+        "icepop": "training.algorithms.correction:icepop",
+        "seq-mask-tis": "training.algorithms.correction:seq_mask_tis",
+        "reinforce_pro": "training.algorithms.correction:reinforce_pro",
+    }
+)
+# (options: PrefixOptions, sample: Sample) -> ratio
+PREFIX_STRATEGIES = Registry(
+    random="training.algorithms.prefix:random",
+    linear="training.algorithms.prefix:linear",
+    linear_max="training.algorithms.prefix:linear_max",
+    linear_variance="training.algorithms.prefix:linear_variance",
+    reverse_linear="training.algorithms.prefix:reverse_linear",
+    fixed="training.algorithms.prefix:fixed",
+)
+# (log_ratio, shape: Shape) -> shaped ratio
+RESHAPES = Registry(
+    no_reshape="training.algorithms.reshape:no_reshape",
+    logp="training.algorithms.reshape:logp",
+    p_logp="training.algorithms.reshape:p_logp",
+    square_root="training.algorithms.reshape:square_root",
+    pow="training.algorithms.reshape:power",
+    p_div_p_G="training.algorithms.reshape:p_div_p",
+)
+
+_NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?")
+
+
+def parse_reshape(reshape: object) -> tuple[str, float]:
+    """Split the name of a policy shaping function into its name in ``RESHAPES`` and its G (0 where it has none).
+
+    >>> parse_reshape("p_div_p_0.1"), parse_reshape("logp")
+    (('p_div_p_G', 0.1), ('logp', 0.0))
+
+    Raises:
+        ValueError: the name is unknown or its G is not a positive finite number; the message lists the names.
+    """
+    if isinstance(reshape, str):
+        number = reshape.removeprefix("p_div_p_")
+        if number == reshape and reshape in RESHAPES:
+            return reshape, 0.0
+        if _NUMBER.fullmatch(number) and 0.0 < float(number) < float("inf"):
+            return "p_div_p_G", float(number)
+    names = ", ".join(name for name in RESHAPES if name != "p_div_p_G")
+    raise ValueError(f"got {reshape!r}, expected {names}, or p_div_p_G with a number G > 0, for example p_div_p_0.1")
