@@ -7,7 +7,8 @@ import dagster as dg
 from assets.shared.failures import explained
 from assets.shared.metadata import columns, counts, preview
 from assets.shared.options import BenchmarkOptions, with_defaults
-from assets.shared.storage import Reference, Storage
+from assets.shared.references import SuiteReference
+from assets.shared.storage import Storage
 from core.code import PROJECT, code_version, identity
 from evaluation.benchmarks.registry import Benchmark
 
@@ -32,7 +33,7 @@ def build_benchmarks(suite: Sequence[Benchmark], options: BenchmarkOptions) -> l
     @explained
     def benchmarks_suite(
         context: dg.AssetExecutionContext, config: Config, storage: Storage
-    ) -> dg.MaterializeResult[Reference]:
+    ) -> dg.MaterializeResult[SuiteReference]:
         import pyarrow.compute as pc
 
         from core.files import digest_table, write_table
@@ -51,12 +52,7 @@ def build_benchmarks(suite: Sequence[Benchmark], options: BenchmarkOptions) -> l
         sizes = {name: part.num_rows for name, part in parts.items()}
         context.log.info(f"{table.num_rows} problems: " + ", ".join(f"{n} {name}" for name, n in sizes.items()))
         return dg.MaterializeResult(
-            value=Reference(
-                str(folder / FILE),
-                digest,
-                counts=sizes,
-                details={"digests": digests, "samples": {b.name: b.samples for b in suite}},
-            ),
+            value=SuiteReference(path=str(folder / FILE), digest=digest, digests=digests),
             data_version=dg.DataVersion(digest),
             metadata={
                 "dagster/row_count": table.num_rows,

@@ -8,7 +8,8 @@ import dagster as dg
 
 from assets.shared.failures import explained
 from assets.shared.metadata import cell
-from assets.shared.storage import Reference, Storage
+from assets.shared.references import TrainReference
+from assets.shared.storage import Storage
 from assets.targets import TRAIN
 from core.code import code_version, identity
 from core.files import digest_file, read_json, write_json
@@ -40,12 +41,11 @@ def _expectations(specs: list[dg.AssetCheckSpec]) -> dg.AssetChecksDefinition:
     @dg.multi_asset_check(name="targets__checks", specs=specs, ins={"train": TRAIN}, can_subset=True)
     @explained
     def targets_checks(
-        context: dg.AssetCheckExecutionContext, train: Reference, storage: Storage
+        context: dg.AssetCheckExecutionContext, train: TrainReference, storage: Storage
     ) -> Iterator[dg.AssetCheckResult]:
         from targets.check.expectations import validate
 
-        profile, before = Path(train.details["profile"]), train.details["previous"]
-        previous = Path(before) if before else None
+        profile, previous = Path(train.profile), Path(train.previous) if train.previous else None
         files = [digest_file(file) if file and file.is_file() else None for file in (profile, previous)]
         pages = storage.folder("targets", "data_docs", identity(files, version))
         if pages.exists():
@@ -98,11 +98,11 @@ def _account() -> dg.AssetChecksDefinition:
 
     @dg.multi_asset_check(name="targets__account", specs=[spec], ins={"train": TRAIN})
     @explained
-    def targets_account(context: dg.AssetCheckExecutionContext, train: Reference) -> dg.AssetCheckResult:
+    def targets_account(context: dg.AssetCheckExecutionContext, train: TrainReference) -> dg.AssetCheckResult:
         from targets.prepared import read_prepared
         from targets.select.split import read_split, reconcile
 
-        prepared = read_prepared(Path(train.details["profile"]).parent)
+        prepared = read_prepared(Path(train.profile).parent)
         done = reconcile(prepared, read_split(Path(train.path).parent))
         context.log.info("; ".join(done.problems) or f"{done.read:,} traces read, each accounted for")
         return dg.AssetCheckResult(

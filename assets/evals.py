@@ -16,7 +16,8 @@ from assets.shared.failures import explained
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import columns, counts, preview, shown
 from assets.shared.options import EvaluationOptions, with_defaults
-from assets.shared.storage import Reference, Storage
+from assets.shared.references import Reference, ScoresReference, SuiteReference
+from assets.shared.storage import Storage
 from assets.training import POLICY
 from core.code import GENERATION_CODE, GRADING_CODE, SHORT_DIGEST, code_version, identity
 from core.errors import InputError
@@ -50,7 +51,7 @@ def _build(role: str, suite: Sequence[Benchmark], options: EvaluationOptions) ->
                 code_version=version,
                 description=f"{benchmark.title}: every sample of the {role} with its verdict.",
             ),
-            dagster_type=Reference,
+            dagster_type=ScoresReference,
             is_required=False,
         )
         for benchmark in suite
@@ -71,14 +72,14 @@ def _build(role: str, suite: Sequence[Benchmark], options: EvaluationOptions) ->
         context: dg.AssetExecutionContext,
         config: Config,
         model: Reference,
-        suite: Reference,
+        suite: SuiteReference,
         storage: Storage,
         interpreter: TrainingInterpreter,
-    ) -> Iterator[dg.MaterializeResult[Reference]]:
+    ) -> Iterator[dg.MaterializeResult[ScoresReference]]:
         from evaluation.tables import read_suite_file
 
         selected = {names[asset]: asset for asset in sorted(context.selected_asset_keys)}
-        if unknown := selected.keys() - suite.details["digests"].keys():
+        if unknown := selected.keys() - suite.digests.keys():
             raise InputError(f"benchmarks/suite lacks {', '.join(sorted(unknown))}; materialize benchmarks/suite again")
         if role == "policy":
             check_policy(model)
@@ -87,7 +88,7 @@ def _build(role: str, suite: Sequence[Benchmark], options: EvaluationOptions) ->
         shown = []
         for name, asset in selected.items():
             result = _result(asset, graded[name], samples[name], model, suite, name)
-            shown.append(f"{name} {result.value.details['accuracy']:.1%}")
+            shown.append(f"{name} {result.value.accuracy:.1%}")
             yield result
         context.log.info(", ".join(shown))
 
@@ -109,7 +110,7 @@ def generate(
     context: dg.AssetExecutionContext,
     names: Sequence[str],
     model: Reference,
-    suite: Reference,
+    suite: SuiteReference,
     options: EvaluationOptions,
     storage: Storage,
     interpreter: TrainingInterpreter,
@@ -118,9 +119,7 @@ def generate(
     sampling = options.model_dump(include={"samples", "temperature", "top_p", "max_tokens", "seed", "template"})
     code = code_version(*GENERATION_CODE)
     folders = {
-        name: storage.folder(
-            "generations", name, identity(model.digest, suite.details["digests"][name], sampling, code)
-        )
+        name: storage.folder("generations", name, identity(model.digest, suite.digests[name], sampling, code))
         for name in names
     }
     if missing := [name for name in names if not folders[name].exists()]:
@@ -177,8 +176,8 @@ def grade(
 
 
 def _result(
-    asset: dg.AssetKey, graded: Path, samples: Path, model: Reference, suite: Reference, name: str
-) -> dg.MaterializeResult[Reference]:
+    asset: dg.AssetKey, graded: Path, samples: Path, model: Reference, suite: SuiteReference, name: str
+) -> dg.MaterializeResult[ScoresReference]:
     import pyarrow.parquet as pq
 
     from core.files import digest_table
@@ -190,11 +189,12 @@ def _result(
     digest = identity(digest_table(table), model.digest)
     return dg.MaterializeResult(
         asset_key=asset,
-        value=Reference(
-            str(graded),
-            digest,
-            counts={"problems": summary.problems, "samples": summary.samples},
-            details={"checkpoint": model.digest, "problems": suite.details["digests"][name], "accuracy": summary.mean},
+        value=ScoresReference(
+            path=str(graded),
+            digest=digest,
+            checkpoint=model.digest,
+            problems=suite.digests[name],
+            accuracy=summary.mean,
         ),
         data_version=dg.DataVersion(digest),
         metadata={

@@ -18,12 +18,22 @@ from assets.shared.failures import explained
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import cell, shown
 from assets.shared.options import EvaluationOptions, ExperimentOptions, TrainingOptions, with_defaults
-from assets.shared.storage import Reference, Storage
+from assets.shared.references import (
+    ExperimentReference,
+    ModelReference,
+    PolicyReference,
+    Reference,
+    ScoresReference,
+    SuiteReference,
+    TrainReference,
+)
+from assets.shared.storage import Storage
 from assets.targets import TRAIN
 from assets.training import build_policy, metrics_spec
 from core.code import GENERATION_CODE, GRADING_CODE, PROJECT, SHORT_DIGEST, code_version, identity
 from core.errors import InputError
 from evaluation.benchmarks.registry import Benchmark
+from evaluation.promotion import Checkpoint, ScoreFile
 
 GROUP = "experiments"
 POLICY = dg.AssetKey([GROUP, "policy"])
@@ -96,11 +106,11 @@ def _scores(
     def scores(
         context: dg.AssetExecutionContext,
         config: Config,
-        policy: Reference,
-        problems: Reference,
+        policy: PolicyReference,
+        problems: SuiteReference,
         storage: Storage,
         interpreter: TrainingInterpreter,
-    ) -> dg.MaterializeResult[Reference]:
+    ) -> dg.MaterializeResult[ExperimentReference]:
         import pyarrow.parquet as pq
 
         from core.files import digest_table
@@ -116,19 +126,19 @@ def _scores(
         digest = identity([[name, digest_table(table)] for name, table in tables.items()], policy.digest)
         context.log.info(", ".join(f"{name} {summary.mean:.1%}" for name, summary in found.items()))
         return dg.MaterializeResult(
-            value=Reference(
-                str(storage.path / "graded"),
-                digest,
-                details={
-                    "checkpoint": policy.digest,
-                    "policy": policy.path,
-                    "metrics": policy.details["metrics"],
-                    "samples": {name: str(file) for name, file in samples.items()},
-                    "scores": {
-                        name: {"file": str(file), "problems": problems.details["digests"][name]}
+            value=ExperimentReference(
+                path=str(storage.path / "graded"),
+                digest=digest,
+                policy=Checkpoint(
+                    path=policy.path,
+                    digest=policy.digest,
+                    scores={
+                        name: ScoreFile(file=str(file), problems=problems.digests[name])
                         for name, file in graded.items()
                     },
-                },
+                ),
+                metrics=policy.metrics,
+                samples={name: str(file) for name, file in samples.items()},
             ),
             data_version=dg.DataVersion(digest),
             metadata={
@@ -158,7 +168,11 @@ def _comparison(suite: Sequence[Benchmark], options: ExperimentOptions, seeds: S
     )
     @explained
     def comparison(
-        context: dg.AssetExecutionContext, storage: Storage, train: Reference, base: Reference, problems: Reference
+        context: dg.AssetExecutionContext,
+        storage: Storage,
+        train: TrainReference,
+        base: ModelReference,
+        problems: SuiteReference,
     ) -> dg.MaterializeResult[Reference]:
         from evaluation.report.recipe_comparison import Recipe, compare_recipes
 
@@ -195,7 +209,7 @@ def _comparison(suite: Sequence[Benchmark], options: ExperimentOptions, seeds: S
                 compared.write(temporary, PAGE)
         context.log.info(f"{len(names)} recipes: {', '.join(names)}")
         return dg.MaterializeResult(
-            value=Reference(str(folder), digest),
+            value=Reference(path=str(folder), digest=digest),
             data_version=dg.DataVersion(digest),
             metadata={
                 "page": dg.MetadataValue.path(str(folder / PAGE)),
@@ -208,28 +222,31 @@ def _comparison(suite: Sequence[Benchmark], options: ExperimentOptions, seeds: S
     return comparison
 
 
-def _read(storage: Storage, key: dg.MultiPartitionKey, train: Reference, base: Reference, problems: Reference) -> Any:
+def _read(
+    storage: Storage, key: dg.MultiPartitionKey, train: TrainReference, base: ModelReference, problems: SuiteReference
+) -> Any:
     """The `Run` of a partition; "" if it was never scored, else why it cannot be compared."""
-    from assets.report import read_tables
     from core.files import read_json_lines
     from core.manifest import read_manifest
     from evaluation.report.recipe_comparison import Run
+    from evaluation.tables import read_scores
 
     reference = f"{SCORES.to_user_string()}/{key}"
     if not storage.reference_file(reference).exists():
         return ""
-    details = storage.read_reference(reference).details
-    manifest = read_manifest(Path(details["policy"]))
+    experiment = storage.read_reference(reference, ExperimentReference)
+    policy = experiment.policy
+    manifest = read_manifest(Path(policy.path))
     for what, found, now in (
         ("targets", manifest.targets.digest, train.digest),
         ("base model", manifest.base_model.digest, base.digest),
-        ("problems", {n: s["problems"] for n, s in details["scores"].items()}, problems.details["digests"]),
-        ("policy", manifest.checkpoint_digest, details["checkpoint"]),
+        ("problems", {name: score.problems for name, score in policy.scores.items()}, problems.digests),
+        ("policy", manifest.checkpoint_digest, policy.digest),
     ):
         if found != now:
             return f"its {what} are not the present ones" if what != "policy" else "its policy was trained anew"
     request = manifest.request
-    records = read_json_lines(Path(details["metrics"]))
+    records = read_json_lines(Path(experiment.metrics))
     generated = sum(record["data"].get("batch/generated_tokens", 0) for record in records)
     facts = {
         "steps": manifest.steps,
@@ -241,25 +258,22 @@ def _read(storage: Storage, key: dg.MultiPartitionKey, train: Reference, base: R
         "targets": train.digest[:SHORT_DIGEST],
         "base": base.digest[:SHORT_DIGEST],
     }
-    tables = read_tables({name: score["file"] for name, score in details["scores"].items()})
-    return Run(details["checkpoint"], tables, records, facts)
+    tables = read_scores({name: score.file for name, score in policy.scores.items()})
+    return Run(policy.digest, tables, records, facts)
 
 
-def _base(storage: Storage, suite: Sequence[Benchmark], base: Reference, problems: Reference) -> Any:
+def _base(storage: Storage, suite: Sequence[Benchmark], base: ModelReference, problems: SuiteReference) -> Any:
     """The `Run` of the base model, or None unless all of its present scores are there."""
-    from assets.report import read_tables
     from evaluation.report.recipe_comparison import Run
+    from evaluation.tables import read_scores
 
     files = {}
     for benchmark in suite:
         reference = base_scores(benchmark, "base").to_user_string()
         if not storage.reference_file(reference).exists():
             return None
-        found = storage.read_reference(reference)
-        if [found.details[k] for k in ("checkpoint", "problems")] != [
-            base.digest,
-            problems.details["digests"][benchmark.name],
-        ]:
+        scores = storage.read_reference(reference, ScoresReference)
+        if (scores.checkpoint, scores.problems) != (base.digest, problems.digests[benchmark.name]):
             return None
-        files[benchmark.name] = found.path
-    return Run(base.digest, read_tables(files))
+        files[benchmark.name] = scores.path
+    return Run(base.digest, read_scores(files))

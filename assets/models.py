@@ -10,7 +10,8 @@ import dagster as dg
 from assets.shared.failures import explained
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.options import ModelOptions, with_defaults
-from assets.shared.storage import Reference, Storage
+from assets.shared.references import ModelReference
+from assets.shared.storage import Storage
 from core.code import PROJECT, code_version
 from core.model_files import safetensors_header
 
@@ -33,7 +34,7 @@ def build_models(options: ModelOptions) -> list[dg.AssetsDefinition]:
     @explained
     def base(
         context: dg.AssetExecutionContext, config: Config, storage: Storage, interpreter: TrainingInterpreter
-    ) -> dg.MaterializeResult[Reference]:
+    ) -> dg.MaterializeResult[ModelReference]:
         from training.base.resolve import resolve_base
 
         source = str(PROJECT / config.source) if (PROJECT / config.source).exists() else config.source
@@ -47,7 +48,7 @@ def build_models(options: ModelOptions) -> list[dg.AssetsDefinition]:
         facts = describe(model.path)
         context.log.info(f"{config.source}: {facts['parameters']:,} parameters at {model.path}")
         return dg.MaterializeResult(
-            value=Reference(str(model.path), model.digest, details={"source": config.source, **facts}),
+            value=ModelReference(path=str(model.path), digest=model.digest, source=config.source, **facts),
             data_version=dg.DataVersion(model.digest),
             metadata={
                 "source": config.source,

@@ -1,21 +1,21 @@
 """registry/champion: the policy that is in use. It moves only to one that is better beyond chance."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
 from assets.benchmarks import KEY as SUITE
-from assets.report import SCORECARD, read_tables
+from assets.report import SCORECARD
 from assets.shared.failures import explained
 from assets.shared.metadata import cell, shown
 from assets.shared.options import PromotionOptions, with_defaults
-from assets.shared.storage import Reference, Storage
+from assets.shared.references import ChampionReference, ScorecardReference, SuiteReference
+from assets.shared.storage import Storage
 from core.code import SHORT_DIGEST, code_version
-from core.manifest import read_manifest
 from evaluation.benchmarks.registry import Benchmark
-from evaluation.promotion import Decision, Registry, decide, now, to_record
+from evaluation.promotion import Decision, PolicyRecord, PromotionLimits, Registry, consider, now
 
 CHAMPION = dg.AssetKey(["registry", "champion"])
 
@@ -46,46 +46,50 @@ def build_registry(suite: Sequence[Benchmark], options: PromotionOptions) -> lis
         context: dg.AssetExecutionContext,
         config: Config,
         storage: Storage,
-        scorecard: Reference,
-        problems: Reference,
-    ) -> dg.MaterializeResult[Reference]:
-        policy, base = scorecard.details["policy"], scorecard.details["base"]
+        scorecard: ScorecardReference,
+        problems: SuiteReference,
+    ) -> dg.MaterializeResult[ChampionReference]:
+        from evaluation.tables import read_suite_file
+
+        policy, base = scorecard.policy, scorecard.base
         registry = Registry(storage.path)
         current = registry.champion()
-        decision = _judge(current, scorecard, problems, suite, config)
-        record = {
-            "policy": policy["path"],
-            "checkpoint": policy["digest"],
-            "base": base["digest"],
-            "scorecard": scorecard.path,
-            "scores": scorecard.details["scores"]["policy"],
-            "decision": to_record(decision),
-            "limits": config.model_dump(),
-            "previous": current["checkpoint"] if current else None,
-            "refused": current.get("refused", []) if current else [],
-            "dagster_run": context.run_id,
-            "time": now(),
-        }
+        decision = consider(
+            policy, base, current, suite=suite, problems=read_suite_file(Path(problems.path)), limits=config
+        )
+        record = PolicyRecord(
+            policy=policy.path,
+            checkpoint=policy.digest,
+            base=base.digest,
+            scorecard=scorecard.path,
+            scores=policy.scores,
+            decision=decision,
+            limits=PromotionLimits(**config.model_dump()),
+            previous=current.checkpoint if current else None,
+            rejected=current.rejected if current else [],
+            dagster_run=context.run_id,
+            time=now(),
+        )
         with storage.writable():
-            kept = registry.write(record, move=decision.promoted)
-        held = record if decision.promoted else current
-        text = f"{'promoted' if decision.promoted else 'not promoted'}: {policy['digest'][:SHORT_DIGEST]}"
-        context.log.info("; ".join([text, *decision.reasons]))
-        digest = held["checkpoint"] if held else "none"
+            file = registry.write(record)
+        champion = record if decision.promoted else current
+        verb = "promoted" if decision.promoted else "not promoted"
+        context.log.info("; ".join([f"{verb}: {policy.digest[:SHORT_DIGEST]}", *decision.reasons]))
+        digest = champion.checkpoint if champion else "none"
         return dg.MaterializeResult(
-            value=Reference(
-                str(registry.pointer if held else registry.folder), digest, details={"promoted": decision.promoted}
+            value=ChampionReference(
+                path=str(registry.pointer if champion else registry.folder), digest=digest, promoted=decision.promoted
             ),
             data_version=dg.DataVersion(digest),
             metadata={
                 "champion": digest[:SHORT_DIGEST],
                 "promoted": decision.promoted,
                 "reasons": dg.MetadataValue.md("\n".join(f"- {cell(reason)}" for reason in decision.reasons) or "none"),
-                "compared with": decision.against[:SHORT_DIGEST],
+                "compared with": (decision.against or "")[:SHORT_DIGEST],
                 **_numbers(decision),
                 "limits": dg.MetadataValue.json(config.model_dump()),
                 "file": dg.MetadataValue.path(str(registry.pointer)),
-                "decision": dg.MetadataValue.path(str(kept)),
+                "decision": dg.MetadataValue.path(str(file)),
             },
         )
 
@@ -99,47 +103,3 @@ def _numbers(decision: Decision) -> dict[str, Any]:
     tables = (("p", decision.p_values), ("difference", decision.ood), ("truncated", decision.truncated))
     found |= {f"{title} {name}": shown(value) for title, values in tables for name, value in values.items()}
     return found | {f"problems in targets {name}": count for name, count in (decision.contamination or {}).items()}
-
-
-def _judge(
-    current: Mapping[str, Any] | None,
-    scorecard: Reference,
-    problems: Reference,
-    suite: Sequence[Benchmark],
-    options: PromotionOptions,
-) -> Decision:
-    """The decision on the scorecard's policy: against the current champion, or the base where there is none."""
-    from evaluation.tables import read_suite_file
-    from grading.contamination import search_lineage
-
-    scores, policy = scorecard.details["scores"], scorecard.details["policy"]
-    opponent = current["scores"] if current else scores["base"]
-    if current and current["checkpoint"] == policy["digest"]:
-        return _held(current, "it is the champion already")
-    if current and policy["digest"] in current.get("refused", []):
-        return _held(current, "it was rolled back by hand; only `make promote` brings it back")
-    missing = [
-        name
-        for name, score in scores["policy"].items()
-        if opponent.get(name, {}).get("problems") != score["problems"] or not Path(opponent[name]["file"]).exists()
-    ]
-    if current and missing:
-        return _held(
-            current,
-            f"the champion has no scores on these problems of {', '.join(missing)}: nothing to compare with; "
-            "score it on this suite, or move champion.json away to start from the base",
-        )
-    found = search_lineage(read_manifest(Path(policy["path"])).to_json(), read_suite_file(Path(problems.path)))
-    return decide(
-        read_tables({name: opponent[name]["file"] for name in scores["policy"]}),
-        read_tables({name: score["file"] for name, score in scores["policy"].items()}),
-        suite=suite,
-        max_ood_drop=options.max_ood_drop,
-        max_truncated=options.max_truncated,
-        contamination=None if found is None else {name: found.by_benchmark().get(name, 0) for name in scores["policy"]},
-    )
-
-
-def _held(current: Mapping[str, Any], reason: str) -> Decision:
-    """No promotion, and nothing that was compared."""
-    return Decision(False, current["checkpoint"], (reason,))

@@ -12,13 +12,22 @@ from assets.evals import ROLES, key
 from assets.models import KEY as BASE
 from assets.shared.failures import explained
 from assets.shared.metadata import shown
-from assets.shared.storage import Reference, Storage
+from assets.shared.references import (
+    ModelReference,
+    PolicyReference,
+    PreparedReference,
+    Reference,
+    ScorecardReference,
+    ScoresReference,
+    SuiteReference,
+)
+from assets.shared.storage import Storage
 from assets.targets import PREPARED
 from assets.training import POLICY
-from core.code import code_version, identity
+from core.code import SHORT_DIGEST, code_version, identity
 from core.errors import InputError
 from evaluation.benchmarks.registry import Benchmark
-from evaluation.promotion import read_champion
+from evaluation.promotion import Checkpoint, Registry, ScoreFile
 
 SCORECARD = dg.AssetKey(["report", "scorecard"])
 PAGE, TEXT, MARKDOWN, NUMBERS = "scorecard.html", "scorecard.txt", "scorecard.md", "scorecard.json"
@@ -26,48 +35,36 @@ PAGE, TEXT, MARKDOWN, NUMBERS = "scorecard.html", "scorecard.txt", "scorecard.md
 
 def eval_inputs(suite: Sequence[Benchmark]) -> dict[str, dg.AssetIn]:
     """Every score of both roles as an input named ``<role>__<benchmark>``."""
-    return {f"{role}__{benchmark.name}": dg.AssetIn(key(benchmark, role)) for role in ROLES for benchmark in suite}
+    return {
+        f"{role}__{benchmark.name}": dg.AssetIn(key(benchmark, role), dagster_type=ScoresReference)
+        for role in ROLES
+        for benchmark in suite
+    }
 
 
-def scores(inputs: Mapping[str, Reference], suite: Sequence[Benchmark], role: str) -> dict[str, Reference]:
+def scores_of(
+    inputs: Mapping[str, ScoresReference], suite: Sequence[Benchmark], role: str
+) -> dict[str, ScoresReference]:
     """The references of ``role`` by benchmark, in the suite's order."""
     return {benchmark.name: inputs[f"{role}__{benchmark.name}"] for benchmark in suite}
 
 
-def check_checkpoint(found: Mapping[str, Reference], suite: Sequence[Benchmark], role: str, model: Reference) -> None:
-    """All scores of a role must be of the model that its asset names now; InputError lists those that are not."""
-    groups = {benchmark.name: benchmark for benchmark in suite}
+def check_checkpoint(
+    scores: Mapping[str, ScoresReference], suite: Sequence[Benchmark], role: str, model: Reference
+) -> None:
+    """InputError that lists the scores of ``role`` that are not of ``model``, the one that its asset names."""
+    benchmarks = {benchmark.name: benchmark for benchmark in suite}
     stale = {
-        key(groups[name], role).to_user_string(): reference.details["checkpoint"]
-        for name, reference in found.items()
-        if reference.details["checkpoint"] != model.digest
+        key(benchmarks[name], role).to_user_string(): reference.checkpoint
+        for name, reference in scores.items()
+        if reference.checkpoint != model.digest
     }
     if stale:
-        listed = ", ".join(f"{name} ({digest[:16]})" for name, digest in stale.items())
+        listed = ", ".join(f"{name} ({digest[:SHORT_DIGEST]})" for name, digest in stale.items())
         raise InputError(
             f"scores of another checkpoint than {ROLES[role].to_user_string()}'s {model.short}: {listed}; "
             "materialize them again"
         )
-
-
-def read_tables(files: Mapping[str, str]) -> dict[str, Any]:
-    """The GRADED tables in ``files``."""
-    import pyarrow.parquet as pq
-
-    return {name: pq.read_table(file) for name, file in files.items()}
-
-
-def champion_files(storage: Storage, policy: Reference, scores: Mapping[str, Reference]) -> dict[str, str] | None:
-    """The champion's GRADED files by benchmark, where there is one besides the policy, scored on the same problems."""
-    champion = read_champion(storage.path / "registry" / "champion.json")
-    if champion is None or champion["checkpoint"] == policy.digest:
-        return None
-    found = {name: champion["scores"].get(name, {}) for name in scores}
-    same = all(
-        entry.get("problems") == scores[name].details["problems"] and Path(entry["file"]).exists()
-        for name, entry in found.items()
-    )
-    return {name: entry["file"] for name, entry in found.items()} if same else None
 
 
 def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
@@ -93,46 +90,47 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
     def scorecard(
         context: dg.AssetExecutionContext,
         storage: Storage,
-        prepared: Reference,
-        base: Reference,
-        policy: Reference,
-        problems: Reference,
-        **evals: Reference,
-    ) -> dg.MaterializeResult[Reference]:
+        prepared: PreparedReference,
+        base: ModelReference,
+        policy: PolicyReference,
+        problems: SuiteReference,
+        **evals: ScoresReference,
+    ) -> dg.MaterializeResult[ScorecardReference]:
         from core.files import read_json_lines
         from core.manifest import read_manifest
         from evaluation.report.scorecard import build_scorecard
         from evaluation.report.scorecard_html import write_page
         from evaluation.report.scorecard_text import render_markdown, render_text
-        from evaluation.tables import read_suite_file
+        from evaluation.tables import read_scores, read_suite_file
         from grading.contamination import search_lineage
         from training.export.card import write_scores
 
-        models = {"base": base, "policy": policy}
-        found = {role: scores(evals, suite, role) for role in ROLES}
-        for role, model in models.items():
-            check_checkpoint(found[role], suite, role, model)
-        if (trained_from := policy.details["base"]) != base.digest:
+        scores = {role: scores_of(evals, suite, role) for role in ROLES}
+        for role, model in (("base", base), ("policy", policy)):
+            check_checkpoint(scores[role], suite, role, model)
+        if policy.base != base.digest:
             raise InputError(
-                f"training/policy was trained from base {trained_from[:16]}, but models/base is {base.short} now: "
+                f"training/policy was trained from base {policy.base[:SHORT_DIGEST]}, but models/base is {base.short}: "
                 "materialize training/policy again"
             )
-        tables = {role: read_tables({name: r.path for name, r in found[role].items()}) for role in ROLES}
+        tables = {role: read_scores({name: r.path for name, r in scores[role].items()}) for role in ROLES}
         lineage = read_manifest(Path(policy.path)).to_json()
-        held = champion_files(storage, policy, found["policy"])
+        trained = _checkpoint(policy, scores["policy"])
+        champion = Registry(storage.path).comparable_champion(trained)
+        champion_files = {name: champion.scores[name].file for name in trained.scores} if champion else {}
         card = build_scorecard(
             tables["base"],
             tables["policy"],
             suite=suite,
-            champion=read_tables(held) if held else None,
+            champion=read_scores(champion_files) or None,
             contamination=search_lineage(lineage, read_suite_file(Path(problems.path))),
             lineage=lineage,
-            training_metrics=read_json_lines(Path(policy.details["metrics"])),
-            funnel=prepared.details["funnel"],
+            training_metrics=read_json_lines(Path(policy.metrics)),
+            funnel=prepared.funnel,
         )
         digest = identity(
-            [[name, r.digest] for role in ROLES for name, r in found[role].items()],
-            sorted((held or {}).items()),
+            [[name, r.digest] for role in ROLES for name, r in scores[role].items()],
+            sorted(champion_files.items()),
             code_version("evaluation/report", "evaluation/statistics"),
         )
         folder = storage.folder("report", "scorecard", digest)
@@ -146,17 +144,8 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
             write_scores(Path(policy.path), {row.name: row.policy.mean for row in card.rows})
         context.log.info(card.verdict())
         return dg.MaterializeResult(
-            value=Reference(
-                str(folder),
-                digest,
-                details={
-                    "policy": {"path": policy.path, "digest": policy.digest},
-                    "base": {"path": base.path, "digest": base.digest},
-                    "scores": {
-                        role: {n: {"file": r.path, "problems": r.details["problems"]} for n, r in found[role].items()}
-                        for role in ROLES
-                    },
-                },
+            value=ScorecardReference(
+                path=str(folder), digest=digest, policy=trained, base=_checkpoint(base, scores["base"])
             ),
             data_version=dg.DataVersion(digest),
             metadata={
@@ -172,6 +161,11 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
         )
 
     return [scorecard]
+
+
+def _checkpoint(model: Reference, scores: Mapping[str, ScoresReference]) -> Checkpoint:
+    files = {name: ScoreFile(file=reference.path, problems=reference.problems) for name, reference in scores.items()}
+    return Checkpoint(path=model.path, digest=model.digest, scores=files)
 
 
 def numbers(card: Any) -> dict[str, Any]:

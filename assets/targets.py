@@ -15,7 +15,8 @@ from assets.shared.failures import explained
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import cell
 from assets.shared.options import SplitOptions, TargetOptions, with_defaults
-from assets.shared.storage import Reference, Storage
+from assets.shared.references import ModelReference, PreparedReference, Reference, SuiteReference, TrainReference
+from assets.shared.storage import Storage
 from assets.shared.targets_metadata import prepared_metadata, rejected_metadata, stages, train_metadata
 from core.code import PREPARATION_CODE, SHORT_DIGEST, code_version, identity
 from core.errors import InputError
@@ -94,7 +95,10 @@ def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
 
     @dg.multi_asset(
         name="targets__prepared",
-        outs={name: dg.AssetOut.from_spec(spec, dagster_type=Reference) for name, spec in specs.items()},
+        outs={
+            "prepared": dg.AssetOut.from_spec(specs["prepared"], dagster_type=PreparedReference),
+            "rejected": dg.AssetOut.from_spec(specs["rejected"], dagster_type=Reference),
+        },
         ins={"suite": dg.AssetIn(SUITE), "base": dg.AssetIn(BASE)},
         deps=[SOURCE],
     )
@@ -102,11 +106,11 @@ def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
     def prepared(
         context: dg.AssetExecutionContext,
         config: Config,
-        suite: Reference,
-        base: Reference,
+        suite: SuiteReference,
+        base: ModelReference,
         storage: Storage,
         interpreter: TrainingInterpreter,
-    ) -> Iterator[dg.MaterializeResult[Reference]]:
+    ) -> Iterator[dg.MaterializeResult[Any]]:
         from targets.prepared import read_prepared
 
         digest, seen = observation(config)
@@ -119,7 +123,7 @@ def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
             with storage.writing(folder) as temporary:
                 _prepare(context, interpreter, config, temporary, suite, base, remembered)
         made = read_prepared(folder)
-        yield _prepared_result(made, {"source_digest": digest, "config_digest": config.digest()}, reused)
+        yield _prepared_result(made, digest, reused)
         yield _rejected_result(made, reused)
         verb = "reused" if reused else "kept"
         context.log.info(f"{verb} {made.counts['kept']:,} targets of {made.counts['read']:,} traces")
@@ -172,18 +176,20 @@ class _Progress:
             self._context.log.info(f"{stage}: {done:,}" + (f" of {total:,}" if total else ""))
 
 
-def _prepared_result(made: "Prepared", facts: dict[str, str], reused: bool) -> dg.MaterializeResult[Reference]:
-    details = {
-        "source": list(made.config.source),
-        "profile": str(made.profile),
-        "funnel": stages(made),
-        "seed": made.config.seed,
-        **facts,
-    }
-    rows = {"rows": made.counts["kept"], "read": made.counts["read"]}
+def _prepared_result(made: "Prepared", source_digest: str, reused: bool) -> dg.MaterializeResult[PreparedReference]:
     return dg.MaterializeResult(
         asset_key=PREPARED,
-        value=Reference(str(made.prepared), made.digest, counts=rows, details=details),
+        value=PreparedReference(
+            path=str(made.prepared),
+            digest=made.digest,
+            rows=made.counts["kept"],
+            read=made.counts["read"],
+            source=made.config.source,
+            source_digest=source_digest,
+            profile=str(made.profile),
+            funnel=stages(made),
+            seed=made.config.seed,
+        ),
         data_version=dg.DataVersion(made.digest),
         metadata={**prepared_metadata(made), "reused": reused},
     )
@@ -198,7 +204,7 @@ def _rejected_result(made: "Prepared", reused: bool) -> dg.MaterializeResult[Ref
     digest = digest_table(table)
     return dg.MaterializeResult(
         asset_key=REJECTED,
-        value=Reference(str(made.rejected), digest, counts={"rows": table.num_rows}),
+        value=Reference(path=str(made.rejected), digest=digest),
         data_version=dg.DataVersion(digest),
         metadata={**rejected_metadata(made, table), "reused": reused},
     )
@@ -220,8 +226,8 @@ def _train(options: SplitOptions) -> dg.AssetsDefinition:
     )
     @explained
     def train(
-        context: dg.AssetExecutionContext, config: Config, prepared: Reference, storage: Storage
-    ) -> dg.MaterializeResult[Reference]:
+        context: dg.AssetExecutionContext, config: Config, prepared: PreparedReference, storage: Storage
+    ) -> dg.MaterializeResult[TrainReference]:
         import pyarrow.parquet as pq
 
         from targets.prepared import read_prepared
@@ -231,33 +237,32 @@ def _train(options: SplitOptions) -> dg.AssetsDefinition:
         source = Path(prepared.path).parent
         parts = identity(source.name, config.model_dump(), version)
         folder = storage.folder("targets", "train", parts)
-        previous = _previous(storage, prepared.details["profile"])
+        previous = _previous(storage, prepared.profile)
         reused = folder.exists()
         if not reused:
             with storage.writing(folder) as temporary:
-                select_train(read_prepared(source), temporary, **config.model_dump(), seed=prepared.details["seed"])
+                select_train(read_prepared(source), temporary, **config.model_dump(), seed=prepared.seed)
         file = pq.ParquetFile(folder / TRAIN_FILE)
         heldout = pq.read_metadata(folder / HELDOUT).num_rows
         digest = file.metadata.metadata[b"rows_digest"].decode()
         rows = file.metadata.num_rows
         context.log.info(f"{rows:,} targets to train on" + (f", {heldout:,} held out" if heldout else ""))
         return dg.MaterializeResult(
-            value=Reference(
-                str(folder / TRAIN_FILE),
-                digest,
-                counts={"rows": rows, "heldout": heldout},
-                details={
-                    "prepared_digest": prepared.digest,
-                    "profile": prepared.details["profile"],
-                    "previous": previous,
-                    "heldout": str(folder / HELDOUT),
-                    "source": prepared.details["source"],
-                    "source_digest": prepared.details["source_digest"],
-                },
+            value=TrainReference(
+                path=str(folder / TRAIN_FILE),
+                digest=digest,
+                rows=rows,
+                heldout_rows=heldout,
+                heldout=str(folder / HELDOUT),
+                profile=prepared.profile,
+                previous=previous,
+                prepared_digest=prepared.digest,
+                source=prepared.source,
+                source_digest=prepared.source_digest,
             ),
             data_version=dg.DataVersion(digest),
             metadata={
-                **train_metadata(file, folder / TRAIN_FILE, previous, prepared.details["profile"]),
+                **train_metadata(file, folder / TRAIN_FILE, previous, prepared.profile),
                 "held out": heldout,
                 "reused": reused,
             },
@@ -269,8 +274,8 @@ def _train(options: SplitOptions) -> dg.AssetsDefinition:
 def _previous(storage: Storage, profile: str) -> str | None:
     """The profile of the version before: of the last materialization that came from other prepared targets."""
     try:
-        details = storage.read_reference(TRAIN.to_user_string()).details
+        last = storage.read_reference(TRAIN.to_user_string(), TrainReference)
     except InputError:
         return None  # never materialized, or gone
-    earlier = details.get("previous") if details["profile"] == profile else details["profile"]
+    earlier = last.previous if last.profile == profile else last.profile
     return earlier if earlier and Path(earlier).is_file() else None

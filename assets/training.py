@@ -13,7 +13,8 @@ from assets.shared.failures import explained
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import cell, pictures, shown
 from assets.shared.options import TrainingOptions, with_defaults
-from assets.shared.storage import Reference, Storage
+from assets.shared.references import ModelReference, PolicyReference, TrainReference
+from assets.shared.storage import Storage
 from assets.targets import TRAIN
 from core.code import POLICY_CODE, code_version
 from core.progress import after
@@ -125,18 +126,18 @@ def build_policy(
     def policy(
         context: dg.AssetExecutionContext,
         config: Config,
-        train: Reference,
-        base: Reference,
+        train: TrainReference,
+        base: ModelReference,
         storage: Storage,
         interpreter: TrainingInterpreter,
-    ) -> dg.MaterializeResult[Reference]:
+    ) -> dg.MaterializeResult[PolicyReference]:
         from core.files import write_json
         from core.manifest import read_manifest
         from training.run.request import TrainingRequest, has_first_stage
 
         chosen = config if of_partition is None else of_partition(config, context.partition_key)
         interpreter.executable()
-        heldout = Path(train.details["heldout"]) if has_first_stage(chosen.recipe) else None
+        heldout = Path(train.heldout) if has_first_stage(chosen.recipe) else None
         request = TrainingRequest.of_files(
             recipe=chosen.recipe,
             hardware=chosen.hardware,
@@ -167,11 +168,8 @@ def build_policy(
         reached = "" if reward is None else f", reward {reward:.2f}"
         context.log.info(f"{'reused: ' if observer.reused else ''}{manifest.steps} steps{reached}, policy {folder}")
         return dg.MaterializeResult(
-            value=Reference(
-                str(folder),
-                digest,
-                counts={"steps": manifest.steps},
-                details={"identity": manifest.identity, "metrics": str(out / "metrics.jsonl"), "base": base.digest},
+            value=PolicyReference(
+                path=str(folder), digest=digest, base=base.digest, metrics=str(out / "metrics.jsonl")
             ),
             data_version=dg.DataVersion(digest),
             metadata={
@@ -180,7 +178,7 @@ def build_policy(
                 "hardware": chosen.hardware,
                 "steps": manifest.steps,
                 "attempts": manifest.attempts,
-                "targets": train.counts.get("rows", 0),
+                "targets": train.rows,
                 "reused": observer.reused,
                 "identity": manifest.identity,
                 "folder": dg.MetadataValue.path(str(folder)),
@@ -222,12 +220,12 @@ def run_folder(storage: Storage, identity: str, *, force: bool) -> Path:
     return first.with_name(f"{first.name}-{len(folders) + 1}") if force and complete else folders[-1]
 
 
-def upstream(context: dg.AssetExecutionContext, train: Reference, base: Reference) -> dict[str, Any]:
-    """What the checkpoint's manifest says of where its inputs came from."""
+def upstream(context: dg.AssetExecutionContext, train: TrainReference, base: ModelReference) -> dict[str, Any]:
+    """What the checkpoint's manifest says about the origin of its inputs; no paths, which only one machine knows."""
     return {
         "dagster_run": context.run_id,
-        "targets": {"digest": train.digest, "counts": dict(train.counts), **train.details},
-        "base_model": {"digest": base.digest, **base.details},
+        "targets": train.model_dump(exclude={"path", "profile", "previous", "heldout"}),
+        "base_model": base.model_dump(exclude={"path"}, exclude_none=True),
     }
 
 

@@ -1,5 +1,6 @@
 """The tables that the stages of an evaluation hand on: suites, samples, graded results."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,13 @@ def read_suite_file(path: Path) -> "pa.Table":
     from core.schemas import BENCHMARK
 
     return _read(path, BENCHMARK, "python -m evaluation suite")
+
+
+def read_scores(files: Mapping[str, str]) -> "dict[str, pa.Table]":
+    """The GRADED tables in ``files``, by benchmark."""
+    from core.schemas import GRADED
+
+    return {name: _read(Path(file), GRADED, "python -m evaluation grade") for name, file in files.items()}
 
 
 def read_folder(folder: Path, kind: str) -> "dict[str, pa.Table]":

@@ -12,6 +12,8 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationE
 
 from assets.shared.failures import as_failure
 from core.errors import InputError, explain_validation
+from core.retention import RetentionRules
+from evaluation.promotion import PromotionLimits
 from targets.config import ColumnMapping, PrepareConfig
 
 Chosen = TypeVar("Chosen", bound="Options")
@@ -145,24 +147,11 @@ class EvaluationOptions(Options):
     grade_limit_s: float = Field(default=5.0, gt=0, description="Seconds allowed for comparing one answer.")
 
 
-class PromotionOptions(Options):
+class PromotionOptions(PromotionLimits, Options):
     """registry/champion."""
 
-    max_ood_drop: float = Field(
-        default=0.05, ge=0, le=1, description="Largest loss on an out-of-domain benchmark, as a share of the samples."
-    )
-    max_truncated: float = Field(
-        default=0.25, ge=0, le=1, description="Largest share of samples cut at the token limit."
-    )
 
-
-class RetentionOptions(Options):
+class RetentionOptions(RetentionRules, Options):
     """operations/retention."""
 
     dry_run: bool = Field(default=True, description="List what would be removed, and keep it.")
-    keep_days: float = Field(default=30.0, ge=1, description="Outputs younger than this many days stay.")
-    keep_champions: int = Field(default=3, ge=1, description="Number of champions that stay whole for rollbacks.")
-    drop_checkpoints: bool = Field(
-        default=True,
-        description="Remove the trainer's own checkpoints and rollouts from complete old runs that stay.",
-    )

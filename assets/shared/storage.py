@@ -1,27 +1,28 @@
-"""Where outputs lie, and the small references through which assets find each other's.
+"""Where outputs are, and the small references through which assets find each other's.
 
-Data lives in folders that never change: ``<root>/<stage>/<name>/<identity>/``, written under a temporary name and
+Data is in folders that never change: ``<root>/<stage>/<name>/<identity>/``, written under a temporary name and
 renamed when complete. A reference, ``<root>/references/<key>.json``, names the folder of the last materialization.
 """
 
 import errno
-import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import dagster as dg
+from pydantic import ValidationError
 
 from assets.shared.failures import as_failure
+from assets.shared.references import Reference
 from core.code import PROJECT, SHORT_DIGEST
-from core.errors import InputError
+from core.errors import InputError, explain_validation
 from core.files import write_json
 
+Kind = TypeVar("Kind", bound=Reference)
 # What an operator can mend by making room or by giving rights.
 UNWRITABLE = {
     errno.ENOSPC,
@@ -33,20 +34,6 @@ UNWRITABLE = {
     errno.ENOTDIR,
     errno.EEXIST,
 }
-
-
-@dataclass(frozen=True)
-class Reference:
-    """What an asset hands to the next: a place, the digest of what is there, and facts that are worth no reading."""
-
-    path: str
-    digest: str
-    counts: Mapping[str, int] = field(default_factory=dict)
-    details: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def short(self) -> str:
-        return self.digest[:SHORT_DIGEST]
 
 
 class Storage(dg.ConfigurableResource):
@@ -113,24 +100,26 @@ class Storage(dg.ConfigurableResource):
     def write_reference(self, key: str, reference: Reference) -> None:
         """Let ``key`` point to ``reference``, at once for every reader."""
         with self.writable():
-            write_json(asdict(reference), self.reference_file(key))
+            write_json(reference.model_dump(mode="json"), self.reference_file(key))
 
-    def read_reference(self, key: str) -> Reference:
+    def read_reference(self, key: str, kind: type[Kind]) -> Kind:
         """What ``key`` points to. InputError if it was never materialized here or its data is gone."""
         file = self.reference_file(key)
         try:
-            reference = Reference(**json.loads(file.read_text(encoding="utf-8")))
+            reference = kind.model_validate_json(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise InputError(f"{key}: not materialized in storage {self.path} yet; materialize it first") from None
-        except (ValueError, TypeError) as error:
-            raise InputError(f"{file}: not a reference ({error}); materialize {key} again") from error
+        except ValidationError as error:
+            raise InputError(
+                f"{file}: not a reference ({explain_validation(error, kind)}); materialize {key} again"
+            ) from error
         if not Path(reference.path).exists():
             raise InputError(f"{key}: {reference.path} is gone; materialize {key} again")
         return reference
 
 
 class ReferenceIOManager(dg.ConfigurableIOManager):
-    """Keeps the references that assets return; their data is where the references say."""
+    """Stores the references that assets return, and reads them as the type of the input's annotation."""
 
     storage: dg.ResourceDependency[Storage]
 
@@ -142,7 +131,7 @@ class ReferenceIOManager(dg.ConfigurableIOManager):
 
     def load_input(self, context: dg.InputContext) -> Reference:
         try:
-            return self.storage.read_reference(_key(context))
+            return self.storage.read_reference(_key(context), context.dagster_type.typing_type)
         except InputError as error:
             raise as_failure(error) from None
 

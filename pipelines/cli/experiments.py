@@ -13,6 +13,7 @@ from pathlib import Path
 
 import dagster as dg
 
+from assets.shared.references import Reference
 from core.cli import INTERRUPTED, exit_status
 from core.code import PROJECT
 from core.errors import InputError
@@ -69,7 +70,7 @@ def main() -> int:
         if status := execute(instance, COMPARE, terminal):
             return status
     assert defs.resources is not None
-    folder = Path(defs.resources["storage"].read_reference(COMPARISON.to_user_string()).path)
+    folder = Path(defs.resources["storage"].read_reference(COMPARISON.to_user_string(), Reference).path)
     if options.copy_to:
         options.copy_to.mkdir(parents=True, exist_ok=True)
         for file in sorted(folder.iterdir()):

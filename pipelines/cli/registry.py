@@ -6,17 +6,16 @@ registry/champion in the instance, so the UI shows who moved it, when and why.
 
 import argparse
 import sys
-from collections.abc import Mapping
-from typing import Any
 
 import dagster as dg
 
 from assets.registry import CHAMPION
 from assets.shared.metadata import cell
-from assets.shared.storage import Reference, Storage
+from assets.shared.references import ChampionReference
+from assets.shared.storage import Storage
 from core.cli import exit_status
 from core.code import SHORT_DIGEST
-from evaluation.promotion import Registry
+from evaluation.promotion import PolicyRecord, Registry
 from pipelines.definitions.instance import prepare_home
 from pipelines.definitions.settings import load_settings
 
@@ -44,31 +43,32 @@ def main() -> int:
         return 0
     reason = options.reason or "no reason given"
     with storage.writable():
-        record = registry.promote(options.to, reason=reason) if options.action == "promote" else None
-        record = record or registry.rollback(reason=reason)
+        promote = options.action == "promote"
+        record = registry.promote(options.to, reason=reason) if promote else registry.rollback(reason=reason)
     storage.write_reference(
-        CHAMPION.to_user_string(), Reference(str(registry.pointer), record["checkpoint"], details={"promoted": True})
+        CHAMPION.to_user_string(),
+        ChampionReference(path=str(registry.pointer), digest=record.checkpoint, promoted=True),
     )
     prepare_home()
     with dg.DagsterInstance.get() as instance:
         instance.report_runless_asset_event(materialization(registry, record))
-    sys.stdout.write(f"champion: {record['checkpoint'][:SHORT_DIGEST]}  {record['policy']}\n")
+    sys.stdout.write(f"champion: {record.checkpoint[:SHORT_DIGEST]}  {record.policy}\n")
     return 0
 
 
-def materialization(registry: Registry, record: Mapping[str, Any]) -> dg.AssetMaterialization:
+def materialization(registry: Registry, record: PolicyRecord) -> dg.AssetMaterialization:
     """What the UI shows of a move by hand."""
-    decision = record["decision"]
+    decision = record.decision
     return dg.AssetMaterialization(
         CHAMPION,
-        description=f"{decision['by_hand']} by hand, by {decision['by']}",
-        tags={"dagster/data_version": record["checkpoint"]},
+        description=f"{decision.by_hand} by hand, by {decision.by}",
+        tags={"dagster/data_version": record.checkpoint},
         metadata={
-            "champion": record["checkpoint"][:SHORT_DIGEST],
+            "champion": record.checkpoint[:SHORT_DIGEST],
             "promoted": True,
-            "by hand": decision["by_hand"],
-            "by": cell(decision["by"]),
-            "reasons": dg.MetadataValue.md("\n".join(f"- {cell(reason)}" for reason in decision["reasons"])),
+            "by hand": decision.by_hand,
+            "by": cell(decision.by),
+            "reasons": dg.MetadataValue.md("\n".join(f"- {cell(reason)}" for reason in decision.reasons)),
             "file": dg.MetadataValue.path(str(registry.pointer)),
         },
     )
@@ -80,16 +80,14 @@ def show(registry: Registry, last: int = 10) -> None:
     if champion is None:
         sys.stdout.write(f"no champion in {registry.folder}\n")
     else:
-        sys.stdout.write(f"champion: {champion['checkpoint'][:SHORT_DIGEST]}  {champion['policy']}\n")
-        refused = ", ".join(digest[:SHORT_DIGEST] for digest in champion.get("refused", []))
-        sys.stdout.write(f"rolled back, not promoted again by itself: {refused}\n" if refused else "")
+        sys.stdout.write(f"champion: {champion.checkpoint[:SHORT_DIGEST]}  {champion.policy}\n")
+        rejected = ", ".join(digest[:SHORT_DIGEST] for digest in champion.rejected)
+        sys.stdout.write(f"rolled back, promoted again only by hand: {rejected}\n" if rejected else "")
     for record in reversed(registry.decisions()[-last:]):
-        decision = record["decision"]
-        what = decision.get("by_hand") or ("promoted" if decision["promoted"] else "not promoted")
-        text = "; ".join(decision["reasons"])
-        sys.stdout.write(
-            f"{record['time'][:19]}  {record['checkpoint'][:SHORT_DIGEST]}  {what:12} {text}".rstrip() + "\n"
-        )
+        decision = record.decision
+        what = decision.by_hand or ("promoted" if decision.promoted else "not promoted")
+        text = "; ".join(decision.reasons)
+        sys.stdout.write(f"{record.time[:19]}  {record.checkpoint[:SHORT_DIGEST]}  {what:12} {text}".rstrip() + "\n")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import Any
 
 import dagster as dg
 
+from assets.shared.references import Reference
 from core.cli import INTERRUPTED, exit_status
 from core.code import PROJECT
 from core.errors import InputError
@@ -144,7 +145,7 @@ def show_result(defs: dg.Definitions, terminal: Terminal, keys: Sequence[dg.Asse
     assert defs.resources is not None
     storage = defs.resources["storage"]
     if SCORECARD in keys:
-        folder = storage.read_reference(SCORECARD.to_user_string()).path
+        folder = storage.read_reference(SCORECARD.to_user_string(), Reference).path
         terminal.line("")
         with open(f"{folder}/{TEXT}", encoding="utf-8") as text:
             terminal.line(text.read().rstrip())

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import dagster as dg
 
+from assets.shared.references import PreparedReference
 from assets.shared.storage import Storage
 from assets.targets import PREPARED
 from assets.training import POLICY
@@ -97,7 +98,7 @@ def skipped(why: str, seen: Seen) -> dg.SensorResult:
 def prepared_digest(storage: Storage) -> str:
     """Digest of the traces that the targets were made of, "" if there are no targets yet."""
     try:
-        return str(storage.read_reference(PREPARED.to_user_string()).details.get("source_digest", ""))
+        return storage.read_reference(PREPARED.to_user_string(), PreparedReference).source_digest
     except InputError:
         return ""
 

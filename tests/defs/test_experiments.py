@@ -21,8 +21,10 @@ class Recipes(Written):
     def __init__(self, project) -> None:
         super().__init__(project)
         digests = {name: f"problems of {name}" for name in BENCHMARKS}
-        self.refer("benchmarks/suite", project.storage / "problems.parquet", "s" * 64, {"digests": digests})
-        self.refer("targets/train", self.trained_on, "t" * 64)
+        self.refer("benchmarks/suite", project.storage / "problems.parquet", "s" * 64, digests=digests)
+        files = dict.fromkeys(("heldout", "profile"), "x.parquet")
+        facts = {"rows": 1, "heldout_rows": 0, "previous": None, "prepared_digest": "p", "source": [], **files}
+        self.refer("targets/train", self.trained_on, "t" * 64, source_digest="r", **facts)
 
     def recipe(self, name: str, *, seed: int = 0, targets: str = "t" * 64, note: str = "", **accuracies: float) -> str:
         run = self.project.storage / "training" / "policy" / f"{name}-{seed}"
@@ -45,9 +47,9 @@ class Recipes(Written):
             file = run / f"{benchmark}.parquet"
             pq.write_table(graded(benchmark, accuracy, digest), file)
             scores[benchmark] = {"file": str(file), "problems": f"problems of {benchmark}"}
-        details = {"checkpoint": digest, "policy": str(run / "policy"), "scores": scores}
-        details["metrics"] = str(run / "metrics.jsonl")
-        self.refer(f"{SCORES.to_user_string()}/{partition(name, seed)}", run, digest, details)
+        policy = {"path": str(run / "policy"), "digest": digest, "scores": scores}
+        facts = {"policy": policy, "metrics": str(run / "metrics.jsonl"), "samples": {}}
+        self.refer(f"{SCORES.to_user_string()}/{partition(name, seed)}", run, digest, **facts)
         return digest
 
 
@@ -116,6 +118,6 @@ def test_scores_of_a_policy_that_was_trained_anew_are_left_out(recipes: Recipes)
     recipes.recipe("on_policy", **GOOD)
     file = recipes.storage.reference_file(f"{SCORES.to_user_string()}/luffy|0")
     record = json.loads(file.read_text())
-    record["details"]["checkpoint"] = "f" * 64
+    record["policy"]["digest"] = "f" * 64
     file.write_text(json.dumps(record))
     assert "trained anew" in message(compare(recipes))

@@ -79,7 +79,7 @@ def test_what_was_rolled_back_is_not_promoted_again_by_itself(two):
     assert written.champion["checkpoint"] == first
     assert "rolled back by hand" in written.project.metadata("registry/champion")["reasons"]
     registry.promote(second, reason="good after all")
-    assert written.champion["refused"] == []
+    assert written.champion["rejected"] == []
     third = written.policy("third", **{**GOOD, "arithmetic": 0.99, "arithmetic_mul": 0.3})
     assert written.project.run(*OUTPUTS).success
     assert written.champion["checkpoint"] == third

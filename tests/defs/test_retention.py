@@ -3,16 +3,14 @@
 import json
 import os
 import time
-from dataclasses import asdict
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
-from assets.retention import plan, remove
-from assets.shared.options import RetentionOptions
-from assets.shared.storage import Reference
 from core.files import write_json
+from core.retention import Plan, RetentionRules, plan_removals, remove
+from evaluation.promotion import Registry
 from tests.defs.project import Project, message
 
 OLD = time.time() - 90 * 86_400
@@ -37,15 +35,23 @@ def age(folder: Path, when: float) -> None:
 
 
 def refer(storage: Path, key: str, path: Path) -> None:
-    write_json(asdict(Reference(str(path), "d")), storage / "references" / f"{key}.json")
+    write_json({"path": str(path), "digest": "d"}, storage / "references" / f"{key}.json")
 
 
 def champion(storage: Path, *runs: Path) -> None:
     """Champions one after the other; the last is the present one."""
     for number, run in enumerate(runs):
-        record = {"checkpoint": f"{number}" * 64, "policy": str(run / "policy"), "decision": {"promoted": True}}
+        record = {"checkpoint": f"{number}" * 64, "policy": str(run / "policy"), "scores": {}, "time": "2026-01-01"}
+        record["decision"] = {"promoted": True, "reasons": []}
         write_json(record, storage / "registry" / "decisions" / f"{number}.json")
         write_json(record, storage / "registry" / "champion.json")
+
+
+def plan(storage: Path, rules: RetentionRules | None = None) -> Plan:
+    """What the asset would plan if no materialization named anything."""
+    rules = rules or RetentionRules()
+    champions = [file for record in Registry(storage).champions(rules.keep_champions) for file in record.files()]
+    return plan_removals(storage, rules, champions=champions, named=[], now=time.time())
 
 
 @pytest.fixture
@@ -104,7 +110,7 @@ def test_what_nobody_refers_to_goes_and_the_rest_stays(filled):
 
 def test_only_as_many_champions_stay_as_are_asked_for(filled):
     project, made = filled
-    found = plan(project.storage, [], RetentionOptions(keep_champions=1), time.time())
+    found = plan(project.storage, RetentionRules(keep_champions=1))
     paths = {removal.path for removal in found.removals}
     assert made["before"] in paths and made["champion"] not in paths
 
@@ -121,13 +127,13 @@ def test_nothing_goes_while_a_run_is_under_way(filled):
 
 def test_a_removal_that_was_interrupted_is_finished_by_the_next(filled, monkeypatch):
     project, made = filled
-    found = plan(project.storage, [], RetentionOptions(), time.time())
-    monkeypatch.setattr("assets.retention.shutil.rmtree", lambda folder: 1 / 0)
+    found = plan(project.storage)
+    monkeypatch.setattr("core.retention.shutil.rmtree", lambda folder: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         remove([removal for removal in found.removals if removal.path == made["unused"]])
     monkeypatch.undo()
     assert not made["unused"].exists()
-    again = plan(project.storage, [], RetentionOptions(), time.time())
+    again = plan(project.storage)
     assert made["unused"].with_name(".aaaa.tmp") in {removal.path for removal in again.removals}
 
 
@@ -137,5 +143,5 @@ def test_the_champions_file_alone_protects_it(filled):
         file.unlink()
     record = json.loads((project.storage / "registry" / "champion.json").read_text())
     assert record["policy"].startswith(str(made["champion"]))
-    paths = {removal.path for removal in plan(project.storage, [], RetentionOptions(), time.time()).removals}
+    paths = {removal.path for removal in plan(project.storage).removals}
     assert not any(path.is_relative_to(made["champion"]) for path in paths)

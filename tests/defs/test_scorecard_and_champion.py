@@ -2,7 +2,6 @@
 
 import json
 import random
-from dataclasses import asdict
 from pathlib import Path
 
 import manifests
@@ -10,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from assets.shared.storage import Reference, Storage
+from assets.shared.references import Reference
+from assets.shared.storage import Storage
 from core.files import write_json
 from core.manifest import InputRecord, write_manifest
 from core.schemas import BENCHMARK, GRADED
@@ -56,16 +56,23 @@ class Written:
         self.storage = Storage(root=str(project.storage))
         self.base = "b" * 64
         (project.storage / "base").mkdir(parents=True)
-        self.refer("models/base", project.storage / "base", self.base)
+        self.model(self.base)
         suite = project.storage / "problems.parquet"
         pq.write_table(BENCHMARK.empty_table(), suite)
-        self.refer("benchmarks/suite", suite, "s" * 64, {"digests": {"arithmetic": "d"}, "samples": {"arithmetic": 1}})
-        self.refer("targets/prepared", project.storage / "base", "t" * 64, {"funnel": [["read", 300], ["kept", 280]]})
+        self.refer("benchmarks/suite", suite, "s" * 64, digests={"arithmetic": "d"})
+        prepared = {"rows": 280, "read": 300, "funnel": [["read", 300], ["kept", 280]], "seed": 0}
+        prepared |= {"source": ["embedded"], "source_digest": "r" * 64, "profile": "profile.parquet"}
+        self.refer("targets/prepared", project.storage / "base", "t" * 64, **prepared)
         pq.write_table(pa.Table.from_pylist([PROBLEM], schema=BENCHMARK), suite)
         self.targets(CLEAN)
 
-    def refer(self, key: str, path: Path, digest: str, details: dict | None = None) -> None:
-        write_json(asdict(Reference(str(path), digest, details=details or {})), self.storage.reference_file(key))
+    def refer(self, key: str, path: Path, digest: str, **facts: object) -> None:
+        write_json({"path": str(path), "digest": digest, **facts}, self.storage.reference_file(key))
+
+    def model(self, digest: str) -> None:
+        """The base model that is in use from now on."""
+        facts = {"source": "embedded", "parameters": 1, "architecture": "x"}
+        self.refer("models/base", self.project.storage / "base", digest, **facts)
 
     def targets(self, problem: str) -> None:
         """The file that policies made from now on were trained on, with one problem."""
@@ -86,8 +93,7 @@ class Written:
         records = [{"step": step, "data": {"reward/on_policy": step / 3}} for step in (1, 2, 3)]
         (run / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
         digest = json.loads((run / "policy" / "lineage.json").read_text())["checkpoint_digest"]
-        details = {"metrics": str(run / "metrics.jsonl"), "base": self.base}
-        self.refer("training/policy", run / "policy", digest, details)
+        self.refer("training/policy", run / "policy", digest, metrics=str(run / "metrics.jsonl"), base=self.base)
         self.scores("policy", digest, **accuracies)
         return digest
 
@@ -96,8 +102,8 @@ class Written:
             file = self.project.storage / "scores" / f"{name}-{checkpoint[:8]}.parquet"
             file.parent.mkdir(exist_ok=True)
             pq.write_table(graded(name, accuracies[name], checkpoint, truncated), file)
-            details = {"checkpoint": checkpoint, "problems": f"problems of {name}", "accuracy": accuracies[name]}
-            self.refer(f"{BENCHMARKS[name]}/{role}/{name}", file, f"{name}{checkpoint}", details)
+            facts = {"checkpoint": checkpoint, "problems": f"problems of {name}", "accuracy": accuracies[name]}
+            self.refer(f"{BENCHMARKS[name]}/{role}/{name}", file, f"{name}{checkpoint}", **facts)
 
     @property
     def champion(self) -> dict | None:
@@ -168,7 +174,7 @@ def test_a_policy_whose_targets_are_gone_is_not_promoted(written: Written):
     written.policy("orphan", **GOOD)
     written.trained_on.unlink()
     assert written.project.run(*OUTPUTS).success
-    assert "nobody can look" in written.project.metadata("registry/champion")["reasons"]
+    assert "cannot be searched" in written.project.metadata("registry/champion")["reasons"]
 
 
 def test_every_number_of_a_decision_is_in_its_file_and_in_the_metadata(written: Written):
@@ -228,13 +234,13 @@ def test_scores_of_another_checkpoint_are_refused_by_name(written: Written):
 def test_a_policy_of_another_base_is_refused(written: Written):
     written.policy("first", **GOOD)
     other = "c" * 64
-    written.refer("models/base", written.project.storage / "base", other)
+    written.model(other)
     written.scores("base", other, **GOOD)
     assert "trained from base bbbbbbbbbbbbbbbb" in message(written.project.run("report/scorecard"))
 
 
 def test_a_checkpoint_whose_files_changed_is_not_evaluated(written: Written):
     written.policy("first", **GOOD)
-    policy = Path(written.storage.read_reference("training/policy").path)
+    policy = Path(written.storage.read_reference("training/policy", Reference).path)
     (policy / "model.safetensors").write_text("other weights")
     assert "its files are not those" in message(written.project.run("evals/policy/arithmetic"))

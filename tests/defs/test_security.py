@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from assets.shared.metadata import cell, preview
-from assets.shared.storage import Reference, Storage
+from assets.shared.references import Reference, TrainReference
+from assets.shared.storage import Storage
 from core.errors import InputError
 from evaluation.report.charts import Line, curves
 from tests.defs.project import message
@@ -22,7 +23,7 @@ def test_an_output_cannot_lie_outside_of_the_storage(tmp_path, identity):
     with pytest.raises(InputError, match="outside of it"):
         storage.folder("training", "policy", identity)
     with pytest.raises(InputError, match="outside of it"):
-        storage.write_reference(f"../../{identity}", Reference("x", "d"))
+        storage.write_reference(f"../../{identity}", Reference(path="x", digest="d"))
     assert storage.folder("training", "policy", "ok").is_relative_to(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -41,7 +42,9 @@ def test_the_launchpad_cannot_move_a_runs_folder(build):
     keys = ("targets/train", "models/base")
     storage = Storage(root=str(project.storage))
     (project.storage / "t").write_text("")
-    storage.write_reference(keys[0], Reference(str(project.storage / "t"), "d"))
+    facts = {"rows": 1, "heldout_rows": 0, "heldout": "h", "profile": "p", "previous": None, "prepared_digest": "d"}
+    train = TrainReference(path=str(project.storage / "t"), digest="d", source=[], source_digest="d", **facts)
+    storage.write_reference(keys[0], train)
     assert "paths.run says where a run writes" in message(project.run("training/policy", config=config))
 
 

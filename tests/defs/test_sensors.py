@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from assets.shared.storage import Reference, Storage
+from assets.shared.references import PreparedReference
+from assets.shared.storage import Storage
 
 
 def traces(file: Path, *problems: str) -> None:
@@ -55,7 +56,17 @@ def test_a_file_that_was_only_touched_is_no_change(build, folder):
 def test_a_glob_is_watched_and_what_is_prepared_already_is_not_asked_for(build, folder):
     project = build(targets__source=f"['{folder}/*.parquet']")
     cursor = json.loads(project.tick("watch_sources").cursor)
-    reference = Reference(str(folder), "d", details={"source_digest": cursor["digest"]})
+    reference = PreparedReference(
+        path=str(folder),
+        digest="d",
+        rows=1,
+        read=1,
+        source=[str(folder)],
+        source_digest=cursor["digest"],
+        profile="profile.parquet",
+        funnel=[],
+        seed=0,
+    )
     Storage(root=str(project.storage)).write_reference("targets/prepared", reference)
     assert "unchanged" in project.tick("watch_sources").skip_message
 
