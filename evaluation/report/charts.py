@@ -3,22 +3,27 @@
 Each function returns a complete SVG file on its own light paper, readable on any page, without dates or random names:
 the same data give the same bytes. `inline` makes an element of it for an HTML page, whose style sheet sets the colours
 of `PALETTE` for light and dark. Texts stay texts. Every mark names its values in a tooltip, and all of them are in the
-figure's description for screen readers.
+figure's description for screen readers. Import this module where a figure is drawn: matplotlib takes half a second.
 """
 
-import functools
 import io
 import math
 import re
 import textwrap
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from matplotlib.artist import Artist
+import matplotlib
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import text_to_path
+from matplotlib.ticker import MaxNLocator
 
 PALETTE = {  # name of the CSS variable: (light, dark); no light colour stands for two names
     "paper": ("#fbfaf7", "#14161a"),
@@ -88,26 +93,18 @@ def inline(svg: str) -> str:
     return re.sub(r"#[0-9a-f]{6}\b", lambda colour: VARIABLES.get(colour[0], colour[0]), svg.replace(NAMESPACE, "", 1))
 
 
-def _styled(draw: Callable[..., str]) -> Callable[..., str]:
-    """``draw`` under `STYLE`, whatever matplotlib is set to elsewhere."""
-
-    @functools.wraps(draw)
-    def styled(*arguments: Any, **options: Any) -> str:
-        import matplotlib
-
-        with matplotlib.rc_context(STYLE), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph .* missing")  # the viewer's fonts have it
-            return draw(*arguments, **options)
-
-    return styled
+@contextmanager
+def _style() -> Iterator[None]:
+    """`STYLE`, whatever matplotlib is set to elsewhere."""
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # the viewer's fonts have it
+        yield
 
 
 class _Chart:
     """A figure with one plot, laid out in pixels, and the notes of its marks."""
 
     def __init__(self, title: str, width: int, height: int, *, left: float, right: float, top: float, bottom: float):
-        from matplotlib.figure import Figure
-
         self.title, self.width, self.height = _printable(title), width, height
         self.notes: list[str] = []
         self.figure = Figure((width / 72, height / 72), dpi=72, facecolor=LIGHT["paper"])
@@ -118,7 +115,7 @@ class _Chart:
         """``text`` at a place in pixels from the upper left."""
         self.figure.text(x / self.width, 1 - y / self.height, text, **{"va": "top", **style})
 
-    def note(self, artist: "Artist", text: str) -> None:
+    def note(self, artist: Artist, text: str) -> None:
         """What ``artist`` says when it is pointed at."""
         artist.set_gid(f"note{len(self.notes)}")
         self.notes.append(_printable(text))
@@ -140,7 +137,7 @@ class _Chart:
         )
 
 
-@_styled
+@_style()
 def intervals(title: str, rows: Sequence[Scores]) -> str:
     """Scores with intervals, one line per role; hollow diamonds are published scores, not measured here."""
     labels = [_fit(row.label) for row in rows]
@@ -167,11 +164,10 @@ def intervals(title: str, rows: Sequence[Scores]) -> str:
     return chart.svg()
 
 
-@_styled
+@_style()
 def shares(title: str, rows: Sequence[tuple[str, Mapping[str, int]]], order: Sequence[str]) -> str:
     """One stacked bar per row: the parts of (name, {class: count}) in ``order``."""
-    labels = [_fit(name) for name, _ in rows]
-    chart = _Chart(title, WIDE, 30 * len(rows) + 6, left=_text_width(labels) + 20, right=24, top=3, bottom=3)
+    chart = _bars(title, [name for name, _ in rows], right=24)
     for y, (name, counts) in enumerate(rows):
         total, start = sum(counts.values()) or 1, 0.0
         for kind in (kind for kind in order if counts.get(kind)):
@@ -179,19 +175,15 @@ def shares(title: str, rows: Sequence[tuple[str, Mapping[str, int]]], order: Seq
             (bar,) = chart.axes.barh(y, share, 0.6, left=start, color=LIGHT.get(kind, LIGHT["other"]))
             chart.note(bar, f"{name}: {kind.replace('_', ' ')} {counts[kind]} of {total} ({share:.1%})")
             start += share
-    chart.axes.set(xlim=(0, 1), ylim=(len(rows) - 0.5, -0.5), xticks=[])
-    _label_rows(chart, range(len(rows)), labels)
+    chart.axes.set_xlim(0, 1)
     return chart.svg()
 
 
-@_styled
+@_style()
 def funnel(title: str, stages: Sequence[tuple[str, int]]) -> str:
     """Rows that remain after each stage: a bar as long as their share of the first stage, and how many were lost."""
     first, before = max((rows for _, rows in stages), default=0) or 1, None
-    labels = [_fit(name) for name, _ in stages]
-    texts = _text_width(f"{first:,}  \u2212{first:,}") + 16
-    left = _text_width(labels) + 20
-    chart = _Chart(title, WIDE, 30 * len(stages) + 6, left=left, right=texts, top=3, bottom=3)
+    chart = _bars(title, [name for name, _ in stages], right=_text_width(f"{first:,}  \u2212{first:,}") + 16)
     for y, (name, rows) in enumerate(stages):
         width = max(rows, first / 300)
         (bar,) = chart.axes.barh(y, width, 0.6, color=LIGHT["policy"])
@@ -202,16 +194,13 @@ def funnel(title: str, stages: Sequence[tuple[str, int]]) -> str:
             lost = f"\u2212{before - rows:,}"
             chart.axes.annotate(lost, (width, y), (16 + _text_width(f"{rows:,}"), 0), color=LIGHT["bad"], **style)
         before = rows
-    chart.axes.set(xlim=(0, first), ylim=(len(stages) - 0.5, -0.5), xticks=[])
-    _label_rows(chart, range(len(stages)), labels)
+    chart.axes.set_xlim(0, first)
     return chart.svg()
 
 
-@_styled
+@_style()
 def histogram(title: str, values: Sequence[float], *, limit: float, bins: int = 32) -> str:
     """How many of ``values`` lie in each of ``bins`` equal intervals from 0 to ``limit``, which none exceeds."""
-    import numpy as np
-
     chart = _Chart(title, WIDE, 190, left=60, right=24, top=34, bottom=26)
     chart.write(12, 8, _fit(title, WIDE - 24))
     counts, edges = np.histogram(values, bins, (0, limit))
@@ -227,7 +216,7 @@ def histogram(title: str, values: Sequence[float], *, limit: float, bins: int = 
     return chart.svg()
 
 
-@_styled
+@_style()
 def lengths(title: str, lines: Sequence[Line]) -> str:
     """Share of right samples over the length of the response in tokens, on a logarithmic axis, one line per role."""
     chart = _titled(title, NARROW, 190)
@@ -246,13 +235,11 @@ def lengths(title: str, lines: Sequence[Line]) -> str:
     return chart.svg()
 
 
-@_styled
+@_style()
 def curves(
     title: str, lines: Sequence[Line], *, unit: str = "step {:g}", legend: bool = False, width: int = 460
 ) -> str:
     """Lines over training steps, or what ``unit`` says; a single line shows its last value."""
-    from matplotlib.ticker import MaxNLocator
-
     lines = [line for line in lines if line.points]
     named = [line for line in lines if not line.faint]
     legend_height = 20 * math.ceil(len(named) / 2) if legend else 0
@@ -267,7 +254,7 @@ def curves(
             chart.note(drawn, f"{line.name}: {line.points[-1][1]:.4g} at the end")
     ys = [y for line in lines for _, y in line.points]
     low, high = (min(ys), max(ys)) if min(ys) < max(ys) else (min(0, ys[0]), max(0, ys[0]) or 1)
-    ticks = MaxNLocator(4).tick_values(low, high)
+    ticks = MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
     axes.set_yticks(ticks, [_short(tick) for tick in ticks])
     axes.set_ylim(ticks[0], ticks[-1])
     _ends(chart, min(xs), max(xs), unit)
@@ -278,6 +265,15 @@ def curves(
         chart.write(x, y, "\u25a0", color=line.colour, fontsize=14)
         chart.write(x + 18, y + 2, _fit(line.name, (width - 24) // 2 - 30, lines=1))
     return chart.svg()
+
+
+def _bars(title: str, names: Sequence[str], right: float) -> _Chart:
+    """A chart of horizontal bars, 30 pixels per row."""
+    labels = [_fit(name) for name in names]
+    chart = _Chart(title, WIDE, 30 * len(names) + 6, left=_text_width(labels) + 20, right=right, top=3, bottom=3)
+    chart.axes.set(ylim=(len(names) - 0.5, -0.5), xticks=[])
+    _label_rows(chart, range(len(names)), labels)
+    return chart
 
 
 def _titled(title: str, width: int, height: int, below: int = 0) -> _Chart:
@@ -317,12 +313,9 @@ def _printable(text: str) -> str:
     return "".join(character if character.isprintable() else " " for character in text)
 
 
-def _text_width(texts: str | Sequence[str], size: float = TEXT) -> float:
+def _text_width(texts: str | Sequence[str]) -> float:
     """Pixels of the longest line of ``texts``."""
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import text_to_path
-
-    font = FontProperties(family="DejaVu Sans", size=size)
+    font = FontProperties(family="DejaVu Sans", size=TEXT)
     lines = [line for text in ([texts] if isinstance(texts, str) else texts) for line in text.split("\n") if line]
     return max((text_to_path.get_text_width_height_descent(line, font, ismath=False)[0] for line in lines), default=0)
 

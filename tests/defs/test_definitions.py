@@ -26,6 +26,7 @@ PAPER = {
 }
 EMBEDDED = {"evals": ["arithmetic"], "ood": ["arithmetic_long", "arithmetic_mul", "arithmetic_short"]}
 HEAVY = ["torch", "vllm", "verl", "ray", "transformers", "datasets", "great_expectations", "math_verify"]
+HEAVY += ["matplotlib", "scipy", "rich"]  # of reports: imported where they are written
 
 
 def definitions(profile: str, **settings: str) -> dg.Definitions:
