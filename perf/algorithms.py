@@ -14,45 +14,54 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
 from training.algorithms import compute_grpo_outcome_advantage_split, compute_token_on_off_policy_loss
 from training.algorithms.advantage import group_advantage
-from training.algorithms.correction import Mismatch, icepop, reinforce_pro, rollout_correction
+from training.algorithms.correction import Mismatch, rollout_correction
 from training.algorithms.options import GroupOptions, RolloutCorrectionOptions
+from training.algorithms.registry import CORRECTIONS
 
 Call = Callable[[], object]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. ``bytes_moved``: the least that the work reads and writes, for the bandwidth on a GPU."""
+    """One line of the table. ``limit``: the ratio that meets the target, None for no target; ``bytes_moved``: the least
+    that the work reads and writes, for the bandwidth on a GPU."""
 
     what: str
     ours: float
     against: str
     theirs: float
     ratio: float
-    target: str
-    met: bool
+    limit: float | None
     unit: str = "ms"
     bytes_moved: int = 0
 
+    @property
+    def met(self) -> bool:
+        return self.limit is None or self.ratio <= self.limit
 
-def compare(ours: Call, theirs: Call, device: torch.device, repeat: int) -> tuple[float, float, float]:
+
+def compare(
+    repeat: int,
+    device: torch.device,
+    what: str,
+    ours: Call,
+    against: str,
+    theirs: Call,
+    limit: float | None,
+    moved: int = 0,
+) -> Row:
     """Median milliseconds of each, and the median ratio of neighbouring calls."""
-    pairs = []
-    for call in range(repeat + 2):
-        pair = (milliseconds(ours, device), milliseconds(theirs, device))
-        if call >= 2:  # the first calls pay for pages and caches
-            pairs.append(pair)
-    return (
-        statistics.median(a for a, _ in pairs),
-        statistics.median(b for _, b in pairs),
-        statistics.median(a / b for a, b in pairs),
-    )
+    pairs = [(milliseconds(ours, device), milliseconds(theirs, device)) for _ in range(repeat + 2)]
+    pairs = pairs[2:]  # the first calls pay for pages and caches
+    mine, other = (statistics.median(times) for times in zip(*pairs, strict=True))
+    return Row(what, mine, against, other, statistics.median(a / b for a, b in pairs), limit, bytes_moved=moved)
 
 
 def milliseconds(call: Call, device: torch.device) -> float:
@@ -92,37 +101,24 @@ def split_advantage(device: torch.device, repeat: int, prompts: int, length: int
     index = [f"prompt-{row // 8}" for row in range(rows)]
     on_policy = (torch.arange(rows, device=device) % 8) != 0
     scores, per_row = rewards.sum(dim=-1), torch.rand(rows, 1, device=device)
-    split = GroupOptions(baseline="on_policy", use_std=True)
 
     def passes() -> None:
         rewards.sum(dim=-1)
         torch.where(mask, per_row, 0.0)
 
-    ours, theirs, ratio = compare(
-        lambda: compute_grpo_outcome_advantage_split(rewards, mask, index, on_policy), passes, device, repeat
-    )
-    shape = f"[{rows}, {length}]"
-    moved = rewards.nbytes * 2 + mask.nbytes
-    table = [
-        Row(f"split advantage {shape}", ours, "its two passes", theirs, ratio, "<= 1.5", ratio <= 1.5, "ms", moved)
-    ]
-    ours, theirs, ratio = compare(
-        lambda: group_advantage(scores, index, on_policy, split),
-        lambda: loop_over_rows(scores, index, on_policy),
-        device,
-        3,
-    )
-    table.append(Row(f"group advantage [{rows}]", ours, "a loop over rows", theirs, ratio, "<= 1/20", ratio <= 1 / 20))
-
     def loop_and_passes() -> None:
         torch.where(mask, loop_over_rows(rewards.sum(dim=-1), index, on_policy).unsqueeze(-1), 0.0)
 
-    ours, theirs, ratio = compare(
-        lambda: compute_grpo_outcome_advantage_split(rewards, mask, index, on_policy), loop_and_passes, device, 3
-    )
-    # No target: the two passes are most of our time, and the loop makes them too.
-    table.append(Row("  with its two passes", ours, "loop and passes", theirs, ratio, "-", True))
-    return table
+    split = partial(compute_grpo_outcome_advantage_split, rewards, mask, index, on_policy)
+    group = partial(group_advantage, scores, index, on_policy, GroupOptions(baseline="on_policy", use_std=True))
+    loop = partial(loop_over_rows, scores, index, on_policy)
+    moved = rewards.nbytes * 2 + mask.nbytes
+    return [
+        compare(repeat, device, f"split advantage [{rows}, {length}]", split, "its two passes", passes, 1.5, moved),
+        compare(3, device, f"group advantage [{rows}]", group, "a loop over rows", loop, 1 / 20),
+        # No target: the two passes are most of our time, and the loop makes them too.
+        compare(3, device, "  with its two passes", split, "loop and passes", loop_and_passes, None),
+    ]
 
 
 def loop_over_rows(scores: torch.Tensor, index: list[str], on_policy: torch.Tensor) -> torch.Tensor:
@@ -173,26 +169,12 @@ def mixed_loss(device: torch.device, repeat: int, rows: int, length: int) -> lis
     }
     table = []
     moved = 4 * log_prob.nbytes + 2 * mask.nbytes
-    vanilla_peak = peak_bytes(vanilla, device)
+    theirs = peak_bytes(vanilla, device) / 2**20
     for name, options in variants.items():
-        ours, theirs, ratio = compare(lambda options=options: mixed(**options), vanilla, device, repeat)
-        table.append(
-            Row(f"mixed loss, {name}", ours, "verl vanilla", theirs, ratio, "<= 1.3", ratio <= 1.3, "ms", moved)
-        )
-        peak = peak_bytes(lambda options=options: mixed(**options), device)
-        ratio = peak / vanilla_peak
-        table.append(
-            Row(
-                "  peak memory",
-                peak / 2**20,
-                "verl vanilla",
-                vanilla_peak / 2**20,
-                ratio,
-                "<= 1.3",
-                ratio <= 1.3,
-                "MiB",
-            )
-        )
+        call = partial(mixed, **options)
+        table.append(compare(repeat, device, f"mixed loss, {name}", call, "verl vanilla", vanilla, 1.3, moved))
+        ours = peak_bytes(call, device) / 2**20
+        table.append(Row("  peak memory", ours, "verl vanilla", theirs, ours / theirs, 1.3, "MiB"))
     return table
 
 
@@ -201,28 +183,23 @@ def correction(device: torch.device, repeat: int, rows: int, length: int) -> lis
     old_log_prob = -5.0 * torch.rand(rows, length, device=device)
     rollout_log_prob = old_log_prob + 0.1 * torch.randn(rows, length, device=device)
     on_policy = torch.arange(length, device=device) < torch.randint(length // 2, length + 1, (rows, 1), device=device)
-    types = {name: RolloutCorrectionOptions(type=name) for name in ("reinforce_pro", "icepop")}
     log_ratio = torch.where(on_policy, old_log_prob - rollout_log_prob, 0.0)
-    ours, theirs, ratio = compare(
-        lambda: reinforce_pro(Mismatch(log_ratio, on_policy), types["reinforce_pro"]),
-        lambda: icepop(Mismatch(log_ratio, on_policy), types["icepop"]),
-        device,
-        repeat,
-    )
+
+    weights, whole = [], []
+    for name in ("reinforce_pro", "icepop"):
+        options = RolloutCorrectionOptions(type=name)
+        correct = CORRECTIONS.function(name)
+        weights.append(lambda correct=correct, options=options: correct(Mismatch(log_ratio, on_policy), options))
+        whole.append(partial(rollout_correction, old_log_prob, rollout_log_prob, on_policy, None, options))
     moved = 2 * log_ratio.nbytes + 2 * on_policy.nbytes
-    table = [Row("reinforce_pro, weights", ours, "icepop", theirs, ratio, "<= 3", ratio <= 3, "ms", moved)]
-    ours, theirs, ratio = compare(
-        lambda: rollout_correction(old_log_prob, rollout_log_prob, on_policy, None, types["reinforce_pro"]),
-        lambda: rollout_correction(old_log_prob, rollout_log_prob, on_policy, None, types["icepop"]),
-        device,
-        repeat,
-    )
-    table.append(Row("reinforce_pro, with metrics", ours, "icepop", theirs, ratio, "<= 3", ratio <= 3))
-    return table
+    return [
+        compare(repeat, device, "reinforce_pro, weights", weights[0], "icepop", weights[1], 3, moved),
+        compare(repeat, device, "reinforce_pro, with metrics", whole[0], "icepop", whole[1], 3),
+    ]
 
 
 def bandwidth(device: torch.device) -> float:
-    """Bytes a second of a large copy (read and write), the roof for work that only moves memory."""
+    """Bytes per second of a large copy (read and write), the roof for work that only moves memory."""
     source = torch.empty(2**28, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     fastest = min(milliseconds(lambda: target.copy_(source), device) for _ in range(10))
@@ -234,10 +211,11 @@ def show(table: list[Row], device: torch.device) -> str:
     roof = bandwidth(device) if device.type == "cuda" else 0.0
     lines = [f"{'what':44} {'ours':>12} {'against':18} {'theirs':>12} {'ratio':>7} {'target':>8}  verdict"]
     for row in table:
-        verdict = "" if row.target == "-" else "met" if row.met else "NOT MET"
+        verdict = "" if row.limit is None else "met" if row.met else "NOT MET"
+        target = "-" if row.limit is None else f"<= {row.limit:g}"
         line = (
             f"{row.what:44} {row.ours:8.2f} {row.unit:3} {row.against:18} {row.theirs:8.2f} {row.unit:3}"
-            f" {row.ratio:7.3f} {row.target:>8}  {verdict}"
+            f" {row.ratio:7.3f} {target:>8}  {verdict}"
         )
         if roof and row.bytes_moved:
             share = row.bytes_moved / (row.ours / 1e3) / roof

@@ -2,11 +2,11 @@
 
 Both train the embedded base model on the embedded targets at the same batch, group size and limits, with a learning
 rate of 0, so that the policy, and with it the length of its answers, stays what it is. "verl" is verl's own trainer,
-agent loop, advantage and loss; "on_policy" is ours without guidance, which measures the hooks alone; "luffy" has one
-whole demonstration in each group. Prints the median seconds of steps 3 and later, and the ratios to verl.
+agent loop, advantage and loss; "on_policy" is ours without off-policy samples, which measures the hooks alone; "luffy"
+has one whole target per group. Prints the median seconds of steps 3 and later, and the ratios to verl.
 
-``--rows 8 16 32`` times "luffy" at these numbers of prompts a step instead; ``--memory`` fits a line to the memory of
-all its processes over the steps (``--rows 8``: with so many prompts). Both say how many generations a step asked for.
+``--rows 8 16 32`` times "luffy" at these numbers of prompts per step instead; ``--memory`` fits a line to the memory of
+all its processes over the steps (``--rows 8``: with so many prompts). Both say how many generations per step asked for.
 """
 
 import argparse
@@ -48,15 +48,7 @@ PARTS = ("step", "gen", "old_log_prob", "adv", "update_actor")
 
 def targets(folder: Path) -> Path:
     """The embedded targets, prepared with the orchestration interpreter."""
-    command = [
-        str(PROJECT / ".venv/bin/python"),
-        "-m",
-        "targets",
-        "--source",
-        "embedded",
-        "--out",
-        str(folder),
-    ]
+    command = [str(PROJECT / ".venv/bin/python"), "-m", "targets", "--source", "embedded", "--out", str(folder)]
     command += ["--tokenizer", str(PROJECT / "training/base/model/tokenizer.json")]
     subprocess.run(command, cwd=PROJECT, check=True, stdout=subprocess.DEVNULL)
     return folder / "train.parquet"
@@ -65,12 +57,8 @@ def targets(folder: Path) -> Path:
 def measure(name: str, file: Path, out: Path, steps: int, **more: str) -> dict[str, float]:
     """Median seconds of the parts of a step, the mean response length, and the generations asked for."""
     recipe, changes = RUNS[name]
-    settings = (
-        COMMON
-        | changes
-        | {key.replace("__", "."): value for key, value in more.items()}
-        | {"trainer.total_training_steps": str(steps), "trainer.save_freq": str(steps)}
-    )
+    settings = COMMON | changes | {key.replace("__", "."): value for key, value in more.items()}
+    settings |= {"trainer.total_training_steps": str(steps), "trainer.save_freq": str(steps)}
     command = [sys.executable, "-m", "training", "--recipe", recipe, "--targets", str(file), "--out", str(out)]
     command += ["--model", str(PROJECT / "training/base/model")]
     command += [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
@@ -126,18 +114,18 @@ def memory(file: Path, folder: Path, steps: int, rows: int) -> None:
     at = [step for step, _ in kept]
 
     def slope(values: list[float]) -> tuple[float, float]:
-        """MiB a step, and MiB at the first of these steps."""
+        """MiB per step, and MiB at the first of these steps."""
         grows, start = np.polyfit(at, values, 1)
         return float(grows), float(start + grows * at[0])
 
     grows, first = slope([sizes.total() for _, sizes in kept])
     sys.stdout.write(
-        f"{steps} steps in {time.monotonic() - started:.0f} s, {figures['requests']:.0f} generations a step; all "
-        f"processes at step {at[0]}: {first:.0f} MiB, slope {grows:+.3f} MiB a step\n"
+        f"{steps} steps in {time.monotonic() - started:.0f} s, {figures['requests']:.0f} generations per step; all "
+        f"processes at step {at[0]}: {first:.0f} MiB, slope {grows:+.3f} MiB per step\n"
     )
     parts = {name: slope([sizes[name] for _, sizes in kept]) for name in set().union(*(sizes for _, sizes in kept))}
     for name, (grows, first) in sorted(parts.items(), key=lambda part: -abs(part[1][0]))[:SHOWN]:
-        sys.stdout.write(f"  {name:42} {first:7.0f} MiB {grows:+8.3f} MiB a step\n")
+        sys.stdout.write(f"  {name:42} {first:7.0f} MiB {grows:+8.3f} MiB per step\n")
 
 
 def proportional_sizes(parent: psutil.Process) -> "Counter[str]":
@@ -158,8 +146,8 @@ def proportional_sizes(parent: psutil.Process) -> "Counter[str]":
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m perf.steps", description="Time mixed-policy and GRPO steps.")
-    parser.add_argument("--steps", type=int, default=20, help="steps a run (default %(default)s)")
-    parser.add_argument("--rows", type=int, nargs="+", help="time luffy at these numbers of prompts a step")
+    parser.add_argument("--steps", type=int, default=20, help="steps per run (default %(default)s)")
+    parser.add_argument("--rows", type=int, nargs="+", help="time luffy at these numbers of prompts per step")
     parser.add_argument("--memory", action="store_true", help="fit the growth of memory (take --steps 200)")
     arguments = parser.parse_args()
     steps = arguments.steps

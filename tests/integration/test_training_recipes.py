@@ -25,7 +25,7 @@ SETTINGS: dict[str, dict[str, str]] = {
     "sft": {"data__train_batch_size": "8"},
     "sft_rl": {"first_stage__set": '["data.train_batch_size=8","trainer.total_training_steps=3"]'},
 }
-# Samples with teacher tokens in a group of four.
+# Samples with off-policy tokens in a group of four.
 OFF_POLICY = {
     "luffy": 1,
     "luffy_reinforce_pro": 1,
@@ -98,7 +98,7 @@ def check_rollouts(run: Training, recipe: str, records: list[dict[str, Any]]) ->
     else:
         assert len(off_policy) == 4 * OFF_POLICY[recipe]
     for data in records:
-        # A whole demonstration is not generated; the rest of a part of one is.
+        # A whole target is not generated; what follows a part of one is.
         assert data["batch/generation_requests"] == (12 if OFF_POLICY[recipe] == 1 else 16)
         assert ("reward/off_policy" in data) == bool(OFF_POLICY[recipe])
         assert data["rollout_correction/abs_log_ratio_max"] < 1e-2  # vLLM and the actor agree

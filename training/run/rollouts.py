@@ -12,7 +12,7 @@ from core.errors import InputError
 class Rollout:
     """One sample: what the policy read and wrote, its gold answer and its reward.
 
-    ``prefix_length``: leading tokens of the response that are the teacher's; 0 for a sample of the policy's own.
+    ``prefix_length``: leading tokens of the response that are off-policy; 0 for an on-policy sample.
     """
 
     prompt: str

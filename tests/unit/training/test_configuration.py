@@ -22,21 +22,25 @@ def test_all_recipes_are_there() -> None:
     assert names("recipe") == [*luffy, "mixed_policy", "on_policy", "rl_sft_loss", "sft", "sft_rl"]
 
 
-def test_luffy_seed_has_the_values_of_the_seeds(shared: Path) -> None:
-    seeds, config = dict(seed_values(shared)), compose_run("luffy_seed", "gpu", [], run=RUN)
+def test_luffy_seed_has_the_values_of_the_original_implementation(shared: Path) -> None:
+    original, config = dict(original_values(shared)), compose_run("luffy_seed", "gpu", [], run=RUN)
     # Written otherwise here: no lower clip is null, versions and estimators have names, files and targets are inputs.
     otherwise = {"off_policy_min_clip", "adv_estimator", "train_files", "val_files", "reward_impl_version"}
     compared = 0
-    for seed_key, our_key in seed_table():
-        if seed_key in seeds and seed_key.rsplit(".", 1)[-1] not in otherwise and in_training(config, our_key):
-            assert OmegaConf.select(config, our_key) == seeds[seed_key], seed_key
+    for original_key, our_key in key_table():
+        if (
+            original_key in original
+            and original_key.rsplit(".", 1)[-1] not in otherwise
+            and in_training(config, our_key)
+        ):
+            assert OmegaConf.select(config, our_key) == original[original_key], original_key
             compared += 1
     assert compared >= 25
     assert (config.mixed.off_min_clip, config.mixed.baseline) == (None, "on_policy")
 
 
-def seed_values(shared: Path) -> Iterator[tuple[str, Any]]:
-    """Dotted keys and values of the configuration blocks in section 2.1 of seed 002."""
+def original_values(shared: Path) -> Iterator[tuple[str, Any]]:
+    """Dotted keys and values of the configuration that describes the original implementation."""
     (file,) = (shared / "seeds").glob("002_*.txt")
     section = file.read_text(encoding="utf-8").split("### 2.1", 1)[1].split("### 2.2", 1)[0]
     for block in re.findall(r"```yaml\n(.*?)```", section, re.S):
@@ -51,13 +55,12 @@ def leaves(node: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{key}", value
 
 
-def seed_table() -> list[tuple[str, str]]:
-    """(seed key, our key) of the table in docs/training.md; a star marks keys of the profile."""
-    section = (
-        (ROOT / "docs" / "training.md").read_text(encoding="utf-8").split("## Seed keys", 1)[1].split("\n## ", 1)[0]
-    )
+def key_table() -> list[tuple[str, str]]:
+    """(original key, our key) of the table in docs/training.md; a star marks keys of the profile."""
+    page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    section = page.split("## Keys of the original implementation", 1)[1].split("\n## ", 1)[0]
     rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in section.splitlines() if line.startswith("| `")]
-    return [(seed.strip("`"), ours.replace("`", "")) for seed, ours in rows]
+    return [(original.strip("`"), ours.replace("`", "")) for original, ours in rows]
 
 
 def in_training(config: DictConfig, key: str) -> bool:
@@ -66,8 +69,8 @@ def in_training(config: DictConfig, key: str) -> bool:
     return isinstance(node, DictConfig) and name in node
 
 
-def test_every_seed_key_has_a_place(shared: Path) -> None:
-    missing = {key for key, _ in seed_values(shared)} - {seed for seed, _ in seed_table()}
+def test_every_original_key_has_a_place(shared: Path) -> None:
+    missing = {key for key, _ in original_values(shared)} - {original for original, _ in key_table()}
     assert not missing
 
 
@@ -76,7 +79,7 @@ def test_every_key_that_the_table_names_exists() -> None:
     profile = {f"targets.{name}" for name in PrepareConfig.model_fields}
     for file in (ROOT / "pipelines" / "profiles").glob("*.yaml"):
         profile |= {f"{section}.{key}" for section, keys in yaml.safe_load(file.read_text()).items() for key in keys}
-    rows = [ours for _, ours in seed_table() if ours != "none"]
+    rows = [ours for _, ours in key_table() if ours != "none"]
     assert len(rows) > 35
     for ours in rows:
         assert ours.removesuffix("*") in profile if ours.endswith("*") else in_training(config, ours), ours
@@ -92,7 +95,7 @@ def test_luffy_is_the_published_algorithm() -> None:
     assert config.actor_rollout_ref.actor.optim.lr == 1e-6
 
 
-def test_on_policy_has_no_guidance_and_clips() -> None:
+def test_on_policy_has_no_off_policy_samples_and_clips() -> None:
     options = mixed_options(compose_run("on_policy", "cpu", [], run=RUN))
     assert options.prefix.n_prefix == 0
     assert not options.loss_remove_clip

@@ -1,0 +1,29 @@
+"""docs/algorithm.md has every option with its default."""
+
+import re
+from pathlib import Path
+
+import yaml
+
+from training.algorithms.options import MixedPolicyOptions, Options
+
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "algorithm.md"
+
+
+def defaults(options: Options, prefix: str = "") -> dict[str, object]:
+    values: dict[str, object] = {}
+    for name, value in options:
+        if isinstance(value, Options):
+            values |= defaults(value, f"{name}.")
+        else:
+            values[prefix + name] = value
+    return values
+
+
+def test_every_option_is_there_with_its_default() -> None:
+    rows = re.findall(r"^\| `([\w.]+)` \| `([^`]+)` \|", PAGE.read_text(encoding="utf-8"), re.M)
+    documented = {name: yaml.safe_load(default) for name, default in rows}
+    expected = defaults(MixedPolicyOptions())
+    del expected["clip_ratio"]  # verl's key
+    assert documented.keys() == expected.keys()
+    assert {name: str(value) for name, value in documented.items()} == {n: str(v) for n, v in expected.items()}

@@ -1,0 +1,86 @@
+"""What each worker differentiates, and that a new loss and a new recipe take one entry and one file each."""
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from tensordict import TensorDict
+from verl.utils import tensordict_utils as tu
+from verl.workers.utils.losses import sft_loss
+
+from training.algorithms.options import LossOptions, MixedPolicyOptions
+from training.algorithms.registry import CORRECTIONS, LOSS_AGG_MODES, LOSSES, PREFIX_STRATEGIES, RESHAPES
+from training.mixed.loss import mixed_policy_loss, supervised_loss
+from training.run import configuration
+
+
+def reinforce_token_loss(old_log_prob, log_prob, advantages, response_mask, off_policy_mask, options: LossOptions):
+    """-A log p at every valid token."""
+    losses = torch.where(response_mask, -advantages * log_prob, 0.0)
+    return losses, {"pg_loss": (losses.detach().sum(), response_mask.sum())}
+
+
+@pytest.fixture
+def reinforce(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LOSSES, "reinforce", f"{__name__}:reinforce_token_loss")
+
+
+def nested(*rows: list[float]) -> torch.Tensor:
+    return torch.nested.as_nested_tensor([torch.tensor(row) for row in rows], layout=torch.jagged)
+
+
+def batch() -> tuple[dict[str, torch.Tensor], TensorDict]:
+    """Two responses, of two tokens (the first off-policy) and of one, after prompts of one and two tokens."""
+    data = {
+        "prompts": nested([5], [5, 6]),
+        "responses": nested([7, 8], [9]),
+        "response_mask": nested([1, 1], [1]),
+        "old_log_probs": nested([-1.0, -1.0], [-2.0]),
+        "advantages": nested([0.5, 0.5], [-1.0]),
+        "rollout_is_weights": nested([1.0, 1.0], [2.0]),
+        "prefix_length": torch.tensor([1, 0]),
+    }
+    counts = {"batch_num_tokens": 3, "global_batch_size": 2, "dp_size": 1, "off_policy_tokens": 1}
+    # Of each token under the model: that of a response's token stands one before it.
+    return {"log_probs": nested([-1.0, -3.0, 0.0], [0.0, -2.0, 0.0])}, tu.get_tensordict(data, counts)
+
+
+def test_a_registered_loss_is_what_the_worker_differentiates(reinforce: None) -> None:
+    actor = SimpleNamespace(use_kl_loss=False)
+    output, data = batch()
+    options = MixedPolicyOptions(loss="reinforce", prefix={"n_prefix": 1}, sft_multitask={"use": True, "coef": 0.5})
+    loss, metrics = mixed_policy_loss(actor, options, 4, output, data)
+    policy, supervised = (0.5 * 1 + 0.5 * 3 + 2 * -1.0 * 2) / 3, 1.0
+    assert loss.item() == pytest.approx(policy + 0.5 * supervised)
+    assert metrics["pg_loss"].aggregate() == pytest.approx(policy)
+    assert metrics["sft_loss"].aggregate() == pytest.approx(supervised)
+
+
+def test_a_recipe_is_one_file(reinforce: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(configuration.CONFIG, tmp_path / "config")
+    recipe = "# @package _global_\ndefaults:\n  - on_policy\n\nmixed:\n  loss: reinforce\n"
+    (tmp_path / "config" / "recipe" / "reinforce.yaml").write_text(recipe)
+    monkeypatch.setattr(configuration, "CONFIG", tmp_path / "config")
+    assert "reinforce" in configuration.names("recipe")
+    config = configuration.compose_run("reinforce", "cpu", [], run=tmp_path)
+    options = configuration.mixed_options(config)
+    assert (options.loss, options.use_off_policy_loss) == ("reinforce", False)
+
+
+@pytest.mark.parametrize("registry", [LOSSES, LOSS_AGG_MODES, CORRECTIONS, PREFIX_STRATEGIES, RESHAPES])
+def test_every_registered_name_has_a_function(registry: dict[str, str]) -> None:
+    assert all(callable(registry.function(name)) for name in registry)
+    with pytest.raises(ValueError, match="got 'none of these', expected one of"):
+        registry.function("none of these")
+
+
+def test_the_supervised_loss_is_verls() -> None:
+    counts = {"batch_num_tokens": 5, "dp_size": 2}
+    masks = nested([0, 1, 1], [0, 0, 1, 1])
+    data = tu.get_tensordict({"loss_mask": masks}, counts)
+    output = {"log_probs": nested([-1.0, -2.0, -4.0], [-8.0, -16.0, -32.0, -64.0])}
+    ours, _ = supervised_loss(output, data)
+    theirs, _ = sft_loss(None, output, data)
+    assert ours.item() == pytest.approx(theirs.item()) == pytest.approx(2 * (1 + 2 + 16 + 32) / 5)
