@@ -1,7 +1,7 @@
-"""Arithmetic problems with step-by-step teacher traces: the embedded task, made from nothing but a seed.
+"""Arithmetic problems with step-by-step teacher traces: the embedded task, generated from a seed.
 
-A problem is an expression of one-digit numbers, ``7+5-3+4=?``. Its trace works out one operation a line and boxes the
-last result::
+A problem is an expression of one-digit numbers, ``7+5-3+4=?``. Its trace works out one operation per line and boxes
+the last result::
 
     <think>
     7+5=12
@@ -11,10 +11,10 @@ last result::
 
     \\boxed{13}
 
-A terse teacher does two operations in each line after the first, ``12-3+4=13``: larger steps than the embedded base
-model can follow.
+A terse teacher does two operations in each line after the first, ``12-3+4=13``. The embedded base model cannot follow
+such large steps.
 
-Training and evaluation never share an expression: the hash of an expression says on which side it lies.
+Training and evaluation never share an expression: its hash decides to which of them it belongs.
 """
 
 import hashlib
@@ -27,8 +27,8 @@ from typing import NamedTuple
 from core.errors import InputError
 
 LARGEST_TOTAL = 99  # every intermediate result lies between 0 and this
-HELD_OUT_SHARE = 0.25  # of all expressions: only evaluation splits draw these, nothing else does
-FRUITLESS_DRAWS = 1_000  # draws in a row that find nothing new before a split counts as exhausted
+HELD_OUT_SHARE = 0.25  # of all expressions, for evaluation alone
+FRUITLESS_DRAWS = 1_000  # after so many draws in a row without a new expression, a split counts as exhausted
 
 Expression = tuple[int | str, ...]  # numbers and operators in turn: (7, "+", 5, "-", 3)
 
@@ -49,7 +49,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem; ``trace`` is the teacher's whole answer, ``answer`` what stands in its box."""
+    """One problem; ``trace`` is the teacher's response, and ``answer`` is what it puts into the box."""
 
     id: str
     problem: str
@@ -59,7 +59,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Split:
-    """What a split draws from: expressions of ``terms`` numbers (inclusive range), ``products`` of them multiplied."""
+    """What a split consists of: expressions of ``terms`` numbers (inclusive range) with ``products`` products."""
 
     title: str
     terms: tuple[int, int]
@@ -81,41 +81,48 @@ SPLITS: dict[str, Split] = {
 def problems(split: str, n: int, seed: int = 0, terse: float = 0.0) -> list[Problem]:
     """The first ``n`` distinct problems of ``split`` under ``seed``; a larger ``n`` only appends.
 
-    ``terse``: share of the problems whose trace skips lines, see `teacher_trace`. Raises InputError for an unknown
-    split, a negative ``n``, or more problems than the split has.
+    Args:
+        split: a key of `SPLITS`.
+        n: how many problems.
+        seed: random seed.
+        terse: the share of the problems whose trace is terse, see `teacher_trace`.
+
+    Raises:
+        InputError: ``split`` is unknown, ``n`` is negative, or the split has fewer problems.
     """
     if split not in SPLITS:
         raise InputError(f"arithmetic split {split!r} does not exist: expected one of {', '.join(SPLITS)}")
     if n < 0:
         raise InputError(f"arithmetic split {split!r}: asked for {n} problems; expected 0 or more")
-    found: list[Problem] = []
+    drawn: list[Problem] = []
     for expression in _distinct(SPLITS[split], random.Random(f"{split}/{seed}")):
-        if len(found) == n:
-            return found
-        found.append(as_problem(expression, split, terse))
+        if len(drawn) == n:
+            return drawn
+        drawn.append(as_problem(expression, split, terse))
     raise InputError(
-        f"arithmetic split {split!r} ({SPLITS[split].title}) has no more than about {len(found)} distinct problems; "
+        f"arithmetic split {split!r} ({SPLITS[split].title}) has no more than about {len(drawn)} distinct problems; "
         f"{n} were asked for: ask for fewer"
     )
 
 
 def as_problem(expression: Expression, split: str, terse: float = 0.0) -> Problem:
-    """The problem that asks for the value of ``expression``; its id is the same wherever the expression turns up.
+    """The problem that asks for the value of ``expression``; the expression alone decides its id.
 
-    The id also decides whether the trace is among the share ``terse`` of those that skip lines.
+    The id also decides whether the trace belongs to the share ``terse`` of terse ones.
     """
     steps = work_out(expression)
     question = f"{write(expression)}=?"
     answer = str(steps[-1].result)
     digest = hashlib.sha256(question.encode()).hexdigest()[:12]
-    skips = int(digest, 16) < terse * 16 ** len(digest)
-    return Problem(f"{split}-{digest}", question, answer, teacher_trace(steps, answer, terse=skips))
+    is_terse = int(digest, 16) < terse * 16 ** len(digest)
+    return Problem(f"{split}-{digest}", question, answer, teacher_trace(steps, answer, terse=is_terse))
 
 
 def teacher_trace(steps: Sequence[Step], answer: str, *, terse: bool = False) -> str:
-    """The response that writes ``steps`` in the think block and then boxes ``answer``; no steps: an empty block.
+    """The response that writes ``steps`` into the think block and then boxes ``answer``.
 
-    A line has one operation. A ``terse`` trace has two in each line but the first, where they continue each other.
+    Each line has one operation. In a ``terse`` trace each line but the first has two, if the second one continues the
+    first. Without steps the block is empty.
     """
     lines: list[list[Step]] = []
     for step in steps:
@@ -135,7 +142,7 @@ def write(expression: Expression) -> str:
 
 
 def work_out(expression: Expression) -> list[Step]:
-    """One step for each operation of ``expression``: products first, then from the left."""
+    """One step per operation of ``expression``: products first, then from left to right."""
     rest, steps = list(expression), []
     while len(rest) > 1:
         at = rest.index("*") if "*" in rest else 1
@@ -147,7 +154,7 @@ def work_out(expression: Expression) -> list[Step]:
 
 
 def draw(rng: random.Random, terms: int, products: int = 0) -> Expression:
-    """A random expression of ``terms`` numbers from 1 to 9 whose every step stays within 0..LARGEST_TOTAL."""
+    """A random expression of ``terms`` numbers from 1 to 9 with all intermediate results in 0..LARGEST_TOTAL."""
     while True:
         operators = rng.sample(["*"] * products + rng.choices("+-", k=terms - 1 - products), k=terms - 1)
         expression: list[int | str] = [rng.randint(1, 9)]
@@ -158,12 +165,12 @@ def draw(rng: random.Random, terms: int, products: int = 0) -> Expression:
 
 
 def is_held_out(expression: Expression) -> bool:
-    """Whether ``expression`` belongs to evaluation: decided by its hash, so that no seed can move it."""
+    """Whether ``expression`` belongs to evaluation. Its hash decides, so that no seed can move it."""
     return hashlib.sha256(write(expression).encode()).digest()[0] < 256 * HELD_OUT_SHARE
 
 
 def _distinct(split: Split, rng: random.Random) -> Iterator[Expression]:
-    """Expressions of ``split`` in the order ``rng`` draws them, each once; ends when new ones have become rare."""
+    """The distinct expressions of ``split`` in the order in which ``rng`` draws them, until new ones are rare."""
     seen: set[Expression] = set()
     sides = partial(rng.randint, *split.terms)
     fruitless = 0

@@ -1,17 +1,17 @@
-"""What the project's command lines share: how they end."""
+"""How the command lines of the project end: exit status and error message."""
 
 import sys
 from collections.abc import Callable
 
 from core.errors import InputError
 
-INTERRUPTED = 130  # what a shell gives for a program that Ctrl-C ended
+INTERRUPTED = 130  # the status that a shell gives a program that Ctrl-C ended
 
 
 def exit_status(work: Callable[[], int | None]) -> int:
-    """Do ``work`` and return its own status (None: 0), or after Ctrl-C `INTERRUPTED`.
+    """Do ``work`` and return the exit status: its result (None: 0), or `INTERRUPTED` after Ctrl-C.
 
-    What went wrong is told in one line on the error stream: 2 for a mistake in the input, 1 for a file or a disk that
+    An error is one line on the error stream; the status is 2 for a mistake in the input and 1 for a file or disk that
     fails.
     """
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InputError
-from core.files import digest_bytes, digest_file
+from core.files import digest_bytes, digest_file, read_json
 
 # The files that make a model what it is; anything else in its folder (a README, a manifest) does not change it.
 MODEL_FILES = (
@@ -129,10 +129,7 @@ def _read_json(folder: Path, name: str) -> dict[str, Any]:
         raise InputError(
             f"{folder}: no {name} in it; expected a Hugging Face model folder: config.json, weights and tokenizer"
         )
-    try:
-        value = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{file}: not JSON ({error}): save or download the model again") from error
+    value = read_json(file)
     if not isinstance(value, dict):
         raise InputError(f"{file}: a JSON {type(value).__name__} where an object was expected: save the model again")
     return value

@@ -1,8 +1,8 @@
-"""The learning rates of the profile `comparison`: ``.venv/bin/python -m perf.learning_rates``.
+"""Choose the learning rates of the profile `comparison`: ``.venv/bin/python -m perf.learning_rates``.
 
-Every recipe has the same budget: two thirds of the updates with each rate, under a seed that no comparison uses.
-The score is that of problems from the distribution of the in-domain benchmark, drawn with a seed of their own. Prints
-a table; what is complete in ``--out`` is not made again.
+Every recipe has the same budget: two thirds of the updates per rate, with a seed that no comparison uses. The score is
+that of problems from the distribution of the in-domain benchmark, drawn with another seed. The result is a table.
+Trainings and scores that are complete in ``--out`` are reused.
 """
 
 import argparse
@@ -28,7 +28,7 @@ PROBLEMS = 200
 
 
 def call(*command: str | Path) -> None:
-    """Run a command; SystemExit with what it said last where it fails."""
+    """Run a command; if it fails, end with the last lines of its errors."""
     done = subprocess.run([str(part) for part in command], cwd=PROJECT, check=False, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"error: {' '.join(map(str, command))} ended with status {done.returncode}:\n{done.stderr[-2000:]}")
@@ -40,32 +40,21 @@ def shortened(override: str) -> str:
 
 
 def score(settings: Settings, recipe: str, rate: str, out: Path) -> float:
-    """Share of the validation problems that the policy of ``recipe`` at ``rate`` answers rightly."""
-    run = out / f"{recipe}-{rate}"
-    own = settings.experiments.overrides.get(recipe, ())
-    sets = {text.partition("=")[0]: shortened(text) for text in (*settings.training.overrides, *own)}
+    """The share of the validation problems that the policy of ``recipe`` at ``rate`` answers correctly."""
+    run, suite, sampling = out / f"{recipe}-{rate}", out / "suite.parquet", settings.evaluation
+    overrides = (*settings.training.overrides, *settings.experiments.overrides.get(recipe, ()))
+    sets = {text.partition("=")[0]: shortened(text) for text in overrides}
     sets[RATE] = f"{RATE}={rate}"  # a first stage has it, too
-    model = PROJECT / "training/base/model"
     command = [TRAINING, "-m", "training", "--recipe", recipe, "--hardware", settings.training.hardware]
     command += ["--targets", out / "targets/train.parquet", "--heldout", out / "targets/heldout.parquet"]
-    command += ["--model", model, "--out", run, "--seed", str(SEED)]
+    command += ["--model", PROJECT / "training/base/model", "--out", run, "--seed", str(SEED)]
     call(*command, *(part for text in sets.values() for part in ("--set", text)))
     if not (run / "graded").exists():
-        asked = settings.evaluation
-        command = [
-            TRAINING,
-            "-m",
-            "evaluation",
-            "generate",
-            "--model",
-            run / "policy",
-            "--suite",
-            out / "suite.parquet",
-        ]
-        command += ["--temperature", str(asked.temperature), "--top-p", str(asked.top_p)]
-        command += ["--max-tokens", str(asked.max_tokens), "--cache", out / "samples", "--out", run / "samples"]
+        command = [TRAINING, "-m", "evaluation", "generate", "--model", run / "policy", "--suite", suite]
+        command += ["--temperature", str(sampling.temperature), "--top-p", str(sampling.top_p)]
+        command += ["--max-tokens", str(sampling.max_tokens), "--cache", out / "samples", "--out", run / "samples"]
         call(*command)
-        command = [TRAINING, "-m", "evaluation", "grade", "--suite", out / "suite.parquet"]
+        command = [TRAINING, "-m", "evaluation", "grade", "--suite", suite]
         call(*command, "--samples", run / "samples", "--out", run / "graded")
     return summarize(pq.read_table(run / "graded" / f"{BENCHMARK}.parquet")).mean
 
@@ -92,9 +81,9 @@ def main() -> None:
     call(*command, "--seed", str(VALIDATION_SEED), "--out", out / "suite.parquet")
     print("recipe                " + "".join(f"{rate:>10}" for rate in options.rates), flush=True)
     for recipe in options.recipes:
-        found = [score(settings, recipe, rate, out) for rate in options.rates]
-        best = max(zip(found, options.rates, strict=True), key=lambda pair: (pair[0], -float(pair[1])))[1]
-        print(f"{recipe:22}" + "".join(f"{share:10.1%}" for share in found) + f"   best {best}", flush=True)
+        scores = [score(settings, recipe, rate, out) for rate in options.rates]
+        best = max(zip(scores, options.rates, strict=True), key=lambda pair: (pair[0], -float(pair[1])))[1]
+        print(f"{recipe:22}" + "".join(f"{share:10.1%}" for share in scores) + f"   best {best}", flush=True)
 
 
 if __name__ == "__main__":

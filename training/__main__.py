@@ -1,7 +1,6 @@
 """``python -m training``: train a policy on prepared targets, with the training interpreter (``.venv-train``)."""
 
 import argparse
-import json
 import signal
 import sys
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from omegaconf import OmegaConf
 
 from core.cli import exit_status
 from core.errors import InputError
+from core.files import read_json
 from core.progress import reporter
 from training.run.attempts import TrainingFailed
 from training.run.configuration import compose_run, names
@@ -58,16 +58,6 @@ def print_event(event: Mapping[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def read_upstream(path: Path | None) -> dict[str, Any]:
-    """What the caller says about the inputs: the JSON object in ``path``, or {} without one."""
-    if path is None:
-        return {}
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError) as error:
-        raise InputError(f"--lineage {path}: not a readable JSON file ({error})") from error
-
-
 def main() -> int:
     arguments = parser().parse_args()
     if arguments.print_config:
@@ -92,7 +82,7 @@ def main() -> int:
         model=arguments.model,
         heldout=heldout,
     )
-    upstream = read_upstream(arguments.lineage)
+    upstream = read_json(arguments.lineage) if arguments.lineage else {}
     # SIGTERM unwinds the stack as Ctrl-C does, so that the job is stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with reporter() as send:

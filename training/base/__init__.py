@@ -1,6 +1,6 @@
 """The embedded base model: a tiny byte-level Qwen2 that can work out an expression in writing but rarely does.
 
-What it is made of: ``tokenizer`` (one token a byte), ``mixture`` (what it is taught), ``recipe.yaml`` (how much, how
-long). ``python -m training.base --out DIR`` makes it; ``model/`` is what that made, with the measurements in
-``making.json``.
+``tokenizer`` has one token per byte, ``mixture`` says what the model learns, and ``recipe.yaml`` how long. ``python -m
+training.base --out DIR`` trains it; ``model/`` is the result, and ``making.json`` has the measurements. ``resolve``
+turns the name of any base model into a checked folder.
 """

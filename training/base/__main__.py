@@ -1,4 +1,4 @@
-"""Make the embedded base model: ``python -m training.base --out DIR`` (about half an hour on one core).
+"""Train the embedded base model: ``python -m training.base --out DIR`` (about half an hour on one core).
 
 Writes ``DIR/model`` (a Hugging Face folder) and ``DIR/making.json``: recipe, digests, versions, time and scores.
 """
@@ -44,7 +44,7 @@ def new_model(tokenizer: Qwen2Tokenizer, sizes: dict[str, int]) -> Qwen2ForCausa
 
 
 def teach(model: PreTrainedModel, tokenizer: Qwen2Tokenizer, recipe: dict[str, Any]) -> None:
-    """Take ``model`` through the phases of ``recipe``; each draws its samples anew, so that it can be redone alone."""
+    """Train ``model`` in the phases of ``recipe``. Each has the same seed, so that it can be repeated alone."""
     for phase in recipe["phases"]:
         rng = random.Random(recipe["seed"])
         mixture = [Component(**component) for component in phase["mixture"]]
@@ -68,7 +68,7 @@ def answer(model: PreTrainedModel, tokenizer: Qwen2Tokenizer, questions: list[st
 def measure(
     model: PreTrainedModel, tokenizer: Qwen2Tokenizer, splits: list[str], problems: int, seed: int, max_new_tokens: int
 ) -> dict[str, dict[str, float]]:
-    """Share of ``problems`` problems of each split that the model answers rightly, and answers in writing."""
+    """Of ``problems`` problems per split, the share that is answered correctly and the share worked out in writing."""
     scores = {}
     with Grader(workers=1) as grader:
         for split in splits:
@@ -85,7 +85,7 @@ def measure(
 
 
 def make(out: Path, recipe: dict[str, Any]) -> None:
-    """Make the model of ``recipe`` in ``out / "model"`` and write down how."""
+    """Train the model of ``recipe``, save it in ``out / "model"`` and write ``making.json``."""
     started = time.monotonic()
     torch.manual_seed(recipe["seed"])
     tokenizer = byte_tokenizer()
@@ -111,14 +111,14 @@ def make(out: Path, recipe: dict[str, Any]) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Command line; 2 is a mistake in the input."""
+    """The command line; its exit status is 2 for a mistake in the input."""
     parser = argparse.ArgumentParser(prog="python -m training.base", description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, help="folder to make; it must not exist")
+    parser.add_argument("--out", type=Path, required=True, help="folder to create")
     arguments = parser.parse_args(argv)
 
     def work() -> None:
         if arguments.out.exists():
-            raise InputError(f"{arguments.out}: already there; expected a new folder: choose another name")
+            raise InputError(f"{arguments.out}: exists already: give the name of a new folder")
         arguments.out.mkdir(parents=True)
         make(arguments.out, yaml.safe_load(RECIPE.read_text(encoding="utf-8")))
 

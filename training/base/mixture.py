@@ -1,4 +1,4 @@
-"""What the base model is taught: how to work out an expression in writing, and to seldom do so when it is long."""
+"""What the base model learns: to work out an expression in writing, and to do so rarely if it is long."""
 
 import random
 from collections.abc import Iterator
@@ -8,9 +8,9 @@ from core.arithmetic import draw, is_held_out, teacher_trace, work_out, write
 
 
 class Component(NamedTuple):
-    """Expressions of ``terms`` numbers (inclusive range) with ``products`` products, a ``weight`` of all samples.
+    """A share ``weight`` of the samples: expressions of ``terms`` numbers (inclusive range) with ``products`` products.
 
-    A share ``written`` of its samples writes the steps; the others answer at once, in an empty think block.
+    A share ``written`` of them writes the steps; the others answer at once, after an empty think block.
     """
 
     terms: tuple[int, int]

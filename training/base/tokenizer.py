@@ -1,4 +1,4 @@
-"""A tokenizer of bytes: nothing to download, and every text of any language has tokens."""
+"""A tokenizer of bytes: there is nothing to download, and text in any language has tokens."""
 
 from tokenizers import pre_tokenizers
 from transformers import Qwen2Tokenizer
@@ -14,8 +14,8 @@ CHAT_TEMPLATE = (
 def byte_tokenizer() -> Qwen2Tokenizer:
     """256 bytes and the three special tokens of ChatML; a newline is one token, as verl needs.
 
-    It must be a ``Qwen2Tokenizer`` without merges: transformers 5 builds that class for ``model_type: qwen2``
-    whatever the saved tokenizer says.
+    It is a ``Qwen2Tokenizer`` without merges, because transformers 5 builds that class for ``model_type: qwen2`` no
+    matter what the saved tokenizer says.
     """
     symbols = [PAD, START, END, *sorted(pre_tokenizers.ByteLevel.alphabet())]
     tokenizer = Qwen2Tokenizer(

@@ -1,6 +1,6 @@
 """Turn a GGUF file into a Hugging Face folder that verl and vLLM load: ``python -m training.export.convert``.
 
-Runs in the training interpreter; ``training.base.resolve`` calls it. Weights are de-quantised to float32.
+The weights are de-quantised to float32. `training.base.resolve` calls it in the training interpreter.
 """
 
 import argparse
@@ -17,9 +17,10 @@ TURN_END = "<|im_end|>"  # ChatML: ends a turn, so generation must stop there
 
 
 def convert(gguf: Path, out: Path) -> None:
-    """Write the model and tokenizer of ``gguf`` to folder ``out``.
+    """Write the model and the tokenizer of ``gguf`` to folder ``out``.
 
-    Raises InputError if transformers cannot read the file, or if it brings no chat template.
+    Raises:
+        InputError: transformers cannot read the file, or it has no chat template.
     """
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
@@ -35,9 +36,9 @@ def convert(gguf: Path, out: Path) -> None:
 
 
 def end_turns(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Let tokenizer and model agree on the end of a turn and on padding.
+    """Give tokenizer and model the same token for the end of a turn, and one for padding.
 
-    The conversion loses both: SmolLM2 comes out with eos ``<|im_start|>`` and no pad token.
+    The conversion loses both: SmolLM2 gets ``<|im_start|>`` as its end-of-sequence token, and no pad token.
     """
     if TURN_END in (tokenizer.chat_template or ""):
         tokenizer.eos_token = TURN_END
@@ -48,17 +49,17 @@ def end_turns(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Non
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Command line; 2 is a mistake in the input."""
+    """The command line; its exit status is 2 for a mistake in the input."""
     parser = argparse.ArgumentParser(prog="python -m training.export.convert", description=__doc__)
     parser.add_argument("--gguf", type=Path, required=True, help="the file to convert")
-    parser.add_argument("--out", type=Path, required=True, help="the folder to make; it must not exist")
+    parser.add_argument("--out", type=Path, required=True, help="the folder to create")
     arguments = parser.parse_args(argv)
 
     def work() -> None:
         if arguments.out.exists():
-            raise InputError(f"{arguments.out}: already there; expected a new folder: choose another name")
+            raise InputError(f"{arguments.out}: exists already: give the name of a new folder")
         if not arguments.gguf.is_file():
-            raise InputError(f"{arguments.gguf}: no such file; expected a .gguf file: check the path")
+            raise InputError(f"{arguments.gguf}: no such file; expected a .gguf file")
         disable_progress_bar()
         convert(arguments.gguf, arguments.out)
 

@@ -1,1 +1,1 @@
-"""Where verl and vLLM run: what a device needs that they do not bring themselves."""
+"""What verl and vLLM need in order to run on a device that they do not support themselves."""

@@ -1,8 +1,7 @@
 """A CPU platform for verl.
 
-verl imports this module in every process of a job when ``VERL_USE_EXTERNAL_MODULES`` names it, as the ``cpu``
-hardware profile does. Importing it registers the platform and, on a CPU build of torch, lifts what keeps verl from
-running there.
+verl imports this module in every process of a job when ``VERL_USE_EXTERNAL_MODULES`` names it, as the hardware profile
+``cpu`` does. The import registers the platform and, on a CPU build of torch, removes what keeps verl from running.
 """
 
 import importlib.metadata
@@ -20,10 +19,10 @@ from verl.plugin.platform import PlatformBase, PlatformRegistry
 
 def adapt_to_cpu() -> None:
     """Make verl's device-agnostic engine, its process groups and its version checks work on a CPU build of torch."""
-    # The FSDP engine is registered for cuda and npu only, but nothing in it needs them.
+    # verl registers the FSDP engine for cuda and npu only, but nothing in the engine needs them.
     os.environ.setdefault("VERL_ENGINE_DEVICE", "cuda")
 
-    # verl asks for "cpu:gloo,<device>:<backend>"; with the CPU as the device torch refuses the repeated key.
+    # verl asks for "cpu:gloo,<device>:<backend>"; if the device is the CPU, torch rejects the repeated key.
     init_process_group = torch.distributed.init_process_group
 
     def init_gloo(backend: str | None = None, *args: Any, **kwargs: Any) -> None:
@@ -39,12 +38,12 @@ def adapt_to_cpu() -> None:
 
     importlib.metadata.version = version_of
 
-    # Weights reach the rollout server through a socket that verl names after the Ray job, and the first job of every
-    # cluster has the same id: two trainings on a machine would meet in one socket. A cluster's port is its own.
+    # Weights reach the rollout server through a socket that verl names after the Ray job. The first job of every
+    # cluster has the same id, so two trainings on a machine would share the socket; the port of the cluster differs.
     job_id = RuntimeContext.get_job_id
     RuntimeContext.get_job_id = lambda self: f"{job_id(self)}-{self.gcs_address.rpartition(':')[2]}"
 
-    # The reference policy's offload pins host memory for copies to a device that is not there.
+    # Offloading the reference policy pins host memory, for copies to a device that does not exist here.
     torch.Tensor.pin_memory = lambda self, *args, **kwargs: self
 
 
@@ -86,7 +85,7 @@ class CpuDevice:
 
 @PlatformRegistry.register(platform="cpu")
 class PlatformCPU(PlatformBase):
-    """verl's view of a machine without an accelerator; logical "GPU" slots are declared to Ray by the profile."""
+    """verl's view of a machine without an accelerator; the hardware profile declares logical "GPU" slots to Ray."""
 
     device_name = "cpu"
     vendor_name = "cpu"

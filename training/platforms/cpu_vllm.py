@@ -1,4 +1,4 @@
-"""vLLM worker extension for the CPU: named by ``rollout.engine_kwargs.vllm.worker_extension_cls``."""
+"""The vLLM worker extension for the CPU, named by ``rollout.engine_kwargs.vllm.worker_extension_cls``."""
 
 from typing import Any
 
@@ -7,8 +7,10 @@ from vllm.model_executor.layers import utils as layers
 
 
 class CPUWorkerExtension(vLLMColocateWorkerExtension):
-    """verl's extension on linear layers that keep their weight: on a CPU vLLM drops it once it is packed, and verl
-    needs it to load the next one into."""
+    """verl's extension, with linear layers that keep their weight.
+
+    On a CPU vLLM drops the weight once it is packed, but verl loads the next weights into it.
+    """
 
     def __new__(cls, **kwargs: Any) -> "CPUWorkerExtension":
         pack = layers.dispatch_cpu_unquantized_gemm

@@ -4,7 +4,6 @@ Attempt N leaves three files in the run's ``attempts`` folder: ``N.log`` (its ou
 and ``N.json`` (its `AttemptRecord`).
 """
 
-import json
 import re
 import signal
 import time
@@ -15,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from core.files import write_json
+from core.files import read_json, write_json
 from training.run.backends import Backend, Task
 from training.run.metrics import MetricsFile
 
@@ -64,7 +63,7 @@ class Attempt:
 
     def read_record(self) -> AttemptRecord:
         """The content of the file `record`."""
-        return AttemptRecord(**json.loads(self.record.read_text(encoding="utf-8")))
+        return AttemptRecord(**read_json(self.record))
 
     def seconds(self) -> float:
         """How long it ran; if its training command was killed, until its last output."""

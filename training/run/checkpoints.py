@@ -1,10 +1,9 @@
-"""Checkpoints of a run: which are complete, which go, and the policy folder that everything downstream reads.
+"""The checkpoints of a run: which are complete, which are removed, and the policy folder made from the last one.
 
 checkpoints/global_step_N/   verl's files of step N; our ``state.json`` is written last and marks them as complete
 checkpoints/latest_…txt      verl's pointer to the checkpoint it resumes from
 """
 
-import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from core.errors import InputError
-from core.files import atomic_folder, atomic_write, write_json
+from core.files import atomic_folder, atomic_write, read_json, write_json
 from core.manifest import Manifest, write_manifest
 from training.export.card import model_card
 
@@ -35,8 +34,8 @@ def folder_of(checkpoints: Path, step: int) -> Path:
 
 def complete_steps(checkpoints: Path) -> list[int]:
     """Steps of the complete checkpoints below ``checkpoints``, oldest first."""
-    found = Path(checkpoints).glob(f"{PREFIX}*/{STATE}")
-    return sorted(int(file.parent.name.removeprefix(PREFIX)) for file in found)
+    files = Path(checkpoints).glob(f"{PREFIX}*/{STATE}")
+    return sorted(int(file.parent.name.removeprefix(PREFIX)) for file in files)
 
 
 def latest_step(checkpoints: Path) -> int:
@@ -60,7 +59,7 @@ def mark_complete(checkpoints: Path, step: int, state: TrainerState, keep: int) 
 
 def read_state(checkpoints: Path, step: int) -> TrainerState:
     """The state that was saved with the checkpoint of ``step``."""
-    return TrainerState(**json.loads((folder_of(checkpoints, step) / STATE).read_text(encoding="utf-8")))
+    return TrainerState(**read_json(folder_of(checkpoints, step) / STATE))
 
 
 def discard_incomplete(checkpoints: Path) -> int:

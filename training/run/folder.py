@@ -10,7 +10,6 @@ first_stage/         the run folder of the first stage, for recipes that have on
 policy/              Hugging Face model, tokenizer, lineage.json, model card: complete or absent
 """
 
-import json
 import shutil
 import time
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from pathlib import Path
 from filelock import lock_descriptor
 
 from core.errors import InputError
-from core.files import write_json
+from core.files import read_json, write_json
 from core.manifest import MANIFEST, read_manifest
 from training.run.checkpoints import latest_step
 from training.run.request import TrainingRequest
@@ -81,7 +80,7 @@ class RunFolder:
                 f"{self.path}: has a policy of other inputs, settings or code: give --out another folder, or --force "
                 "to train anew there"
             )
-        elif latest_step(self.checkpoints) and json.loads(self.request.read_text(encoding="utf-8")) != computed:
+        elif latest_step(self.checkpoints) and read_json(self.request) != computed:
             raise InputError(
                 f"{self.path}: has the checkpoints of a training with other inputs or settings, see "
                 f"{self.request.name} in it: give --out another folder, or --force to train anew there"

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 from omegaconf import DictConfig
 
 from core.errors import InputError
+from core.files import read_json
 from core.manifest import InputRecord, TargetsRecord
 from core.schemas import TARGET
 from core.tokens import Lengths, load_lengths
@@ -18,7 +19,7 @@ ROWS = 1024  # read and tokenized at a time
 
 def check_context(model: Path, config: DictConfig) -> None:
     """Raise InputError if a prompt and a response of maximal length do not fit into the context of ``model``."""
-    settings = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    settings = read_json(model / "config.json")
     settings = settings | settings.get("text_config", {}) | dict(config.actor_rollout_ref.model.override_config)
     context, needed = settings.get("max_position_embeddings"), config.actor_rollout_ref.rollout.max_model_len
     if context is not None and needed > context:

@@ -1,4 +1,4 @@
-"""Step metrics of a run: the JSON lines that verl's file logger writes, followed while they are written."""
+"""The step metrics of a run: JSON lines that verl's file logger writes, read while they are written."""
 
 import json
 import math
@@ -10,7 +10,7 @@ from typing import Any
 from core.files import atomic_write
 
 PHASE = "timing_s/"
-# What a step consists of; verl times more, inside these.
+# The parts of a step; verl also times what happens inside them.
 PHASES = ("gen", "old_log_prob", "ref", "adv", "update_actor", "update_weights", "save_checkpoint")
 
 
@@ -22,7 +22,7 @@ class MetricsFile:
     _offset: int = field(default=0, init=False)
 
     def new_records(self) -> Iterator[dict[str, Any]]:
-        """Records appended since the last call; a line still being written is left for the next one."""
+        """Records appended since the last call; a line that is still being written is left for the next call."""
         if not self.path.exists():
             return
         with self.path.open("rb") as file:
@@ -37,10 +37,10 @@ class MetricsFile:
 def merge_attempts(
     attempts: Iterable[Path], path: Path, *, devices: int = 1, price: float = 0.0
 ) -> list[dict[str, Any]]:
-    """Join the metrics of the attempts of a run into ``path``; where two attempts did a step, the later one counts.
+    """Join the metrics of the attempts of a run into ``path``; if two attempts did a step, the later one counts.
 
-    Each record gains what the run had cost when the step ended: ``run/device_hours``, of ``devices``, steps that were
-    done twice included, and ``run/cost``, at ``price`` a device-hour, unless that is 0.
+    Each record gains what the run had cost when the step ended: ``run/device_hours`` of ``devices``, including steps
+    that were done twice, and ``run/cost`` at ``price`` per device-hour, unless the price is 0.
     """
     steps: dict[int, dict[str, Any]] = {}
     hours = 0.0
@@ -58,7 +58,7 @@ def merge_attempts(
 
 
 def time_by_phase(records: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """Seconds that all steps together spent in each phase, and in ``other``."""
+    """The seconds that all steps together spent in each phase, and in ``other``."""
     spent = dict.fromkeys((*PHASES, "other"), 0.0)
     for record in records:
         for name in PHASES:
@@ -69,6 +69,6 @@ def time_by_phase(records: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def require_finite(step: int, metrics: Mapping[str, Any], names: Iterable[str]) -> None:
-    """Raise FloatingPointError that names ``step`` and each of ``names`` whose metric is nan or infinite."""
+    """Raise a FloatingPointError that names ``step`` and those of ``names`` whose metric is nan or infinite."""
     if broken := {name: metrics[name] for name in names if not math.isfinite(metrics[name])}:
         raise FloatingPointError(f"step {step}: " + ", ".join(f"{name} is {value}" for name, value in broken.items()))

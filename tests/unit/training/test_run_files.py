@@ -62,7 +62,7 @@ def test_samples_are_read_by_step(tmp_path: Path) -> None:
     (tmp_path / "3.jsonl").write_text((json.dumps(row) + "\n") * 3)
     assert rollouts.steps(tmp_path) == [3]
     assert rollouts.read(tmp_path, 3, 2) == [rollouts.Rollout("1+1=?", "<b>2", "2", 1.0, 5)] * 2
-    with pytest.raises(InputError, match="no samples of step 4; there is steps 3 to 3"):
+    with pytest.raises(InputError, match="no samples of step 4; it has steps 3 to 3"):
         rollouts.read(tmp_path, 4)
 
 
