@@ -96,8 +96,13 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 def write_json(value: Any, path: Path) -> None:
     """Write ``value`` as indented UTF-8 JSON, atomically."""
+    write_text(json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True) + "\n", path)
+
+
+def write_text(text: str, path: Path) -> None:
+    """Write ``text`` as UTF-8, atomically."""
     with atomic_write(path) as temporary:
-        temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
 
 
 def read_yaml(path: Path, what: str) -> dict[str, Any]:

@@ -227,8 +227,8 @@ def engine_seconds(suite: Path, samples: int, repeat: int) -> tuple[float, float
     """Median seconds of ours and of LLM.generate for the same requests, and the tokens that each of them makes."""
     from transformers import AutoTokenizer
 
-    from evaluation.generation.engine import Draw, Engine, EngineOptions, prepare_environment
-    from evaluation.generation.generate import Sampling, _requests
+    from evaluation.generation.engine import Engine, EngineOptions, EngineRequest, prepare_environment
+    from evaluation.generation.requests import Sampling, sample_requests
     from evaluation.generation.templates import choose_template
     from evaluation.tables import read_suite_file
 
@@ -237,24 +237,24 @@ def engine_seconds(suite: Path, samples: int, repeat: int) -> tuple[float, float
     table = read_suite_file(suite)
     names = table["benchmark"].unique().to_pylist()
     sampling = Sampling(samples=samples, max_tokens=192)
-    requests = _requests(MODEL, table, names, sampling, choose_template("tokenizer", MODEL), tokenizer)
-    draws = [
-        Draw(number, tuple(tokenizer.encode(request.prompt, add_special_tokens=False)), request.seed)
-        for number, request in enumerate(requests)
+    samples_to_draw = sample_requests(table, names, sampling, choose_template("tokenizer", MODEL), tokenizer)
+    requests = [
+        EngineRequest(number, tuple(tokenizer.encode(request.prompt, add_special_tokens=False)), request.seed)
+        for number, request in enumerate(samples_to_draw)
     ]
-    longest = max(len(draw.tokens) for draw in draws)
+    longest = max(len(request.tokens) for request in requests)
     engine = Engine(EngineOptions(str(MODEL), longest, 192, sampling.temperature, sampling.top_p, False))
 
     from vllm import SamplingParams
 
     parameters = [
-        SamplingParams(temperature=sampling.temperature, top_p=sampling.top_p, max_tokens=192, seed=draw.seed)
-        for draw in draws
+        SamplingParams(temperature=sampling.temperature, top_p=sampling.top_p, max_tokens=192, seed=request.seed)
+        for request in requests
     ]
-    prompts = [{"prompt_token_ids": list(draw.tokens)} for draw in draws]
+    prompts = [{"prompt_token_ids": list(request.tokens)} for request in requests]
 
     def ours() -> dict[int, str]:
-        return {drawn.number: drawn.response for drawn in engine.draw(draws)}
+        return {number: completion.response for number, completion in engine.complete(requests)}
 
     def bare() -> dict[int, str]:
         outputs = engine.llm.generate(prompts, parameters, use_tqdm=False)

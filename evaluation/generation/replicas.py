@@ -1,6 +1,6 @@
-"""Data parallel generation: one engine a GPU, each a Ray actor, on this node or a whole cluster.
+"""Data-parallel generation: one engine per GPU, each a Ray actor, on this node or a whole cluster.
 
-Ray places, starts and watches the actors; a sample does not depend on the replica that drew it.
+Ray places, starts and watches the actors. A sample does not depend on the replica that draws it.
 """
 
 import os
@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from core.code import PROJECT
 from core.errors import InputError
-from evaluation.generation.engine import Draw, Drawn, Engine, EngineOptions, on_cpu
+from evaluation.generation.engine import Engine, EngineOptions, EngineRequest, on_cpu
+from evaluation.generation.requests import Completion
 
 
 def gpu_count() -> int:
@@ -18,17 +19,19 @@ def gpu_count() -> int:
     return 0 if on_cpu() else torch.cuda.device_count()
 
 
-def draw_all(options: EngineOptions, draws: Sequence[Draw], replicas: int) -> Iterator[Drawn]:
-    """The samples of ``draws`` as they are finished, by ``replicas`` engines (1: in this process, without Ray).
+def complete_all(
+    options: EngineOptions, requests: Sequence[EngineRequest], replicas: int
+) -> Iterator[tuple[int, Completion]]:
+    """(number, completion) of each request as it finishes; one replica runs in this process, without Ray.
 
-    Raises InputError where Ray has fewer GPUs than replicas.
+    Raises InputError if Ray has fewer GPUs than replicas.
     """
     if replicas == 1:
-        yield from Engine(options).draw(draws)
+        yield from Engine(options).complete(requests)
         return
     import ray
 
-    # A cluster that is up is found by RAY_ADDRESS; else one of this node starts and ends with this process.
+    # RAY_ADDRESS names a running cluster; without it, one of this node starts and ends with this process.
     started = not ray.is_initialized()
     if started:
         environment = {
@@ -37,15 +40,17 @@ def draw_all(options: EngineOptions, draws: Sequence[Draw], replicas: int) -> It
         cpus = None if os.environ.get("RAY_ADDRESS") or not on_cpu() else max(replicas, os.cpu_count() or 1)
         ray.init(runtime_env=environment, num_cpus=cpus, include_dashboard=False, log_to_driver=False)
     try:
-        kind = "CPU" if on_cpu() else "GPU"
-        if (there := int(ray.cluster_resources().get(kind, 0))) < replicas:  # Ray would wait for more without an end
-            raise InputError(f"replicas: {replicas} engines need a {kind} each, and Ray has {there}; ask for fewer")
+        device = "CPU" if on_cpu() else "GPU"
+        if (available := int(ray.cluster_resources().get(device, 0))) < replicas:  # Ray would wait forever for more
+            raise InputError(
+                f"replicas: {replicas} engines need a {device} each, and Ray has {available}; ask for fewer"
+            )
         actor = ray.remote(num_cpus=1, num_gpus=0 if on_cpu() else 1)(Engine)
         engines = [actor.remote(options) for _ in range(replicas)]
-        parts = [part for number in range(replicas) if (part := _share(draws, number, replicas))]
+        shares = [share for number in range(replicas) if (share := _share(requests, number, replicas))]
         streams = [
-            engine.draw.options(num_returns="streaming").remote(part)
-            for engine, part in zip(engines, parts, strict=False)
+            engine.complete.options(num_returns="streaming").remote(share)
+            for engine, share in zip(engines, shares, strict=False)
         ]
         while streams:
             ready, _ = ray.wait(streams, num_returns=1)
@@ -59,7 +64,7 @@ def draw_all(options: EngineOptions, draws: Sequence[Draw], replicas: int) -> It
             ray.shutdown()
 
 
-def _share(draws: Sequence[Draw], number: int, replicas: int) -> list[Draw]:
+def _share(requests: Sequence[EngineRequest], number: int, replicas: int) -> list[EngineRequest]:
     """Every ``replicas``-th prompt with all of its samples, which share its computation."""
-    order = {tokens: place for place, tokens in enumerate(dict.fromkeys(draw.tokens for draw in draws))}
-    return [draw for draw in draws if order[draw.tokens] % replicas == number]
+    order = {tokens: index for index, tokens in enumerate(dict.fromkeys(request.tokens for request in requests))}
+    return [request for request in requests if order[request.tokens] % replicas == number]

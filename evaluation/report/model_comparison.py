@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from core.errors import InputError
 from core.model_files import HUB_ID
-from evaluation.generation.generate import Sampling, generate
+from evaluation.generation.generate import generate
 from evaluation.generation.models import resolve_model
+from evaluation.generation.requests import Sampling
 from evaluation.report.table import Table, change, p_value, percent, score
 from evaluation.statistics.paired import paired_difference
 from evaluation.statistics.scores import pass_at_k, problem_scores, summarize

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from core.errors import InputError
-from evaluation.generation.sample_cache import SampleCache, prompt_digest
+from evaluation.generation.requests import Completion, prompt_digest
+from evaluation.generation.sample_cache import SampleCache
 
 ROOT = Path(__file__).resolve().parents[3]
 GROUP = {"checkpoint": "c" * 64, "temperature": 1.0, "seed": 0}
@@ -26,7 +27,7 @@ def files(root: Path) -> dict[str, bytes]:
 def fill(root: Path, wanted: list[tuple[str, int]], group: dict = GROUP) -> None:
     with SampleCache(root, group) as cache:
         for number, key in enumerate(wanted):
-            cache.add(key, f"response {number}", number, "stop")
+            cache.add(key, Completion(f"response {number}", number, "stop"))
 
 
 def test_samples_are_found_by_model_sampling_prompt_and_number(tmp_path):
@@ -34,9 +35,7 @@ def test_samples_are_found_by_model_sampling_prompt_and_number(tmp_path):
     with SampleCache(tmp_path, GROUP) as cache:
         found = cache.lookup(keys(4))
         assert set(found) == set(keys(3))
-        assert found[keys(3)[5]] == {
-            "prompt_digest": keys(3)[5][0], "sample": 1, "response": "response 5", "tokens": 5, "finish_reason": "stop",
-        }  # fmt: skip
+        assert found[keys(3)[5]] == Completion("response 5", 5, "stop")
     for other in ({"checkpoint": "d" * 64}, {"temperature": 0.5}, {"seed": 1}):
         assert SampleCache(tmp_path, GROUP | other).lookup(keys(3)) == {}
 
@@ -54,7 +53,7 @@ def test_files_only_ever_appear(tmp_path):
 
 def test_an_error_keeps_what_was_drawn(tmp_path):
     with pytest.raises(RuntimeError), SampleCache(tmp_path, GROUP) as cache:
-        cache.add(keys(1)[0], "kept", 1, "stop")
+        cache.add(keys(1)[0], Completion("kept", 1, "stop"))
         raise RuntimeError("the engine failed")
     assert list(SampleCache(tmp_path, GROUP).lookup(keys(1))) == [keys(1)[0]]
 
@@ -62,10 +61,11 @@ def test_an_error_keeps_what_was_drawn(tmp_path):
 def test_a_killed_writer_leaves_whole_files(tmp_path):
     program = (
         "import sys, time, evaluation.generation.sample_cache as c\n"
+        "from evaluation.generation.requests import Completion, prompt_digest\n"
         "c.FLUSH_ROWS = 10\n"
         f"cache = c.SampleCache(sys.argv[1], {GROUP!r})\n"
         "for i in range(25):\n"
-        "    cache.add((c.prompt_digest(str(i)), 0), 'x' * 1000, i, 'stop')\n"
+        "    cache.add((prompt_digest(str(i)), 0), Completion('x' * 1000, i, 'stop'))\n"
         "print('drawn', flush=True)\n"
         "time.sleep(60)\n"
     )

@@ -1,0 +1,91 @@
+"""The samples to draw: one request per sample, with a prompt and a seed of its own."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from core.errors import InputError
+from core.files import digest_bytes
+from core.prompts import ChatTokenizer, Template, render_prompt
+from evaluation.benchmarks.registry import suite_entries
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+SampleKey = tuple[str, int]  # digest of the prompt, number of the sample
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How samples are drawn. ``samples``: per problem; None takes the k of each benchmark's avg@k."""
+
+    samples: int | None = None
+    temperature: float = 0.6
+    top_p: float = 0.95
+    max_tokens: int = 8192
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        bounds = {
+            "samples": self.samples is None or self.samples >= 1,
+            "temperature": self.temperature >= 0,
+            "top_p": 0 < self.top_p <= 1,
+            "max_tokens": self.max_tokens >= 1,
+        }
+        if wrong := [name for name, good in bounds.items() if not good]:
+            values = ", ".join(f"{name} = {getattr(self, name)}" for name in wrong)
+            raise InputError(f"sampling: {values}; expected samples, max_tokens >= 1, temperature >= 0, 0 < top_p <= 1")
+
+
+class SampleRequest(NamedTuple):
+    """One sample of one problem."""
+
+    benchmark: str
+    id: str
+    sample: int
+    prompt: str
+    prompt_digest: str
+    seed: int
+
+    @property
+    def key(self) -> SampleKey:
+        """The sample's name in the cache."""
+        return self.prompt_digest, self.sample
+
+
+class Completion(NamedTuple):
+    """What the model answered: its text, its length in tokens, and "stop" or "length"."""
+
+    response: str
+    tokens: int
+    finish_reason: str
+
+
+def prompt_digest(prompt: str) -> str:
+    """sha256 of a rendered prompt."""
+    return digest_bytes(prompt.encode())
+
+
+def sample_seed(seed: int, prompt_digest: str, sample: int) -> int:
+    """The seed of one sample (31 bits): the same whatever else is generated with it."""
+    digest = hashlib.sha256(f"{seed}/{prompt_digest}/{sample}".encode()).digest()
+    return int.from_bytes(digest[:4]) >> 1
+
+
+def sample_requests(
+    suite: "pa.Table", names: "Sequence[str]", sampling: Sampling, template: Template, tokenizer: ChatTokenizer
+) -> list[SampleRequest]:
+    """The requests for the benchmarks ``names`` of a BENCHMARK table."""
+    samples = {benchmark.name: sampling.samples or benchmark.samples for benchmark in suite_entries(suite)}
+    requests = []
+    for row in suite.select(["benchmark", "id", "prompt"]).to_pylist():
+        if row["benchmark"] in names:
+            prompt = render_prompt(row["prompt"], tokenizer, template)
+            digest = prompt_digest(prompt)
+            requests += [
+                SampleRequest(row["benchmark"], row["id"], k, prompt, digest, sample_seed(sampling.seed, digest, k))
+                for k in range(samples[row["benchmark"]])
+            ]
+    return requests
