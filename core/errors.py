@@ -1,7 +1,7 @@
 """The error that a user can correct, and how a setting that does not fit is described."""
 
 import difflib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -29,7 +29,7 @@ def explain_validation(error: "ValidationError", model: "type[BaseModel]") -> st
         return f"{'.'.join(path)}: {first['msg']} (got {first['input']!r:.80})"
     section: Any = model
     for part in path[:-1]:
-        section = section.model_fields[part].annotation
+        section = section.model_fields[part].annotation if hasattr(section, "model_fields") else get_args(section)[0]
     known = list(getattr(section, "model_fields", ()))
     near = difflib.get_close_matches(path[-1], known, 1)
     guess = f"; did you mean {near[0]}?" if near else ""

@@ -101,8 +101,8 @@ def _options() -> argparse.ArgumentParser:
 
 def _problem_options() -> argparse.ArgumentParser:
     options = _options()
-    options.add_argument("--suite", default="embedded", help="a suite of evaluation/benchmarks/suites, a YAML file "
-                         "like them, or for `compare` also a file written by `suite` (default %(default)s)")  # fmt: skip
+    options.add_argument("--suite", default="embedded", help="name of a suite in evaluation/benchmarks/suites, "
+                         "a YAML file, or (compare) a file written by `suite` (default %(default)s)")  # fmt: skip
     options.add_argument("--roots", nargs="*", type=Path, default=[], metavar="DIR", help="folders of benchmark files")
     options.add_argument("--benchmarks", nargs="*", metavar="NAME", help="only these (default: all of the suite)")
     options.add_argument("--limit", type=int, help="problems per benchmark, a seeded sample (default: all)")
@@ -118,8 +118,8 @@ def _sampling_options() -> argparse.ArgumentParser:
     options.add_argument("--temperature", type=float, default=0.6, help="0 is greedy (default %(default)s)")
     options.add_argument("--top-p", type=float, default=0.95, help="nucleus sampling (default %(default)s)")
     options.add_argument("--max-tokens", type=int, default=8192, help="per response (default %(default)s)")
-    options.add_argument("--template", choices=template_names(), default=TRAINING, help="prompt template; `training`: "
-                         "that of the checkpoint's training, or else the chat template (default %(default)s)")  # fmt: skip
+    options.add_argument("--template", choices=template_names(), default=TRAINING, help="prompt template; `training` "
+                         "means the checkpoint's own, or else the chat template (default %(default)s)")  # fmt: skip
     options.add_argument("--cache", type=Path, default=CACHE, metavar="DIR", help="of samples (default %(default)s)")
     options.add_argument("--replicas", type=int, help="engines, each on its own GPU (default: all GPUs)")
     options.add_argument("--trust-remote-code", action="store_true", help="run code that the model folder contains")

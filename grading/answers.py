@@ -1,7 +1,7 @@
-"""Answers as strings: where a response states its answer, and what makes two spellings of an answer the same.
+"""Answers as strings: where a response states its answer, and when two spellings are the same answer.
 
-Pure string work, no symbolic algebra (that is `grading.equivalence`, in worker processes). Rules and traps:
-the reward rule is seed 004's: last box after the last ``</think>``.
+There is no symbolic algebra here: `grading.equivalence` does that in worker processes. The rule of rewards, targets and
+benchmarks is that the answer is in the last box after the last ``</think>``.
 """
 
 import re
@@ -29,8 +29,8 @@ _TH = r"\\(?:text|textrm|mathrm|mbox)\s*\{\s*(?:st|nd|rd|th)\s*\}"
 _ORDINAL = re.compile(rf"(?<=\d)\s*(?:\^\{{\s*{_TH}\s*\}}|\^?{_TH})")
 CLOSE = Fraction(1, 1000)
 LONGEST_NUMBER = 1000
-SAME_DIGITS = 3  # from so many digits on, a gold that an answer repeats with its base is taken to have left it out
-WORD = 3  # so many letters are a word; fewer may be names of points or variables
+SAME_DIGITS = 3  # a gold answer of so many digits that an answer repeats with a base is taken to have left the base out
+WORD = 3  # letters that make a word; fewer may name points or variables
 _QUANTITY = re.compile(r"[+-]?[\d.]+\s*(?:\\text\{\s*([a-zA-Z/ .]+?)\s*\}|([a-zA-Z]+))(?:\^\{?(-?\d)\}?)?")
 _LABELLED = re.compile(r"\(?([A-J])[.):]\)?\s*(?=\S)")
 _LESS = r"(<|\\leq?(?![a-zA-Z])|\\leqslant|≤)"
@@ -45,9 +45,14 @@ _STATED = re.compile(
 
 
 def answer_part(text: str, *, thinking: bool) -> str | None:
-    """The part of a response that states the answer: what follows the LAST ``</think>``.
+    """The part of a response that states the answer: everything after the last ``</think>``.
 
-    None when ``thinking`` is expected and never closed; the whole text when there is no closing tag to expect.
+    Without that tag it is None if ``thinking`` is expected, and the whole text otherwise.
+
+    >>> answer_part("<think>2+2=4</think> So 4.", thinking=True)
+    ' So 4.'
+    >>> answer_part("<think>2+2=", thinking=True) is None
+    True
     """
     _, closing, rest = text.rpartition(THINK_END)
     if closing:
@@ -56,8 +61,15 @@ def answer_part(text: str, *, thinking: bool) -> str | None:
 
 
 def extract_boxed(text: str) -> str | None:
-    r"""Content of the last ``\boxed{…}`` or ``\fbox{…}`` (spaces before the brace allowed); None if there is none,
-    if it is empty, or if its brace is never closed (a cut answer is no answer)."""
+    r"""The content of the last ``\boxed{…}`` or ``\fbox{…}``; spaces before the brace are allowed.
+
+    None if there is no box, if it is empty, or if its brace is never closed: a truncated answer does not count.
+
+    >>> extract_boxed(r"so \boxed{1}, no: \boxed{\frac{1}{2}}")
+    '\\frac{1}{2}'
+    >>> extract_boxed(r"so \boxed{\frac{1}") is None
+    True
+    """
     boxes = [box.end() for box in _BOX.finditer(text)]
     if not boxes:
         return None
@@ -67,7 +79,11 @@ def extract_boxed(text: str) -> str | None:
 
 
 def braced(text: str) -> str | None:
-    r"""Content of the brace that opens ``text``; ``\{`` and ``\}`` do not count. None if it is never closed."""
+    r"""The content of the brace that opens ``text``, or None if it is never closed; ``\{`` and ``\}`` do not count.
+
+    >>> braced(r"{a{b}\}c} d")
+    'a{b}\\}c'
+    """
     depth, position = 0, 0
     while position < len(text):
         character = text[position]
@@ -85,8 +101,14 @@ def braced(text: str) -> str | None:
 
 
 def normalize(answer: str) -> str:
-    r"""One spelling for what is typographically the same: spacing, sizing, ``\dfrac``, a lone ``\text{…}``, ``$…$``,
-    thousands separators, a final full stop, ``3e8``, ``12^{\text{th}}``. Changes no value."""
+    r"""One spelling for answers that differ in typography alone; the value never changes.
+
+    Unified are spacing, sizing, ``\dfrac``, a lone ``\text{…}``, ``$…$``, thousands separators, a final full stop,
+    ``3e8`` and ``12^{\text{th}}``.
+
+    >>> [normalize(text) for text in (r"\dfrac12", "1{,}000.", r"\text{ Evelyn }", "3e8", r"12^{\text{th}}")]
+    ['\\frac12', '1000', 'Evelyn', '3 \\times 10^{8}', '12']
+    """
     text = answer.strip().strip("$").strip()
     boxed = extract_boxed(text)
     if boxed is not None and _BOX.match(text):
@@ -109,7 +131,11 @@ def normalize(answer: str) -> str:
 
 
 def same_string(first: str, second: str) -> bool:
-    """Equal after `normalize`, blanks and ``\\text`` wrappers aside; a word also with another case."""
+    r"""Whether two answers are equal after `normalize`, apart from spaces, ``\text`` and the case of words.
+
+    >>> same_string(r"\text{Ellipse}", "ellipse"), same_string("AB", "ab"), same_string("0.5", "1/2")
+    (True, False, False)
+    """
     one, other = _letters(first), _letters(second)
     return one == other or (len(one) >= WORD and one.isalpha() and one.casefold() == other.casefold())
 
@@ -119,25 +145,28 @@ def _letters(text: str) -> str:
 
 
 def compare_numbers(answer: str, gold: str) -> bool | None:
-    """True or False where both normalised strings are numbers, with a unit or without, and that settles it, else None.
+    r"""Whether two normalised numbers, with or without units, are equal; None if that cannot be decided here.
 
-    Equal values are equal; two unequal integers or fractions of integers are not, nor are two numbers that differ by
-    more than `CLOSE`: math-verify rounds to six decimals and would take 4 \\times 10^{-19} for 3 \\times 10^{-19}.
-    What is closer is left to its rounding. Numbers with a unit are never found equal here: the units may differ.
+    Integers and fractions of integers are equal or not; other numbers are unequal if they differ by more than `CLOSE`.
+    math-verify rounds to six decimals and would take ``4 \times 10^{-19}`` for ``3 \times 10^{-19}``; what is closer is
+    left to its rounding. Numbers with units are never called equal here, because the units may differ.
+
+    >>> compare_numbers("1/2", "0.5"), compare_numbers("1/3", "1/2"), compare_numbers("x", "2")
+    (True, False, None)
     """
-    stated, wanted = _number(answer), _number(gold)
-    if stated is None or wanted is None:
+    answered, expected = _number(answer), _number(gold)
+    if answered is None or expected is None:
         return None
-    (value, exact, bare), (expected, gold_exact, gold_bare) = stated, wanted
-    if value == expected:
+    (value, exact, bare), (gold_value, gold_exact, gold_bare) = answered, expected
+    if value == gold_value:
         return True if bare and gold_bare else None
-    if (exact and gold_exact) or abs(value - expected) > CLOSE * max(abs(value), abs(expected)):
+    if (exact and gold_exact) or abs(value - gold_value) > CLOSE * max(abs(value), abs(gold_value)):
         return False
     return None
 
 
 def _number(text: str) -> tuple[Fraction, bool, bool] | None:
-    """Value of a normalised integer, decimal, fraction or ``a \\times 10^{b}``; whether it is exact; has no unit."""
+    r"""Value of a normalised integer, decimal, fraction or ``a \times 10^{b}``; whether it is exact; has no unit."""
     if len(text) > LONGEST_NUMBER:
         return None
     number = _UNIT.sub("", text)
@@ -155,11 +184,14 @@ def _number(text: str) -> tuple[Fraction, bool, bool] | None:
 
 
 def reconcile(answer: str, gold: str) -> tuple[str, str]:
-    """Rewrite a normalised pair so that a sound difference of form is none (math-verify's false negatives).
+    r"""Rewrite a normalised pair that differs in form alone, where math-verify would see different answers.
 
-    An option label before the value (``B. 12``), a number written in a small base (``10_2`` where the gold is a plain
-    number, or has the same digits and left the base to the problem), a chained inequality or ``x \\in`` where the gold
-    is an interval.
+    Rewritten are an option's label before the value (``B. 12``), a number in a small base (``10_2`` where the gold
+    answer is a plain number, or has the same digits because the problem states the base), and a chained inequality or
+    ``x \in`` where the other side is an interval.
+
+    >>> reconcile("B. 12", "12"), reconcile("10_2", "2"), reconcile(r"1 \le x < 2", "[1,2)")
+    (('12', '12'), ('2', '2'), ('[1,2)', '[1,2)'))
     """
     bare = _TEXT.sub(r"\1 ", answer)
     label = _LABELLED.match(bare)
@@ -178,9 +210,12 @@ def reconcile(answer: str, gold: str) -> tuple[str, str]:
 
 
 def percent_forms(answer: str, gold: str) -> list[tuple[str, str]]:
-    """The pairs to compare when one side of a normalised pair is a percentage: ``50\\%`` is 0.5 and, loosely, 50.
+    r"""The pairs to compare if one side of a normalised pair is a percentage: ``50\%`` is 0.5 and, loosely, 50.
 
-    Done here because latex2sympy's parser for antlr 4.9 (the training interpreter's) cannot read a percent sign.
+    math-verify is not asked, because its parser for antlr 4.9 (in the training interpreter) cannot read percent signs.
+
+    >>> percent_forms(r"50\%", "0.5")
+    [('0.5', '0.5'), ('50', '0.5')]
     """
     percent = [_PERCENT.fullmatch(side) for side in (answer, gold)]
     if percent[0] and percent[1]:
@@ -205,9 +240,10 @@ def _interval(text: str) -> str:
 
 
 def contradiction(answer: str, gold: str) -> str | None:
-    """Why a normalised pair cannot be the same although symbolic comparison would accept it, or None.
+    r"""Why a normalised pair differs although math-verify would accept it, or None: brackets, number base or unit.
 
-    Guards against math-verify's false positives: another kind of bracket, number base or unit.
+    >>> contradiction(r"\{1,2\}", "(1,2)"), contradiction(r"5\text{ m}", r"5\text{ cm}"), contradiction("5", "5")
+    ('a set is not a tuple', 'units differ: m and cm', None)
     """
     if {_bracket(answer), _bracket(gold)} == {"set", "tuple"}:
         return "a set is not a tuple"
@@ -234,7 +270,11 @@ def _unit(quantity: re.Match[str] | None) -> str | None:
 
 
 def extract_choice(text: str) -> str | None:
-    r"""The option a response chose: ``\boxed{C}``, ``\boxed{(C) text}``, else the last ``ANSWER: C``."""
+    r"""The option that a response chose: ``\boxed{C}``, ``\boxed{(C) text}``, or else the last ``ANSWER: C``.
+
+    >>> [extract_choice(text) for text in (r"\boxed{(C) blue}", "ANSWER: A, no, ANSWER: B", "It is A, I think")]
+    ['C', 'B', None]
+    """
     boxed = extract_boxed(text)
     if boxed is not None:
         content = _TEXT.sub(r"\1", normalize(boxed)).strip()
@@ -249,9 +289,12 @@ def extract_choice(text: str) -> str | None:
 
 
 def same_choice(answer: str, gold: str) -> bool:
-    """Whether two option labels are the same; a gold labelled 1-10 also accepts the letter in that place.
+    """Whether two option labels are the same; a gold answer from 1 to 10 also accepts the letter in that position.
 
-    A digit against a gold letter stays wrong: it is more often an option's value than its place.
+    A digit against a gold letter is wrong, because it is more often an option's value than its position.
+
+    >>> same_choice("C", "3"), same_choice("3", "C")
+    (True, False)
     """
     gold = gold.strip().strip("()").upper()
     if gold.isdigit():

@@ -1,10 +1,11 @@
 """The worker program that compares two answers with math-verify: ``python -m grading.equivalence LIMIT_SECONDS``.
 
-math-verify can hang (``9^{9^{9^9}}``), its own limit needs the main thread's alarm, and its expiry looks like "wrong".
-So it runs here: one JSON request a line on stdin, one JSON reply a line on stdout, the alarm on the main thread. What
-the alarm cannot interrupt (one long C call) the caller kills, and the kernel's CPU limit ends it if the caller is gone.
-The program imports the libraries once and compares in a fork, so that the next one is there in milliseconds; each fork
-first writes its process id. All of it ends when stdin closes.
+math-verify can hang (``9^{9^{9^9}}``), its own time limit needs the alarm of the main thread, and a comparison that
+exceeds the limit looks like a wrong answer. It therefore runs in this program, which reads one JSON request per line
+from stdin and writes one JSON reply per line to stdout, with the alarm on its main thread. The caller kills what the
+alarm cannot interrupt (one long C call), and the kernel's CPU limit ends it if the caller is gone. The program imports
+the libraries once and compares in a fork, so that a new fork takes milliseconds; each fork first writes its process id.
+Everything ends when stdin closes.
 """
 
 import contextlib
@@ -23,11 +24,11 @@ from typing import Any, TextIO
 Compare = Callable[[str, str], tuple[str, str]]  # (answer, gold) to (verdict, reason)
 
 MEMORY_BYTES = 4 << 30
-REPEAT_S = 0.25  # libraries may swallow the first alarm in a bare `except:`; it comes again
+REPEAT_S = 0.25  # the alarm repeats, because libraries may swallow the first one in a bare `except:`
 PARENT_CHECK_S = 10.0
 KEPT_FORMS = 4096
-POINTS = ((0.8137, 0.3171), (1.5923, 0.2139))  # value of the first symbol, and how much more each next one has
-CLEARLY = 1e-3  # beyond this share of the larger value
+POINTS = ((0.8137, 0.3171), (1.5923, 0.2139))  # value of the first symbol, and what each next symbol adds
+CLEARLY = 1e-3  # relative difference of clearly different values
 
 
 class TimeUp(BaseException):
@@ -51,7 +52,7 @@ def compare(answer: str, gold: str) -> tuple[str, str]:
 
 
 def _refuted(gold: Any, answer: Any) -> bool:
-    """Whether two expressions have clearly different values: sooner seen than that nothing simplifies."""
+    """Whether two expressions have clearly different values, which is quicker to see than that neither simplifies."""
     from sympy import Derivative, Expr, Float, Integral, Limit, MatrixExpr, Product, Sum
     from sympy.core.function import AppliedUndef
 
@@ -73,7 +74,7 @@ def _refuted(gold: Any, answer: Any) -> bool:
 
 @lru_cache(maxsize=KEPT_FORMS)
 def _forms(answer: str) -> tuple[Any, ...]:
-    """What math-verify reads in an answer. Kept: a gold answer returns with every sample, and reading costs most."""
+    """What math-verify reads in an answer; cached, because a gold answer comes with every sample of its problem."""
     from math_verify import parse
 
     return tuple(parse(f"\\boxed{{{answer}}}", parsing_timeout=None))  # pyright: ignore[reportArgumentType]  # documented, not typed
@@ -92,7 +93,7 @@ def limited(answer: str, gold: str, limit_s: float, compare: Compare = compare) 
             signal.setitimer(signal.ITIMER_REAL, 0)
     except TimeUp:
         return "timeout", f"not settled in {limit_s:g} s"
-    except (Exception, MemoryError) as error:  # whatever math-verify raises on this pair is this pair's verdict
+    except Exception as error:  # whatever math-verify raises on this pair is this pair's verdict
         return "error", f"{type(error).__name__}: {str(error)[:200]}"
 
 
@@ -101,10 +102,10 @@ def _raise_time_up(_signal: int, _frame: Any) -> None:
 
 
 def serve(limit_s: float, compare: Compare = compare) -> None:
-    """Keep one fork answering requests with ``compare`` until stdin closes or the parent is gone."""
+    """Keep one fork answering requests with ``compare``, until stdin closes or the parent is gone."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # a library that prints must not garble the replies
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair; it closes our stdin
+    os.dup2(2, 1)  # a library that prints must not corrupt the replies
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and closes stdin
     signal.signal(signal.SIGALRM, _raise_time_up)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     logging.disable(logging.CRITICAL)
@@ -115,7 +116,7 @@ def serve(limit_s: float, compare: Compare = compare) -> None:
     while os.getppid() == parent:
         child = os.fork()
         if not child:
-            with contextlib.suppress(BrokenPipeError):  # nobody reads: as when stdin closes
+            with contextlib.suppress(BrokenPipeError):  # nobody reads, as when stdin closes
                 _answer(limit_s, compare, replies)
             os._exit(0)
         if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:

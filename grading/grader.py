@@ -1,8 +1,8 @@
-"""One grader for rewards, target verification and benchmarks: a response and a gold answer in, a verdict out.
+"""One grader for rewards, targets and benchmarks: it takes a response and a gold answer, and returns a verdict.
 
-The rule: the answer is the last box after the LAST ``</think>``; a thinking response that never closes its thoughts has
-no answer (the reference grades its whole text); equality by math-verify, or by letter for multiple choice. A verdict
-always says why; nothing becomes a bare False.
+The answer is in the last box after the last ``</think>``, and a thinking response that never closes its thoughts has no
+answer (LUFFY's published evaluation grades its whole text). Answers are compared by math-verify, or by letter for
+multiple choice. A verdict always has a reason.
 """
 
 import json
@@ -45,21 +45,21 @@ KEPT_COMPARISONS = 65_536
 
 
 class Verdict(StrEnum):
-    """What grading a sample found. Only CORRECT scores 1."""
+    """The outcome of grading a sample. Only CORRECT scores 1."""
 
     CORRECT = "correct"
     WRONG = "wrong"
     NO_ANSWER = "no_answer"  # nothing boxed (or chosen) in the answer part
     NO_THINK_END = "no_think_end"  # a thinking response without </think>
     TRUNCATED = "truncated"  # generation stopped at the token limit
-    GOLD_UNPARSED = "gold_unparsed"  # the benchmark's answer is not understood: not the model's fault
+    GOLD_UNPARSED = "gold_unparsed"  # math-verify does not understand the gold answer
     TIMEOUT = "timeout"  # the comparison did not end in time
     ERROR = "error"  # the pair could not be compared
 
 
 @dataclass(frozen=True)
 class Grade:
-    """A verdict, the answer it is about, and why."""
+    """A verdict, the answer that it is about, and its reason."""
 
     verdict: Verdict
     extracted: str | None = None
@@ -72,17 +72,20 @@ class Grade:
 
 
 class Grader:
-    """Thread-safe; ``workers`` comparison processes start when the first pair needs symbolic algebra.
+    """Grades responses; it is thread-safe, and a context manager that ends its worker processes.
 
-    Use as a context manager, or call `close`. ``limit_s``: seconds for one comparison. ``shared``: a file through which
-    graders of this machine tell each other what they found.
+    Args:
+        workers: processes that compare answers; they start when the first pair needs symbolic algebra.
+        limit_s: seconds per comparison.
+        shared: a file through which graders on this machine share their verdicts.
     """
 
     def __init__(self, workers: int = 2, limit_s: float = 5.0, shared: Path | None = None) -> None:
         self._workers = workers
         self._pool = WorkerPool(workers, limit_s)
         self._store = VerdictStore(shared) if shared else None
-        self._settled = lru_cache(maxsize=KEPT_COMPARISONS)(self._ask)  # samples of a problem repeat their answers
+        # Cached, because samples of a problem repeat their answers.
+        self._equivalence = lru_cache(maxsize=KEPT_COMPARISONS)(self._ask)
 
     def __enter__(self) -> "Grader":
         return self
@@ -91,7 +94,7 @@ class Grader:
         self.close()
 
     def close(self) -> None:
-        """End the workers; grading afterwards is a RuntimeError where a worker would be needed."""
+        """End the workers; a comparison that needs one is a RuntimeError afterwards."""
         self._pool.close()
         if self._store:
             self._store.close()
@@ -100,7 +103,7 @@ class Grader:
     def grade(
         self, text: str, gold: str, kind: str = "math", *, thinking: bool = True, truncated: bool = False
     ) -> Grade:
-        """Grade a response. ``truncated``: it hit the token limit, which scores 0 whatever it holds."""
+        """Grade a response; one that was ``truncated`` at the token limit scores 0 whatever it contains."""
         if kind not in GRADERS:
             raise ValueError(f"unknown grader {kind!r}: expected one of {', '.join(GRADERS)}")
         part = answer_part(text, thinking=thinking)
@@ -120,31 +123,29 @@ class Grader:
     def grade_many(
         self, items: Iterable[tuple[str, str, str]], *, thinking: bool = True, truncated: Iterable[bool] | None = None
     ) -> list[Grade]:
-        """Grades of (text, gold, kind) triples in order; equal triples are graded once, in parallel."""
+        """Grades of (text, gold, kind) triples in order, in parallel; equal triples are graded once."""
         triples = [tuple(item) for item in items]
         flags = [False] * len(triples) if truncated is None else list(truncated)
-        if len(flags) != len(triples):
-            raise ValueError(f"{len(triples)} responses but {len(flags)} truncation flags")
-        keyed = [(*triple, flag) for triple, flag in zip(triples, flags, strict=True)]
-        unique = list(dict.fromkeys(keyed))
+        keys = list(zip(triples, flags, strict=True))
+        unique = list(dict.fromkeys(keys))
         with ThreadPoolExecutor(self._workers) as threads:
-            grades = threads.map(lambda k: self.grade(k[0], k[1], k[2], thinking=thinking, truncated=k[3]), unique)
-            known = dict(zip(unique, grades, strict=True))
-        return [known[key] for key in keyed]
+            grades = threads.map(lambda key: self.grade(*key[0], thinking=thinking, truncated=key[1]), unique)
+            by_key = dict(zip(unique, grades, strict=True))
+        return [by_key[key] for key in keys]
 
     def verify(self, answer: str, gold: str) -> Verdict:
         """Whether two bare answers (contents of boxes) are the same."""
         return self._compare(answer, gold)[0]
 
     def parses(self, gold: str) -> bool:
-        """Whether a gold answer is one that answers can be compared with (boxed, as math-verify reads it)."""
+        """Whether math-verify understands a gold answer, so that answers can be compared with it."""
         text = percent_forms("", normalize(gold))[-1][1]
         if compare_numbers(text, text):
             return True
         if not text or _too_large(text):
             return False
-        # Compared with a value no gold has, so that the string shortcut cannot hide an unparsable gold.
-        return self._settled("\\text{luffy-parse-probe}", text)[0] in ("wrong", "correct")
+        # Compared with an answer that no gold has, so that equal text cannot hide a gold that does not parse.
+        return self._equivalence("\\text{luffy-parse-probe}", text)[0] in ("wrong", "correct")
 
     def _compare(self, answer: str, gold: str) -> tuple[Verdict, str]:
         if not gold.strip():
@@ -153,14 +154,16 @@ class Grader:
             return Verdict.NO_ANSWER, "the answer is empty"
         if same_string(answer, gold):
             return Verdict.CORRECT, "same text"
-        results = (self._settle(*pair) for pair in percent_forms(*reconcile(normalize(answer), normalize(gold))))
+        results = (
+            self._compare_normalized(*pair) for pair in percent_forms(*reconcile(normalize(answer), normalize(gold)))
+        )
         first = next(results)
-        if first[0] in (Verdict.CORRECT, Verdict.TIMEOUT):  # the limit holds for the pair, whatever forms it has
+        if first[0] in (Verdict.CORRECT, Verdict.TIMEOUT):  # the limit is for all forms of the pair together
             return first
         return next((result for result in results if result[0] is Verdict.CORRECT), first)
 
-    def _settle(self, answer: str, gold: str) -> tuple[Verdict, str]:
-        """Verdict on a normalised pair: as numbers, by its form, by symbolic algebra."""
+    def _compare_normalized(self, answer: str, gold: str) -> tuple[Verdict, str]:
+        """Compare a normalised pair as numbers, then by its form, then by symbolic algebra."""
         equal = compare_numbers(answer, gold)
         if equal is not None:
             return (Verdict.CORRECT, "same number") if equal else (Verdict.WRONG, "another number")
@@ -169,25 +172,25 @@ class Grader:
                 return Verdict.ERROR, f"not compared: the {name} has {problem}"
         if problem := contradiction(answer, gold):
             return Verdict.WRONG, problem
-        verdict, reason = self._settled(answer, gold)
+        verdict, reason = self._equivalence(answer, gold)
         return Verdict(verdict), reason
 
     def _ask(self, answer: str, gold: str) -> tuple[str, str]:
         if self._store is None:
             return self._pool.ask(answer, gold)
-        found = self._store.find(answer, gold)
-        if found is None:
-            found = self._pool.ask(answer, gold)
-            self._store.keep(answer, gold, *found)
-        return found
+        reply = self._store.find(answer, gold)
+        if reply is None:
+            reply = self._pool.ask(answer, gold)
+            self._store.keep(answer, gold, *reply)
+        return reply
 
 
 def grade_table(samples: "pa.Table", suite: "pa.Table", grader: Grader, *, thinking: bool | None = None) -> "pa.Table":
-    """SAMPLE rows of one benchmark with their verdicts, as a GRADED table of the same rows in the same order.
+    """The GRADED table of a SAMPLE table of one benchmark, with the same rows in the same order.
 
-    ``thinking``: an answer counts only after ``</think>``; None: as the template says that the samples were drawn with.
-    Raises InputError for a grader that does not exist, and where samples and suite do not cover the same problems or
-    a problem has fewer samples than another: a missing row would pass for a score otherwise.
+    With ``thinking`` an answer counts only after ``</think>``; None leaves that to the prompt template of the samples.
+    Raises InputError for a grader that does not exist, and if the samples do not cover the problems of the suite
+    equally, because a missing row would change the score.
     """
     import pyarrow as pa
 

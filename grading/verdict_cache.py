@@ -1,6 +1,6 @@
-"""Verdicts on pairs of answers, for graders in several processes of one machine: what one compared, no other compares.
+"""Verdicts on pairs of answers, shared by the graders of one machine so that no pair is compared twice.
 
-A SQLite file: any number of processes and threads may read and write it, and one that is killed leaves it whole.
+It is a SQLite file: any number of processes and threads may read and write it, and a killed process leaves it intact.
 """
 
 import json
@@ -9,23 +9,23 @@ import threading
 from pathlib import Path
 
 WAIT_S = 60.0  # for another process's write, which takes less than a millisecond
-LASTING = ("correct", "wrong", "gold_unparsed")  # a timeout or a dead process may not happen again
+LASTING = ("correct", "wrong", "gold_unparsed")  # a timeout or an error may not happen again
 
 
 class VerdictStore:
-    """The verdicts in ``file``, which is made if it is not there."""
+    """The verdicts in ``file``, which is created if it does not exist."""
 
     def __init__(self, file: Path) -> None:
         self._lock = threading.Lock()
         self._database = sqlite3.connect(file, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
         self._database.execute("pragma synchronous = off")  # a crash of the machine ends its readers, too
-        self._database.execute("create table if not exists verdicts (pair text primary key, found text)")
+        self._database.execute("create table if not exists verdicts (pair text primary key, verdict text)")
 
     def find(self, answer: str, gold: str) -> tuple[str, str] | None:
-        """(verdict, reason) of the pair, if any process has found them."""
+        """(verdict, reason) of the pair, if any process has compared it."""
         with self._lock:
             row = self._database.execute(
-                "select found from verdicts where pair = ?", (json.dumps([answer, gold]),)
+                "select verdict from verdicts where pair = ?", (json.dumps([answer, gold]),)
             ).fetchone()
         if row is None:
             return None
@@ -33,10 +33,10 @@ class VerdictStore:
         return verdict, reason
 
     def keep(self, answer: str, gold: str, verdict: str, reason: str) -> None:
-        """Keep what was found, if it is sure to be found again."""
+        """Keep a verdict, if comparing again would be sure to give the same."""
         if verdict not in LASTING:
             return
-        # ASCII: a lone surrogate is no text to SQLite
+        # as ASCII, because SQLite does not accept lone surrogates
         row = (json.dumps([answer, gold]), json.dumps([verdict, reason]))
         with self._lock:
             self._database.execute("insert or ignore into verdicts values (?, ?)", row)

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from core.errors import InputError
+from core.errors import InputError, explain_validation
+from core.files import read_yaml
 from core.prompts import PROBLEM
 
 if TYPE_CHECKING:
@@ -106,13 +106,11 @@ def load_suite(name_or_path: str | Path) -> list[Benchmark]:
         names = ", ".join(sorted(p.stem for p in SUITES.glob("*.yaml")))
         raise InputError(f"benchmark suite {str(name_or_path)!r}: neither a shipped suite ({names}) nor a YAML file")
     try:
-        suite = _Suite.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"benchmark suite {path}: not readable as YAML: {error}") from error
+        suite = _Suite.model_validate(read_yaml(path, "benchmark suite"))
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the file"
-        raise InputError(f"benchmark suite {path}: {place}: {first['msg']}; see {SUITES / 'paper.yaml'}") from error
+        raise InputError(
+            f"benchmark suite {path}: {explain_validation(error, _Suite)}; see {SUITES / 'paper.yaml'}"
+        ) from error
     names = [benchmark.name for benchmark in suite.benchmarks]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"benchmark suite {path}: {', '.join(twice)} named more than once; give each its own name")
@@ -122,9 +120,11 @@ def load_suite(name_or_path: str | Path) -> list[Benchmark]:
 def select_benchmarks(name_or_path: str | Path, names: Sequence[str] | None = None) -> list[Benchmark]:
     """The benchmarks of a suite, or those of them that ``names`` lists; InputError for a name that it lacks."""
     benchmarks = load_suite(name_or_path)
-    known = [benchmark.name for benchmark in benchmarks]
-    if unknown := [name for name in names or [] if name not in known]:
-        raise InputError(f"benchmark {', '.join(unknown)}: not in suite {name_or_path}, which has {', '.join(known)}")
+    available = [benchmark.name for benchmark in benchmarks]
+    if unknown := [name for name in names or [] if name not in available]:
+        raise InputError(
+            f"benchmark {', '.join(unknown)}: not in suite {name_or_path}, which has {', '.join(available)}"
+        )
     return [benchmark for benchmark in benchmarks if not names or benchmark.name in names]
 
 

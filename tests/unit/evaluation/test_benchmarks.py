@@ -11,10 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.errors import InputError
-from core.schemas import BENCHMARK
+from core.schemas import BENCHMARK, SAMPLE
+from evaluation.__main__ import main
 from evaluation.benchmarks.problems import read_benchmark, read_suite
 from evaluation.benchmarks.registry import Benchmark, load_suite, suite_entries
-from grading.grader import Grader
+from evaluation.tables import read_suite_file
+from grading.grader import Grader, grade_table
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -155,7 +157,12 @@ def test_bad_files_are_named(tmp_path):
         ("benchmarks: [{name: a, group: evals, title: A}]", "either `sources` or `generator`"),
         ("benchmarks: [{name: a, group: evals, title: A, grader: vibes}]", "benchmarks.0.grader"),
         ("benchmarks: [{name: a, colour: red}]", "benchmarks.0"),
-        (": :", "not readable as YAML"),
+        (
+            "benchmarks: [{name: a, group: evals, title: A, sources: [{file: f, colums: {}}]}]",
+            "benchmarks.0.sources.0.colums is not a setting; did you mean columns?",
+        ),
+        ("benchmarks: [{name: a, group: evals, title: A, published: {sauce: S}, sources: [{file: f}]}]", "published"),
+        (": :", "not YAML"),
     ],
 )
 def test_bad_suites_are_named(tmp_path, text, expected):
@@ -300,3 +307,24 @@ def test_published_scores_are_those_of_the_paper(paper):
     for model, averages in {"Qwen2.5-Math-7B": (19.0, 15.4), "LUFFY": (50.1, 57.8)}.items():
         found = [sum(s[model] for s in group) / len(group) for group in (in_domain, ood)]
         assert found == pytest.approx(averages, abs=0.06)
+
+
+def test_a_benchmark_is_added_by_an_entry_in_a_yaml_file_alone(tmp_path):
+    write_lines(tmp_path / "sums.jsonl", {"question": "2+2=?", "answer": 4}, {"question": "1+2=?", "answer": 3})
+    suite = tmp_path / "mine.yaml"
+    suite.write_text(
+        "benchmarks:\n"
+        "  - name: sums\n"
+        "    group: ood\n"
+        "    title: My sums\n"
+        "    sources: [{file: sums.jsonl, columns: {problem: question, gold: answer}}]\n"
+    )
+    arguments = ["suite", "--suite", suite, "--roots", tmp_path, "--out", tmp_path / "suite.parquet"]
+    assert main(list(map(str, arguments))) == 0
+    table = read_suite_file(tmp_path / "suite.parquet")
+    assert table["gold"].to_pylist() == ["4", "3"] and suite_entries(table)[0].title == "My sums"
+    rows = [{"benchmark": "sums", "id": id, "sample": 0, "response": f"</think>\\boxed{{{gold}}}"}
+            for id, gold in zip(table["id"].to_pylist(), ["4", "5"], strict=True)]  # fmt: skip
+    with Grader() as grader:
+        graded = grade_table(pa.Table.from_pylist(rows, schema=SAMPLE), table, grader)
+    assert graded["score"].to_pylist() == [1.0, 0.0]
