@@ -1,7 +1,8 @@
 """Lengths under the policy's own tokenizer, from its ``tokenizer.json``: no torch, no transformers.
 
-tiktoken counts with the same vocabulary, faster. It is used where it agrees with the tokenizer on `PROBES` and on a
-sample of the source's own texts (`Lengths.agreeing`), and never otherwise.
+tiktoken counts with the same vocabulary and is faster: 2,100 texts of 1,085 tokens per CPU second, where the tokenizer
+counts 780 (``python -m perf.targets`` measures both). It is used only where it agrees with the tokenizer on `PROBES`
+and on a sample of the source's texts (`Lengths.agreeing`).
 """
 
 import json

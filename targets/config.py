@@ -1,4 +1,4 @@
-"""What a user can set about targets, with the defaults of the published training set (spec: its ``data`` page)."""
+"""Every setting of target preparation. The defaults are those of LUFFY's published training set (arXiv 2504.14945)."""
 
 import json
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ NOT_FILTERING = frozenset(
 
 
 class ColumnMapping(BaseModel):
-    """Where a source keeps what a trace needs. Each value is a column, or a dotted path into structs.
+    """Which columns of a source hold what a trace needs. Each value is a column, or a dotted path into structs.
 
-    A column of chat messages means its last user message (``problem``), last assistant message (``response``) or
-    system message (``system``). A list of strings in ``response`` means several generations of one problem; then
+    Of a column of chat messages, ``problem`` takes the last user message, ``response`` the last assistant message and
+    ``system`` the system message. A list of strings in ``response`` holds several generations of one problem; then
     ``reasoning`` and ``upstream_correct`` are lists of the same length.
     """
 
@@ -62,19 +62,20 @@ class PrepareConfig(BaseModel):
     split: str = Field(default="train", description="split of a hub dataset")
     subset: str | None = Field(default=None, description="subset (configuration) of a hub dataset")
     revision: str | None = Field(default=None, description="revision of a hub dataset")
-    limit: int | None = Field(default=None, ge=1, description="read only the first rows of all sources together")
-    embedded_rows: int = Field(default=4096, ge=1, description="problems the embedded generator makes")
+    limit: int | None = Field(default=None, ge=1, description="read only so many traces of all sources together")
+    embedded_rows: int = Field(default=4096, ge=1, description="problems that the embedded generator makes")
     embedded_split: Literal["train", "train_hard"] = Field(
-        default="train", description="sums of 5 to 7 numbers, or of 6 to 7, which the base model hardly ever works out"
+        default="train",
+        description="train: sums of 5 to 7 numbers; train_hard: of 6 to 7, which the base model hardly ever solves",
     )
     embedded_terse: float = Field(
-        default=0.0, ge=0, le=1, description="share of its traces with two operations a line, after the first line"
+        default=0.0, ge=0, le=1, description="share of its traces with two operations per line after the first line"
     )
     seed: int = 0
 
     # --- what a target looks like
     system_prompt: str | None = Field(
-        default=None, description="system message of every prompt; none: keep the source's own; empty: remove it"
+        default=None, description="system message of every prompt; none: keep the source's; empty: remove it"
     )
     plain_text: Literal["reject", "split"] = Field(
         default="reject", description="a response without any marker: reject it, or split it before its last box"
@@ -82,25 +83,37 @@ class PrepareConfig(BaseModel):
 
     # --- thresholds of the filters
     max_text_bytes: int = Field(default=1_000_000, ge=1, description="longer texts are rejected unread")
-    max_prompt_tokens: int = Field(default=1024, ge=1, description="prompt with chat template, policy's tokenizer")
-    max_target_tokens: int = Field(default=8192, ge=1, description="target and its end token, policy's tokenizer")
-    min_compression_ratio: float = Field(default=0.12, ge=0, le=1, description="zlib size / size: below it, it loops")
+    max_prompt_tokens: int = Field(
+        default=1024, ge=1, description="longest prompt with its chat template, in the policy's tokens"
+    )
+    max_target_tokens: int = Field(
+        default=8192, ge=1, description="longest target with its end token, in the policy's tokens"
+    )
+    min_compression_ratio: float = Field(
+        default=0.12, ge=0, le=1, description="a target with a smaller zlib size / size is a loop"
+    )
     compression_min_chars: int = Field(default=2000, ge=1, description="shorter targets are not tested for loops")
-    max_repeats: int = Field(default=20, ge=2, description="a run of 16 words, or a line, that comes so often: a loop")
-    max_foreign_share: float = Field(default=0.001, ge=0, le=1, description="characters of other scripts, or U+FFFD")
-    reject_figures: bool = Field(default=True, description="problems that need a figure, an [asy] drawing or a link")
-    reject_choices: bool = Field(default=True, description="gold answers that are a bare option letter")
+    max_repeats: int = Field(default=20, ge=2, description="a run of 16 words or a line that occurs so often is a loop")
+    max_foreign_share: float = Field(
+        default=0.001, ge=0, le=1, description="largest share of characters of other scripts, or U+FFFD"
+    )
+    reject_figures: bool = Field(
+        default=True, description="reject problems that need a figure, an [asy] drawing or a link"
+    )
+    reject_choices: bool = Field(default=True, description="reject gold answers that are an option letter")
     grade_limit_s: float = Field(default=5.0, gt=0, description="seconds for comparing one answer")
 
     # --- duplicates
-    near_duplicate: float = Field(default=95.0, ge=50, le=100, description="similarity of two equal problems, percent")
+    near_duplicate: float = Field(
+        default=95.0, ge=50, le=100, description="percent of similarity from which two problems are the same"
+    )
     traces_per_problem: int = Field(default=1, ge=1)
     keep: Literal["first", "shortest", "diverse"] = Field(
         default="first", description="which verified traces of a problem survive; diverse: the least alike"
     )
     min_rows: int = Field(default=1, ge=1, description="fewer rows than this fail the quality check")
 
-    # --- where it runs: the output does not depend on these
+    # --- where the filters run: the output does not depend on these
     engine: Literal["local", "ray"] = Field(
         default="local", description="processes of this machine, or Ray Data (in the training interpreter)"
     )

@@ -68,12 +68,12 @@ class Trace:
         return self.target.partition(CLOSE_THINK)[2] if self.target else self.response or ""
 
     def reject(self, rejection: Rejection) -> None:
-        """Add a reason to those found already."""
+        """Add a reason."""
         self.reasons.append(rejection.reason)
         self.detail = "; ".join(filter(None, (self.detail, rejection.detail)))
 
     def shorten(self) -> None:
-        """Keep of a rejected trace what the files show of it: valid Unicode, and short."""
+        """Keep only what ``rejected.parquet`` says of a rejected trace, as short and valid Unicode."""
         self.problem, self.gold = printable(self.problem, LONGEST_PROBLEM), printable(self.gold, LONGEST_GOLD)
         self.detail = printable(self.detail, LONGEST_DETAIL)
         self.response = self.system = None

@@ -28,7 +28,7 @@ QUOTED = 120  # characters of an answer in a detail
 
 
 def filter_traces(traces: Sequence[Trace], context: FilterContext, *, exact: bool = False) -> Sequence[Trace]:
-    """``traces``, each with the target it makes, or with every reason against it that was found.
+    """``traces``, each with the target it makes, or with the reasons to reject it.
 
     ``exact``: count tokens with the tokenizer itself, where tiktoken disagrees with it on this source.
     """

@@ -1,8 +1,8 @@
 """Every reason to reject a trace, in the order in which it is looked for: the funnel's order.
 
 To add a filter, write its rule in `targets.filter.rules` and add an entry here. The funnel, the tables of the UI and
-``docs/targets.md`` follow. The funnel counts a trace under the first reason that applies; its row names all that were
-found. Contamination comes before all questions of quality, so that a set made of benchmark problems says so.
+``docs/targets.md`` follow. The funnel counts a trace under the first reason that applies; its row names all of
+them. Contamination comes before all questions of quality, so that a set made of benchmark problems says so.
 """
 
 from collections.abc import Callable, Iterator

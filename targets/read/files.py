@@ -1,4 +1,4 @@
-"""Rows out of parquet, JSONL and JSON files, wherever fsspec reaches: local, ``s3://``, ``gs://``, ``memory://``.
+"""Rows of parquet, JSONL and JSON files, wherever fsspec reaches: local, ``s3://``, ``gs://``, ``memory://``.
 
 A file that cannot be read (missing, not a parquet, damaged, no row that parses) is an InputError. A row that cannot be
 read is a `Rejection` in its place, so that the row is still counted.
@@ -24,7 +24,7 @@ Row = dict[str, Any] | Rejection
 
 @dataclass(frozen=True)
 class DataFile:
-    """One file of a source; ``name`` is how its rows are called, the same on every machine."""
+    """One file of a source; its rows are called after ``name``, which is the same on every machine."""
 
     filesystem: Any  # fsspec.AbstractFileSystem
     path: str
@@ -69,11 +69,11 @@ def find_files(spec: str) -> list[DataFile]:
 
 
 def with_unique_names(files: Sequence[DataFile]) -> list[DataFile]:
-    """Files whose names clash (from two folders) are called by their whole path instead."""
+    """``files``, where those of the same name (from two folders) are called by their whole path."""
     names = [file.name for file in files]
     unique = [replace(file, name=file.path) if names.count(file.name) > 1 else file for file in files]
     if twice := sorted({file.path for file in unique if [f.path for f in unique].count(file.path) > 1}):
-        raise InputError(f"sources name {twice[0]} more than once: its rows would count twice")
+        raise InputError(f"sources name {twice[0]} more than once, so its rows would count twice")
     return unique
 
 
@@ -97,7 +97,7 @@ def column_names(file: DataFile) -> list[str]:
 
 
 def row_groups(file: DataFile) -> int:
-    """Pieces of a parquet file that can be read apart; 1 of any other."""
+    """Pieces of a parquet file that can be read independently; 1 for any other file."""
     return _open_parquet(file).num_row_groups if file.is_parquet else 1
 
 
@@ -135,7 +135,7 @@ def batch_rows(batch: Any) -> Iterator[Row]:
 
 
 def fingerprint(file: DataFile) -> tuple[str, int]:
-    """sha256 of the content, and the number of rows. Remote parquet files are named by their etag, not read."""
+    """sha256 of the content, and the number of rows. A remote parquet file is named by its etag and not read."""
     from fsspec.implementations.local import LocalFileSystem
 
     if file.is_parquet and not isinstance(file.filesystem, LocalFileSystem):
@@ -168,7 +168,7 @@ def _open_parquet(file: DataFile) -> Any:
     import pyarrow.parquet as pq
 
     try:
-        # Without buffering ahead: that keeps what it has read until the file ends.
+        # Buffering ahead would keep what has been read until the file ends.
         return pq.ParquetFile(file.filesystem.open(file.path, "rb"), pre_buffer=False)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"source {file.path}: not a readable parquet file: {_short(error)}") from error

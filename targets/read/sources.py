@@ -1,4 +1,4 @@
-"""Where traces come from: the embedded generator, data files, or a dataset of the hub.
+"""Where traces come from: the embedded generator, data files, or a hub data set.
 
 A source is read as parts: a file, a dataset, or what the generator makes. A part is the unit that preparation caches:
 its digest names its content, and its traces are filtered once.
@@ -39,7 +39,7 @@ EMBEDDED_MAPPING = ColumnMapping(problem="problem", answer="answer", response="t
 
 @dataclass(frozen=True)
 class Observation:
-    """What a source holds now. ``rows`` is None where only reading all of it would tell."""
+    """What a source holds at this moment. ``rows`` is None where only reading all of it would tell."""
 
     digest: str
     rows: int | None
@@ -48,11 +48,11 @@ class Observation:
 
 @dataclass(frozen=True)
 class Part:
-    """One file, hub dataset or generated set. Can be handed to another process, which then reads it itself."""
+    """One file, hub data set or generated set. It can be sent to another process, which then reads it."""
 
     name: str  # how its rows are called: the same on every machine
     config: PrepareConfig
-    file: DataFile | None = None  # else a hub dataset or the generator, by name
+    file: DataFile | None = None  # None: the hub data set or the generator that `name` names
 
     @cached_property
     def fingerprint(self) -> tuple[str, int | None]:
@@ -75,7 +75,7 @@ class Part:
         return choose_mapping(self.config.mapping, columns, f"dataset {self.name}")
 
     def pieces(self) -> list[tuple[int, ...] | None]:
-        """Row groups that can be read apart from each other; [None] where there is one piece only."""
+        """Row groups that can be read independently; [None] where there is one piece only."""
         groups = row_groups(self.file) if self.file is not None else 1
         return [(group,) for group in range(groups)] if groups > 1 else [None]
 
@@ -115,10 +115,9 @@ class Part:
 
 
 def find_parts(config: PrepareConfig) -> list[Part]:
-    """The parts of all sources: files by name, then what is no file, in the order given.
+    """The parts of all sources: files by name, then the others in the order given.
 
-    Every part is looked at before the first row of any is read. Raises InputError for one that is not there, that
-    cannot be opened, or whose columns do not fit.
+    Raises InputError for a source that is not there, cannot be reached, or is named twice.
     """
     files: list[DataFile] = []
     others: list[str] = []
@@ -128,7 +127,7 @@ def find_parts(config: PrepareConfig) -> list[Part]:
         else:
             files += find_files(spec)
     if len(set(others)) < len(others):
-        raise InputError(f"sources {', '.join(others)}: one is named twice: its rows would count twice")
+        raise InputError(f"sources {', '.join(others)}: one is named twice, so its rows would count twice")
     files = with_unique_names(files)
     return [*(Part(file.name, config, file) for file in files), *(Part(name, config) for name in others)]
 

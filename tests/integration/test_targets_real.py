@@ -1,4 +1,4 @@
-"""Preparation of real traces: they are kept as they were, and those on benchmark problems are refused."""
+"""Preparation of real traces: they are kept as they were, and those on benchmark problems are rejected."""
 
 from collections import Counter
 from pathlib import Path
