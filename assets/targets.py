@@ -143,11 +143,12 @@ def _prepare(
     """Prepare ``config`` into ``folder``: here, or for the engine "ray" in the training interpreter, which has Ray."""
     import pyarrow.parquet as pq
 
+    from targets.config import build_config
     from targets.prepare import prepare
 
     if config.engine != "ray":
         prepare(
-            config,
+            build_config(config.model_dump()),  # Dagster's class of an op cannot be sent to other processes
             folder,
             benchmarks=pq.read_table(suite.path),
             tokenizer_json=Path(base.path),
