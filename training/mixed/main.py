@@ -1,4 +1,4 @@
-"""The training process: ``python -m training.mixed.main config.yaml``, started by training.run.job."""
+"""The training process, ``python -m training.mixed.main config.yaml``, which ``training.run.job`` starts."""
 
 import os
 import sys
@@ -10,13 +10,13 @@ from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import validate_config
 
-# What describes a cluster of our own; Ray refuses it where one is joined.
-OWN_CLUSTER = ("num_cpus", "num_gpus", "include_dashboard", "object_store_memory")
+# What describes a cluster that is started; Ray rejects it when it joins a running one.
+NEW_CLUSTER = ("num_cpus", "num_gpus", "include_dashboard", "object_store_memory")
 
 
 @ray.remote
 class TaskRunner(TaskRunnerV1.__ray_metadata__.modified_class):
-    """verl's task runner in a process that knows our trainer."""
+    """verl's task runner in a process in which our trainer is registered."""
 
     def run(self, config: DictConfig) -> None:
         import training.mixed.trainer  # noqa: F401  registers the trainer "mixed"
@@ -29,7 +29,7 @@ def main() -> None:
     validate_config(config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
     if "RAY_ADDRESS" in os.environ:
         with open_dict(config):
-            for name in OWN_CLUSTER:
+            for name in NEW_CLUSTER:
                 config.ray_kwargs.ray_init.pop(name, None)
     if config.objective == "sft":
         from training.mixed.supervised import SupervisedRunner

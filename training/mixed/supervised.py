@@ -60,7 +60,7 @@ class TargetDataset(Dataset[dict[str, torch.Tensor]]):
 
 
 class SupervisedTrainer:
-    """The loop: batches of targets, an update each, checkpoints and metrics as verl's trainer makes them."""
+    """The loop: one update per batch of targets, with checkpoints and metrics like those of verl's trainer."""
 
     def __init__(self, config: DictConfig) -> None:
         self.config = config
@@ -175,7 +175,7 @@ class SupervisedTrainer:
 
 @ray.remote
 class SupervisedRunner:
-    """The process in which the loop runs, as verl's task runner is for the other recipes."""
+    """The process in which the loop runs; the other recipes have verl's task runner for it."""
 
     def run(self, config: DictConfig) -> None:
         SupervisedTrainer(config).fit()

@@ -1,4 +1,4 @@
-"""The trainer: verl's synchronous V1 trainer with LUFFY's advantages, off-policy groups and rollout correction."""
+"""The trainer: verl's synchronous V1 trainer with LUFFY's advantages, off-policy samples and rollout correction."""
 
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from training.run.checkpoints import TrainerState, mark_complete, read_state
 from training.run.configuration import mixed_options
 from training.run.metrics import require_finite
 
-POLL_SECONDS = 0.1  # verl's own 2 s would be most of a step of a small model
+POLL_SECONDS = 0.1  # verl's 2 s would be most of a step of a small model
 
 
 class GroupBuffer(ReplayBuffer):
@@ -50,7 +50,7 @@ class GroupBuffer(ReplayBuffer):
 
 @register_trainer("mixed")
 class MixedPolicyTrainer(PPOTrainerSync):
-    """Mixed-policy GRPO. What a step is, and everything not named here, is verl's."""
+    """Mixed-policy GRPO. The order of a step, and everything that is not overridden here, is verl's."""
 
     # verl compares this name with "sync" to choose its synchronous paths.
     trainer_mode = property(lambda self: "sync", lambda self, _: None)
