@@ -1,8 +1,8 @@
-"""A second opinion on stored verdicts: where it differs, somebody should look.
+"""A second opinion on stored verdicts; look at the samples where it differs.
 
-``python -m evaluation.second_grader NAME LIMIT_SECONDS`` is the worker that asks one of two graders that are not ours:
-"whole-text" is the published rule of LUFFY's evaluation (math-verify on everything after the first ``</think>``, which
-also finds answers that were never boxed and thoughts that never ended), "prime" the sympy grader that verl ships.
+There are two second graders. "whole-text" is the rule of LUFFY's published evaluation: math-verify on everything after
+the first ``</think>``, which also accepts answers that were never boxed and thoughts that never ended. "prime" is the
+sympy grader that verl includes. ``python -m evaluation.second_grader NAME LIMIT_SECONDS`` is the worker that runs one.
 """
 
 import sys
@@ -28,8 +28,8 @@ def whole_text(text: str, gold: str) -> tuple[str, str]:
     from math_verify import parse, verify
 
     expected = parse(f"${gold}$", parsing_timeout=None)  # pyright: ignore[reportArgumentType]  # documented, not typed
-    found = parse(text, parsing_timeout=None)  # pyright: ignore[reportArgumentType]  # documented, not typed
-    return ("correct", "equal") if verify(expected, found, timeout_seconds=None) else ("wrong", f"found {found[:1]}")
+    read = parse(text, parsing_timeout=None)  # pyright: ignore[reportArgumentType]  # documented, not typed
+    return ("correct", "equal") if verify(expected, read, timeout_seconds=None) else ("wrong", f"read {read[:1]}")
 
 
 def prime(answer: str, gold: str) -> tuple[str, str]:
@@ -43,10 +43,10 @@ GRADERS: dict[str, Compare] = {"whole-text": whole_text, "prime": prime}
 
 
 def disagreements(graded: "Mapping[str, pa.Table]", second: str, *, limit_s: float = 5.0) -> "pa.Table":
-    """The rows of GRADED tables that the grader ``second`` judges otherwise, with its verdict and reason.
+    """The rows of GRADED tables with which the grader ``second`` disagrees, with its verdict and reason.
 
-    Both verdicts count as right or not right: truncated, unanswered and wrong are the same here. The metadata holds the
-    number of rows that were looked at.
+    A verdict counts as right or not right: truncated, unanswered and wrong are the same here. The metadata holds the
+    number of rows that were compared.
     """
     import importlib.util
 
@@ -55,16 +55,16 @@ def disagreements(graded: "Mapping[str, pa.Table]", second: str, *, limit_s: flo
     if second == "prime" and importlib.util.find_spec("verl") is None:
         raise InputError("the grader prime comes with verl: run this in the training interpreter (.venv-train)")
     rows = [row for table in graded.values() for row in table.to_pylist()]
-    questions = [(_asked(row, second), row["gold"]) for row in rows]
+    questions = [(_stated(row, second), row["gold"]) for row in rows]
     pool = WorkerPool(WORKERS, limit_s, ("evaluation.second_grader", second))
     try:
         with ThreadPoolExecutor(WORKERS) as threads:
-            asked = list(dict.fromkeys(question for question in questions if question[0] is not None))
-            replies = dict(zip(asked, threads.map(lambda question: pool.ask(*question), asked), strict=True))
+            unique = list(dict.fromkeys(question for question in questions if question[0] is not None))
+            replies = dict(zip(unique, threads.map(lambda question: pool.ask(*question), unique), strict=True))
     finally:
         pool.close()
     nothing = ("wrong", "no answer to compare")
-    found = [
+    differing = [
         {**row, "second_verdict": verdict, "second_reason": reason}
         for row, question in zip(rows, questions, strict=True)
         for verdict, reason in [replies.get(question, nothing)]
@@ -73,13 +73,13 @@ def disagreements(graded: "Mapping[str, pa.Table]", second: str, *, limit_s: flo
     schema = next(iter(graded.values())).schema
     for name in ("second_verdict", "second_reason"):
         schema = schema.append(pa.field(name, pa.string()))
-    return pa.Table.from_pylist(found, schema=schema.with_metadata({"looked_at": str(len(rows)), "second": second}))
+    return pa.Table.from_pylist(differing, schema=schema.with_metadata({"compared": str(len(rows)), "second": second}))
 
 
-def disagreements_text(found: "pa.Table") -> str:
+def disagreements_text(table: "pa.Table") -> str:
     """How many verdicts differ, by kind, with examples."""
-    total, second = int(found.schema.metadata[b"looked_at"]), found.schema.metadata[b"second"].decode()
-    rows = found.to_pylist()
+    total, second = int(table.schema.metadata[b"compared"]), table.schema.metadata[b"second"].decode()
+    rows = table.to_pylist()
     lines = [f"{len(rows)} of {total} verdicts differ from the grader {second} ({len(rows) / total:.2%})"]
     kinds = Counter((row["verdict"], row["second_verdict"]) for row in rows)
     for (ours, theirs), count in kinds.most_common():
@@ -88,14 +88,14 @@ def disagreements_text(found: "pa.Table") -> str:
         for row in chosen:
             extracted = "nothing" if row["extracted"] is None else row["extracted"]
             lines.append(
-                f"      {row['benchmark']} {row['id']}/{row['sample']}: gold {_short(row['gold'])}, found "
+                f"      {row['benchmark']} {row['id']}/{row['sample']}: gold {_short(row['gold'])}, answer "
                 f"{_short(extracted)} ({row['reason']}; there: {_short(row['second_reason'])})"
             )
     return "\n".join(lines)
 
 
-def _asked(row: Mapping[str, Any], second: str) -> str | None:
-    """What the second grader is given of a sample: the text, or the extracted answer (None: there is none)."""
+def _stated(row: Mapping[str, Any], second: str) -> str | None:
+    """The text, or for "prime" the extracted answer, that the second grader compares; None if there is no answer."""
     if second == "prime":
         return row["extracted"]
     response = row["response"] or ""

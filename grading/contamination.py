@@ -1,11 +1,11 @@
 """Which training problems are benchmark problems: the check that keeps a score from measuring memory.
 
-A shared run of eight words makes a pair a candidate; it is a match when the texts are nearly equal (edit similarity of
-at least 90 of 100) or shared runs cover at least half of the benchmark problem. The bare 8-gram rule of open-r1 refuses
-747 of 7,474 MATH-train problems, most of them for common phrases. Texts with few words (``7+5-3=?``, "Compute $2^8$.")
-differ by what little they hold, so there only equality counts. A problem comes with and without its drawing
-(``[asy]…[/asy]``), so equality and similarity look at the words alone; what runs cover is counted with it, or a
-benchmark problem would be little more than "What is the area of this trapezoid?".
+A shared run of eight words makes a pair a candidate. A candidate is a match if the texts are nearly equal (an edit
+similarity of at least 90 of 100) or if shared runs cover at least half of the benchmark problem. open-r1's rule, which
+rejects every candidate, would remove 747 of 7,474 MATH-train problems, most of them for common phrases. Of texts with
+few words (``7+5-3=?``, "Compute $2^8$.") only equal ones match, because different ones look alike. The same problem
+occurs with and without its drawing (``[asy]…[/asy]``), so equality and similarity ignore drawings. Coverage does not:
+without its drawing, a benchmark problem may be little more than "What is the area of this trapezoid?".
 """
 
 import re
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.errors import InputError
+from core.files import read_parquet
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 GRAM = 8
 RATIO = 90.0
 COVERAGE = 0.5
-FEWEST_WORDS = 5  # words of two letters or more; below it a text is compared for equality only
-BASE = 0x9E3779B97F4A7C15  # odd: runs of word numbers are hashed as polynomials modulo 2**64
+FEWEST_WORDS = 5  # of two letters or more; a text with fewer is compared for equality only
+BASE = 0x9E3779B97F4A7C15  # odd; runs of word numbers are hashed as polynomials in it modulo 2**64
 
 _TOKEN = re.compile(r"[^\W_]+")
 _DRAWING = re.compile(r"\[asy\].*?(?:\[/asy\]|$)", re.DOTALL)
@@ -45,8 +45,8 @@ class Match:
 class BenchmarkIndex:
     """The problems of benchmarks, looked up by equality and by shared runs of eight words.
 
-    Runs are kept as sorted 64-bit hashes, 12 bytes each, so that an index of 15,000 problems is a few megabytes and can
-    be handed to worker processes.
+    It keeps runs as sorted 64-bit hashes, 12 bytes each, so that an index of 15,000 problems takes a few megabytes and
+    can be sent to worker processes.
     """
 
     def __init__(self, benchmark: "pa.Table") -> None:
@@ -56,7 +56,7 @@ class BenchmarkIndex:
         self._rows = benchmark.select(["benchmark", "id", "problem"]).to_pylist()
         self._exact: dict[str, int] = {}
         self._vocabulary: dict[str, int] = {}
-        self._seen: dict[int, tuple[str, np.ndarray]] = {}
+        self._texts: dict[int, tuple[str, np.ndarray]] = {}
         numbers: list[int] = []  # of the words of all problems, one after the other
         owners: list[int] = []  # problems whose words these are
         lengths: list[int] = []
@@ -88,7 +88,7 @@ class BenchmarkIndex:
         runs = _runs(self._numbers(tokens))
         text, best = _words(problem), None
         for number in self._candidates(runs):
-            other, its_runs = self._looked_at(number)
+            other, its_runs = self._text_and_runs(number)
             ratio = fuzz.ratio(text, other, score_cutoff=RATIO)
             covered = _coverage(its_runs, runs)
             if ratio < RATIO and covered < COVERAGE:
@@ -98,12 +98,12 @@ class BenchmarkIndex:
                 best = Match(row["benchmark"], row["id"], row["problem"], round(ratio, 1), round(covered, 3))
         return best
 
-    def _looked_at(self, number: int) -> "tuple[str, np.ndarray]":
-        """Words and runs of a benchmark problem; common phrases make the same ones candidates again and again."""
-        if number not in self._seen:
+    def _text_and_runs(self, number: int) -> "tuple[str, np.ndarray]":
+        """Words and runs of a benchmark problem, cached because common phrases make the same ones candidates often."""
+        if number not in self._texts:
             problem = self._rows[number]["problem"]
-            self._seen[number] = _words(problem), _runs(self._numbers(_tokens(problem)))
-        return self._seen[number]
+            self._texts[number] = _words(problem), _runs(self._numbers(_tokens(problem)))
+        return self._texts[number]
 
     def _numbers(self, tokens: tuple[str, ...]) -> list[int]:
         return [self._vocabulary.get(token, 0) for token in tokens]  # 0: a word of no benchmark
@@ -119,45 +119,37 @@ class BenchmarkIndex:
 
 @dataclass(frozen=True)
 class Contamination:
-    """What a search of training problems for benchmark problems found."""
+    """The result of searching training problems for benchmark problems."""
 
-    targets: int  # training problems looked at
+    targets: int  # training problems that were searched
     problems: int  # benchmark problems they were compared with
     matches: tuple[tuple[str, Match], ...]  # (training problem, the benchmark problem it repeats)
 
     def by_benchmark(self) -> dict[str, int]:
-        """Benchmark problems that were found among the training problems."""
-        found: dict[str, set[str]] = defaultdict(set)
+        """How many problems of each benchmark are among the training problems."""
+        ids: dict[str, set[str]] = defaultdict(set)
         for _, match in self.matches:
-            found[match.benchmark].add(match.id)
-        return {name: len(ids) for name, ids in sorted(found.items())}
+            ids[match.benchmark].add(match.id)
+        return {name: len(matched) for name, matched in sorted(ids.items())}
 
 
 def search_targets(path: Path, benchmark: "pa.Table") -> Contamination:
-    """Look through the prompts of a file of targets (`core.schemas.TARGET`) for BENCHMARK problems."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        prompts = pq.read_table(path, columns=["prompt"])["prompt"].to_pylist()
-    except FileNotFoundError:
-        raise InputError(f"targets {path}: no such file") from None
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"targets {path}: not a parquet file with prompts ({error})") from error
+    """Search the prompts of a file of targets (`core.schemas.TARGET`) for the problems of a BENCHMARK table."""
+    prompts = read_parquet(path, "give the file of targets/train", columns=["prompt"])["prompt"].to_pylist()
     problems = [next((m["content"] for m in reversed(prompt) if m["role"] == "user"), "") for prompt in prompts]
-    found = overlaps(problems, benchmark)
-    matches = tuple((problem, match) for problem, match in zip(problems, found, strict=True) if match)
+    pairs = zip(problems, overlaps(problems, benchmark), strict=True)
+    matches = tuple((problem, match) for problem, match in pairs if match)
     return Contamination(len(problems), benchmark.num_rows, matches)
 
 
 def search_lineage(lineage: Mapping[str, Any], benchmark: "pa.Table") -> Contamination | None:
-    """`search_targets` in the file that a ``lineage.json`` names; None where it names none that is still there."""
+    """`search_targets` in the file that a ``lineage.json`` names; None if it names none or the file is gone."""
     path = lineage.get("targets", {}).get("path")
     return search_targets(Path(path), benchmark) if path and Path(path).is_file() else None
 
 
 def overlaps(problems: list[str], benchmark: "pa.Table") -> list[Match | None]:
-    """For each training problem the benchmark problem it repeats, or None; BENCHMARK rows in, order kept."""
+    """For each training problem, in order, the problem of a BENCHMARK table that it repeats, or None."""
     index = BenchmarkIndex(benchmark)
     return [index.match(problem) for problem in problems]
 
@@ -167,13 +159,13 @@ def _tokens(text: str) -> tuple[str, ...]:
 
 
 def _words(text: str) -> str:
-    """What similarity looks at: the words of a text, without its drawing where enough is left."""
+    """The text that similarity compares: the words, without a drawing if enough is left."""
     without = _tokens(_DRAWING.sub(" ", text))
     return " ".join(without if _wordy(without) else _tokens(text))
 
 
 def _spellings(text: str) -> list[str]:
-    """What equality looks at: the text without blanks, and, where enough is left, without its drawing too."""
+    """The texts that equality compares: without spaces, and also without a drawing if enough is left."""
     spellings = ["".join(text.lower().split())]
     if "[asy]" in text and _wordy(_tokens(without := _DRAWING.sub("", text))):
         spellings.append("".join(without.lower().split()))
@@ -190,13 +182,13 @@ def _runs(numbers: list[int]) -> "np.ndarray":
 
     words = np.array(numbers, np.uint64)
     hashes = np.zeros(max(0, len(numbers) - GRAM + 1), np.uint64)
-    for place in range(GRAM):
-        hashes = hashes * np.uint64(BASE) + words[place : place + len(hashes)]
+    for offset in range(GRAM):
+        hashes = hashes * np.uint64(BASE) + words[offset : offset + len(hashes)]
     return hashes
 
 
 def _coverage(entry: "np.ndarray", runs: "np.ndarray") -> float:
-    """Share of a benchmark problem's words inside runs that the other text has too."""
+    """Share of a benchmark problem's words that are inside shared runs."""
     import numpy as np
 
     covered = np.zeros(len(entry) + GRAM - 1, bool)

@@ -85,7 +85,7 @@ def test_disagreements_are_listed_and_kept(graded_folders, tmp_path, capsys):
     assert main(["disagreements", str(base), "--limit-s", "20", "--out", str(tmp_path / "out.parquet")]) == 0
     assert "0 of 60 verdicts differ from the grader whole-text" in capsys.readouterr().out
     kept = pq.read_table(tmp_path / "out.parquet")
-    assert kept.num_rows == 0 and kept.schema.metadata[b"looked_at"] == b"60"
+    assert kept.num_rows == 0 and kept.schema.metadata[b"compared"] == b"60"
 
 
 def test_leaderboard(graded_folders, tmp_path, capsys):

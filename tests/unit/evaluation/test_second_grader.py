@@ -44,7 +44,7 @@ def test_whole_texts_find_answers_that_were_not_given(graded):
     text = disagreements_text(found)
     assert text.startswith("3 of 6 verdicts differ from the grader whole-text (50.00%)")
     assert "no think end here, correct there" in text
-    assert "b never closed/0: gold 4, found nothing (no </think>" in text
+    assert "b never closed/0: gold 4, answer nothing (no </think>" in text
 
 
 def test_the_sympy_grader_is_verls(graded):
