@@ -6,7 +6,6 @@ whose interval includes zero cannot be told apart from the first with these prob
 """
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from core.code import SHORT_DIGEST
 from core.errors import InputError
-from core.files import digest_bytes
+from core.files import digest_bytes, read_parquet
 from core.prompts import PromptRecord
 from evaluation.report.table import Table, change, escape, percent
-from evaluation.statistics.paired import paired_difference
+from evaluation.statistics.paired import average_difference, paired_difference
 from evaluation.statistics.scores import summarize
 
 if TYPE_CHECKING:
@@ -111,26 +110,18 @@ def _rank(settings: str, checkpoints: "Mapping[str, Mapping[str, pa.Table]]") ->
     first, entries = checkpoints[order[0]], []
     for checkpoint in order:
         tables = checkpoints[checkpoint]
-        differences = [paired_difference(first[name], tables[name]) for name in first]
-        mean = fmean(d.mean for d in differences)
-        half = math.hypot(*((d.high - d.low) / 2 for d in differences)) / len(differences)
+        difference = average_difference([paired_difference(first[name], tables[name]) for name in first])
         model = (next(iter(tables.values())).schema.metadata or {}).get(b"model", b"").decode()
         scores = {name: summary.mean for name, summary in summaries[checkpoint].items()}
-        entries.append(Entry(checkpoint, model, scores, means[checkpoint], mean, mean - half, mean + half))
+        entries.append(Entry(checkpoint, model, scores, means[checkpoint], *difference))
     return Ranking(tuple(first), sum(s.problems for s in summaries[order[0]].values()), settings, tuple(entries))
 
 
 def _read_graded(file: Path) -> "pa.Table | None":
     """A GRADED table with rows, None for another kind of file."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     from core.schemas import GRADED
 
-    try:
-        table = pq.read_table(file)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{file}: not a readable parquet file ({error}); delete it or grade again") from error
+    table = read_parquet(file, "delete it or grade again")
     return table if set(GRADED.names) <= set(table.schema.names) and table.num_rows else None
 
 

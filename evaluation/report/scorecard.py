@@ -5,10 +5,10 @@ champion: `build_scorecard` refuses results that come from other checkpoints.
 """
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
@@ -17,7 +17,7 @@ from evaluation.benchmarks.registry import GROUPS, Benchmark, Published
 from evaluation.report.lineage import Lineage, costs
 from evaluation.report.transcripts import Transcript, choose_transcripts
 from evaluation.statistics.breakdown import LengthBin, Subject, by_length, by_subject
-from evaluation.statistics.paired import Difference, paired_difference
+from evaluation.statistics.paired import Difference, average_difference, paired_difference
 from evaluation.statistics.scores import UNSETTLED, Summary, summarize
 from grading.contamination import Contamination
 
@@ -53,10 +53,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Average:
-    """The unweighted mean over the benchmarks of a group, as in the paper.
-
-    The benchmarks' intervals are combined as independent errors: ``half width = sqrt(sum(half_i^2)) / n``.
-    """
+    """The unweighted mean over the benchmarks of a group, as in the paper."""
 
     group: str
     benchmarks: int
@@ -199,19 +196,17 @@ def _checkpoint(role: str, tables: "Mapping[str, pa.Table]") -> str:
 
 def _average(group: str, rows: Sequence[Row]) -> Average:
     chosen = [row for row in rows if row.group == group]
-    n = len(chosen)
-    mean = math.fsum(row.difference.mean for row in chosen) / n
-    half = math.sqrt(math.fsum(((row.difference.high - row.difference.low) / 2) ** 2 for row in chosen)) / n
-    low, high = (chosen[0].difference.low, chosen[0].difference.high) if n == 1 else (mean - half, mean + half)
+    difference, low, high = average_difference([row.difference for row in chosen])
+    champions = [row.champion.mean for row in chosen if row.champion]
     return Average(
         group=group,
-        benchmarks=n,
-        base=math.fsum(row.base.mean for row in chosen) / n,
-        policy=math.fsum(row.policy.mean for row in chosen) / n,
-        difference=mean,
+        benchmarks=len(chosen),
+        base=fmean(row.base.mean for row in chosen),
+        policy=fmean(row.policy.mean for row in chosen),
+        difference=difference,
         low=low,
         high=high,
-        champion=math.fsum(row.champion.mean for row in chosen if row.champion) / n if chosen[0].champion else None,
+        champion=fmean(champions) if champions else None,
         published=_published_average(chosen),
     )
 
@@ -220,7 +215,7 @@ def _published_average(rows: Sequence[Row]) -> dict[str, float]:
     """The mean of each model that has a published score on every benchmark."""
     scores = [row.published.scores if row.published else {} for row in rows]
     everywhere = [model for model in scores[0] if all(model in others for others in scores)]
-    return {model: math.fsum(published[model] for published in scores) / len(scores) for model in everywhere}
+    return {model: fmean(published[model] for published in scores) for model in everywhere}
 
 
 def _sampling_text(settings: set[str], rows: Sequence[Row]) -> str:

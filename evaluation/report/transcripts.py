@@ -1,4 +1,4 @@
-"""A few samples that a reader should see: what the training gained and lost, right, wrong, truncated."""
+"""A few samples for the reader: what training gained and lost, and right, wrong and truncated responses."""
 
 import hashlib
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 LONGEST = 6_000  # characters of a response on the page; the middle of longer ones is left out
 
 KINDS = {
-    "gained": "wrong before, right now",
-    "lost": "right before, wrong now",
+    "gained": "wrong before training, right after",
+    "lost": "right before training, wrong after",
     "right": "right",
     "wrong": "wrong",
     "truncated": "stopped at the token limit",
@@ -37,11 +37,11 @@ class Transcript:
 
 
 def choose_transcripts(tables: "Mapping[str, tuple[pa.Table, pa.Table]]") -> list[Transcript]:
-    """At most one transcript of each kind a benchmark, from {benchmark: (base, policy)}; the same for the same rows."""
-    return [found for name, (base, policy) in tables.items() for found in _of_benchmark(name, base, policy)]
+    """At most one transcript of each kind per benchmark, from {benchmark: (base, policy)}; fixed by the rows."""
+    return [transcript for name, pair in tables.items() for transcript in _choose(name, *pair)]
 
 
-def _of_benchmark(name: str, base: "pa.Table", policy: "pa.Table") -> list[Transcript]:
+def _choose(name: str, base: "pa.Table", policy: "pa.Table") -> list[Transcript]:
     before = {(row["id"], row["sample"]): row for row in base.to_pylist()}
     chosen: dict[str, Transcript] = {}
     for row in sorted(policy.to_pylist(), key=_shuffled):

@@ -1,7 +1,9 @@
 """The difference of two models on the same problems, with its interval and its test."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from core.errors import InputError
@@ -54,6 +56,18 @@ def paired_difference(first: "pa.Table", second: "pa.Table") -> Difference:
         return Difference(name, len(deltas), mean, low, high, error, mcnemar(deltas), "exact McNemar")
     low, high, p_value = bootstrap(deltas)
     return Difference(name, len(deltas), mean, low, high, error, p_value, "paired bootstrap over problems")
+
+
+def average_difference(differences: Sequence[Difference]) -> tuple[float, float, float]:
+    """(mean, low, high) of the unweighted mean over benchmarks, whose errors are independent.
+
+    The half width is ``sqrt(sum(half_i^2)) / n``; a single benchmark keeps its own interval.
+    """
+    if len(differences) == 1:
+        return differences[0].mean, differences[0].low, differences[0].high
+    mean = fmean(d.mean for d in differences)
+    half = math.hypot(*((d.high - d.low) / 2 for d in differences)) / len(differences)
+    return mean, mean - half, mean + half
 
 
 def mcnemar(deltas: Sequence[float]) -> float:
