@@ -115,6 +115,7 @@ class Comparison:
     def facts_table(self, names: Sequence[str] = ()) -> Table:
         """The facts called ``names`` for each recipe; without names all of them, after the policies' checkpoints."""
         table, facts = self._table("each seed"), [recipe.facts() for recipe in self.recipes]
+        table.left = range(len(table.columns))
         if not names:
             table.add("policy", *(" ".join(run.checkpoint[:16] for run in recipe.runs) for recipe in self.recipes))
         for name in names or dict.fromkeys(name for values in facts for name in values):

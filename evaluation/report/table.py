@@ -1,8 +1,7 @@
 """The one table of results: the same rows for a terminal, for Markdown and for a page."""
 
 import html
-import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -64,22 +63,21 @@ class Table:
         return "\n".join([header, f"|{rule}|", *body])
 
     def to_text(self, width: int | None = None) -> str:
-        """Columns for a terminal of ``width`` columns; the first column gives way where they do not fit."""
-        from rich.console import Console
-        from rich.table import Table as Columns
-        from rich.text import Text
-
-        columns = Columns(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
-        for number, name in enumerate(self.columns):
-            first = {"overflow": "ellipsis", "ratio": 1} if width and number == 0 else {}
-            columns.add_column(Text(name), justify="left" if number in self.left else "right", no_wrap=True, **first)
+        """Columns for a terminal of ``width`` columns; the texts of the first column are cut where they do not fit."""
+        grouped = any(row.kind == "group" for row in self.rows)
+        lines = [self.columns]
         for row in self.rows:
-            indent = "" if row.kind == "group" or all(other.kind != "group" for other in self.rows) else "  "
-            columns.add_row(*(Text((indent if number == 0 else "") + str(c)) for number, c in enumerate(row.cells)))
-        console = Console(file=io.StringIO(), width=width or 10_000, color_system=None)
-        with console.capture() as captured:
-            console.print(columns)
-        return "\n".join(line.rstrip() for line in captured.get().splitlines())
+            first, *others = map(str, row.cells)
+            lines.append([f"  {first}" if grouped and row.kind != "group" else first, *others])
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        if width:
+            widths[0] = min(widths[0], max(8, width - sum(widths[1:]) - 2 * len(widths[1:])))
+        return "\n".join("  ".join(self._aligned(line, widths)).rstrip() for line in lines)
+
+    def _aligned(self, line: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+        for number, (text, width) in enumerate(zip(line, widths, strict=True)):
+            text = text if len(text) <= width else f"{text[: width - 1]}…"
+            yield text.ljust(width) if number in self.left else text.rjust(width)
 
 
 def percent(share: float) -> str:
