@@ -46,13 +46,13 @@ def computed(device: str, dtype: torch.dtype) -> dict[str, torch.Tensor]:
     on_policy = data["prefix_length"] == 0
     rewards = torch.zeros_like(data["old"])
     rewards[:, 0] = data["scores"]
-    found: dict[str, Any] = {"off_policy_mask": off_policy_mask.float()}
-    found["split"], _ = compute_grpo_outcome_advantage_split(rewards, mask, torch.tensor(index), on_policy)
-    found["union"] = group_advantage(data["scores"], index, on_policy, GroupOptions())
-    found["weighed"] = apply_prefix_weights(data["advantages"], off_policy_mask, PrefixOptions(alpha=0.5, beta=2.0))
+    values: dict[str, Any] = {"off_policy_mask": off_policy_mask.float()}
+    values["split"], _ = compute_grpo_outcome_advantage_split(rewards, mask, torch.tensor(index), on_policy)
+    values["union"] = group_advantage(data["scores"], index, on_policy, GroupOptions())
+    values["weighed"] = apply_prefix_weights(data["advantages"], off_policy_mask, PrefixOptions(alpha=0.5, beta=2.0))
     for kind in CORRECTIONS:
         options = RolloutCorrectionOptions(type=kind, low=0.8, high=1.2)
-        found[kind], _, _ = rollout_correction(data["old"], data["rollout"], mask, off_policy_mask, options)
+        values[kind], _, _ = rollout_correction(data["old"], data["rollout"], mask, off_policy_mask, options)
     new = data["new"].requires_grad_()
     for reshape in ("p_div_p_0.1", "logp", "square_root"):
         loss = compute_token_on_off_policy_loss(
@@ -60,12 +60,12 @@ def computed(device: str, dtype: torch.dtype) -> dict[str, torch.Tensor]:
             off_policy_reshape=reshape,
         )  # fmt: skip
         (gradient,) = torch.autograd.grad(loss["pg_loss"], new)
-        found |= {f"{reshape} loss": loss["pg_loss"], f"{reshape} gradient": gradient}
+        values |= {f"{reshape} loss": loss["pg_loss"], f"{reshape} gradient": gradient}
     size = BatchSize(tokens=mask.sum(), sequences=ROWS, response_length=LENGTH)
     for mode in LOSS_AGG_MODES:
-        found[mode] = agg_loss(new, mask, mode, size)
-    found["sft"] = compute_sft_pure_loss(new, mask)
-    return found
+        values[mode] = agg_loss(new, mask, mode, size)
+    values["sft"] = compute_sft_pure_loss(new, mask)
+    return values
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)])

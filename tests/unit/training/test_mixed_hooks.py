@@ -20,12 +20,14 @@ TARGET = "<think>\n1+1=2\n</think>\n\n\\boxed{2}"
 
 def loop(sample_target_ratio: float = 1.0, **prefix: Any) -> OffPolicyAgentLoop:
     """An agent loop without a server behind it."""
-    made = OffPolicyAgentLoop.__new__(OffPolicyAgentLoop)
-    made.options = MixedPolicyOptions(prefix={"n_prefix": 2, "strategy": "fixed", "min": 1.0, "max": 1.0} | prefix)
-    made.seed, made.target_ratio, made.response_length = 3, sample_target_ratio, 96
-    made.rollout_config = OmegaConf.create({"n": 4})
-    made.tokenizer = AutoTokenizer.from_pretrained(SHIPPED)
-    return made
+    agent_loop = OffPolicyAgentLoop.__new__(OffPolicyAgentLoop)
+    agent_loop.options = MixedPolicyOptions(
+        prefix={"n_prefix": 2, "strategy": "fixed", "min": 1.0, "max": 1.0} | prefix
+    )
+    agent_loop.seed, agent_loop.target_ratio, agent_loop.response_length = 3, sample_target_ratio, 96
+    agent_loop.rollout_config = OmegaConf.create({"n": 4})
+    agent_loop.tokenizer = AutoTokenizer.from_pretrained(SHIPPED)
+    return agent_loop
 
 
 def row(prompt: int, sample: int = 0, step: int = 1) -> dict[str, Any]:
@@ -59,8 +61,8 @@ def test_a_seed_is_the_same_in_every_process() -> None:
 def test_what_a_sample_was_made_of_travels_as_tensors() -> None:
     fields = {"prompt_ids": [1], "response_ids": [2], "response_mask": [1], "num_turns": 2, "metrics": {}}
     sample = OffPolicyOutput(**fields, prefix_length=7, requests=0)
-    found = sample.as_dict()
-    assert torch.equal(found["prefix_length"], torch.tensor(7)) and torch.equal(found["requests"], torch.tensor(0))
+    fields = sample.as_dict()
+    assert torch.equal(fields["prefix_length"], torch.tensor(7)) and torch.equal(fields["requests"], torch.tensor(0))
 
 
 @pytest.mark.parametrize("filter_on", ["union", "on_policy"])
