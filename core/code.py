@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from core.errors import InputError
 from core.files import digest_bytes, digest_file
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -73,6 +74,9 @@ def identity(*parts: Any) -> str:
 def _config_files(group: str, name: str, project: Path) -> Iterator[str]:
     """The file ``name`` of a group with its parents and, for a recipe, with the recipe of its first stage."""
     file = f"{group}/{name}.yaml"
+    if not (project / file).is_file():
+        names = sorted(path.stem for path in (project / group).glob("*.yaml"))
+        raise InputError(f"no {Path(group).name} {name!r}: expected one of {', '.join(names)}")
     yield file
     config = yaml.safe_load((project / file).read_text(encoding="utf-8")) or {}
     needed = [parent for parent in config.get("defaults", []) if parent != "_self_"]

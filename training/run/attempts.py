@@ -39,27 +39,14 @@ class AttemptRecord:
     reason: str = ""
 
 
-@dataclass(frozen=True)
 class Attempt:
     """The files of attempt ``number`` in ``folder``."""
 
-    folder: Path
-    number: int
-
-    def _file(self, ending: str) -> Path:
-        return self.folder / f"{self.number:04}.{ending}"
-
-    @property
-    def log(self) -> Path:
-        return self._file("log")
-
-    @property
-    def metrics(self) -> Path:
-        return self._file("jsonl")
-
-    @property
-    def record(self) -> Path:
-        return self._file("json")
+    def __init__(self, folder: Path, number: int) -> None:
+        self.number = number
+        self.log = folder / f"{number:04}.log"
+        self.metrics = folder / f"{number:04}.jsonl"
+        self.record = folder / f"{number:04}.json"
 
     def read_record(self) -> AttemptRecord:
         """The content of the file `record`."""

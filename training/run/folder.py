@@ -14,7 +14,6 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import lock_descriptor
@@ -28,39 +27,21 @@ from training.run.request import TrainingRequest
 LOCK_SECONDS = 60.0  # how long the processes of a killed training command may take to end
 
 
-@dataclass(frozen=True)
 class RunFolder:
     """The files of the run in folder ``path``."""
 
-    path: Path
-
-    @property
-    def request(self) -> Path:
-        return self.path / "request.json"
-
-    @property
-    def config(self) -> Path:
-        return self.path / "config.yaml"
-
-    @property
-    def attempts(self) -> Path:
-        return self.path / "attempts"
-
-    @property
-    def metrics(self) -> Path:
-        return self.path / "metrics.jsonl"
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.request = path / "request.json"
+        self.config = path / "config.yaml"
+        self.attempts = path / "attempts"
+        self.metrics = path / "metrics.jsonl"
+        self.checkpoints = path / "checkpoints"
+        self.policy = path / "policy"
 
     @property
     def first_stage(self) -> "RunFolder":
         return RunFolder(self.path / "first_stage")
-
-    @property
-    def policy(self) -> Path:
-        return self.path / "policy"
 
     def has_policy_of(self, request: TrainingRequest) -> bool:
         """Whether the policy in the folder is the one that ``request`` would train."""

@@ -8,6 +8,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from core.code import PROJECT
 from core.errors import InputError
 from core.files import atomic_write, digest_bytes
-from core.manifest import Manifest, read_manifest
+from core.manifest import read_manifest
 from training.export.hub import push_to_hub
 from training.run.attempts import Attempt, Report, attempts, follow
 from training.run.backends import Task, build_backend
@@ -66,8 +67,12 @@ def run_job(
         reused = not force and folder.has_policy_of(request)
         if not reused:
             folder.claim(request, force=force)
-            first = _run_first_stage(request, folder, config, report, upstream, force=force)
-            model = request.model.path if first is None else folder.first_stage.policy
+            model, first = request.model.path, None
+            if config.first_stage is not None:
+                stage = request.first_stage(config.first_stage.recipe, config.first_stage.set)
+                reporter = partial(_report_first_stage, report)
+                run_job(stage, folder.first_stage.path, reporter, upstream=upstream, force=force)
+                model, first = folder.first_stage.policy, read_manifest(folder.first_stage.policy)
             environment = _fill_in(config, data=data.path, model=model)
             with atomic_write(folder.config) as temporary:
                 OmegaConf.save(config, temporary, resolve=True)
@@ -88,30 +93,6 @@ def _check_trackers(config: DictConfig) -> None:
             raise InputError(f"run.trackers: got {name!r}, expected some of {', '.join(TRACKERS)}")
         if importlib.util.find_spec(TRACKERS[name]) is None:
             raise InputError(f"run.trackers: {name} is not installed: {sys.executable} -m pip install {name}")
-
-
-def _run_first_stage(
-    request: TrainingRequest,
-    folder: RunFolder,
-    config: DictConfig,
-    report: Report,
-    upstream: Mapping[str, Any],
-    *,
-    force: bool,
-) -> Manifest | None:
-    """Run the first stage, if the recipe has one, in a folder of its own; the manifest of its policy."""
-    if config.first_stage is None:
-        return None
-
-    def report_as_progress(event: dict[str, Any]) -> None:
-        if event["event"] == "done":
-            _progress(report, f"first stage: {'reused' if event['reused'] else 'wrote'} {event['policy']}")
-        else:
-            report(event)
-
-    stage = request.first_stage(config.first_stage.recipe, config.first_stage.set)
-    run_job(stage, folder.first_stage.path, report_as_progress, upstream=upstream, force=force)
-    return read_manifest(folder.first_stage.policy)
 
 
 def _fill_in(config: DictConfig, *, data: Path, model: Path) -> dict[str, str]:
@@ -136,14 +117,15 @@ def _train(
     folder.attempts.mkdir(exist_ok=True)
     backend = build_backend(OmegaConf.to_container(config.run), lock)
     total, earlier = config.trainer.total_training_steps, attempts(folder.attempts)
-    if earlier and backend.reattach(_task(request, folder, environment, earlier[-1])):
+    task = partial(_task, request, folder, environment)
+    if earlier and backend.reattach(task(earlier[-1])):
         attempt, done = earlier[-1], latest_step(folder.checkpoints)
     else:
         attempt, done = Attempt(folder.attempts, len(earlier) + 1), discard_incomplete(folder.checkpoints)
         if done >= total:
             return
-    task, stall = _task(request, folder, environment, attempt), config.run.stall_seconds
-    follow(attempt, backend, task, total=total, done=done, stall_seconds=stall, report=report)
+    stall = config.run.stall_seconds
+    follow(attempt, backend, task(attempt), total=total, done=done, stall_seconds=stall, report=report)
 
 
 def _task(request: TrainingRequest, folder: RunFolder, environment: Mapping[str, str], attempt: Attempt) -> Task:
@@ -164,6 +146,14 @@ def _task(request: TrainingRequest, folder: RunFolder, environment: Mapping[str,
         },
         log=attempt.log,
     )
+
+
+def _report_first_stage(report: Report, event: dict[str, Any]) -> None:
+    """Pass on an event of the first stage; its end is progress of the whole run."""
+    if event["event"] == "done":
+        _progress(report, f"first stage: {'reused' if event['reused'] else 'wrote'} {event['policy']}")
+    else:
+        report(event)
 
 
 def _progress(report: Report, message: str) -> None:

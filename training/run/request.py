@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from core.code import PROJECT, code_digest, identity, policy_code
+from core.code import PROJECT, RECIPES, code_digest, identity, policy_code
 from core.errors import InputError
 from core.files import digest_file
 from core.manifest import InputRecord, RequestRecord
@@ -91,7 +91,7 @@ class TrainingRequest:
 
 def has_first_stage(recipe: str) -> bool:
     """Whether a recipe trains in two stages, the second of them on held-out targets."""
-    file = PROJECT / "training" / "config" / "recipe" / f"{recipe}.yaml"
+    file = PROJECT / RECIPES / f"{recipe}.yaml"
     return file.is_file() and "first_stage" in yaml.safe_load(file.read_text(encoding="utf-8"))
 
 

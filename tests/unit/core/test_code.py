@@ -9,6 +9,7 @@ import pytest
 
 from core import code
 from core.code import PROJECT
+from core.errors import InputError
 from core.manifest import InputRecord
 from training.run.request import TrainingRequest
 
@@ -97,6 +98,11 @@ def test_an_override_that_chooses_a_recipe_covers_all_of_them(project: Path) -> 
     before = identity(project, "luffy", "recipe=on_policy")
     change(project, "training/config/recipe/on_policy.yaml")
     assert identity(project, "luffy", "recipe=on_policy") != before
+
+
+def test_a_recipe_that_does_not_exist_is_refused_by_name() -> None:
+    with pytest.raises(InputError, match="no recipe 'lufy': expected one of luffy, "):
+        identity(PROJECT, "lufy")
 
 
 @pytest.mark.parametrize("covered", ["GRADING_CODE", "PREPARATION_CODE", "GENERATION_CODE", "POLICY_CODE"])
