@@ -1,7 +1,6 @@
 """targets/source, prepared, rejected and train: from raw traces to what the trainer reads."""
 
 import tempfile
-import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from assets.shared.targets_metadata import prepared_metadata, rejected_metadata,
 from core.code import PREPARATION_CODE, SHORT_DIGEST, code_version, identity
 from core.errors import InputError
 from core.files import write_json
+from core.progress import StageLines
 
 if TYPE_CHECKING:
     from targets.prepared import Prepared
@@ -29,7 +29,6 @@ SOURCE = dg.AssetKey(["targets", "source"])
 PREPARED = dg.AssetKey(["targets", "prepared"])
 REJECTED = dg.AssetKey(["targets", "rejected"])
 TRAIN = dg.AssetKey(["targets", "train"])
-SAID_EVERY_S = 2.0
 
 
 def build_targets(options: TargetOptions, split: SplitOptions) -> list[dg.AssetsDefinition | dg.SourceAsset]:
@@ -152,7 +151,7 @@ def _prepare(
             folder,
             benchmarks=pq.read_table(suite.path),
             tokenizer_json=Path(base.path),
-            progress=_Progress(context),
+            progress=StageLines(context.log.info),
             cache=remembered,
         )
         return
@@ -162,19 +161,6 @@ def _prepare(
         arguments = ["targets", "--config", str(settings), "--out", str(folder), "--prepare-only"]
         arguments += ["--tokenizer", base.path, "--benchmarks", suite.path, "--cache", str(remembered)]
         interpreter.run(context, arguments, lambda _: None)
-
-
-class _Progress:
-    """The preparation's progress as log lines, one every two seconds at most."""
-
-    def __init__(self, context: dg.AssetExecutionContext) -> None:
-        self._context = context
-        self._said = 0.0
-
-    def __call__(self, stage: str, done: int, total: int | None) -> None:
-        if (now := time.monotonic()) - self._said >= SAID_EVERY_S:
-            self._said = now
-            self._context.log.info(f"{stage}: {done:,}" + (f" of {total:,}" if total else ""))
 
 
 def _prepared_result(made: "Prepared", source_digest: str, reused: bool) -> dg.MaterializeResult[PreparedReference]:

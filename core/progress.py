@@ -73,6 +73,21 @@ class Progress:
         )
 
 
+class StageLines:
+    """The rows of successive stages as lines: at most one every two seconds, and one at each change of stage."""
+
+    def __init__(self, write: Callable[[str], object]) -> None:
+        self._write = write
+        self._stage = ""
+        self._written = -EVERY_S
+
+    def __call__(self, stage: str, done: int, total: int | None) -> None:
+        now = time.monotonic()
+        if stage != self._stage or now - self._written >= EVERY_S:
+            self._stage, self._written = stage, now
+            self._write(f"{stage}: {done:,}" + (f" of {total:,}" if total is not None else ""))
+
+
 def after(left_s: float | None) -> str:
     """What a line of progress says of the seconds left; nothing where they are not known."""
     return "" if left_s is None else f", time left {clock(left_s)}"

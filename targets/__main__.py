@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from core.cli import exit_status
 from core.code import PROJECT
 from core.errors import InputError
+from core.progress import StageLines
 from targets.check.expectations import SUITE, validate
 from targets.check.version_diff import compare_versions
 from targets.config import PrepareConfig, build_config, read_config
@@ -23,8 +24,6 @@ from targets.tables import readable
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-SECONDS_BETWEEN_LINES = 2.0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -71,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.out,
         benchmarks=_benchmarks(options.benchmarks, options.benchmark_root),
         tokenizer_json=options.tokenizer,
-        progress=_Lines(),
+        progress=StageLines(lambda line: print(line, file=sys.stderr, flush=True)),
         cache=options.cache or options.out / ".decisions",
     )
     if options.prepare_only:
@@ -108,21 +107,6 @@ def _benchmarks(name: str | None, roots: Sequence[Path]) -> "pa.Table | None":
                 raise InputError(f"benchmarks {name}: {done.stderr.strip().splitlines()[-1]}")
         with readable(path, "give a parquet with benchmark, id and problem"):
             return pq.read_table(path, columns=["benchmark", "id", "problem"])
-
-
-class _Lines:
-    """Progress as a line every two seconds at most, and at each change of stage."""
-
-    def __init__(self) -> None:
-        self._stage = ""
-        self._last = 0.0
-
-    def __call__(self, stage: str, done: int, total: int | None) -> None:
-        now = time.monotonic()
-        if stage == self._stage and now - self._last < SECONDS_BETWEEN_LINES:
-            return
-        self._stage, self._last = stage, now
-        print(f"{stage:12} {done:>9,}" + (f" of {total:,}" if total is not None else ""), file=sys.stderr, flush=True)
 
 
 def _print(prepared: Prepared, split: Split | None, seconds: float) -> None:
