@@ -21,7 +21,6 @@ import hashlib
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 from core.errors import InputError
@@ -101,7 +100,7 @@ def problems(split: str, n: int, seed: int = 0, terse: float = 0.0) -> list[Prob
         drawn.append(as_problem(expression, split, terse))
     raise InputError(
         f"arithmetic split {split!r} ({SPLITS[split].title}) has no more than about {len(drawn)} distinct problems; "
-        f"{n} were asked for: ask for fewer"
+        f"you asked for {n}: ask for fewer"
     )
 
 
@@ -137,7 +136,11 @@ def teacher_trace(steps: Sequence[Step], answer: str, *, terse: bool = False) ->
 
 
 def write(expression: Expression) -> str:
-    """``(7, "+", 5)`` as ``7+5``."""
+    """The text of an expression.
+
+    >>> write((7, "+", 5))
+    '7+5'
+    """
     return "".join(map(str, expression))
 
 
@@ -153,7 +156,7 @@ def work_out(expression: Expression) -> list[Step]:
     return steps
 
 
-def draw(rng: random.Random, terms: int, products: int = 0) -> Expression:
+def random_expression(rng: random.Random, terms: int, products: int = 0) -> Expression:
     """A random expression of ``terms`` numbers from 1 to 9 with all intermediate results in 0..LARGEST_TOTAL."""
     while True:
         operators = rng.sample(["*"] * products + rng.choices("+-", k=terms - 1 - products), k=terms - 1)
@@ -172,10 +175,9 @@ def is_held_out(expression: Expression) -> bool:
 def _distinct(split: Split, rng: random.Random) -> Iterator[Expression]:
     """The distinct expressions of ``split`` in the order in which ``rng`` draws them, until new ones are rare."""
     seen: set[Expression] = set()
-    sides = partial(rng.randint, *split.terms)
     fruitless = 0
     while fruitless < FRUITLESS_DRAWS:
-        expression = draw(rng, sides(), split.products)
+        expression = random_expression(rng, rng.randint(*split.terms), split.products)
         if expression in seen or is_held_out(expression) != split.held_out:
             fruitless += 1
             continue

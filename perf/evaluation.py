@@ -3,12 +3,12 @@
     .venv-train/bin/python -m perf.evaluation [--only verdicts grading hostile generation]
 
 verdicts    gold answers against themselves and against another file's spelling of them; stored samples against the
-            verdicts that came with them, every disagreement listed; two models' MMLU-Pro outputs by our extractor
-grading     samples a second of Grader (2 workers) and of math-verify on whole texts, one after the other
-hostile     1,000 answers made to stall a comparison: none may take longer than the limit
+            verdicts that came with them, with every disagreement; two models' MMLU-Pro outputs by our extractor
+grading     samples per second of Grader (2 workers) and of math-verify on whole texts, one after the other
+hostile     1,000 answers designed to stall a comparison: none may take longer than the limit
 generation  our engine loop beside vllm.LLM.generate on the same prompts and settings; a rerun with everything cached
 
-Reads ../shared/data. Prints one line a figure with its target; exit status 1 if one is not met.
+It reads ../shared/data and prints one line per figure with its target; exit status 1 means that one is not met.
 """
 
 import argparse
@@ -42,7 +42,7 @@ MATH = ("aime24", "aime25", "amc", "math500", "minerva", "olympiadbench")
 GRACE_S = 0.5  # from the limit to the reply: the worker's own grace, and a new fork
 HOSTILE = 1000
 
-# Every place where our verdict is not the one that came with a sample, and why ours is right. Found by hand.
+# Every sample whose stored verdict is not ours, and why ours is right, checked by hand.
 PM = "4:30 p.m. with and without a blank is the same text; upstream lost the p.m."
 DFRAC = "upstream compares texts: \\dfrac is \\frac in larger type"
 DEGREES = "an angle of 90 in a problem that asks for degrees; upstream compares texts"
@@ -62,7 +62,7 @@ def figure(name: str, value: str, target: str, met: bool) -> bool:
 
 
 def verdicts() -> Iterator[bool]:
-    """Whether right answers are right, and stored verdicts are ours."""
+    """Whether gold answers are right, and stored verdicts equal ours."""
     paper = {benchmark.name: benchmark for benchmark in load_suite("paper")}
     with Grader(workers=2, limit_s=20.0) as grader:
         for name in MATH:
@@ -80,7 +80,7 @@ def verdicts() -> Iterator[bool]:
 
 
 def gold_against_itself(name: str, benchmark: Any, grader: Grader) -> bool:
-    """Each gold answer of both files as a boxed response, and as the answer to the other file's gold."""
+    """Each gold answer of both files as a boxed response, and as the answer to the other file's gold answer."""
     tables = [
         read_benchmark(benchmark.model_copy(update={"sources": (source,)}), [DATA]).to_pylist()
         for source in benchmark.sources
@@ -116,27 +116,26 @@ def upstream(name: str, grader: Grader) -> bool:
     met = figure(f"{name}, upstream verdicts", value, "explained", not unexplained)
     for row, grade in differ:
         theirs = "right" if row["upstream_correct"] else "wrong"
-        found = f"gold {row['gold_answer']!r}, found {grade.extracted!r}, upstream {row['upstream_pred']!r} {theirs}"
-        print(
-            f"    {row['trace_id']}: {found}; {grade.verdict} ({grade.reason}): {EXPLAINED.get(row['trace_id'], '?')}"
-        )
+        answers = f"gold {row['gold_answer']!r}, ours {grade.extracted!r}, upstream {row['upstream_pred']!r} {theirs}"
+        why = EXPLAINED.get(row["trace_id"], "?")
+        print(f"    {row['trace_id']}: {answers}; {grade.verdict} ({grade.reason}): {why}")
     return met
 
 
 def grading(rows: int | None) -> Iterator[bool]:
-    """Samples a second on long real traces; CPU seconds beside it, which a busy machine changes less."""
+    """Samples per second on long real traces, and CPU seconds, which depend less on how busy the machine is."""
     from math_verify import parse, verify
 
     table = pq.read_table(DATA / "traces/skythought_long_cot.parquet", columns=["response", "gold_answer"]).to_pylist()
-    chosen = random.Random(0).sample(table, rows or len(table))
+    sample = random.Random(0).sample(table, rows or len(table))
     _, started = graded([])
-    (seconds, grades), ours_cpu = graded([(row["response"], row["gold_answer"], "math") for row in chosen])
+    (seconds, grades), ours_cpu = graded([(row["response"], row["gold_answer"], "math") for row in sample])
     began, before = time.perf_counter(), time.process_time()
-    found = [bool(verify(parse(f"\\boxed{{{row['gold_answer']}}}"), parse(row["response"]))) for row in chosen]
+    theirs = [bool(verify(parse(f"\\boxed{{{row['gold_answer']}}}"), parse(row["response"]))) for row in sample]
     usual, usual_cpu = time.perf_counter() - began, time.process_time() - before
-    same = sum(bool(grade.score) == right for grade, right in zip(grades, found, strict=True))
-    speeds = f"ours {len(chosen) / seconds:.0f}/s, math-verify on whole texts {len(chosen) / usual:.0f}/s"
-    print(f"    {len(chosen)} long traces: {speeds}")
+    same = sum(bool(grade.score) == right for grade, right in zip(grades, theirs, strict=True))
+    speeds = f"ours {len(sample) / seconds:.0f}/s, math-verify on whole texts {len(sample) / usual:.0f}/s"
+    print(f"    {len(sample)} long traces: {speeds}")
     print(f"    CPU seconds: ours {ours_cpu - started:.1f}, theirs {usual_cpu:.1f}; {same} same verdicts")
     ratio = usual / seconds
     yield figure("grading, 2 workers, against sequential whole texts", f"{ratio:.1f}x", ">= 5x", ratio >= 5)
@@ -160,7 +159,7 @@ def cpu_seconds() -> float:
 
 
 def hostile_answers(count: int) -> list[str]:
-    """Answers that cost a naive comparison its whole limit, each of them different."""
+    """Different answers that each cost a naive comparison its whole limit."""
     kinds: list[Callable[[int], str]] = [
         lambda i: f"{i + 2}^{{9^{{9^{{9}}}}}}",
         lambda i: f"{10**8 + i}!",
@@ -202,7 +201,7 @@ def hostile(limit_s: float) -> Iterator[bool]:
 
 
 def generation(problems: int, samples: int, repeat: int) -> Iterator[bool]:
-    """Our engine loop and LLM.generate on the same engine, in turn; then a rerun of the command from its cache."""
+    """Our engine loop and LLM.generate in turn on the same engine; then a rerun of the command from its cache."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_table(read_suite(load_suite("embedded"), [], limit=problems), folder / "suite.parquet")
@@ -281,14 +280,14 @@ def main() -> int:
     )
     parts = ("verdicts", "grading", "hostile", "generation")
     parser.add_argument("--only", nargs="*", choices=parts, default=parts)
-    parser.add_argument("--rows", type=int, help="so many of the long traces are graded both ways (default all)")
-    parser.add_argument("--limit-s", type=float, default=0.25, help="for one hostile answer (default 0.25)")
-    parser.add_argument("--problems", type=int, default=100, help="a benchmark, for generation (default 100)")
-    parser.add_argument("--samples", type=int, default=4, help="a problem, for generation (default 4)")
+    parser.add_argument("--rows", type=int, help="number of long traces that are graded both ways (default all)")
+    parser.add_argument("--limit-s", type=float, default=0.25, help="seconds per hostile answer (default 0.25)")
+    parser.add_argument("--problems", type=int, default=100, help="per benchmark, for generation (default 100)")
+    parser.add_argument("--samples", type=int, default=4, help="per problem, for generation (default 4)")
     parser.add_argument("--repeat", type=int, default=7, help="timings of each way to generate (default 7)")
     options = parser.parse_args()
     if not DATA.is_dir() and set(options.only) & {"verdicts", "grading"}:
-        sys.exit(f"error: {DATA}: no such folder; verdicts and grading need the real answers there")
+        sys.exit(f"error: {DATA}: no such folder; verdicts and grading need the real answers in it")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     runs = {
         "verdicts": verdicts,

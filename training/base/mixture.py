@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from core.arithmetic import draw, is_held_out, teacher_trace, work_out, write
+from core.arithmetic import is_held_out, random_expression, teacher_trace, work_out, write
 
 
 class Component(NamedTuple):
@@ -20,11 +20,13 @@ class Component(NamedTuple):
 
 
 def stream(components: list[Component], rng: random.Random) -> Iterator[tuple[str, str]]:
-    """Endless (problem, response) pairs; no held-out expression is among them."""
+    """Endless (problem, response) pairs without held-out expressions."""
     weights = [component.weight for component in components]
     while True:
         component = rng.choices(components, weights)[0]
-        expression = draw(rng, max(rng.randint(*component.terms), component.products + 1), component.products)
+        expression = random_expression(
+            rng, max(rng.randint(*component.terms), component.products + 1), component.products
+        )
         if is_held_out(expression):
             continue
         steps = work_out(expression)

@@ -1,5 +1,6 @@
 """The embedded task: true traces, disjoint sides, the same problems everywhere."""
 
+import doctest
 import random
 import re
 from dataclasses import replace
@@ -8,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core import arithmetic
 from core.arithmetic import (
     LARGEST_TOTAL,
     SPLITS,
     as_problem,
-    draw,
     is_held_out,
     problems,
+    random_expression,
     work_out,
 )
 from core.errors import InputError
@@ -58,7 +60,7 @@ def test_an_expression_has_the_terms_and_products_asked_for_and_stays_within_bou
     seed: int, terms: int, products: int
 ) -> None:
     terms = max(terms, products + 1)
-    expression = draw(random.Random(seed), terms, products)
+    expression = random_expression(random.Random(seed), terms, products)
     assert len(expression) == 2 * terms - 1 and expression.count("*") == products
     steps = work_out(expression)
     assert len(steps) == terms - 1
@@ -74,7 +76,7 @@ def test_no_evaluation_problem_is_ever_a_training_problem() -> None:
 def test_the_side_of_an_expression_depends_on_nothing_but_the_expression() -> None:
     held_out = [p for name in SPLITS.keys() - TRAINING for p in problems(name, 100, seed=5)]
     rng = random.Random(0)
-    share = sum(is_held_out(draw(rng, 7)) for _ in range(4000)) / 4000
+    share = sum(is_held_out(random_expression(rng, 7)) for _ in range(4000)) / 4000
     assert 0.2 < share < 0.3
     assert all(text_is_held_out(p.problem) for p in held_out)
     assert not any(text_is_held_out(p.problem) for p in problems("train", 500, seed=5))
@@ -112,5 +114,9 @@ def test_a_wrong_request_says_what_is_wrong(split: str, n: int, message: str) ->
 
 def test_more_problems_than_a_split_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SPLITS, "short", replace(SPLITS["short"], terms=(2, 2)))
-    with pytest.raises(InputError, match=r"no more than about \d+ distinct problems; 1000000 were asked for"):
+    with pytest.raises(InputError, match=r"no more than about \d+ distinct problems; you asked for 1000000"):
         problems("short", 10**6)
+
+
+def test_the_examples_in_the_docstrings_are_true() -> None:
+    assert doctest.testmod(arithmetic).failed == 0
