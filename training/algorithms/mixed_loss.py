@@ -109,8 +109,7 @@ def mixed_policy_token_loss(
         below = off_ratio.detach() < options.off_min_clip
         off_ratio = off_ratio.clamp(min=options.off_min_clip)
 
-    off_losses = loss_per_ratio * off_ratio if options.use_off_policy_loss else 0.0
-    losses = torch.where(off_policy_mask, off_losses, on_losses)
+    losses = torch.where(off_policy_mask, loss_per_ratio * off_ratio if options.use_off_policy_loss else 0.0, on_losses)
     with torch.no_grad():
         # Shares in float32, as in the original implementation, unless a float64 mask asks for more.
         share_dtype = torch.float64 if response_mask.dtype == torch.float64 else torch.float32
