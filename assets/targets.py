@@ -20,7 +20,7 @@ from assets.shared.targets_metadata import prepared_metadata, rejected_metadata,
 from core.code import PREPARATION_CODE, SHORT_DIGEST, code_version, identity
 from core.errors import InputError
 from core.files import write_json
-from core.progress import StageLines
+from core.progress import Progress
 
 if TYPE_CHECKING:
     from targets.prepared import Prepared
@@ -151,7 +151,7 @@ def _prepare(
             folder,
             benchmarks=pq.read_table(suite.path),
             tokenizer_json=Path(base.path),
-            progress=StageLines(context.log.info),
+            progress=Progress(context.log.info),
             cache=remembered,
         )
         return

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from core.cli import exit_status
 from core.code import PROJECT
 from core.errors import InputError
-from core.progress import StageLines
+from core.progress import Progress, Terminal
 from targets.check.expectations import SUITE, validate
 from targets.check.version_diff import compare_versions
 from targets.config import PrepareConfig, build_config, read_config
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.out,
         benchmarks=_benchmarks(options.benchmarks, options.benchmark_root),
         tokenizer_json=options.tokenizer,
-        progress=StageLines(lambda line: print(line, file=sys.stderr, flush=True)),
+        progress=Progress(Terminal(sys.stderr, every_s=0).status),
         cache=options.cache or options.out / ".decisions",
     )
     if options.prepare_only:

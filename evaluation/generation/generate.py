@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InputError
 from core.files import write_table
 from core.model_files import check_model
-from core.progress import Progress
+from core.progress import BatchProgress
 from core.prompts import ChatTokenizer, PromptRecord, Template, prompt_frame
 from evaluation.generation.models import checkpoint_digest
 from evaluation.generation.requests import Completion, SampleKey, SampleRequest, Sampling, sample_requests
@@ -162,7 +162,7 @@ class _Output:
         self._totals = Counter(request.benchmark for request in requests)
         self._rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
         self._began = time.monotonic()
-        self.progress = Progress("generate", self._totals, report)
+        self.progress = BatchProgress("generate", self._totals, report)
         self.paths: dict[str, Path] = {}
 
     def add(self, request: SampleRequest, completion: Completion) -> None:

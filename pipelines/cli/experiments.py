@@ -17,8 +17,9 @@ from assets.shared.references import Reference
 from core.cli import INTERRUPTED, exit_status
 from core.code import PROJECT
 from core.errors import InputError
+from core.progress import Terminal
 from pipelines.cli.run import configure, execute, training_interpreter
-from pipelines.cli.terminal import Terminal
+from pipelines.cli.terminal import LINE_SECONDS
 from pipelines.definitions.instance import end_dead_runs, prepare_home
 from pipelines.definitions.jobs import COMPARE, EVERYTHING, EXPERIMENT, OBSERVE, PREPARE
 from pipelines.definitions.settings import load_settings
@@ -53,7 +54,7 @@ def main() -> int:
         for seed in seeds(settings.experiments, settings.training)
         for recipe in dict.fromkeys(recipes)
     ]
-    terminal, failed = Terminal(), 0
+    terminal, failed = Terminal(every_s=LINE_SECONDS), 0
     with dg.DagsterInstance.get() as instance:
         end_dead_runs(instance)
         for job, keys in ((OBSERVE, None), (PREPARE, None), (EVERYTHING, base)):

@@ -19,7 +19,8 @@ from assets.shared.references import Reference
 from core.cli import INTERRUPTED, exit_status
 from core.code import PROJECT
 from core.errors import InputError
-from pipelines.cli.terminal import Follower, Terminal, selection_keys
+from core.progress import Terminal
+from pipelines.cli.terminal import LINE_SECONDS, RunMonitor, selection_keys
 from pipelines.definitions.instance import CANCEL, end_dead_runs, prepare_home
 from pipelines.definitions.jobs import EVERYTHING, OBSERVE
 from pipelines.definitions.settings import PREFIX, PROFILE
@@ -54,7 +55,7 @@ def main() -> int:
         raise InputError(f"--select {options.select!r}: no asset of that selection; `*` is everything")
     if any(key.path[0] in NEEDS_TRAINING_PYTHON for key in keys):
         training_interpreter(defs).executable()
-    terminal = Terminal()
+    terminal = Terminal(every_s=LINE_SECONDS)
     with dg.DagsterInstance.get() as instance:
         for run_id in end_dead_runs(instance):
             terminal.line(f"ended run {run_id[:8]}: its process is gone")
@@ -108,7 +109,7 @@ def execute(
     command += ["--max-concurrent", str(at_once)] if at_once else []
     # A shell starts background jobs with Ctrl-C ignored, and Dagster's steps then ignore TERM: nothing could stop us.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    with Follower(instance, tags, terminal) as follower, log_file(instance).open("wb") as log:
+    with RunMonitor(instance, tags, terminal) as monitor, log_file(instance).open("wb") as log:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
@@ -120,13 +121,13 @@ def execute(
                 process.send_signal(CANCEL)
     if process.returncode == 0:
         return 0
-    run = instance.get_run_by_id(follower.run_id) if follower.run_id else None
+    run = instance.get_run_by_id(monitor.run_id) if monitor.run_id else None
     if run is not None and run.status == dg.DagsterRunStatus.CANCELED:
         terminal.line("cancelled; the same command goes on from what is complete")
         return INTERRUPTED
-    for failure in follower.failures:
+    for failure in monitor.failures:
         sys.stderr.write(f"error: {failure}\n")
-    if not follower.failures:
+    if not monitor.failures:
         said = log_file(instance).read_text(encoding="utf-8", errors="replace").splitlines()
         sys.stderr.write(f"error: the run ended early: {said[-1] if said else 'without a word'}\n")
         sys.stderr.write(f"its log: {log_file(instance)}\n")

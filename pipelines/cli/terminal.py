@@ -1,65 +1,24 @@
-"""Shows a run on the terminal while it runs: a line a stage, what the current one does, failures in one message."""
+"""Shows a run on the terminal while it runs: one line per stage, what the current stage does, and failures."""
 
 import logging
-import sys
 import threading
-import time
 import warnings
 from collections.abc import Sequence
-from typing import TextIO
 
 import dagster as dg
 
+from core.progress import Terminal
 from pipelines.definitions.jobs import EVERYTHING
 from pipelines.definitions.sensors import reason
 
 POLL_SECONDS = 0.5
-LINE_SECONDS = 10.0  # between lines of the same stage where the output is no terminal
-WIDTH = 110
+LINE_SECONDS = 10.0  # between status lines where the output is no terminal
 
 
-class Terminal:
-    """Lines that stay, and on a real terminal one line below them that is rewritten."""
+class RunMonitor:
+    """Reads the events of a run as they are written, and shows them on a terminal.
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream or sys.stdout
-        self._live = self._stream.isatty()
-        self._last = -LINE_SECONDS
-        self._waiting = ""
-
-    def line(self, text: str) -> None:
-        """Write a line that stays."""
-        self._waiting = ""
-        self._write(f"{self._clear()}{text}\n")
-
-    def status(self, text: str) -> None:
-        """Show what is going on; as a line now and then where nothing can be rewritten."""
-        self._waiting = text
-        self.tick()
-
-    def tick(self) -> None:
-        """Show the last status if it is not shown yet and it is time for it."""
-        if self._waiting and self._live:
-            self._write(f"{self._clear()}{self._waiting[:WIDTH]}")
-        elif self._waiting and time.monotonic() - self._last >= LINE_SECONDS:
-            self._last = time.monotonic()
-            self._write(f"{self._waiting}\n")
-        else:
-            return
-        self._waiting = ""
-
-    def _clear(self) -> str:
-        return "\r\x1b[K" if self._live else ""
-
-    def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
-
-
-class Follower:
-    """Reads the events of a run as they are written, and tells them to a terminal.
-
-    As a context manager it follows in a thread; what is left is told on leaving.
+    As a context manager it reads in a thread; on leaving it shows what is left.
     """
 
     def __init__(self, instance: dg.DagsterInstance, tags: dict[str, str], terminal: Terminal) -> None:
@@ -71,13 +30,13 @@ class Follower:
         self._stages = 0
         self._finished = 0
         self._began: dict[str, float] = {}
-        self._said: dict[str, str] = {}
+        self._messages: dict[str, str] = {}
         self._checks: list[str] = []
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread = threading.Thread(target=self._watch, daemon=True)
         self.failures: list[str] = []
 
-    def __enter__(self) -> "Follower":
+    def __enter__(self) -> "RunMonitor":
         self._thread.start()
         return self
 
@@ -91,7 +50,7 @@ class Follower:
         """Id of the run, once it exists."""
         return self._run_id
 
-    def _follow(self) -> None:
+    def _watch(self) -> None:
         while not self._stop.wait(POLL_SECONDS):
             self._read()
             self._terminal.tick()
@@ -105,30 +64,30 @@ class Follower:
             plan = self._instance.get_execution_plan_snapshot(str(runs[0].execution_plan_snapshot_id))
             self._stages = len(plan.step_keys_to_execute)
         while True:
-            found = self._instance.get_records_for_run(self._run_id, cursor=self._cursor, limit=200)
-            self._cursor = found.cursor
-            for record in found.records:
-                self._tell(record.event_log_entry)
-            if not found.has_more:
+            page = self._instance.get_records_for_run(self._run_id, cursor=self._cursor, limit=200)
+            self._cursor = page.cursor
+            for record in page.records:
+                self._show(record.event_log_entry)
+            if not page.has_more:
                 return
 
-    def _tell(self, entry: dg.EventLogEntry) -> None:
+    def _show(self, entry: dg.EventLogEntry) -> None:
         step = entry.step_key
         event = entry.dagster_event
         if step is None:
             return
         if event is None:
             if int(entry.level) >= logging.INFO and not entry.user_message.startswith("[pipes]"):
-                self._said[step] = entry.user_message
-                self._terminal.status(f"{self._place(step)} {entry.user_message}")
+                self._messages[step] = entry.user_message
+                self._terminal.status(f"{self._prefix(step)} {entry.user_message}")
         elif event.event_type_value == "ENGINE_EVENT" and "blocked by limit for pool" in (event.message or ""):
-            self._terminal.status(f"{self._place(step)} waits for another training or evaluation to end")
+            self._terminal.status(f"{self._prefix(step)} waits for another training or evaluation to end")
         elif event.event_type_value == "STEP_START":
             self._began[step] = entry.timestamp
-            self._terminal.status(f"{self._place(step)} started")
+            self._terminal.status(f"{self._prefix(step)} started")
         elif event.event_type_value == "STEP_SUCCESS":
             self._finished += 1
-            self._terminal.line(self._finish("done", step, entry.timestamp, self._said.get(step, "")))
+            self._terminal.line(self._finish("done", step, entry.timestamp, self._messages.get(step, "")))
         elif event.event_type_value == "ASSET_CHECK_EVALUATION":
             evaluation = event.asset_check_evaluation_data
             if not evaluation.passed:
@@ -149,13 +108,13 @@ class Follower:
         self.failures.append(f"{_name(step)}: {message}")
         self._terminal.line(self._finish("FAILED", step, entry.timestamp, ""))
 
-    def _finish(self, what: str, step: str, timestamp: float, said: str) -> str:
+    def _finish(self, state: str, step: str, timestamp: float, text: str) -> str:
         seconds = timestamp - self._began.get(step, timestamp)
-        return f"{self._place(step, self._finished)} {what:7} {seconds:6.1f} s  {said}".rstrip()
+        return f"{self._prefix(step, self._finished)} {state:7} {seconds:6.1f} s  {text}".rstrip()
 
-    def _place(self, step: str, number: int | None = None) -> str:
-        shown = min(number or self._finished + 1, self._stages)
-        return f"[{shown:>{len(str(self._stages))}}/{self._stages}] {_name(step):17}"
+    def _prefix(self, step: str, number: int | None = None) -> str:
+        number = min(number or self._finished + 1, self._stages)
+        return f"[{number:>{len(str(self._stages))}}/{self._stages}] {_name(step):17}"
 
 
 def _name(step: str) -> str:
@@ -165,8 +124,8 @@ def _name(step: str) -> str:
 def selection_keys(defs: dg.Definitions, text: str) -> Sequence[dg.AssetKey]:
     """The assets of the job `everything` that a selection string names."""
     graph = defs.resolve_asset_graph()
-    line = defs.resolve_job_def(EVERYTHING).asset_layer.executable_asset_keys
+    executable = defs.resolve_job_def(EVERYTHING).asset_layer.executable_asset_keys
     with warnings.catch_warnings():  # Dagster's own use of its own beta parameter
         warnings.simplefilter("ignore", dg.BetaWarning)
         keys = dg.AssetSelection.from_string(text).required_multi_asset_neighbors().resolve(graph)
-    return sorted(key for key in keys if key in line)
+    return sorted(key for key in keys if key in executable)

@@ -40,13 +40,13 @@ def build_sensors(settings: Settings) -> list[dg.SensorDefinition]:
 
 
 def notify_run_failures(settings: NotifySettings) -> dg.SensorDefinition:
-    """Tells of each failed run, over the channel of ``settings``."""
+    """Reports each failed run to the addresses of ``settings``."""
 
     @dg.run_failure_sensor(
         name="notify_run_failures",
         default_status=STOPPED,
-        description="Tell of each failed run, with the step and the reason: in the daemon's log and over the channel "
-        f"of the settings ({settings.channel}).",
+        description="Report each failed run with the step and the reason: in the daemon's log, and to the addresses of "
+        f"notify.url_variables ({', '.join(settings.url_variables) or 'none'}).",
     )
     def sensor(context: dg.RunFailureSensorContext) -> None:
         notice = failure_notice(context)

@@ -55,7 +55,7 @@ def test_the_environment_overrides_single_keys():
         ({"LUFFY__TRAINING__OVERRIDES": "['paths.run=/elsewhere']"}, ["paths.run says where", "storage.root"]),
         ({"LUFFY__TRAINING__OVERRIDES": "[++trainer.default_local_dir=/x]"}, ["default_local_dir says where"]),
         ({"LUFFY__EXPERIMENTS__OVERRIDES": "{sft: ['paths.run=/x']}"}, ["experiments.overrides", "paths.run says"]),
-        ({"LUFFY__NOTIFY__CHANNEL": "pigeon"}, ["LUFFY__NOTIFY__CHANNEL", "'webhook' or 'email'"]),
+        ({"LUFFY__NOTIFY__CHANNEL": "pigeon"}, ["LUFFY__NOTIFY__CHANNEL", "expected one of url_variables"]),
         ({"LUFFY__TARGETS__SOURCE": "[a"}, ["LUFFY__TARGETS__SOURCE", "YAML"]),
         ({"LUFFY_PROFILE": "paperr"}, ["paperr", "comparison, embedded, paper, small"]),
     ],

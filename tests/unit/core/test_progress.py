@@ -1,23 +1,25 @@
 """Lines of progress: no time left before enough is done to tell, what was done before says nothing of the pace."""
 
+import io
+
 import pytest
 
 from core import progress
-from core.progress import Progress, after
+from core.progress import BatchProgress, Progress, Terminal, after
 
 
 def test_the_time_left_is_told_once_enough_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     events: list[dict] = []
-    shown = Progress("generate", {"a": 100, "b": 100}, events.append)
-    shown.skip({"a": 100})
+    batch = BatchProgress("generate", {"a": 100, "b": 100}, events.append)
+    batch.skip({"a": 100})
     now[0] = 10.0
-    shown.add("b")
+    batch.add("b")
     assert (events[-1]["done"], events[-1]["total"], events[-1]["left_s"]) == (1, 100, None)
     for _ in range(19):
         now[0] += 2.0
-        shown.add("b")
+        batch.add("b")
     assert events[-1]["left_s"] == pytest.approx(48.0 / 20 * 80)
 
 
@@ -26,12 +28,28 @@ def test_the_time_left_is_said_as_a_clock_does(seconds: float | None, said: str)
     assert after(seconds) == said
 
 
-def test_stages_are_lines_at_their_change_and_every_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, lines = [0.0], []
+def test_a_stage_is_said_when_it_begins_and_ends_and_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    report = progress.StageLines(lines.append)
-    for moment, stage, done, total in ((0, "filter", 256, 4096), (1, "filter", 512, 4096), (2, "filter", 768, None)):
-        now[0] = moment
-        report(stage, done, total)
-    report("write", 1, None)
-    assert lines == ["filter: 256 of 4,096", "filter: 768", "write: 1"]
+    lines: list[str] = []
+    report = Progress(lines.append)
+    for done in range(1, 5):
+        now[0] += 1.0
+        report("filter", 1000 * done, 4000)
+    report("write", 10)
+    report("write", 20)
+    assert lines == ["filter: 1,000 of 4,000", "filter: 3,000 of 4,000", "filter: 4,000 of 4,000", "write: 10"]
+
+
+def test_a_status_is_a_line_now_and_then_where_nothing_can_be_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    stream = io.StringIO()
+    terminal = Terminal(stream, every_s=10)
+    terminal.status("one")
+    terminal.status("two [bold]")
+    terminal.tick()
+    now[0] = 10.0
+    terminal.tick()
+    terminal.line("done " + "x" * 200)
+    assert stream.getvalue().splitlines() == ["one", "two [bold]", "done " + "x" * 200]
