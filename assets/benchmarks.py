@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from assets.shared.failures import explained
+from assets.shared.failures import reports_input_errors
 from assets.shared.metadata import columns, counts, preview
 from assets.shared.options import BenchmarkOptions, with_defaults
 from assets.shared.references import SuiteReference
@@ -30,7 +30,7 @@ def build_benchmarks(suite: Sequence[Benchmark], options: BenchmarkOptions) -> l
         + ", ".join(benchmark.title for benchmark in suite)
         + ".",
     )
-    @explained
+    @reports_input_errors
     def benchmarks_suite(
         context: dg.AssetExecutionContext, config: Config, storage: Storage
     ) -> dg.MaterializeResult[SuiteReference]:

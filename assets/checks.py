@@ -6,7 +6,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.shared.failures import explained
+from assets.shared.failures import reports_input_errors
 from assets.shared.metadata import cell
 from assets.shared.references import TrainReference
 from assets.shared.storage import Storage
@@ -39,7 +39,7 @@ def _expectations(specs: list[dg.AssetCheckSpec]) -> dg.AssetChecksDefinition:
     version = code_version("targets/check/expectations.py", "targets/check/suite.yaml")
 
     @dg.multi_asset_check(name="targets__checks", specs=specs, ins={"train": TRAIN}, can_subset=True)
-    @explained
+    @reports_input_errors
     def targets_checks(
         context: dg.AssetCheckExecutionContext, train: TrainReference, storage: Storage
     ) -> Iterator[dg.AssetCheckResult]:
@@ -97,7 +97,7 @@ def _account() -> dg.AssetChecksDefinition:
     )
 
     @dg.multi_asset_check(name="targets__account", specs=[spec], ins={"train": TRAIN})
-    @explained
+    @reports_input_errors
     def targets_account(context: dg.AssetCheckExecutionContext, train: TrainReference) -> dg.AssetCheckResult:
         from targets.prepared import read_prepared
         from targets.select.split import read_split, reconcile

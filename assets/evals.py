@@ -12,9 +12,9 @@ import dagster as dg
 
 from assets.benchmarks import KEY as SUITE
 from assets.models import KEY as BASE
-from assets.shared.failures import explained
+from assets.shared.failures import reports_input_errors
 from assets.shared.interpreter import TrainingInterpreter
-from assets.shared.metadata import columns, counts, preview, shown
+from assets.shared.metadata import columns, counts, preview, rounded
 from assets.shared.options import EvaluationOptions, with_defaults
 from assets.shared.references import Reference, ScoresReference, SuiteReference
 from assets.shared.storage import Storage
@@ -67,7 +67,7 @@ def _build(role: str, suite: Sequence[Benchmark], options: EvaluationOptions) ->
         can_subset=True,
         pool="gpu",
     )
-    @explained
+    @reports_input_errors
     def evals(
         context: dg.AssetExecutionContext,
         config: Config,
@@ -198,17 +198,17 @@ def _result(
         ),
         data_version=dg.DataVersion(digest),
         metadata={
-            "accuracy": shown(summary.mean),
+            "accuracy": rounded(summary.mean),
             "95% interval": f"{summary.low:.1%} to {summary.high:.1%}",
-            "low": shown(summary.low),
-            "high": shown(summary.high),
+            "low": rounded(summary.low),
+            "high": rounded(summary.high),
             "problems": summary.problems,
             "samples a problem": summary.k,
-            "majority": shown(summary.majority),
-            **{f"pass@{k}": shown(value) for k, value in summary.pass_at.items()},
-            "truncated": shown(summary.truncated),
-            "without an answer": shown(summary.unanswered),
-            "mean tokens": shown(summary.mean_tokens),
+            "majority": rounded(summary.majority),
+            **{f"pass@{k}": rounded(value) for k, value in summary.pass_at.items()},
+            "truncated": rounded(summary.truncated),
+            "without an answer": rounded(summary.unanswered),
+            "mean tokens": rounded(summary.mean_tokens),
             "verdicts": counts(summary.verdicts, ("verdict", "samples")),
             "checkpoint": model.digest,
             "prompt template": PromptRecord.of(table).name or "not recorded",

@@ -14,9 +14,9 @@ from assets.benchmarks import KEY as SUITE
 from assets.evals import check_policy, generate, grade
 from assets.evals import key as base_scores
 from assets.models import KEY as BASE
-from assets.shared.failures import explained
+from assets.shared.failures import reports_input_errors
 from assets.shared.interpreter import TrainingInterpreter
-from assets.shared.metadata import cell, shown
+from assets.shared.metadata import cell, rounded
 from assets.shared.options import EvaluationOptions, ExperimentOptions, TrainingOptions, with_defaults
 from assets.shared.references import (
     ExperimentReference,
@@ -102,7 +102,7 @@ def _scores(
         ins={"policy": dg.AssetIn(POLICY), "problems": dg.AssetIn(SUITE)},
         description="What the recipe's policy scores on every benchmark, in domain and out of it.",
     )
-    @explained
+    @reports_input_errors
     def scores(
         context: dg.AssetExecutionContext,
         config: Config,
@@ -142,9 +142,9 @@ def _scores(
             ),
             data_version=dg.DataVersion(digest),
             metadata={
-                **{name: shown(summary.mean) for name, summary in found.items()},
-                **{f"{name} low": shown(summary.low) for name, summary in found.items()},
-                **{f"{name} high": shown(summary.high) for name, summary in found.items()},
+                **{name: rounded(summary.mean) for name, summary in found.items()},
+                **{f"{name} low": rounded(summary.low) for name, summary in found.items()},
+                **{f"{name} high": rounded(summary.high) for name, summary in found.items()},
                 "policy checkpoint": policy.digest,
             },
         )
@@ -166,7 +166,7 @@ def _comparison(suite: Sequence[Benchmark], options: ExperimentOptions, seeds: S
         "scores with intervals over problems and seeds, and paired differences, first of all from "
         f"{options.baseline}, or the first recipe where it is not there.",
     )
-    @explained
+    @reports_input_errors
     def comparison(
         context: dg.AssetExecutionContext,
         storage: Storage,

@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.shared.failures import explained
+from assets.shared.failures import reports_input_errors
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.options import ModelOptions, with_defaults
 from assets.shared.references import ModelReference
@@ -31,7 +31,7 @@ def build_models(options: ModelOptions) -> list[dg.AssetsDefinition]:
         description="The model that training starts from: the shipped tiny one, a folder, a GGUF file or a hub id, "
         "checked file by file.",
     )
-    @explained
+    @reports_input_errors
     def base(
         context: dg.AssetExecutionContext, config: Config, storage: Storage, interpreter: TrainingInterpreter
     ) -> dg.MaterializeResult[ModelReference]:

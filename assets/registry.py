@@ -8,8 +8,8 @@ import dagster as dg
 
 from assets.benchmarks import KEY as SUITE
 from assets.report import SCORECARD
-from assets.shared.failures import explained
-from assets.shared.metadata import cell, shown
+from assets.shared.failures import reports_input_errors
+from assets.shared.metadata import cell, rounded
 from assets.shared.options import PromotionOptions, with_defaults
 from assets.shared.references import ChampionReference, ScorecardReference, SuiteReference
 from assets.shared.storage import Storage
@@ -41,7 +41,7 @@ def build_registry(suite: Sequence[Benchmark], options: PromotionOptions) -> lis
         "the problems; the first is compared with the base. Every decision is kept. By hand: make promote, make "
         "rollback.",
     )
-    @explained
+    @reports_input_errors
     def champion(
         context: dg.AssetExecutionContext,
         config: Config,
@@ -99,7 +99,7 @@ def build_registry(suite: Sequence[Benchmark], options: PromotionOptions) -> lis
 def _numbers(decision: Decision) -> dict[str, Any]:
     """Every number of a decision that compared something, for the UI's plots."""
     main = {"in-domain difference": decision.difference, "low": decision.low, "high": decision.high}
-    found = {name: shown(value) for name, value in main.items() if value is not None}
+    found = {name: rounded(value) for name, value in main.items() if value is not None}
     tables = (("p", decision.p_values), ("difference", decision.ood), ("truncated", decision.truncated))
-    found |= {f"{title} {name}": shown(value) for title, values in tables for name, value in values.items()}
+    found |= {f"{title} {name}": rounded(value) for title, values in tables for name, value in values.items()}
     return found | {f"problems in targets {name}": count for name, count in (decision.contamination or {}).items()}

@@ -10,8 +10,8 @@ import dagster as dg
 from assets.benchmarks import KEY as SUITE
 from assets.evals import ROLES, key
 from assets.models import KEY as BASE
-from assets.shared.failures import explained
-from assets.shared.metadata import shown
+from assets.shared.failures import reports_input_errors
+from assets.shared.metadata import rounded
 from assets.shared.references import (
     ModelReference,
     PolicyReference,
@@ -86,7 +86,7 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
         "published scores beside them, transcripts, training curves, contamination, cost and lineage, as one page. "
         "Refuses scores of different checkpoints.",
     )
-    @explained
+    @reports_input_errors
     def scorecard(
         context: dg.AssetExecutionContext,
         storage: Storage,
@@ -152,9 +152,9 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
                 "verdict": card.verdict(),
                 "scorecard": dg.MetadataValue.md(render_markdown(card)),
                 "page": dg.MetadataValue.path(str(folder / PAGE)),
-                **{f"{average.group} base": shown(average.base) for average in card.averages},
-                **{f"{average.group} policy": shown(average.policy) for average in card.averages},
-                **{f"{average.group} difference": shown(average.difference) for average in card.averages},
+                **{f"{average.group} base": rounded(average.base) for average in card.averages},
+                **{f"{average.group} policy": rounded(average.policy) for average in card.averages},
+                **{f"{average.group} difference": rounded(average.difference) for average in card.averages},
                 "policy checkpoint": policy.digest,
                 "base checkpoint": base.digest,
             },

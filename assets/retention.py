@@ -6,7 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.shared.failures import explained
+from assets.shared.failures import reports_input_errors
 from assets.shared.metadata import cell
 from assets.shared.options import RetentionOptions, with_defaults
 from assets.shared.storage import Storage
@@ -35,7 +35,7 @@ def build_retention(options: RetentionOptions) -> list[dg.AssetsDefinition]:
         "sizes. Set dry_run to false in the Launchpad to remove them. The champion, its predecessors, the newest "
         "complete policy and everything that is referred to stay.",
     )
-    @explained
+    @reports_input_errors
     def retention(context: dg.AssetExecutionContext, config: Config, storage: Storage) -> dg.MaterializeResult[Any]:
         others = [
             run.run_id

@@ -10,7 +10,7 @@ import dagster as dg
 
 from assets.benchmarks import KEY as SUITE
 from assets.models import KEY as BASE
-from assets.shared.failures import explained
+from assets.shared.failures import reports_input_errors
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import cell
 from assets.shared.options import SplitOptions, TargetOptions, with_defaults
@@ -37,7 +37,7 @@ def build_targets(options: TargetOptions, split: SplitOptions) -> list[dg.Assets
 
 
 def _source(options: TargetOptions) -> dg.SourceAsset:
-    @explained
+    @reports_input_errors
     def source(context: dg.AssetExecutionContext) -> dg.ObserveResult:
         digest, metadata = observation(options)
         context.log.info(
@@ -101,7 +101,7 @@ def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
         ins={"suite": dg.AssetIn(SUITE), "base": dg.AssetIn(BASE)},
         deps=[SOURCE],
     )
-    @explained
+    @reports_input_errors
     def prepared(
         context: dg.AssetExecutionContext,
         config: Config,
@@ -211,7 +211,7 @@ def _train(options: SplitOptions) -> dg.AssetsDefinition:
         description="The file that the trainer reads, in the schema of LUFFY's published training set. Its blocking "
         "checks stand between it and the trainer.",
     )
-    @explained
+    @reports_input_errors
     def train(
         context: dg.AssetExecutionContext, config: Config, prepared: PreparedReference, storage: Storage
     ) -> dg.MaterializeResult[TrainReference]:

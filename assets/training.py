@@ -9,9 +9,9 @@ from typing import Any
 import dagster as dg
 
 from assets.models import KEY as BASE
-from assets.shared.failures import explained
+from assets.shared.failures import reports_input_errors
 from assets.shared.interpreter import TrainingInterpreter
-from assets.shared.metadata import cell, pictures, shown
+from assets.shared.metadata import cell, pictures, rounded
 from assets.shared.options import TrainingOptions, with_defaults
 from assets.shared.references import ModelReference, PolicyReference, TrainReference
 from assets.shared.storage import Storage
@@ -81,7 +81,7 @@ class StepObserver:
         self._context.log.info(f"step {step} of {total}{reached}{after(seconds_left)}")
         every = max(1, math.ceil(total / (POINTS - 2)))
         if step in (1, total) or step % every == 0:
-            numbers = {k: shown(v) for k, v in metrics.items() if k.startswith(LIVE) and _finite(v)}
+            numbers = {k: rounded(v) for k, v in metrics.items() if k.startswith(LIVE) and _finite(v)}
             self._context.log_event(dg.AssetObservation(self._metrics, metadata={"step": step, **numbers}))
 
 
@@ -122,7 +122,7 @@ def build_policy(
         "each group of rollouts has targets among its samples. A run that was interrupted resumes; one of the same "
         "targets, base model, configuration and code is reused.",
     )
-    @explained
+    @reports_input_errors
     def policy(
         context: dg.AssetExecutionContext,
         config: Config,
@@ -185,8 +185,8 @@ def build_policy(
                 "run folder": dg.MetadataValue.path(str(out)),
                 "lineage": dg.MetadataValue.json({k: v for k, v in manifest.to_json().items() if k != "config"}),
                 "configuration": dg.MetadataValue.json(manifest.config),
-                "device-hours": shown(manifest.device_hours),
-                **({"cost": shown(manifest.cost)} if manifest.cost else {}),
+                "device-hours": rounded(manifest.device_hours),
+                **({"cost": rounded(manifest.cost)} if manifest.cost else {}),
                 **_curves(records),
                 **_samples(out / "rollouts"),
             },
@@ -243,7 +243,7 @@ def _curves(records: list[dict[str, Any]]) -> dict[str, Any]:
         table = "\n".join(["| phase | seconds | share |", "|---|--:|--:|", *rows])
         found["time by phase"] = dg.MetadataValue.md(table)
     if records and _finite(reward := records[-1]["data"].get("reward/on_policy")):
-        found["reward"] = shown(reward)
+        found["reward"] = rounded(reward)
     return found
 
 

@@ -10,7 +10,7 @@ import dagster as dg
 from core.errors import InputError
 
 
-def explained(function: Callable[..., Any]) -> Callable[..., Any]:
+def reports_input_errors(function: Callable[..., Any]) -> Callable[..., Any]:
     """Let ``function``, the body of an asset or check, fail with the message of an InputError, without retries."""
     if inspect.isgeneratorfunction(function):
 

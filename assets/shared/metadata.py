@@ -50,8 +50,8 @@ def cell(value: Any, characters: int = PREVIEW_CHARACTERS) -> str:
     return text
 
 
-def shown(value: float) -> float:
-    """A measured number without the digits that mean nothing."""
+def rounded(value: float) -> float:
+    """A measured number with four digits: the others mean nothing."""
     return float(f"{value:.4g}")
 
 

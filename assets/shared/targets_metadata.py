@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets.shared.metadata import PREVIEW_ROWS, cell, columns, counts, pictures, preview, shown
+from assets.shared.metadata import PREVIEW_ROWS, cell, columns, counts, pictures, preview, rounded
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,13 +39,13 @@ def prepared_metadata(made: "Prepared") -> dict[str, Any]:
         "dagster/row_count": made.counts["kept"],
         "dagster/column_schema": columns(pq.read_schema(made.prepared)),
         "read": made.counts["read"],
-        "share kept": shown(made.counts["kept"] / made.counts["read"]),
+        "share kept": rounded(made.counts["kept"] / made.counts["read"]),
         "what the filters left": pictures(funnel("Rows after each stage", stages(made))),
         "lengths": pictures(*shapes),
         "sources": _sources(made),
         "dialects": counts(made.dialects, ("markers of the traces", "traces")),
         "our verdict against the source's": counts(made.disagreements, ("verdicts", "traces")),
-        "target tokens, mean": shown(tokens.mean()),
+        "target tokens, mean": rounded(tokens.mean()),
         "target tokens, longest": int(tokens.max()),
         "prompt tokens, longest": int(prompts.max()),
         "preview": _first_rows(pq.ParquetFile(made.prepared)),

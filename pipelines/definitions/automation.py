@@ -1,4 +1,4 @@
-"""When assets materialize without being asked."""
+"""When assets materialize by themselves."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ import dagster as dg
 
 
 def retrain_on_new_targets() -> dg.AutomationCondition[Any]:
-    """Train again when the content of an input changed, its blocking checks passed and nothing of it is under way.
+    """Train again when the content of an input changed, its blocking checks passed and no input is under way.
 
-    `AutomationCondition.eager` would retrain on a materialization that made identical data.
+    `AutomationCondition.eager` would also retrain after a materialization with identical data.
     """
     condition = dg.AutomationCondition
     return (

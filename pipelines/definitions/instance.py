@@ -1,4 +1,4 @@
-"""DAGSTER_HOME: where the instance keeps its runs, and how it is made ready."""
+"""DAGSTER_HOME: the folder of the Dagster instance, and the runs in it whose process is gone."""
 
 import json
 import os
@@ -19,9 +19,9 @@ OWNER = "luffy/process"  # tag of a run that a terminal executes: who executes i
 
 
 def prepare_home() -> Path:
-    """Make DAGSTER_HOME (default ``var/dagster``) ready with the project's dagster.yaml; InputError if it cannot be.
+    """Create DAGSTER_HOME (default ``var/dagster``) with the project's dagster.yaml; InputError if that fails.
 
-    A dagster.yaml that is there and not of ours is kept: it is the operator's.
+    A dagster.yaml that the operator wrote is kept.
     """
     home = Path(os.environ.setdefault("DAGSTER_HOME", str(PROJECT / "var" / "dagster"))).absolute()
     os.environ["DAGSTER_HOME"] = str(home)
@@ -29,12 +29,12 @@ def prepare_home() -> Path:
     marker = ours.splitlines()[0]
     try:
         home.mkdir(parents=True, exist_ok=True)
-        found = target.read_text(encoding="utf-8") if target.exists() else marker
-        if found != ours and found.startswith(marker):
+        present = target.read_text(encoding="utf-8") if target.exists() else marker
+        if present != ours and present.startswith(marker):
             with atomic_write(target) as temporary:
                 temporary.write_text(ours, encoding="utf-8")
     except OSError as error:
-        raise InputError(f"DAGSTER_HOME {home}: {error.strerror}; make room or name another folder") from error
+        raise InputError(f"DAGSTER_HOME {home}: {error.strerror}; make room or choose another folder") from error
     return home
 
 

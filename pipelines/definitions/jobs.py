@@ -9,45 +9,45 @@ SCORE = "score_policy"
 EXPERIMENT = "experiment"
 COMPARE = "compare_experiments"
 RETAIN = "retention"
-APART = dg.AssetSelection.groups("experiments", "operations")  # what is launched for itself
+ON_REQUEST = dg.AssetSelection.groups("experiments", "operations")  # launched on their own
 
 everything = dg.define_asset_job(
     EVERYTHING,
-    selection=dg.AssetSelection.all() - APART,
-    description="The whole line: targets, gates, training, evals of base and policy, scorecard, champion. What has not "
-    "changed is reused.",
+    selection=dg.AssetSelection.all() - ON_REQUEST,
+    description="Everything: targets, gates, training, evals of base and policy, scorecard, champion. Unchanged "
+    "results are reused.",
 )
 prepare_targets = dg.define_asset_job(
     PREPARE,
     selection=dg.AssetSelection.groups("models", "benchmarks", "targets"),
-    description="Targets with their checks from the traces as they are now. A training follows by itself where "
-    "retrain_on_new_targets is on.",
+    description="Prepare the targets from the present traces and check them. If retrain_on_new_targets is on, a "
+    "training follows by itself.",
 )
 score_policy = dg.define_asset_job(
     SCORE,
     selection=dg.AssetSelection.groups("evals", "ood", "report", "registry"),
-    description="Evals of base and policy, scorecard, champion: what follows a training.",
+    description="Score base and policy, write the scorecard and decide on the champion: what follows a training.",
 )
 experiment = dg.define_asset_job(
     EXPERIMENT,
     selection=dg.AssetSelection.assets(["experiments", "policy"], ["experiments", "scores"]),
-    description="Train one recipe and score it; launch a backfill to compare several.",
+    description="Train and score one recipe with one seed. Launch a backfill to compare several.",
 )
 compare_experiments = dg.define_asset_job(
     COMPARE,
     selection=dg.AssetSelection.assets(["experiments", "comparison"]),
-    description="The page that compares the recipes.",
+    description="Write the page that compares the recipes.",
 )
 retention = dg.define_asset_job(
     RETAIN,
     selection=dg.AssetSelection.groups("operations"),
-    description="What old outputs could go; with dry_run: false they go.",
+    description="List old outputs that nothing refers to. With dry_run: false, remove them.",
 )
 # An observation cannot share a job with materializations.
 observe_sources = dg.define_asset_job(
     OBSERVE,
     selection=dg.AssetSelection.assets(["targets", "source"]),
-    description="Look whether the raw traces changed: digest and rows of their files or dataset.",
+    description="Record the digest and the rows of the raw traces, which tell whether they changed.",
     executor_def=dg.in_process_executor,  # it is one short step
 )
 

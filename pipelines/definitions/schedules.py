@@ -1,4 +1,4 @@
-"""Schedules. They are delivered stopped: whoever operates the installation turns them on in the UI."""
+"""Schedules. They are delivered stopped; turn them on in the UI."""
 
 import dagster as dg
 
@@ -21,11 +21,11 @@ def unfinished(instance: dg.DagsterInstance, job: str) -> str | None:
 
 
 def build_schedules(settings: ScheduleSettings) -> list[dg.ScheduleDefinition]:
-    """The weekly run, and the look at the sources before it."""
+    """The weekly run, and the hourly observation of the sources."""
 
     def once(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         if earlier := unfinished(context.instance, EVERYTHING):
-            return dg.SkipReason(f"run {earlier} of {EVERYTHING} is under way; it takes the data as they are now")
+            return dg.SkipReason(f"run {earlier} of {EVERYTHING} is under way and takes the present data")
         return dg.RunRequest()
 
     return [
@@ -36,7 +36,7 @@ def build_schedules(settings: ScheduleSettings) -> list[dg.ScheduleDefinition]:
             execution_timezone=settings.timezone,
             execution_fn=once,
             default_status=dg.DefaultScheduleStatus.STOPPED,
-            description="Run everything; unchanged targets reuse the checkpoint. Skipped while one is under way.",
+            description="Run everything; unchanged targets reuse the checkpoint. Skipped during such a run.",
         ),
         dg.ScheduleDefinition(
             name="hourly_observation",

@@ -1,4 +1,4 @@
-"""Sensors: what reacts to runs, to changed data and to what runs left behind. Delivered stopped."""
+"""Sensors: they react to failed runs, changed data, new policies and leftover processes. Delivered stopped."""
 
 import json
 import time
@@ -10,6 +10,7 @@ from assets.shared.references import PreparedReference
 from assets.shared.storage import Storage
 from assets.targets import PREPARED
 from assets.training import POLICY
+from core.code import SHORT_DIGEST
 from core.errors import InputError
 from pipelines.definitions.instance import end_dead_runs
 from pipelines.definitions.jobs import PREPARE, prepare_targets, score_policy
@@ -17,7 +18,7 @@ from pipelines.definitions.notices import Notice, NotifySettings, redact, send
 from pipelines.definitions.orphans import find_leftovers, stop
 from pipelines.definitions.schedules import unfinished
 from pipelines.definitions.settings import Settings
-from pipelines.definitions.source_watch import Seen, look, watched
+from pipelines.definitions.source_watch import SourceState, changing_sources
 
 STOPPED = dg.DefaultSensorStatus.STOPPED
 
@@ -28,7 +29,7 @@ def build_sensors(settings: Settings) -> list[dg.SensorDefinition]:
         "retrain_on_new_targets",
         target=dg.AssetSelection.groups("training"),
         default_status=STOPPED,
-        description="Start a training when the content of the targets changed and its checks passed.",
+        description="Start a training when the content of the targets changed and their checks passed.",
     )
     return [
         notify_run_failures(settings.notify),
@@ -65,7 +66,7 @@ def failure_notice(context: dg.RunFailureSensorContext) -> Notice:
 
 
 def watch_sources(settings: Settings) -> dg.SensorDefinition:
-    """Prepares the targets anew when the content of the traces changed."""
+    """Prepares the targets again when the content of the traces changed."""
 
     @dg.sensor(
         name="watch_sources",
@@ -73,26 +74,27 @@ def watch_sources(settings: Settings) -> dg.SensorDefinition:
         minimum_interval_seconds=60,
         default_status=STOPPED,
         description="Prepare the targets when the content of their files, or the commit of their hub dataset, changed. "
-        "What changes while a preparation is under way is taken up after it, in one run.",
+        "Changes during a preparation lead to one more run after it.",
     )
     def sensor(context: dg.SensorEvaluationContext, storage: Storage) -> dg.SensorResult | dg.SkipReason:
-        if not watched(settings.targets):
-            return dg.SkipReason("the embedded generator makes the same traces for ever")
-        seen = look(settings.targets, Seen.read(context.cursor))
-        if seen.digest == (seen.requested or prepared_digest(storage)):
-            return skipped(f"unchanged: {seen.digest[:16]}", seen)
+        if not changing_sources(settings.targets):
+            return dg.SkipReason("the embedded generator always makes the same traces")
+        state = SourceState.from_cursor(context.cursor).observe(settings.targets)
+        if state.digest == (state.requested or prepared_digest(storage)):
+            return skip(f"unchanged: {state.digest[:SHORT_DIGEST]}", state)
         if earlier := unfinished(context.instance, PREPARE):
-            return skipped(f"changed, and run {earlier} is under way: asked for after it", seen)
-        asked = replace(seen, requested=seen.digest, number=seen.number + 1)
-        request = dg.RunRequest(run_key=f"{asked.number}-{asked.digest}", tags={"luffy/source": asked.digest[:16]})
-        return dg.SensorResult(run_requests=[request], cursor=asked.write())
+            return skip(f"changed while run {earlier} is under way: will be requested after it", state)
+        state = replace(state, requested=state.digest, number=state.number + 1)
+        tags = {"luffy/source": state.digest[:SHORT_DIGEST]}
+        request = dg.RunRequest(run_key=f"{state.number}-{state.digest}", tags=tags)
+        return dg.SensorResult(run_requests=[request], cursor=state.to_cursor())
 
     return sensor
 
 
-def skipped(why: str, seen: Seen) -> dg.SensorResult:
-    """No request, and what was seen."""
-    return dg.SensorResult(skip_reason=why, cursor=seen.write())
+def skip(reason: str, state: SourceState) -> dg.SensorResult:
+    """No request, and the state of the source for the next tick."""
+    return dg.SensorResult(skip_reason=reason, cursor=state.to_cursor())
 
 
 def prepared_digest(storage: Storage) -> str:
@@ -112,23 +114,24 @@ def score_new_policies() -> dg.SensorDefinition:
         name="score_new_policies",
         minimum_interval_seconds=30,
         default_status=STOPPED,
-        description="Score a new policy and decide on it, where the run that trained it does not do so itself.",
+        description="Score a new policy and decide on it, unless the run that trained it does so itself.",
     )
     def sensor(context: dg.SensorEvaluationContext, event: dg.EventLogEntry) -> dg.RunRequest | dg.SkipReason:
-        made = event.asset_materialization
-        digest = (made.tags or {}).get("dagster/data_version", event.run_id) if made else event.run_id
+        materialization = event.asset_materialization
+        tags = (materialization.tags if materialization else None) or {}
+        digest = tags.get("dagster/data_version", event.run_id)
         run = context.instance.get_run_by_id(event.run_id)
         if run is not None and run.execution_plan_snapshot_id is not None:
             plan = context.instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id)
             if any(step.startswith("report__") for step in plan.step_keys_to_execute):
-                return dg.SkipReason(f"run {run.run_id} scores policy {digest[:16]} itself")
+                return dg.SkipReason(f"run {run.run_id} scores policy {digest[:SHORT_DIGEST]} itself")
         return dg.RunRequest(run_key=digest)
 
     return sensor
 
 
 def stop_orphans() -> dg.SensorDefinition:
-    """Ends what dead runs left behind."""
+    """Ends dead runs and stops the processes that they left behind."""
 
     @dg.sensor(
         name="stop_orphans",
@@ -152,7 +155,7 @@ def stop_orphans() -> dg.SensorDefinition:
 
 
 def reason(error: object) -> str:
-    """What the user has to know of a step's error: the deepest cause, without the stack."""
+    """The part of a step's error that helps the user: the deepest cause, without the stack."""
     while (cause := getattr(error, "cause", None)) is not None:
         error = cause
     text = str(getattr(error, "message", error)).strip()

@@ -1,11 +1,11 @@
-"""Whether the traces changed, looked at often: cheap where nothing did.
+"""Whether the raw traces changed. A tick is cheap while they do not.
 
-A tick lists the files with sizes and times (and asks the hub for its commit); content is read only where that moved.
+It lists the files with their sizes and times (and asks the hub for its commit), and reads content only if that changed.
 """
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,13 @@ from targets.config import EMBEDDED, PrepareConfig
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What the last look found. ``requested``: digest whose preparation was asked for; ``number`` of requests."""
+class SourceState:
+    """The source at the last tick, kept in the sensor's cursor.
+
+    Args:
+        requested: Digest of the content whose preparation was requested last.
+        number: Preparations requested so far.
+    """
 
     listing: str = ""
     digest: str = ""
@@ -23,40 +28,39 @@ class Seen:
     number: int = 0
 
     @classmethod
-    def read(cls, cursor: str | None) -> "Seen":
+    def from_cursor(cls, cursor: str | None) -> "SourceState":
         return cls(**json.loads(cursor)) if cursor else cls()
 
-    def write(self) -> str:
+    def to_cursor(self) -> str:
         return json.dumps(asdict(self))
 
+    def observe(self, config: PrepareConfig) -> "SourceState":
+        """The state now. InputError for a source that cannot be reached."""
+        from targets.read.sources import observe
 
-def watched(config: PrepareConfig) -> list[str]:
-    """The sources that can change by themselves: all but the embedded generator."""
-    return [spec for spec in config.source if spec != EMBEDDED]
-
-
-def look(config: PrepareConfig, seen: Seen) -> Seen:
-    """``seen`` with the listing and digest of now. InputError for a source that cannot be reached."""
-    from targets.read.sources import observe
-
-    listing = _listing(watched(config))
-    if listing and listing == seen.listing:
-        return seen
-    return Seen(listing, observe(config).digest, seen.requested, seen.number)
+        listing = _listing(changing_sources(config))
+        if listing and listing == self.listing:
+            return self
+        return replace(self, listing=listing, digest=observe(config).digest)
 
 
-def _listing(specs: Sequence[str]) -> str:
-    """Digest of names, sizes and times of all files; "" if a source is none of files, and has to be asked."""
+def changing_sources(config: PrepareConfig) -> list[str]:
+    """The sources that can change: all but the embedded generator."""
+    return [source for source in config.source if source != EMBEDDED]
+
+
+def _listing(sources: Sequence[str]) -> str:
+    """Digest of the names, sizes and times of all files; "" if a source has no files, and has to be asked."""
     import fsspec
 
     from targets.read.files import find_files
 
     entries: list[Any] = []
-    for spec in specs:
-        filesystem, path = fsspec.core.url_to_fs(spec)
-        if not (filesystem.exists(path) or any(character in spec for character in "*?[")):
+    for source in sources:
+        filesystem, path = fsspec.core.url_to_fs(source)
+        if not (filesystem.exists(path) or any(character in source for character in "*?[")):
             return ""
-        for file in find_files(spec):
+        for file in find_files(source):
             info = filesystem.info(file.path)
             stamp = info.get("ETag") or info.get("etag") or info.get("mtime") or info.get("LastModified")
             inode = info.get("ino")
