@@ -12,8 +12,8 @@ from assets.shared.options import RetentionOptions, with_defaults
 from assets.shared.storage import Storage
 from core.code import code_version, identity
 from core.errors import InputError
-from core.retention import plan_removals, remove
 from evaluation.promotion import Registry
+from evaluation.retention import plan_removals, remove
 
 KEY = dg.AssetKey(["operations", "retention"])
 UNFINISHED = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
@@ -30,7 +30,7 @@ def build_retention(options: RetentionOptions) -> list[dg.AssetsDefinition]:
         group_name="operations",
         kinds={"storage"},
         pool="gpu",  # never beside a training or an evaluation
-        code_version=code_version("core/retention.py"),
+        code_version=code_version("evaluation/retention.py"),
         description="Old outputs (runs, checkpoints, generations, scores, pages) that nothing refers to, with their "
         "sizes. Set dry_run to false in the Launchpad to remove them. The champion, its predecessors, the newest "
         "complete policy and everything that is referred to stay.",

@@ -12,8 +12,8 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationE
 
 from assets.shared.failures import as_failure
 from core.errors import InputError, explain_validation
-from core.retention import RetentionRules
 from evaluation.promotion import PromotionLimits
+from evaluation.retention import RetentionRules
 from targets.config import ColumnMapping, PrepareConfig
 
 Chosen = TypeVar("Chosen", bound="Options")

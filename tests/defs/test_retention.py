@@ -9,8 +9,8 @@ import dagster as dg
 import pytest
 
 from core.files import write_json
-from core.retention import Plan, RetentionRules, plan_removals, remove
 from evaluation.promotion import Registry
+from evaluation.retention import Plan, RetentionRules, plan_removals, remove
 from tests.defs.project import Project, message
 
 OLD = time.time() - 90 * 86_400
@@ -128,7 +128,7 @@ def test_nothing_goes_while_a_run_is_under_way(filled):
 def test_a_removal_that_was_interrupted_is_finished_by_the_next(filled, monkeypatch):
     project, made = filled
     found = plan(project.storage)
-    monkeypatch.setattr("core.retention.shutil.rmtree", lambda folder: 1 / 0)
+    monkeypatch.setattr("evaluation.retention.shutil.rmtree", lambda folder: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         remove([removal for removal in found.removals if removal.path == made["unused"]])
     monkeypatch.undo()
