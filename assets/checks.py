@@ -59,14 +59,14 @@ def _expectations(specs: list[dg.AssetCheckSpec]) -> dg.AssetChecksDefinition:
         wanted = {check.name for check in context.selected_asset_check_keys}
         results = [result for result in found if result.name in wanted]
         for result in results:
-            yield _outcome(result, pages / "index.html")
+            yield _outcome(result, storage.link(pages / "index.html"))
         failed = [f"{result.severity}: {result.name}" for result in results if not result.passed]
         context.log.info(", ".join([f"{len(results) - len(failed)} of {len(results)} checks passed", *failed]))
 
     return targets_checks
 
 
-def _outcome(result: CheckResult, page: Path) -> dg.AssetCheckResult:
+def _outcome(result: CheckResult, page: dg.UrlMetadataValue) -> dg.AssetCheckResult:
     """One result; ``value``, where it is a number, is what the history of the check plots."""
     seen = result.error or ("" if result.observed is None else str(result.observed))
     numbers: dict[str, float] = {} if result.failing is None else {"failing": result.failing}
@@ -82,7 +82,7 @@ def _outcome(result: CheckResult, page: Path) -> dg.AssetCheckResult:
             "observed": cell(seen),
             "expected": dg.MetadataValue.json(result.expected),
             "rows": result.rows,
-            "data docs": dg.MetadataValue.url(page.as_uri()),
+            "data docs": page,
             **numbers,
         },
     )

@@ -212,7 +212,8 @@ def _comparison(suite: Sequence[Benchmark], options: ExperimentOptions, seeds: S
             value=Reference(path=str(folder), digest=digest),
             data_version=dg.DataVersion(digest),
             metadata={
-                "page": dg.MetadataValue.path(str(folder / PAGE)),
+                "page": storage.link(folder / PAGE),
+                "file": dg.MetadataValue.path(str(folder / PAGE)),
                 "scores": dg.MetadataValue.md(compared.to_markdown()),
                 "recipes": len(names),
                 "left out": dg.MetadataValue.md("\n".join(f"- {cell(text)}" for text in left_out) or "none"),

@@ -151,7 +151,8 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
             metadata={
                 "verdict": card.verdict(),
                 "scorecard": dg.MetadataValue.md(render_markdown(card)),
-                "page": dg.MetadataValue.path(str(folder / PAGE)),
+                "page": storage.link(folder / PAGE),
+                "file": dg.MetadataValue.path(str(folder / PAGE)),
                 **{f"{average.group} base": rounded(average.base) for average in card.averages},
                 **{f"{average.group} policy": rounded(average.policy) for average in card.averages},
                 **{f"{average.group} difference": rounded(average.difference) for average in card.averages},

@@ -22,6 +22,7 @@ from core.code import PROJECT, SHORT_DIGEST
 from core.errors import InputError, explain_validation
 from core.files import write_json
 
+FILES = "/files"  # where the web server of the UI serves the pages of the storage
 Kind = TypeVar("Kind", bound=Reference)
 # What an operator can mend by making room or by giving rights.
 UNWRITABLE = {
@@ -50,6 +51,10 @@ class Storage(dg.ConfigurableResource):
     def folder(self, stage: str, name: str, identity: str) -> Path:
         """The folder of one output; complete if it exists. InputError if it would lie outside of the storage."""
         return self._inside(self.path / stage / name / identity[:SHORT_DIGEST])
+
+    def link(self, page: Path) -> dg.UrlMetadataValue:
+        """A link to a page of the storage, which the UI's own server serves below `FILES`."""
+        return dg.MetadataValue.url(f"{FILES}/{page.relative_to(self.path).as_posix()}")
 
     def _inside(self, path: Path) -> Path:
         if not path.resolve().is_relative_to(self.path.resolve()):

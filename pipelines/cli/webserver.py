@@ -31,6 +31,7 @@ from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from assets.shared.storage import FILES
 from core.cli import exit_status
 from core.code import PROJECT
 from core.errors import InputError
@@ -39,7 +40,6 @@ from pipelines.definitions.settings import load_settings
 CODE = "pipelines.definitions.code_location"
 LOCATION = "luffy"
 HOSTS = "LUFFY_UI_HOSTS"
-FILES = "/files"
 PAGES = {".html", ".css", ".js", ".svg", ".png", ".json", ".csv", ".md", ".txt", ".woff", ".woff2"}
 # A page of the storage may run its own scripts, but with an origin of its own: it can neither read nor change the UI.
 SANDBOX = {"Content-Security-Policy": "sandbox allow-scripts allow-popups", "X-Content-Type-Options": "nosniff"}

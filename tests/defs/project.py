@@ -9,6 +9,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from assets.shared.storage import FILES
 from pipelines.definitions.settings import Settings, load_settings
 
 
@@ -61,6 +62,10 @@ class Project:
         """Digest of each file in the storage."""
         found = sorted(path for path in self.storage.rglob("*") if path.is_file())
         return {str(p.relative_to(self.storage)): hashlib.sha256(p.read_bytes()).hexdigest() for p in found}
+
+    def page(self, link: str) -> Path:
+        """The file of the storage that the UI serves at ``link``."""
+        return self.storage / link.removeprefix(FILES + "/")
 
     def metadata(self, key: str) -> dict[str, Any]:
         """Metadata of the last materialization of ``key``."""

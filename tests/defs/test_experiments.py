@@ -68,13 +68,13 @@ def test_recipes_are_compared_with_the_baseline_on_one_page(recipes: Recipes):
     assert compare(recipes).success
     shown = recipes.project.metadata("experiments/comparison")
     assert shown["recipes"] == 2 and shown["left out"] == "none"
-    page = Path(shown["page"]).read_text(encoding="utf-8")
+    page = Path(shown["file"]).read_text(encoding="utf-8")
     assert "<script" not in page and "&lt;script&gt;" in page and "http" not in page
     assert page.count("at the end</title>") == 4 and 'class="up">+' in page  # two of the recipes, two of the weights
     assert page.index("<th>on_policy") < page.index("<th>luffy")  # the baseline first
     assert "3,000" in page and "3.0" in page  # tokens and minutes
     assert "| generated tokens | 3,000 | 3,000 |" in shown["scores"]
-    folder = Path(shown["page"]).parent
+    folder = Path(shown["file"]).parent
     assert (folder / "comparison.md").read_text() == shown["scores"] + "\n"
     assert (folder / "reward_on_policy.svg").read_text().startswith('<svg xmlns="http://www.w3.org/2000/svg"')
 
@@ -89,7 +89,7 @@ def test_the_seeds_of_a_recipe_are_one_experiment(build):
     shown = recipes.project.metadata("experiments/comparison")
     assert shown["left out"] == "- sft is left out: scored for 1 of 3 seeds"
     assert "on_policy 3, luffy 3" in shown["scores"]
-    page = Path(shown["page"]).read_text(encoding="utf-8")
+    page = Path(shown["file"]).read_text(encoding="utf-8")
     assert re.search(r"\n[78]\d\.\d [89]\d\.\d 100\.0<", page) and page.count("opacity: 0.25") == 6
 
 

@@ -125,11 +125,12 @@ def test_a_better_policy_is_reported_and_becomes_the_champion(written: Written):
     digest = written.policy("first", **GOOD)
     assert written.project.run(*OUTPUTS).success
     shown = written.project.metadata("report/scorecard")
-    page = Path(shown["page"]).read_text(encoding="utf-8")
+    page = Path(shown["file"]).read_text(encoding="utf-8")
+    assert written.project.page(shown["page"]) == Path(shown["file"])
     assert "http://" not in page.replace("http://www.w3.org/", "")
     assert "beats the base" in shown["verdict"]
     assert shown["evals difference"] == pytest.approx(0.44, abs=0.1)
-    assert (Path(shown["page"]).parent / "scorecard.txt").read_text().count("arithmetic") >= 4
+    assert (Path(shown["file"]).parent / "scorecard.txt").read_text().count("arithmetic") >= 4
     decision = written.project.metadata("registry/champion")
     assert decision["promoted"] is True
     assert decision["compared with"] == written.base[:16]
@@ -198,7 +199,7 @@ def test_the_next_policy_has_to_beat_the_champion_and_not_the_base(written: Writ
     written.policy("worse", **{**GOOD, "arithmetic": 0.3})
     assert written.project.run(*OUTPUTS).success
     assert written.project.metadata("registry/champion")["compared with"] == first[:16]
-    page = Path(written.project.metadata("report/scorecard")["page"]).read_text(encoding="utf-8")
+    page = Path(written.project.metadata("report/scorecard")["file"]).read_text(encoding="utf-8")
     assert "policy − champion" in page
     assert written.champion["checkpoint"] == first
     third = written.policy("third", **{**GOOD, "arithmetic": 0.9})

@@ -156,7 +156,7 @@ def test_a_new_version_is_compared_with_the_one_before(build, tmp_path: Path):
     mix = checks["source_mix_stable"]
     assert not mix.passed and mix.severity == dg.AssetCheckSeverity.WARN and mix.metadata["value"].value == 1.0
     assert checks["every_trace_accounted_for"].metadata["train"].value == 20
-    page = Path(mix.metadata["data docs"].value.removeprefix("file://"))
+    page = project.page(str(mix.metadata["data docs"].value))
     assert page.is_file() and "Data" in page.read_text(encoding="utf-8")
     before = project.files()
     assert project.run(*INPUTS, *TARGETS).success  # again: still compared with the one before, and nothing is made
