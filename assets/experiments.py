@@ -33,7 +33,7 @@ from assets.training import build_policy, metrics_spec
 from core.code import GENERATION_CODE, GRADING_CODE, PROJECT, SHORT_DIGEST, code_version, identity
 from core.errors import InputError
 from evaluation.benchmarks.registry import Benchmark
-from evaluation.promotion import Checkpoint, ScoreFile
+from evaluation.champions import Checkpoint, ScoreFile
 
 GROUP = "experiments"
 POLICY = dg.AssetKey([GROUP, "policy"])

@@ -15,7 +15,8 @@ from assets.shared.references import ChampionReference, ScorecardReference, Suit
 from assets.shared.storage import Storage
 from core.code import SHORT_DIGEST, code_version
 from evaluation.benchmarks.registry import Benchmark
-from evaluation.promotion import Decision, PolicyRecord, PromotionLimits, Registry, consider, now
+from evaluation.champions import Decision, PolicyRecord, PromotionLimits, Registry, now
+from evaluation.promotion import consider
 
 CHAMPION = dg.AssetKey(["registry", "champion"])
 
@@ -30,6 +31,7 @@ def build_registry(suite: Sequence[Benchmark], options: PromotionOptions) -> lis
         group_name="registry",
         kinds={"json"},
         code_version=code_version(
+            "evaluation/champions.py",
             "evaluation/promotion.py",
             "evaluation/statistics",
             "evaluation/report/scorecard.py",

@@ -27,7 +27,7 @@ from assets.training import POLICY
 from core.code import SHORT_DIGEST, code_version, identity
 from core.errors import InputError
 from evaluation.benchmarks.registry import Benchmark
-from evaluation.promotion import Checkpoint, Registry, ScoreFile
+from evaluation.champions import Checkpoint, Registry, ScoreFile
 
 SCORECARD = dg.AssetKey(["report", "scorecard"])
 PAGE, TEXT, MARKDOWN, NUMBERS = "scorecard.html", "scorecard.txt", "scorecard.md", "scorecard.json"

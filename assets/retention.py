@@ -12,7 +12,7 @@ from assets.shared.options import RetentionOptions, with_defaults
 from assets.shared.storage import Storage
 from core.code import code_version, identity
 from core.errors import InputError
-from evaluation.promotion import Registry
+from evaluation.champions import Registry
 from evaluation.retention import plan_removals, remove
 
 KEY = dg.AssetKey(["operations", "retention"])

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationE
 
 from assets.shared.failures import as_failure
 from core.errors import InputError, explain_validation
-from evaluation.promotion import PromotionLimits
+from evaluation.champions import PromotionLimits
 from evaluation.retention import RetentionRules
 from targets.config import ColumnMapping, PrepareConfig
 

@@ -3,7 +3,7 @@
 from pydantic import BaseModel, ConfigDict
 
 from core.code import SHORT_DIGEST
-from evaluation.promotion import Checkpoint
+from evaluation.champions import Checkpoint
 
 
 class Reference(BaseModel):

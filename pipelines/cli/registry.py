@@ -15,7 +15,7 @@ from assets.shared.references import ChampionReference
 from assets.shared.storage import Storage
 from core.cli import exit_status
 from core.code import SHORT_DIGEST
-from evaluation.promotion import PolicyRecord, Registry
+from evaluation.champions import PolicyRecord, Registry
 from pipelines.definitions.instance import prepare_home
 from pipelines.definitions.settings import load_settings
 

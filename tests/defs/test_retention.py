@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from core.files import write_json
-from evaluation.promotion import Registry
+from evaluation.champions import Registry
 from evaluation.retention import Plan, RetentionRules, plan_removals, remove
 from tests.defs.project import Project, message
 
