@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from core.loopback import SINGLE_NODE
 from evaluation.generation.requests import Completion
 
 CPU_SEQUENCES = 64  # at once on a CPU; more would only need more cache
@@ -48,7 +49,7 @@ def on_cpu() -> bool:
 
 def prepare_environment() -> None:
     """Set what vLLM reads when it is imported; variables that you have set stay as they are."""
-    for name, value in (OFFLINE | (ON_CPU if on_cpu() else {})).items():
+    for name, value in (OFFLINE | SINGLE_NODE | (ON_CPU if on_cpu() else {})).items():
         os.environ.setdefault(name, value)
 
 

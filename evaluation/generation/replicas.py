@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from core.code import PROJECT
 from core.errors import InputError
+from core.loopback import single_node_environment
 from evaluation.generation.engine import Engine, EngineOptions, EngineRequest, on_cpu
 from evaluation.generation.requests import Completion
 
@@ -29,6 +30,7 @@ def complete_all(
     if replicas == 1:
         yield from Engine(options).complete(requests)
         return
+    os.environ.update(single_node_environment())
     import ray
 
     # RAY_ADDRESS names a running cluster; without it, one of this node starts and ends with this process.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.code import PROJECT
 from core.errors import InputError
+from core.loopback import single_node_environment
 from targets.filter.batch import filter_traces
 from targets.filter.context import FilterContext, FilterInputs
 from targets.read.sources import Part
@@ -59,6 +60,7 @@ class RayEngine:
             raise _cause(error) or error from error
 
     def _start(self) -> Any:
+        os.environ.update(single_node_environment())
         try:
             import ray
             import ray.data

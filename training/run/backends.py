@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from core.code import PROJECT
 from core.errors import InputError
+from core.loopback import single_node_environment
 from core.processes import adopt_orphans, stop_descendants
 
 GRACE_SECONDS = 10.0  # from TERM to KILL
@@ -90,7 +91,7 @@ class LocalBackend:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=PROJECT,
-                env={**os.environ, **task.environment},
+                env={**os.environ, **single_node_environment(), **task.environment},
                 pass_fds=[self._lock],
             )
 

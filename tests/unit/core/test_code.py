@@ -19,6 +19,7 @@ WITHOUT_NUMBERS = {
     "core.cli": "ends a command line",
     "core.errors": "an exception class",
     "core.files": "writes files and digests bytes",
+    "core.loopback": "says where ports listen",
     "core.manifest": "describes what was computed",
     "core.model_files": "checks and copies the files of a model, whose digest is part of the identity",
     "core.progress": "reports progress",
