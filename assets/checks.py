@@ -21,7 +21,7 @@ ACCOUNT = "every_trace_accounted_for"
 
 
 def build_checks() -> list[dg.AssetChecksDefinition]:
-    """The checks of ``targets/check/suite.yaml``, and `ACCOUNT`; Great Expectations waits till they run."""
+    """The checks of ``targets/check/suite.yaml``, and `ACCOUNT`; Great Expectations is imported only when they run."""
     specs = [
         dg.AssetCheckSpec(
             check.name,
@@ -49,15 +49,15 @@ def _expectations(specs: list[dg.AssetCheckSpec]) -> dg.AssetChecksDefinition:
         files = [digest_file(file) if file and file.is_file() else None for file in (profile, previous)]
         pages = storage.folder("targets", "data_docs", identity(files, version))
         if pages.exists():
-            found = [CheckResult(**result) for result in read_json(pages / RESULTS)]
-            if any(result.error for result in found):  # what broke may do so no more
-                found = validate(profile, previous=previous)
+            validated = [CheckResult(**result) for result in read_json(pages / RESULTS)]
+            if any(result.error for result in validated):  # a check that broke may work this time
+                validated = validate(profile, previous=previous)
         else:
             with storage.writing(pages) as temporary:
-                found = validate(profile, previous=previous, docs=temporary)
-                write_json([asdict(result) for result in found], temporary / RESULTS)
-        wanted = {check.name for check in context.selected_asset_check_keys}
-        results = [result for result in found if result.name in wanted]
+                validated = validate(profile, previous=previous, docs=temporary)
+                write_json([asdict(result) for result in validated], temporary / RESULTS)
+        selected = {check.name for check in context.selected_asset_check_keys}
+        results = [result for result in validated if result.name in selected]
         for result in results:
             yield _outcome(result, storage.link(pages / "index.html"))
         failed = [f"{result.severity}: {result.name}" for result in results if not result.passed]
@@ -68,7 +68,7 @@ def _expectations(specs: list[dg.AssetCheckSpec]) -> dg.AssetChecksDefinition:
 
 def _outcome(result: CheckResult, page: dg.UrlMetadataValue) -> dg.AssetCheckResult:
     """One result; ``value``, where it is a number, is what the history of the check plots."""
-    seen = result.error or ("" if result.observed is None else str(result.observed))
+    observed = result.error or ("" if result.observed is None else str(result.observed))
     numbers: dict[str, float] = {} if result.failing is None else {"failing": result.failing}
     if isinstance(result.observed, int | float) and not isinstance(result.observed, bool):
         numbers["value"] = result.observed
@@ -77,9 +77,9 @@ def _outcome(result: CheckResult, page: dg.UrlMetadataValue) -> dg.AssetCheckRes
         check_name=result.name,
         passed=result.passed,
         severity=SEVERITY[result.severity],
-        description=None if result.passed else f"{result.description} Found: {seen}",
+        description=None if result.passed else f"{result.description} Observed: {observed}",
         metadata={
-            "observed": cell(seen),
+            "observed": cell(observed),
             "expected": dg.MetadataValue.json(result.expected),
             "rows": result.rows,
             "data docs": page,
@@ -93,7 +93,8 @@ def _account() -> dg.AssetChecksDefinition:
         ACCOUNT,
         asset=TRAIN,
         blocking=True,
-        description="Each trace that was read is once in train, heldout, left_out or rejected, there with its reason.",
+        description="Every trace that was read appears exactly once in train, heldout, left_out, or rejected "
+        "with its reason.",
     )
 
     @dg.multi_asset_check(name="targets__account", specs=[spec], ins={"train": TRAIN})

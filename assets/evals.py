@@ -1,7 +1,7 @@
-"""evals/<role>/<benchmark> and ood/<role>/<benchmark>: what base and policy score, one op a role.
+"""evals/<role>/<benchmark> and ood/<role>/<benchmark>: the scores of base and policy, with one op per role.
 
-The op loads the model once for all selected benchmarks, in the training interpreter; a sample that was drawn for the
-same model, prompt and sampling is not drawn again, what was graded by the same grader not graded again.
+The op loads the model once for all selected benchmarks, in the training interpreter. It reuses samples that were drawn
+from the same model with the same prompts and sampling settings, and verdicts of the same grader.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,7 +49,7 @@ def _build(role: str, suite: Sequence[Benchmark], options: EvaluationOptions) ->
                 group_name=benchmark.group,
                 kinds={"vllm"},
                 code_version=version,
-                description=f"{benchmark.title}: every sample of the {role} with its verdict.",
+                description=f"{benchmark.title}: the accuracy of the {role}, and every sample with its verdict.",
             ),
             dagster_type=ScoresReference,
             is_required=False,
@@ -85,24 +85,24 @@ def _build(role: str, suite: Sequence[Benchmark], options: EvaluationOptions) ->
             check_policy(model)
         samples = generate(context, list(selected), model, suite, config, storage, interpreter)
         graded = grade(context, samples, read_suite_file(Path(suite.path)), config, storage)
-        shown = []
+        accuracies = []
         for name, asset in selected.items():
             result = _result(asset, graded[name], samples[name], model, suite, name)
-            shown.append(f"{name} {result.value.accuracy:.1%}")
+            accuracies.append(f"{name} {result.value.accuracy:.1%}")
             yield result
-        context.log.info(", ".join(shown))
+        context.log.info(", ".join(accuracies))
 
     return evals
 
 
 def check_policy(policy: Reference) -> None:
-    """The checkpoint must be the one that training/policy made, byte for byte."""
+    """Raise InputError unless the checkpoint is, byte for byte, the one that training/policy produced."""
     from core.manifest import read_manifest
 
-    if (found := read_manifest(Path(policy.path)).checkpoint_digest) != policy.digest:
+    if (digest := read_manifest(Path(policy.path)).checkpoint_digest) != policy.digest:
         raise InputError(
-            f"checkpoint {policy.path} is {found[:SHORT_DIGEST]}, but training/policy made {policy.short}: "
-            "materialize training/policy again"
+            f"checkpoint {policy.path} has the digest {digest[:SHORT_DIGEST]}, but training/policy produced "
+            f"{policy.short}; materialize training/policy again"
         )
 
 
@@ -115,7 +115,7 @@ def generate(
     storage: Storage,
     interpreter: TrainingInterpreter,
 ) -> dict[str, Path]:
-    """The sample files of ``names``; those that are not there yet are drawn in one load of the model."""
+    """The sample files of ``names``. The missing ones are generated after loading the model once."""
     sampling = options.model_dump(include={"samples", "temperature", "top_p", "max_tokens", "seed", "template"})
     code = code_version(*GENERATION_CODE)
     folders = {
@@ -155,7 +155,7 @@ def grade(
     options: EvaluationOptions,
     storage: Storage,
 ) -> dict[str, Path]:
-    """The verdict files of ``samples``; those that are not there yet are graded now."""
+    """The verdict files of ``samples``. Samples without a verdict file are graded."""
     import pyarrow.parquet as pq
 
     from core.files import write_table
@@ -171,7 +171,7 @@ def grade(
                 table = grade_table(pq.read_table(samples[name]), suite, grader, thinking=options.thinking)
                 with storage.writing(folders[name]) as folder:
                     write_table(table, folder / "graded.parquet")
-                context.log.info(f"{name}: {table.num_rows} samples graded")
+                context.log.info(f"{name}: graded {table.num_rows} samples")
     return {name: folder / "graded.parquet" for name, folder in folders.items()}
 
 
@@ -203,7 +203,7 @@ def _result(
             "low": rounded(summary.low),
             "high": rounded(summary.high),
             "problems": summary.problems,
-            "samples a problem": summary.k,
+            "samples per problem": summary.k,
             "majority": rounded(summary.majority),
             **{f"pass@{k}": rounded(value) for k, value in summary.pass_at.items()},
             "truncated": rounded(summary.truncated),

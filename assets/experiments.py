@@ -1,7 +1,7 @@
-"""experiments/policy and experiments/scores, of a recipe and a seed each, and experiments/comparison: side by side.
+"""experiments/policy and experiments/scores, one partition per recipe and seed, and experiments/comparison.
 
-The recipes are those of ``training/config/recipe``. Training and evaluation are those of the main line, so a policy or
-sample that it made already is reused, and the other way round.
+The recipes are the files of ``training/config/recipe``. They are trained and scored like training/policy and evals/*,
+so policies and samples are reused between the two.
 """
 
 from collections.abc import Sequence
@@ -61,11 +61,11 @@ def build_experiments(
     training: TrainingOptions,
     evaluation: EvaluationOptions,
 ) -> list[dg.AssetsDefinition | dg.AssetSpec]:
-    """The family of recipes; ``training`` and ``evaluation``: what they have in common."""
+    """The assets of all recipes, which have the options ``training`` and ``evaluation`` in common."""
     named = {"experiments.recipes": options.recipes, "experiments.overrides": options.overrides}
     for where, recipes in {**named, "experiments.baseline": [options.baseline]}.items():
         if unknown := sorted(set(recipes) - set(RECIPES)):
-            raise InputError(f"{where}: no recipe {', '.join(unknown)}: expected some of {', '.join(RECIPES)}")
+            raise InputError(f"{where}: unknown recipe {', '.join(unknown)}: expected names among {', '.join(RECIPES)}")
     partitions = dg.MultiPartitionsDefinition(
         {
             RECIPE: dg.StaticPartitionsDefinition(RECIPES),
@@ -100,7 +100,7 @@ def _scores(
         partitions_def=partitions,
         code_version=code_version(*GENERATION_CODE, *GRADING_CODE),
         ins={"policy": dg.AssetIn(POLICY), "problems": dg.AssetIn(SUITE)},
-        description="What the recipe's policy scores on every benchmark, in domain and out of it.",
+        description="The scores of the recipe's policy on every benchmark, in domain and out of domain.",
     )
     @reports_input_errors
     def scores(
@@ -122,9 +122,9 @@ def _scores(
         samples = generate(context, names, policy, problems, config, storage, interpreter)
         graded = grade(context, samples, read_suite_file(Path(problems.path)), config, storage)
         tables = {name: pq.read_table(file) for name, file in graded.items()}
-        found = {name: summarize(table) for name, table in tables.items()}
+        summaries = {name: summarize(table) for name, table in tables.items()}
         digest = identity([[name, digest_table(table)] for name, table in tables.items()], policy.digest)
-        context.log.info(", ".join(f"{name} {summary.mean:.1%}" for name, summary in found.items()))
+        context.log.info(", ".join(f"{name} {summary.mean:.1%}" for name, summary in summaries.items()))
         return dg.MaterializeResult(
             value=ExperimentReference(
                 path=str(storage.path / "graded"),
@@ -142,9 +142,9 @@ def _scores(
             ),
             data_version=dg.DataVersion(digest),
             metadata={
-                **{name: rounded(summary.mean) for name, summary in found.items()},
-                **{f"{name} low": rounded(summary.low) for name, summary in found.items()},
-                **{f"{name} high": rounded(summary.high) for name, summary in found.items()},
+                **{name: rounded(summary.mean) for name, summary in summaries.items()},
+                **{f"{name} low": rounded(summary.low) for name, summary in summaries.items()},
+                **{f"{name} high": rounded(summary.high) for name, summary in summaries.items()},
                 "policy checkpoint": policy.digest,
             },
         )
@@ -162,9 +162,9 @@ def _comparison(suite: Sequence[Benchmark], options: ExperimentOptions, seeds: S
         code_version=version,
         deps=[SCORES, *(base_scores(benchmark, "base") for benchmark in suite)],
         ins={"train": dg.AssetIn(TRAIN), "base": dg.AssetIn(BASE), "problems": dg.AssetIn(SUITE)},
-        description="The recipes that were trained on the present targets and base, on one page: curves on one axis, "
-        "scores with intervals over problems and seeds, and paired differences, first of all from "
-        f"{options.baseline}, or the first recipe where it is not there.",
+        description="One page that compares the recipes that were trained on the present targets and base: curves on "
+        "one axis, scores with intervals over problems and seeds, and paired differences, starting with those from "
+        f"{options.baseline} (or from the first recipe if {options.baseline} has no scores).",
     )
     @reports_input_errors
     def comparison(
@@ -181,19 +181,21 @@ def _comparison(suite: Sequence[Benchmark], options: ExperimentOptions, seeds: S
         for recipe in RECIPES:
             runs = []
             for seed in seeds:
-                found = _read(storage, partition(recipe, seed), train, base, problems)
-                if isinstance(found, str):
-                    left_out += [f"{recipe}, seed {seed}, is left out: {found}; materialize it again"] if found else []
-                else:
-                    runs.append(found)
+                run = _read(storage, partition(recipe, seed), train, base, problems)
+                if not isinstance(run, str):
+                    runs.append(run)
+                elif run:
+                    left_out.append(f"{recipe} with seed {seed} is left out because {run}; materialize it again")
             experiments += [Recipe(recipe, tuple(runs))] if runs else []
         most = max((len(experiment.runs) for experiment in experiments), default=0)
         for experiment in [experiment for experiment in experiments if len(experiment.runs) < most]:
             experiments.remove(experiment)
-            left_out.append(f"{experiment.name} is left out: scored for {len(experiment.runs)} of {most} seeds")
+            left_out.append(
+                f"{experiment.name} is left out because it has scores for {len(experiment.runs)} of {most} seeds"
+            )
         if len(experiments) < 2:
             raise InputError(
-                f"{COMPARISON.to_user_string()}: {len(experiments)} recipes to compare; "
+                f"{COMPARISON.to_user_string()}: expected at least 2 recipes to compare, got {len(experiments)}; "
                 + "; ".join(left_out or ["launch a backfill of experiments/policy and experiments/scores first"])
             )
         names = [experiment.name for experiment in experiments]
@@ -226,7 +228,7 @@ def _comparison(suite: Sequence[Benchmark], options: ExperimentOptions, seeds: S
 def _read(
     storage: Storage, key: dg.MultiPartitionKey, train: TrainReference, base: ModelReference, problems: SuiteReference
 ) -> Any:
-    """The `Run` of a partition; "" if it was never scored, else why it cannot be compared."""
+    """The `Run` of a partition; "" if it was never scored, otherwise the reason why it cannot be compared."""
     from core.files import read_json_lines
     from core.manifest import read_manifest
     from evaluation.report.recipe_comparison import Run
@@ -238,14 +240,15 @@ def _read(
     experiment = storage.read_reference(reference, ExperimentReference)
     policy = experiment.policy
     manifest = read_manifest(Path(policy.path))
-    for what, found, now in (
-        ("targets", manifest.targets.digest, train.digest),
-        ("base model", manifest.base_model.digest, base.digest),
-        ("problems", {name: score.problems for name, score in policy.scores.items()}, problems.digests),
-        ("policy", manifest.checkpoint_digest, policy.digest),
+    digests = {name: score.problems for name, score in policy.scores.items()}
+    for reason, recorded, present in (
+        ("its targets have changed", manifest.targets.digest, train.digest),
+        ("its base model has changed", manifest.base_model.digest, base.digest),
+        ("its problems have changed", digests, problems.digests),
+        ("its policy was trained again", manifest.checkpoint_digest, policy.digest),
     ):
-        if found != now:
-            return f"its {what} are not the present ones" if what != "policy" else "its policy was trained anew"
+        if recorded != present:
+            return reason
     request = manifest.request
     records = read_json_lines(Path(experiment.metrics))
     generated = sum(record["data"].get("batch/generated_tokens", 0) for record in records)

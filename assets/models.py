@@ -28,8 +28,8 @@ def build_models(options: ModelOptions) -> list[dg.AssetsDefinition]:
         group_name="models",
         kinds={"huggingface"},
         code_version=code_version("training/base/resolve.py", "core/model_files.py"),
-        description="The model that training starts from: the shipped tiny one, a folder, a GGUF file or a hub id, "
-        "checked file by file.",
+        description="The model that training starts from: the tiny model that the project ships, a model folder, a "
+        "GGUF file or a hub id. Each of its files is checked.",
     )
     @reports_input_errors
     def base(

@@ -38,10 +38,10 @@ def build_registry(suite: Sequence[Benchmark], options: PromotionOptions) -> lis
             "grading/contamination.py",
         ),
         ins={"scorecard": dg.AssetIn(SCORECARD), "problems": dg.AssetIn(SUITE)},
-        description="The policy in use: champion.json. A new policy replaces it when it is better in domain beyond "
-        "chance, loses no more than allowed out of domain, is not cut at the token limit, and was trained on none of "
-        "the problems; the first is compared with the base. Every decision is kept. By hand: make promote, make "
-        "rollback.",
+        description="The policy in use, which champion.json names. A new policy replaces it if it is better in domain "
+        "beyond chance, loses no more out of domain than the limits allow, is rarely cut at the token limit, and was "
+        "trained on none of the problems. The first policy is compared with the base. Every decision is kept. To move "
+        "the champion by hand, use `make promote` or `make rollback`.",
     )
     @reports_input_errors
     def champion(
@@ -101,7 +101,7 @@ def build_registry(suite: Sequence[Benchmark], options: PromotionOptions) -> lis
 def _numbers(decision: Decision) -> dict[str, Any]:
     """Every number of a decision that compared something, for the UI's plots."""
     main = {"in-domain difference": decision.difference, "low": decision.low, "high": decision.high}
-    found = {name: rounded(value) for name, value in main.items() if value is not None}
+    numbers = {name: rounded(value) for name, value in main.items() if value is not None}
     tables = (("p", decision.p_values), ("difference", decision.ood), ("truncated", decision.truncated))
-    found |= {f"{title} {name}": rounded(value) for title, values in tables for name, value in values.items()}
-    return found | {f"problems in targets {name}": count for name, count in (decision.contamination or {}).items()}
+    numbers |= {f"{title} {name}": rounded(value) for title, values in tables for name, value in values.items()}
+    return numbers | {f"problems in targets {name}": count for name, count in (decision.contamination or {}).items()}

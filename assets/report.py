@@ -62,8 +62,8 @@ def check_checkpoint(
     if stale:
         listed = ", ".join(f"{name} ({digest[:SHORT_DIGEST]})" for name, digest in stale.items())
         raise InputError(
-            f"scores of another checkpoint than {ROLES[role].to_user_string()}'s {model.short}: {listed}; "
-            "materialize them again"
+            f"{ROLES[role].to_user_string()} is {model.short}, but these scores belong to another checkpoint: "
+            f"{listed}; materialize them again"
         )
 
 
@@ -82,9 +82,9 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
             "problems": dg.AssetIn(SUITE),
             **eval_inputs(suite),
         },
-        description="Base against policy, benchmark by benchmark, with 95% intervals of the difference, champion and "
-        "published scores beside them, transcripts, training curves, contamination, cost and lineage, as one page. "
-        "Refuses scores of different checkpoints.",
+        description="One page that compares the policy with the base on every benchmark, with 95% intervals of the "
+        "differences. It also shows the champion's and published scores, transcripts, training curves, contamination, "
+        "cost and lineage. Scores of different checkpoints are rejected.",
     )
     @reports_input_errors
     def scorecard(
@@ -110,7 +110,7 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
             check_checkpoint(scores[role], suite, role, model)
         if policy.base != base.digest:
             raise InputError(
-                f"training/policy was trained from base {policy.base[:SHORT_DIGEST]}, but models/base is {base.short}: "
+                f"training/policy was trained from base {policy.base[:SHORT_DIGEST]}, but models/base is {base.short}; "
                 "materialize training/policy again"
             )
         tables = {role: read_scores({name: r.path for name, r in scores[role].items()}) for role in ROLES}

@@ -33,7 +33,7 @@ def build_retention(options: RetentionOptions) -> list[dg.AssetsDefinition]:
         code_version=code_version("evaluation/retention.py"),
         description="Old outputs (runs, checkpoints, generations, scores, pages) that nothing refers to, with their "
         "sizes. Set dry_run to false in the Launchpad to remove them. The champion, its predecessors, the newest "
-        "complete policy and everything that is referred to stay.",
+        "complete policy and everything that something refers to are kept.",
     )
     @reports_input_errors
     def retention(context: dg.AssetExecutionContext, config: Config, storage: Storage) -> dg.MaterializeResult[Any]:
@@ -44,7 +44,8 @@ def build_retention(options: RetentionOptions) -> list[dg.AssetsDefinition]:
         ]
         if others and not config.dry_run:
             raise InputError(
-                f"operations/retention: run {others[0]} is under way and may use what would be removed; wait for it"
+                f"operations/retention: run {others[0]} is in progress and may use outputs that would be removed; "
+                "wait until it ends"
             )
         champions = Registry(storage.path).champions(config.keep_champions)
         plan = plan_removals(
@@ -59,7 +60,7 @@ def build_retention(options: RetentionOptions) -> list[dg.AssetsDefinition]:
                 remove(plan.removals)
         verb = "would free" if config.dry_run else "freed"
         context.log.info(f"{verb} {_megabytes(plan.size)} MB in {len(plan.removals)} folders")
-        lines = ["| folder | MB | why |", "|---|--:|---|"]
+        lines = ["| folder | MB | reason |", "|---|--:|---|"]
         lines += [
             f"| {cell(removal.path.relative_to(storage.path))} | {_megabytes(removal.size)} | {removal.why} |"
             for removal in sorted(plan.removals, key=lambda removal: -removal.size)[:MOST_LISTED]

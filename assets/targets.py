@@ -32,7 +32,7 @@ TRAIN = dg.AssetKey(["targets", "train"])
 
 
 def build_targets(options: TargetOptions, split: SplitOptions) -> list[dg.AssetsDefinition | dg.SourceAsset]:
-    """The targets, by default from the source and with the filters of ``options``, split by ``split``."""
+    """The assets of the targets. ``options`` and ``split`` are the defaults of the Launchpad."""
     return [_source(options), _prepared(options), _train(split)]
 
 
@@ -51,23 +51,27 @@ def _source(options: TargetOptions) -> dg.SourceAsset:
             key=SOURCE,
             group_name="targets",
             tags={"dagster/kind/dataset": ""},
-            description="The raw traces: the embedded generator, files, or a dataset of the hub. Observing records "
-            "their digest and rows.",
+            description="The raw traces. They come from the embedded generator, from your files, or from a dataset of "
+            "the Hugging Face hub. Each observation records their digest and the number of rows.",
         )(source)
 
 
 def observation(options: TargetOptions) -> tuple[str, dict[str, Any]]:
-    """Digest of the source as it is now, and what to show of it."""
+    """The digest of the source at this moment, and the metadata of it for the UI."""
     from targets.read.sources import observe
 
-    seen = observe(options)
+    observed = observe(options)
     lines = ["| part | rows | digest |", "|---|--:|---|"]
     lines += [
         f"| {cell(name)} | {'' if rows is None else rows} | {digest[:SHORT_DIGEST]} |"
-        for name, digest, rows in seen.parts
+        for name, digest, rows in observed.parts
     ]
-    rows = {} if seen.rows is None else {"dagster/row_count": seen.rows}
-    return seen.digest, {"source": ", ".join(options.source), "parts": dg.MetadataValue.md("\n".join(lines)), **rows}
+    rows = {} if observed.rows is None else {"dagster/row_count": observed.rows}
+    return observed.digest, {
+        "source": ", ".join(options.source),
+        "parts": dg.MetadataValue.md("\n".join(lines)),
+        **rows,
+    }
 
 
 def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
@@ -78,15 +82,16 @@ def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
             group_name="targets",
             kinds={"parquet"},
             code_version=version,
-            description="Targets that can be trusted: answers verified, one think block, within the token limits, no "
-            "duplicates, nothing of the benchmarks. With a flat profile that the checks look at.",
+            description="The targets that passed every filter: each answer is verified, each target has one "
+            "think block and fits the token limits, and none is a duplicate or a benchmark problem. The checks read "
+            "the profile that is stored beside them.",
         ),
         "rejected": dg.AssetSpec(
             REJECTED,
             group_name="targets",
             kinds={"parquet"},
             code_version=version,
-            description="Every trace that did not become a target, with the filter that rejected it and why.",
+            description="Every trace that did not become a target, with the filter that rejected it and the reason.",
         ),
     }
 
@@ -112,8 +117,8 @@ def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
     ) -> Iterator[dg.MaterializeResult[Any]]:
         from targets.prepared import read_prepared
 
-        digest, seen = observation(config)
-        context.log_event(dg.AssetObservation(SOURCE, metadata=seen, tags={"dagster/data_version": digest}))
+        digest, metadata = observation(config)
+        context.log_event(dg.AssetObservation(SOURCE, metadata=metadata, tags={"dagster/data_version": digest}))
         inputs = [digest, config.digest(), base.digest, suite.digest]
         folder = storage.folder("targets", "prepared", identity(inputs, version))
         reused = folder.exists()
@@ -121,11 +126,11 @@ def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
             remembered = storage.path / "targets" / "decisions"
             with storage.writing(folder) as temporary:
                 _prepare(context, interpreter, config, temporary, suite, base, remembered)
-        made = read_prepared(folder)
-        yield _prepared_result(made, digest, reused)
-        yield _rejected_result(made, reused)
+        prepared = read_prepared(folder)
+        yield _prepared_result(prepared, digest, reused)
+        yield _rejected_result(prepared, reused)
         verb = "reused" if reused else "kept"
-        context.log.info(f"{verb} {made.counts['kept']:,} targets of {made.counts['read']:,} traces")
+        context.log.info(f"{verb} {prepared.counts['kept']:,} targets of {prepared.counts['read']:,} traces")
 
     return prepared
 
@@ -139,7 +144,7 @@ def _prepare(
     base: Reference,
     remembered: Path,
 ) -> None:
-    """Prepare ``config`` into ``folder``: here, or for the engine "ray" in the training interpreter, which has Ray."""
+    """Prepare ``config`` into ``folder``: in this process, or for the engine "ray" in the training interpreter."""
     import pyarrow.parquet as pq
 
     from targets.config import build_config
@@ -163,37 +168,37 @@ def _prepare(
         interpreter.run(context, arguments, lambda _: None)
 
 
-def _prepared_result(made: "Prepared", source_digest: str, reused: bool) -> dg.MaterializeResult[PreparedReference]:
+def _prepared_result(prepared: "Prepared", source_digest: str, reused: bool) -> dg.MaterializeResult[PreparedReference]:
     return dg.MaterializeResult(
         asset_key=PREPARED,
         value=PreparedReference(
-            path=str(made.prepared),
-            digest=made.digest,
-            rows=made.counts["kept"],
-            read=made.counts["read"],
-            source=made.config.source,
+            path=str(prepared.prepared),
+            digest=prepared.digest,
+            rows=prepared.counts["kept"],
+            read=prepared.counts["read"],
+            source=prepared.config.source,
             source_digest=source_digest,
-            profile=str(made.profile),
-            funnel=stages(made),
-            seed=made.config.seed,
+            profile=str(prepared.profile),
+            funnel=stages(prepared),
+            seed=prepared.config.seed,
         ),
-        data_version=dg.DataVersion(made.digest),
-        metadata={**prepared_metadata(made), "reused": reused},
+        data_version=dg.DataVersion(prepared.digest),
+        metadata={**prepared_metadata(prepared), "reused": reused},
     )
 
 
-def _rejected_result(made: "Prepared", reused: bool) -> dg.MaterializeResult[Reference]:
+def _rejected_result(prepared: "Prepared", reused: bool) -> dg.MaterializeResult[Reference]:
     import pyarrow.parquet as pq
 
     from core.files import digest_table
 
-    table = pq.read_table(made.rejected)
+    table = pq.read_table(prepared.rejected)
     digest = digest_table(table)
     return dg.MaterializeResult(
         asset_key=REJECTED,
-        value=Reference(path=str(made.rejected), digest=digest),
+        value=Reference(path=str(prepared.rejected), digest=digest),
         data_version=dg.DataVersion(digest),
-        metadata={**rejected_metadata(made, table), "reused": reused},
+        metadata={**rejected_metadata(prepared, table), "reused": reused},
     )
 
 
@@ -208,8 +213,8 @@ def _train(options: SplitOptions) -> dg.AssetsDefinition:
         kinds={"parquet"},
         code_version=version,
         ins={"prepared": dg.AssetIn(PREPARED)},
-        description="The file that the trainer reads, in the schema of LUFFY's published training set. Its blocking "
-        "checks stand between it and the trainer.",
+        description="The file that the trainer reads, in the schema of LUFFY's published training set. The training "
+        "starts only if the blocking checks of this asset pass.",
     )
     @reports_input_errors
     def train(

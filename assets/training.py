@@ -43,9 +43,9 @@ CURVES = {
     "response_length/clip_ratio": "Share cut at the limit",
     "rollout_correction/kept_share": "Correction: share of tokens kept",
     "rollout_correction/abs_log_ratio_mean": "vLLM against actor, mean |log-ratio|",
-    "perf/throughput": "Tokens a second and device",
+    "perf/throughput": "Tokens per second and device",
     "perf/mfu/actor": "Model FLOPs utilisation, update",
-    "timing_s/step": "Seconds a step",
+    "timing_s/step": "Seconds per step",
     "run/device_hours": "Device-hours",
     "run/cost": "Cost",
 }
@@ -118,9 +118,9 @@ def build_policy(
         automation_condition=automation,
         partitions_def=partitions,
         ins={"train": dg.AssetIn(TRAIN), "base": dg.AssetIn(BASE)},
-        description="The trained policy: a Hugging Face folder with lineage.json. Mixed-policy RL by verl and vLLM: "
-        "each group of rollouts has targets among its samples. A run that was interrupted resumes; one of the same "
-        "targets, base model, configuration and code is reused.",
+        description="The trained policy: a Hugging Face folder with lineage.json. verl and vLLM train it by "
+        "mixed-policy RL, in which each group of rollouts has targets among its samples. An interrupted run resumes, "
+        "and a run with the same targets, base model, configuration and code is reused.",
     )
     @reports_input_errors
     def policy(
@@ -135,29 +135,29 @@ def build_policy(
         from core.manifest import read_manifest
         from training.run.request import TrainingRequest, has_first_stage
 
-        chosen = config if of_partition is None else of_partition(config, context.partition_key)
+        settings = config if of_partition is None else of_partition(config, context.partition_key)
         interpreter.executable()
-        heldout = Path(train.heldout) if has_first_stage(chosen.recipe) else None
+        heldout = Path(train.heldout) if has_first_stage(settings.recipe) else None
         request = TrainingRequest.of_files(
-            recipe=chosen.recipe,
-            hardware=chosen.hardware,
-            overrides=tuple(chosen.overrides),
-            seed=chosen.seed,
+            recipe=settings.recipe,
+            hardware=settings.hardware,
+            overrides=tuple(settings.overrides),
+            seed=settings.seed,
             targets=Path(train.path),
             model=Path(base.path),
             heldout=heldout,
         )
-        out = run_folder(storage, request.identity(), force=chosen.force)
+        out = run_folder(storage, request.identity(), force=settings.force)
         lineage = upstream(context, train, base)
         with storage.writable():
             out.mkdir(parents=True, exist_ok=True)
             write_json(lineage, out / "upstream.json")
         observer = StepObserver(context, metrics_key(key))
-        arguments = ["training", "--recipe", chosen.recipe, "--hardware", chosen.hardware, "--targets", train.path]
-        arguments += ["--model", base.path, "--out", str(out), "--seed", str(chosen.seed)]
+        arguments = ["training", "--recipe", settings.recipe, "--hardware", settings.hardware, "--targets", train.path]
+        arguments += ["--model", base.path, "--out", str(out), "--seed", str(settings.seed)]
         arguments += ["--lineage", str(out / "upstream.json")]
         arguments += ["--heldout", str(heldout)] if heldout else []
-        arguments += [part for override in chosen.overrides for part in ("--set", override)]
+        arguments += [part for override in settings.overrides for part in ("--set", override)]
         interpreter.run(context, arguments, observer)
 
         folder = Path(observer.policy or out / "policy")
@@ -173,9 +173,9 @@ def build_policy(
             ),
             data_version=dg.DataVersion(digest),
             metadata={
-                "recipe": chosen.recipe,
-                "seed": chosen.seed,
-                "hardware": chosen.hardware,
+                "recipe": settings.recipe,
+                "seed": settings.seed,
+                "hardware": settings.hardware,
                 "steps": manifest.steps,
                 "attempts": manifest.attempts,
                 "targets": train.rows,
@@ -202,8 +202,8 @@ def metrics_spec(policy: dg.AssetKey) -> dg.AssetSpec:
         deps=[policy],
         group_name=policy.path[0],
         kinds={"verl"},
-        description="Step metrics of the training that runs: rewards, lengths, losses, timings. Observed while "
-        f"it runs, about {POINTS} points a run; the full curves are in the policy's metadata and metrics.jsonl.",
+        description="Step metrics of a training while it runs: rewards, lengths, losses, timings. Each run records "
+        f"about {POINTS} points; the full curves are in the policy's metadata and in metrics.jsonl.",
     )
 
 
@@ -234,17 +234,17 @@ def _curves(records: list[dict[str, Any]]) -> dict[str, Any]:
     from evaluation.report.figures import training_curves
     from training.run.metrics import time_by_phase
 
-    found: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
     if drawn := training_curves(records, CURVES):
-        found["curves"] = pictures(*drawn)
+        metadata["curves"] = pictures(*drawn)
     if spent := time_by_phase(records):
         total = sum(spent.values())
         rows = [f"| {name} | {seconds:,.1f} | {seconds / total:.1%} |" for name, seconds in spent.items()]
         table = "\n".join(["| phase | seconds | share |", "|---|--:|--:|", *rows])
-        found["time by phase"] = dg.MetadataValue.md(table)
+        metadata["time by phase"] = dg.MetadataValue.md(table)
     if records and _finite(reward := records[-1]["data"].get("reward/on_policy")):
-        found["reward"] = rounded(reward)
-    return found
+        metadata["reward"] = rounded(reward)
+    return metadata
 
 
 def _samples(folder: Path) -> dict[str, Any]:

@@ -135,7 +135,7 @@ class Registry:
         folder, digest = self._find(policy)
         current = self.champion()
         if current and current.checkpoint == digest:
-            raise InputError(f"{digest[:SHORT_DIGEST]} is the champion already")
+            raise InputError(f"{digest[:SHORT_DIGEST]} is already the champion")
         earlier = next((record for record in reversed(self.decisions()) if record.checkpoint == digest), None)
         record = PolicyRecord(
             policy=str(folder),
@@ -158,7 +158,7 @@ class Registry:
         """
         current = self.champion()
         if current is None:
-            raise InputError(f"{self.pointer}: there is no champion yet, so there is nothing to go back to")
+            raise InputError(f"{self.pointer}: there is no champion yet, so there is nothing to roll back")
         if current.previous is None:
             raise InputError(
                 f"{current.checkpoint[:SHORT_DIGEST]} is the first champion: there is no earlier one to go back to; "
@@ -167,7 +167,8 @@ class Registry:
         earlier = [record for record in self._promotions() if record.checkpoint == current.previous]
         if not earlier:
             raise InputError(
-                f"{self.folder / DECISIONS}: no decision made {current.previous[:SHORT_DIGEST]} champion; promote one"
+                f"{self.folder / DECISIONS}: no decision promoted {current.previous[:SHORT_DIGEST]}; "
+                "promote another policy"
             )
         read_manifest(Path(earlier[-1].policy))
         record = earlier[-1].model_copy(

@@ -31,16 +31,16 @@ def consider(
     from grading.contamination import search_lineage
 
     if champion and champion.checkpoint == policy.digest:
-        return Decision(promoted=False, against=champion.checkpoint, reasons=["it is the champion already"])
+        return Decision(promoted=False, against=champion.checkpoint, reasons=["it is already the champion"])
     if champion and policy.digest in champion.rejected:
-        reason = "it was rolled back by hand; only `make promote` brings it back"
+        reason = "it was rolled back by hand, so only `make promote` can bring it back"
         return Decision(promoted=False, against=champion.checkpoint, reasons=[reason])
     opponent = champion.scores if champion else base.scores
     missing = missing_scores(opponent, policy.scores)
     if champion and missing:
         reason = (
-            f"the champion has no scores on these problems of {', '.join(missing)}: nothing to compare with; "
-            "score it on this suite, or move champion.json away to start from the base"
+            f"the champion has no scores on these problems of {', '.join(missing)}, so there is nothing to compare "
+            "with; score it on this suite, or move champion.json away to start from the base"
         )
         return Decision(promoted=False, against=champion.checkpoint, reasons=[reason])
     overlap = search_lineage(read_manifest(Path(policy.path)).to_json(), problems)
@@ -87,15 +87,15 @@ def decide(
     if main.low <= 0:
         reasons.append(
             f"in-domain difference {100 * main.difference:+.1f} points, 95% interval [{100 * main.low:+.1f}, "
-            f"{100 * main.high:+.1f}]: not above zero beyond chance"
+            f"{100 * main.high:+.1f}], which is not above zero beyond chance"
         )
     reasons += [
-        f"{name}: {100 * drop:+.1f} points out of domain, more than {100 * limits.max_ood_drop:.1f} down"
+        f"{name}: {100 * drop:+.1f} points out of domain, but at most {100 * limits.max_ood_drop:.1f} may be lost"
         for name, drop in ood.items()
         if drop < -limits.max_ood_drop
     ]
     reasons += [
-        f"{name}: {share:.0%} of the samples cut at the token limit, more than {limits.max_truncated:.0%}"
+        f"{name}: {share:.0%} of the samples were cut at the token limit, but at most {limits.max_truncated:.0%} may be"
         for name, share in truncated.items()
         if share > limits.max_truncated
     ]

@@ -1,4 +1,4 @@
-"""Which old outputs of a storage nothing refers to any more, and their removal.
+"""The plan of which old outputs of a storage can be removed, and their removal.
 
 Outputs are immutable folders ``<stage>/<name>/<identity>``. One stays if it is young, if a reference, a champion or the
 caller names something in it, or if it holds the newest complete policy.
@@ -77,9 +77,12 @@ def plan_removals(
             removals.append(Removal(output, size, "nothing refers to it"))
         elif old and rules.drop_checkpoints and output not in whole and _is_complete_run(storage, output):
             parts = [part for name in TRAINER_FOLDERS if (part := output / name).is_dir()]
-            own = [Removal(part, measure(part)[0], "the trainer's own; the policy is complete") for part in parts]
-            removals += own
-            kept += size - sum(removal.size for removal in own)
+            unneeded = [
+                Removal(part, measure(part)[0], "only the trainer needs it, and the policy is complete")
+                for part in parts
+            ]
+            removals += unneeded
+            kept += size - sum(removal.size for removal in unneeded)
         else:
             kept += size
     return Plan(tuple(removals), kept)

@@ -99,7 +99,7 @@ def _ticks() -> dict[str, tuple[float, float]]:
     from pipelines.definitions.code_location import defs
 
     assert defs.resources is not None
-    found = {}
+    ticks = {}
     with dg.DagsterInstance.get() as instance:
         for sensor in defs.sensors or []:
             if isinstance(sensor, dg.AutomationConditionSensorDefinition) or sensor.name == "notify_run_failures":
@@ -115,14 +115,14 @@ def _ticks() -> dict[str, tuple[float, float]]:
                 started = time.perf_counter()
                 cursor = sensor.evaluate_tick(context).cursor
                 seconds.append(time.perf_counter() - started)
-            found[sensor.name] = seconds[0], statistics.median(seconds[1:])
+            ticks[sensor.name] = seconds[0], statistics.median(seconds[1:])
         seconds = []
         for _ in range(TICKS):
             started = time.perf_counter()
             dg.evaluate_automation_conditions(defs, instance=instance)
             seconds.append(time.perf_counter() - started)
-        found["retrain_on_new_targets"] = seconds[0], statistics.median(seconds[1:])
-    return found
+        ticks["retrain_on_new_targets"] = seconds[0], statistics.median(seconds[1:])
+    return ticks
 
 
 def _materialize() -> None:

@@ -130,7 +130,7 @@ def memory(file: Path, folder: Path, steps: int, rows: int) -> None:
 
 def proportional_sizes(parent: psutil.Process) -> "Counter[str]":
     """MiB of the processes below ``parent`` by their title, and of the memory that they share."""
-    found: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
     for process in parent.children(recursive=True):
         try:
             title = (process.cmdline() or [process.name()])[0].rsplit("/", 1)[-1]
@@ -139,9 +139,9 @@ def proportional_sizes(parent: psutil.Process) -> "Counter[str]":
         except (psutil.Error, OSError):
             continue  # it ended while we looked
         sizes = {line.split(":")[0]: int(line.split()[1]) / 1024 for line in fields}
-        found["shared memory of all"] += sizes["Pss_Shmem"]
-        found[title] += sizes["Pss"] - sizes["Pss_Shmem"]
-    return found
+        totals["shared memory of all"] += sizes["Pss_Shmem"]
+        totals[title] += sizes["Pss"] - sizes["Pss_Shmem"]
+    return totals
 
 
 def main() -> None:

@@ -38,7 +38,7 @@ class TrainingInterpreter(dg.ConfigurableResource):
         path = PROJECT / Path(self.python).expanduser()
         if not os.access(path, os.X_OK):
             raise InputError(
-                f"no training interpreter at {path}: run `make setup`, or name another one "
+                f"no training interpreter at {path}: run `make setup`, or choose another one "
                 "(interpreter.python in the profile, or LUFFY__INTERPRETER__PYTHON)"
             )
         return path
@@ -66,24 +66,24 @@ class TrainingInterpreter(dg.ConfigurableResource):
             tail: deque[str] = deque(maxlen=TAIL_LINES)
             pump = threading.Thread(target=_pump, args=(process.stderr, tail), daemon=True)
             pump.start()
-            seen, worker = 0, _run_worker()
+            passed_on, worker = 0, _run_worker()
             try:
                 while process.poll() is None:
-                    seen = _pass_on(session, seen, on_message)
+                    passed_on = _pass_on(session, passed_on, on_message)
                     if _run_worker() != worker:
-                        raise dg.Failure("the run's own process was killed, so this step ends too", allow_retries=True)
+                        raise dg.Failure("the process of the run was killed, so this step ends too", allow_retries=True)
                     time.sleep(POLL_SECONDS)
             finally:
                 self._stop(process)
                 pump.join(timeout=5)
-        _pass_on(session, seen, on_message)  # closing the session has read the last of them
+        _pass_on(session, passed_on, on_message)  # closing the session has read the last of them
         if process.returncode:
             raise _failure(arguments[0], process.returncode, list(tail))
 
     def _environment(self) -> dict[str, str]:
-        found = [str(PROJECT), os.environ.get("PYTHONPATH", "")]
-        own = {"PYTHONPATH": os.pathsep.join(filter(None, found)), "PYTHONUNBUFFERED": "1"}
-        return {**os.environ, **own, **({"HF_HUB_OFFLINE": "1"} if self.offline else {})}
+        paths = [str(PROJECT), os.environ.get("PYTHONPATH", "")]
+        variables = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUNBUFFERED": "1"}
+        return {**os.environ, **variables, **({"HF_HUB_OFFLINE": "1"} if self.offline else {})}
 
     def _stop(self, process: "subprocess.Popen[bytes]") -> None:
         """End ``process`` if it runs; the supervisor that it is takes its descendants along."""
@@ -107,9 +107,9 @@ def _run_worker() -> int:
         return os.getppid()
 
 
-def _pass_on(session: Any, seen: int, on_message: Message) -> int:
+def _pass_on(session: Any, passed_on: int, on_message: Message) -> int:
     messages = session.get_custom_messages()
-    for message in messages[seen:]:
+    for message in messages[passed_on:]:
         on_message(message)
     return len(messages)
 

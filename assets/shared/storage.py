@@ -58,7 +58,10 @@ class Storage(dg.ConfigurableResource):
 
     def _inside(self, path: Path) -> Path:
         if not path.resolve().is_relative_to(self.path.resolve()):
-            raise InputError(f"storage {self.path}: {path} is outside of it: names in settings are no paths; rename")
+            raise InputError(
+                f"storage {self.path}: {path} is outside of it: a name in the settings must not be a path; "
+                "choose another name"
+            )
         return path
 
     @contextmanager
@@ -94,8 +97,8 @@ class Storage(dg.ConfigurableResource):
             if error.errno not in UNWRITABLE or not _below(error.filename, self.path):
                 raise
             raise InputError(
-                f"storage {self.path}: cannot write: {os.strerror(error.errno)}; make room or give rights there, "
-                "or name another folder (storage.root in the profile, or LUFFY__STORAGE__ROOT)"
+                f"storage {self.path}: cannot write: {os.strerror(error.errno)}; make room or grant write "
+                "permission there, or choose another folder (storage.root in the profile, or LUFFY__STORAGE__ROOT)"
             ) from error
 
     def reference_file(self, key: str) -> Path:

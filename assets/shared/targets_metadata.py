@@ -13,57 +13,57 @@ if TYPE_CHECKING:
 
     from targets.prepared import Prepared
 
-SHOWN_COLUMNS = ["extra_info.id", "prompt", "target", "reward_model.ground_truth"]
-EXAMPLES = 2  # of each reason that are shown
+PREVIEW_COLUMNS = ["extra_info.id", "prompt", "target", "reward_model.ground_truth"]
+EXAMPLES = 2  # of each reason
 
 
-def stages(made: "Prepared") -> list[tuple[str, int]]:
+def stages(prepared: "Prepared") -> list[tuple[str, int]]:
     """Traces read, and left after each filter."""
-    return [("read", made.counts["read"]), *((step["title"], step["left"]) for step in made.funnel)]
+    return [("read", prepared.counts["read"]), *((step["title"], step["left"]) for step in prepared.funnel)]
 
 
-def prepared_metadata(made: "Prepared") -> dict[str, Any]:
+def prepared_metadata(prepared: "Prepared") -> dict[str, Any]:
     """Of targets/prepared."""
     import pyarrow.parquet as pq
 
     from evaluation.report.charts import funnel, histogram
 
-    lengths = pq.read_table(made.profile, columns=["prompt_tokens", "target_tokens"])
+    lengths = pq.read_table(prepared.profile, columns=["prompt_tokens", "target_tokens"])
     prompts, tokens = (column.to_numpy() for column in lengths.columns)
-    limits = made.config.max_prompt_tokens, made.config.max_target_tokens
+    limits = prepared.config.max_prompt_tokens, prepared.config.max_target_tokens
     shapes = [
         histogram(f"{name} tokens, up to the limit", values.tolist(), limit=limit)
         for name, values, limit in (("target", tokens, limits[1]), ("prompt", prompts, limits[0]))
     ]
     return {
-        "dagster/row_count": made.counts["kept"],
-        "dagster/column_schema": columns(pq.read_schema(made.prepared)),
-        "read": made.counts["read"],
-        "share kept": rounded(made.counts["kept"] / made.counts["read"]),
-        "what the filters left": pictures(funnel("Rows after each stage", stages(made))),
+        "dagster/row_count": prepared.counts["kept"],
+        "dagster/column_schema": columns(pq.read_schema(prepared.prepared)),
+        "read": prepared.counts["read"],
+        "share kept": rounded(prepared.counts["kept"] / prepared.counts["read"]),
+        "what the filters left": pictures(funnel("Rows after each stage", stages(prepared))),
         "lengths": pictures(*shapes),
-        "sources": _sources(made),
-        "dialects": counts(made.dialects, ("markers of the traces", "traces")),
-        "our verdict against the source's": counts(made.disagreements, ("verdicts", "traces")),
+        "sources": _sources(prepared),
+        "dialects": counts(prepared.dialects, ("markers of the traces", "traces")),
+        "our verdict compared with the source's": counts(prepared.disagreements, ("verdicts", "traces")),
         "target tokens, mean": rounded(tokens.mean()),
         "target tokens, longest": int(tokens.max()),
         "prompt tokens, longest": int(prompts.max()),
-        "preview": _first_rows(pq.ParquetFile(made.prepared)),
-        "settings": dg.MetadataValue.json(made.config.model_dump(mode="json")),
-        "file": dg.MetadataValue.path(str(made.prepared)),
+        "preview": _first_rows(pq.ParquetFile(prepared.prepared)),
+        "settings": dg.MetadataValue.json(prepared.config.model_dump(mode="json")),
+        "file": dg.MetadataValue.path(str(prepared.prepared)),
     }
 
 
-def rejected_metadata(made: "Prepared", table: "pa.Table") -> dict[str, Any]:
+def rejected_metadata(prepared: "Prepared", table: "pa.Table") -> dict[str, Any]:
     """Of targets/rejected, whose rows are ``table``."""
-    reasons = {name: count for name, count in made.counts.items() if name not in ("read", "kept")}
+    reasons = {name: count for name, count in prepared.counts.items() if name not in ("read", "kept")}
     return {
         "dagster/row_count": table.num_rows,
         "dagster/column_schema": columns(table.schema),
         "reasons": counts(reasons, ("first reason", "traces")),
-        "reasons, also where another came first": counts(made.all_reasons, ("reason", "traces")),
+        "all reasons, several per trace": counts(prepared.all_reasons, ("reason", "traces")),
         "examples of each reason": _examples(table),
-        "file": dg.MetadataValue.path(str(made.rejected)),
+        "file": dg.MetadataValue.path(str(prepared.rejected)),
     }
 
 
@@ -78,9 +78,9 @@ def train_metadata(file: "pq.ParquetFile", path: Path, previous: str | None, pro
     }
 
 
-def _sources(made: "Prepared") -> dg.MarkdownMetadataValue:
+def _sources(prepared: "Prepared") -> dg.MarkdownMetadataValue:
     lines = ["| source | read | kept | share kept |", "|---|--:|--:|--:|"]
-    for name, n in made.sources.items():
+    for name, n in prepared.sources.items():
         lines.append(f"| {cell(name)} | {n['read']:,} | {n['kept']:,} | {n['kept'] / n['read']:.1%} |")
     return dg.MetadataValue.md("\n".join(lines))
 
@@ -94,18 +94,18 @@ def _examples(table: "pa.Table") -> dg.MarkdownMetadataValue:
 
     if not table.num_rows:
         return dg.MetadataValue.md("none")
-    shown_rows = []
+    examples = []
     for entry in FILTERS:
-        shown_rows.append(table.filter(pc.field("reason") == entry.name).slice(0, EXAMPLES))
+        examples.append(table.filter(pc.field("reason") == entry.name).slice(0, EXAMPLES))
     names = ["reason", "id", "detail", "problem", "gold"]
-    return preview(pa.concat_tables(shown_rows), names, rows=EXAMPLES * len(FILTERS))
+    return preview(pa.concat_tables(examples), names, rows=EXAMPLES * len(FILTERS))
 
 
 def _comparison(previous: str | None, profile: str) -> dg.MarkdownMetadataValue:
     from targets.check.version_diff import compare_versions
 
     if previous is None:
-        return dg.MetadataValue.md("there is no version before")
+        return dg.MetadataValue.md("there is no earlier version")
     lines = ["| | before | now |", "|---|--:|--:|"]
     lines += [
         f"| {cell(what)} | {before} | {now} |" for what, before, now in compare_versions(Path(previous), Path(profile))
@@ -117,5 +117,5 @@ def _first_rows(file: "pq.ParquetFile") -> dg.MarkdownMetadataValue:
     """The first TARGET rows of a parquet file, without reading the others."""
     import pyarrow as pa
 
-    batch = next(file.iter_batches(PREVIEW_ROWS, columns=SHOWN_COLUMNS))
+    batch = next(file.iter_batches(PREVIEW_ROWS, columns=PREVIEW_COLUMNS))
     return preview(pa.Table.from_batches([batch]), batch.schema.names)

@@ -28,9 +28,9 @@ def job(name: str) -> dg.JobDefinition:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m pipelines.cli.execute", description="Execute one run of a job.")
     parser.add_argument("job", choices=[job.name for job in JOBS])
-    parser.add_argument("--tags", type=json.loads, default={}, metavar="JSON", help="tags of the run")
-    parser.add_argument("--assets", nargs="*", metavar="KEY", help="only these")
-    parser.add_argument("--max-concurrent", type=int, help="steps at a time")
+    parser.add_argument("--tags", type=json.loads, default={}, metavar="JSON", help="tags of the run, as JSON")
+    parser.add_argument("--assets", nargs="*", metavar="KEY", help="materialize only these assets")
+    parser.add_argument("--max-concurrent", type=int, help="number of steps that run at the same time")
     options = parser.parse_args()
     asked = threading.Event()
     signal.signal(CANCEL, lambda *_: asked.set())

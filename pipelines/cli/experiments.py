@@ -1,8 +1,8 @@
 """``python -m pipelines.cli.experiments [RECIPE …]``: train and score recipes, then compare them on one page.
 
-What ``make experiments`` and ``make compare`` call: a run for each recipe and seed, one after the other, recorded in
-the instance that ``make ui`` shows. A backfill of experiments/policy and experiments/scores in the UI does the same.
-What is complete is reused, so a command that was interrupted goes on where it was.
+``make experiments`` and ``make compare`` call it. Each recipe and seed is a run, one after the other, in the instance
+that ``make ui`` shows. A backfill of experiments/policy and experiments/scores in the UI does the same. Complete runs
+are reused, so an interrupted command continues where it stopped.
 """
 
 import argparse
@@ -30,11 +30,18 @@ def main() -> int:
         prog="python -m pipelines.cli.experiments", description="Train and score recipes, and compare them on one page."
     )
     parser.add_argument(
-        "recipes", nargs="*", metavar="RECIPE", help="files of training/config/recipe (default: as the profile says)"
+        "recipes",
+        nargs="*",
+        metavar="RECIPE",
+        help="names of files in training/config/recipe (default: the recipes of the profile)",
     )
-    parser.add_argument("--profile", help="a profile's name or file")
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", dest="overrides")
-    parser.add_argument("--copy-to", type=Path, metavar="FOLDER", help="put the tables and figures there, too")
+    parser.add_argument("--profile", help="name or file of a profile")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", dest="overrides", help="override a setting"
+    )
+    parser.add_argument(
+        "--copy-to", type=Path, metavar="FOLDER", help="also copy the tables and figures to this folder"
+    )
     options = parser.parse_args()
     configure(options.profile, options.overrides)
     os.chdir(PROJECT)
@@ -46,10 +53,10 @@ def main() -> int:
     settings = load_settings()
     recipes = options.recipes or settings.experiments.recipes or RECIPES
     if unknown := sorted(set(recipes) - set(RECIPES)):
-        raise InputError(f"no recipe {', '.join(unknown)}: expected some of {', '.join(RECIPES)}")
+        raise InputError(f"unknown recipe {', '.join(unknown)}: expected names among {', '.join(RECIPES)}")
     training_interpreter(defs).executable()
     base = [evals.key(benchmark, "base") for benchmark in settings.benchmark_suite()]
-    wanted = [
+    partitions = [
         partition(recipe, seed)
         for seed in seeds(settings.experiments, settings.training)
         for recipe in dict.fromkeys(recipes)
@@ -60,9 +67,9 @@ def main() -> int:
         for job, keys in ((OBSERVE, None), (PREPARE, None), (EVERYTHING, base)):
             if status := execute(instance, job, terminal, keys=keys):
                 return status
-        for number, key in enumerate(wanted, 1):
+        for number, key in enumerate(partitions, 1):
             named = key.keys_by_dimension
-            terminal.line(f"run {number} of {len(wanted)}: {', '.join(f'{k} {v}' for k, v in named.items())}")
+            terminal.line(f"run {number} of {len(partitions)}: {', '.join(f'{k} {v}' for k, v in named.items())}")
             tags = {"dagster/partition": str(key), **{f"dagster/partition/{k}": v for k, v in named.items()}}
             status = execute(instance, EXPERIMENT, terminal, more_tags=tags)
             if status == INTERRUPTED:

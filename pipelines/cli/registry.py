@@ -1,7 +1,7 @@
 """``python -m pipelines.cli.registry show | promote | rollback``: look at the champion, or move it by hand.
 
-What ``make promote`` and ``make rollback`` call. A move leaves a decision file, and a materialization of
-registry/champion in the instance, so the UI shows who moved it, when and why.
+``make promote`` and ``make rollback`` call it. A move writes a decision file, and reports a materialization of
+registry/champion to the instance, so the UI shows who moved the champion, when and why.
 """
 
 import argparse
@@ -22,15 +22,15 @@ from pipelines.definitions.settings import load_settings
 
 def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
-        prog="python -m pipelines.cli.registry", description="The champion, and moving it."
+        prog="python -m pipelines.cli.registry", description="Show the champion, or move it by hand."
     )
     actions = result.add_subparsers(dest="action", required=True)
-    actions.add_parser("show", help="the champion and the last decisions")
+    actions.add_parser("show", help="show the champion and the last decisions")
     promote = actions.add_parser("promote", help="make a policy the champion")
     promote.add_argument("to", metavar="TO", help="a run's folder, or the first characters of a policy's digest")
-    rollback = actions.add_parser("rollback", help="make the champion before the present one the champion again")
+    rollback = actions.add_parser("rollback", help="make the previous champion the champion again")
     for command in (promote, rollback):
-        command.add_argument("--reason", default="", help="kept with the decision")
+        command.add_argument("--reason", default="", help="reason for the move, kept with the decision")
     return result
 
 
@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def materialization(registry: Registry, record: PolicyRecord) -> dg.AssetMaterialization:
-    """What the UI shows of a move by hand."""
+    """The materialization that the UI shows for a move by hand."""
     decision = record.decision
     return dg.AssetMaterialization(
         CHAMPION,
@@ -78,11 +78,11 @@ def show(registry: Registry, last: int = 10) -> None:
     """Write the champion and the last decisions, newest first."""
     champion = registry.champion()
     if champion is None:
-        sys.stdout.write(f"no champion in {registry.folder}\n")
+        sys.stdout.write(f"there is no champion in {registry.folder} yet\n")
     else:
         sys.stdout.write(f"champion: {champion.checkpoint[:SHORT_DIGEST]}  {champion.policy}\n")
         rejected = ", ".join(digest[:SHORT_DIGEST] for digest in champion.rejected)
-        sys.stdout.write(f"rolled back, promoted again only by hand: {rejected}\n" if rejected else "")
+        sys.stdout.write(f"rolled back (only `make promote` can bring these back): {rejected}\n" if rejected else "")
     for record in reversed(registry.decisions()[-last:]):
         decision = record.decision
         what = decision.by_hand or ("promoted" if decision.promoted else "not promoted")

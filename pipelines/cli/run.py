@@ -1,6 +1,6 @@
 """``python -m pipelines.cli.run``: materialize the graph through Dagster and show it on the terminal.
 
-What ``make demo`` and ``make run`` call. The run is recorded in the instance that ``make ui`` shows.
+``make demo`` and ``make run`` call it. The run is recorded in the instance that ``make ui`` shows.
 """
 
 import argparse
@@ -30,16 +30,18 @@ NEEDS_TRAINING_PYTHON = {"training", "evals", "ood"}
 
 def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
-        prog="python -m pipelines.cli.run", description="Materialize the graph through Dagster and show it here."
+        prog="python -m pipelines.cli.run", description="Materialize the graph through Dagster and show its progress."
     )
     result.add_argument(
-        "--select", metavar="ASSETS", help="an asset selection, e.g. 'group:targets' (default: everything)"
+        "--select", metavar="ASSETS", help="materialize this selection of assets, e.g. 'group:targets' (default: all)"
     )
-    result.add_argument("--profile", help=f"a profile's name or file (default: {PROFILE}, else embedded)")
+    result.add_argument("--profile", help=f"name or file of a profile (default: ${PROFILE}, or embedded)")
     result.add_argument(
         "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", dest="overrides", help="override a setting"
     )
-    result.add_argument("--max-concurrent", type=int, default=2, help="stages at a time (default %(default)s)")
+    result.add_argument(
+        "--max-concurrent", type=int, default=2, help="number of stages that run at the same time (default %(default)s)"
+    )
     return result
 
 
@@ -52,13 +54,13 @@ def main() -> int:
 
     keys = selection_keys(defs, options.select or "*")
     if not keys:
-        raise InputError(f"--select {options.select!r}: no asset of that selection; `*` is everything")
+        raise InputError(f"--select {options.select!r}: the selection contains no asset; `*` selects all")
     if any(key.path[0] in NEEDS_TRAINING_PYTHON for key in keys):
         training_interpreter(defs).executable()
     terminal = Terminal(every_s=LINE_SECONDS)
     with dg.DagsterInstance.get() as instance:
         for run_id in end_dead_runs(instance):
-            terminal.line(f"ended run {run_id[:8]}: its process is gone")
+            terminal.line(f"marked run {run_id[:8]} as ended, because its process is gone")
         if any(key.path[0] == "targets" for key in keys):
             status = execute(instance, OBSERVE, terminal)
             if status:
@@ -102,7 +104,11 @@ def execute(
     at_once: int | None = None,
     more_tags: Mapping[str, str] | None = None,
 ) -> int:
-    """Run ``job`` in a process of its own and show it; the exit status of the command. Ctrl-C cancels the run."""
+    """Run ``job`` in a process of its own and show it; Ctrl-C cancels the run.
+
+    Returns:
+        The exit status of the command.
+    """
     tags = {"luffy/command": f"{job}-{os.urandom(4).hex()}", **(more_tags or {})}
     command = [sys.executable, "-m", "pipelines.cli.execute", job, "--tags", json.dumps(tags)]
     command += ["--assets", *(key.to_user_string() for key in keys)] if keys else []
@@ -117,19 +123,19 @@ def execute(
             try:
                 process.wait()
             except KeyboardInterrupt:
-                terminal.line("cancelling: what runs is being stopped")
+                terminal.line("cancelling: the running steps are being stopped")
                 process.send_signal(CANCEL)
     if process.returncode == 0:
         return 0
     run = instance.get_run_by_id(monitor.run_id) if monitor.run_id else None
     if run is not None and run.status == dg.DagsterRunStatus.CANCELED:
-        terminal.line("cancelled; the same command goes on from what is complete")
+        terminal.line("cancelled; run the same command again to continue from the complete outputs")
         return INTERRUPTED
     for failure in monitor.failures:
         sys.stderr.write(f"error: {failure}\n")
     if not monitor.failures:
         said = log_file(instance).read_text(encoding="utf-8", errors="replace").splitlines()
-        sys.stderr.write(f"error: the run ended early: {said[-1] if said else 'without a word'}\n")
+        sys.stderr.write(f"error: the run ended early: {said[-1] if said else 'it wrote no message'}\n")
         sys.stderr.write(f"its log: {log_file(instance)}\n")
     return 1
 
@@ -140,7 +146,7 @@ def log_file(instance: dg.DagsterInstance) -> Path:
 
 
 def show_result(defs: dg.Definitions, terminal: Terminal, keys: Sequence[dg.AssetKey]) -> None:
-    """The scorecard, and where to look further."""
+    """Write the scorecard, and where to find more."""
     from assets.report import PAGE, SCORECARD, TEXT
 
     assert defs.resources is not None
@@ -153,7 +159,7 @@ def show_result(defs: dg.Definitions, terminal: Terminal, keys: Sequence[dg.Asse
         terminal.line(f"\nreport: {folder}/{PAGE}")
     else:
         terminal.line(f"\noutputs: {storage.path}")
-    terminal.line("look at everything: make ui")
+    terminal.line("to see everything in the UI: make ui")
 
 
 if __name__ == "__main__":

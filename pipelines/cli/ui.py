@@ -1,4 +1,4 @@
-"""``python -m pipelines.cli.ui``: serve the Dagster UI with the project's instance. What ``make ui`` calls."""
+"""``python -m pipelines.cli.ui``: serve the Dagster UI with the project's instance; ``make ui`` calls it."""
 
 import argparse
 import os
@@ -17,8 +17,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m pipelines.cli.ui", description="Serve the Dagster UI until Ctrl-C."
     )
-    parser.add_argument("--port", type=int, default=3000, help="(default %(default)s)")
-    parser.add_argument("--host", default="127.0.0.1", help="the UI has no login: keep it local (default %(default)s)")
+    parser.add_argument("--port", type=int, default=3000, help="port of the UI (default %(default)s)")
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="address to listen on; keep it local, as the UI has no login (default %(default)s)",
+    )
     options = parser.parse_args()
     load_settings()
     check_port(options.host, options.port)
@@ -40,8 +44,8 @@ def check_port(host: str, port: int) -> None:
             probe.bind((host, port))
         except (OSError, OverflowError) as error:
             raise InputError(
-                f"port {port} of {host}: {getattr(error, 'strerror', error)}: stop what uses it, or take another one: "
-                "`make ui PORT=3001`"
+                f"port {port} of {host}: {getattr(error, 'strerror', error)}; stop the program that uses it, or choose "
+                "another port: `make ui PORT=3001`"
             ) from error
 
 

@@ -87,14 +87,14 @@ def test_the_seeds_of_a_recipe_are_one_experiment(build):
     recipes.recipe("sft", seed=0, **GOOD)
     assert compare(recipes).success
     shown = recipes.project.metadata("experiments/comparison")
-    assert shown["left out"] == "- sft is left out: scored for 1 of 3 seeds"
+    assert shown["left out"] == "- sft is left out because it has scores for 1 of 3 seeds"
     assert "on_policy 3, luffy 3" in shown["scores"]
     page = Path(shown["file"]).read_text(encoding="utf-8")
     assert re.search(r"\n[78]\d\.\d [89]\d\.\d 100\.0<", page) and page.count("opacity: 0.25") == 6
 
 
 def test_settings_name_recipes_that_exist(build):
-    with pytest.raises(InputError, match=r"experiments.overrides: no recipe luffi: expected some of luffy"):
+    with pytest.raises(InputError, match=r"experiments.overrides: unknown recipe luffi: expected names among luffy"):
         build(experiments__overrides="{luffi: [seed=1]}")
 
 
@@ -104,12 +104,12 @@ def test_recipes_of_other_targets_are_left_out_by_name(recipes: Recipes):
     recipes.recipe("mixed_policy", targets="u" * 64, **GOOD)
     assert compare(recipes).success
     shown = recipes.project.metadata("experiments/comparison")
-    assert shown["recipes"] == 2 and "its targets are not the present ones" in shown["left out"]
+    assert shown["recipes"] == 2 and "its targets have changed" in shown["left out"]
 
 
 def test_one_recipe_is_no_comparison(recipes: Recipes):
     recipes.recipe("luffy", **GOOD)
-    assert "1 recipes to compare" in message(compare(recipes))
+    assert "at least 2 recipes to compare, got 1" in message(compare(recipes))
     assert "launch a backfill" in message(compare(recipes))
 
 
@@ -120,4 +120,4 @@ def test_scores_of_a_policy_that_was_trained_anew_are_left_out(recipes: Recipes)
     record = json.loads(file.read_text())
     record["policy"]["digest"] = "f" * 64
     file.write_text(json.dumps(record))
-    assert "trained anew" in message(compare(recipes))
+    assert "trained again" in message(compare(recipes))

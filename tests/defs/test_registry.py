@@ -103,7 +103,11 @@ def test_moves_that_cannot_be_say_why_and_change_nothing(two, tmp_path):
     record = written.champion
     outside = tmp_path / "outside"
     outside.mkdir()
-    for wanted, said in (("zzzz", "neither a run"), (first, "champion already"), (str(outside), "outside of storage")):
+    for wanted, said in (
+        ("zzzz", "neither a run"),
+        (first, "already the champion"),
+        (str(outside), "outside of storage"),
+    ):
         with pytest.raises(InputError, match=said):
             registry.promote(wanted, reason="")
     with pytest.raises(InputError, match="first champion"):

@@ -121,7 +121,7 @@ def test_nothing_goes_while_a_run_is_under_way(filled):
     project.instance.report_dagster_event(
         dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, run.job_name), run_id=run.run_id
     )
-    assert "is under way" in message(project.run_job("retention", LAUNCH))
+    assert "is in progress" in message(project.run_job("retention", LAUNCH))
     assert all(folder.exists() for folder in made.values())
 
 

@@ -45,7 +45,7 @@ def test_a_run_shows_a_line_a_stage_and_where_the_outputs_are(environment, tmp_p
     )
     assert any(re.search(r"(\d+) of \1 checks passed", line) for line in lines)
     assert f"outputs: {tmp_path / 'storage'}" in lines
-    assert lines[-1] == "look at everything: make ui"
+    assert lines[-1] == "to see everything in the UI: make ui"
     assert done.stderr == ""
     assert not list((tmp_path / "storage").rglob("*.tmp"))
 
@@ -67,7 +67,7 @@ def test_the_run_is_in_the_instance_that_the_ui_shows(environment, monkeypatch):
         ({"LUFFY__INTERPRETER__PYTHON": "/no/python"}, [], 2, "run `make setup`"),
         ({"LUFFY__TRAINING__SEEED": "1"}, [], 2, "training.seeed is not a setting"),
         ({}, ["--profile", "unknown"], 2, "profile 'unknown'"),
-        ({}, ["--select", "group:nothing"], 2, "no asset of that selection"),
+        ({}, ["--select", "group:nothing"], 2, "the selection contains no asset"),
         ({}, ["--set", "training.seed"], 2, "expected SECTION.KEY=VALUE"),
     ],
 )

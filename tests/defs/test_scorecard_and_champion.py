@@ -206,7 +206,7 @@ def test_the_next_policy_has_to_beat_the_champion_and_not_the_base(written: Writ
     assert written.project.run(*OUTPUTS).success
     assert (written.champion["checkpoint"], written.champion["previous"]) == (third, first)
     assert written.project.run(*OUTPUTS).success
-    assert "champion already" in written.project.metadata("registry/champion")["reasons"]
+    assert "already the champion" in written.project.metadata("registry/champion")["reasons"]
 
 
 def test_a_champion_of_other_problems_stays_and_says_why(written: Written):

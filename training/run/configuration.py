@@ -84,13 +84,13 @@ def _explain(error: Exception, base: Sequence[str]) -> str:
     if (match := re.search(r"Could not override '([^']+)'", message)) is None:
         return f"configuration: {message}"
     key = match[1]
-    known = list(_keys(OmegaConf.to_container(compose("train", overrides=list(base)), resolve=False)))
+    names = list(_keys(OmegaConf.to_container(compose("train", overrides=list(base)), resolve=False)))
     # Compare the last parts first: people know the name of an option better than where it lives.
     leaf = key.rsplit(".", 1)[-1]
-    leaves = {name.rsplit(".", 1)[-1] for name in known}
+    leaves = {name.rsplit(".", 1)[-1] for name in names}
     if leaf not in leaves:
         leaf = next(iter(difflib.get_close_matches(leaf, leaves, n=1, cutoff=0.5)), leaf)
-    candidates = [name for name in known if name.rsplit(".", 1)[-1] == leaf] or known
+    candidates = [name for name in names if name.rsplit(".", 1)[-1] == leaf] or names
     nearest = difflib.get_close_matches(key, candidates, n=1, cutoff=0.0)[0]
     return f"unknown key {key!r} in --set: did you mean {nearest!r}?"
 
