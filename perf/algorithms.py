@@ -1,10 +1,11 @@
-"""Time and memory of ``training.algorithms`` beside what they are measured against, in one run.
+"""Compare the time and memory of ``training.algorithms`` with reference implementations, in one run.
 
     OMP_NUM_THREADS=1 .venv-train/bin/python -m perf.algorithms [--device cuda] [--small]
 
-Each pair is called in turn (a, b, a, b, ...) and its ratio is the median of the ratios of neighbouring calls, so that
-other work on the machine burdens both alike. Peak memory is what PyTorch's allocator holds at once above what it held
-before. The verdict says whether a ratio meets its target; the exit status is 1 when one does not.
+The two functions of a pair are called in turn (a, b, a, b, ...). Their ratio is the median of the ratios of
+neighbouring calls, so that other work on the machine affects both alike. Peak memory is the most that PyTorch's
+allocator holds above what it held before the call. Each verdict says whether a ratio meets its target; the exit status
+is 1 if one does not.
 """
 
 import argparse

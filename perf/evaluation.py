@@ -1,4 +1,4 @@
-"""The figures of evaluation: verdicts on real answers, and speed beside the usual way.
+"""Measure the evaluation: verdicts on real answers, and speed compared with the usual way.
 
     .venv-train/bin/python -m perf.evaluation [--only verdicts grading hostile generation]
 
@@ -6,9 +6,9 @@ verdicts    gold answers against themselves and against another file's spelling 
             verdicts that came with them, with every disagreement; two models' MMLU-Pro outputs by our extractor
 grading     samples per second of Grader (2 workers) and of math-verify on whole texts, one after the other
 hostile     1,000 answers designed to stall a comparison: none may take longer than the limit
-generation  our engine loop beside vllm.LLM.generate on the same prompts and settings; a rerun with everything cached
+generation  our engine loop and vllm.LLM.generate on the same prompts and settings; a rerun with everything cached
 
-It reads ../shared/data and prints one line per figure with its target; exit status 1 means that one is not met.
+It reads ../shared/data and prints one line per figure with its target. The exit status is 1 if a target is not met.
 """
 
 import argparse
@@ -42,7 +42,7 @@ MATH = ("aime24", "aime25", "amc", "math500", "minerva", "olympiadbench")
 GRACE_S = 0.5  # from the limit to the reply: the worker's own grace, and a new fork
 HOSTILE = 1000
 
-# Every sample whose stored verdict is not ours, and why ours is right, checked by hand.
+# Every sample whose stored verdict differs from ours, and why ours is right; checked by hand.
 PM = "4:30 p.m. with and without a blank is the same text; upstream lost the p.m."
 DFRAC = "upstream compares texts: \\dfrac is \\frac in larger type"
 DEGREES = "an angle of 90 in a problem that asks for degrees; upstream compares texts"
@@ -62,7 +62,7 @@ def figure(name: str, value: str, target: str, met: bool) -> bool:
 
 
 def verdicts() -> Iterator[bool]:
-    """Whether gold answers are right, and stored verdicts equal ours."""
+    """Check that gold answers are graded as right, and that our verdicts equal the stored ones."""
     paper = {benchmark.name: benchmark for benchmark in load_suite("paper")}
     with Grader(workers=2, limit_s=20.0) as grader:
         for name in MATH:
@@ -80,7 +80,7 @@ def verdicts() -> Iterator[bool]:
 
 
 def gold_against_itself(name: str, benchmark: Any, grader: Grader) -> bool:
-    """Each gold answer of both files as a boxed response, and as the answer to the other file's gold answer."""
+    """Grade each gold answer of both files as a boxed response, and against the other file's gold answer."""
     tables = [
         read_benchmark(benchmark.model_copy(update={"sources": (source,)}), [DATA]).to_pylist()
         for source in benchmark.sources
@@ -105,7 +105,7 @@ def gold_against_itself(name: str, benchmark: Any, grader: Grader) -> bool:
 
 
 def upstream(name: str, grader: Grader) -> bool:
-    """Our verdicts beside those that the samples came with."""
+    """Compare our verdicts with those that the samples came with."""
     rows = pq.read_table(DATA / "traces" / f"{name}.parquet").to_pylist()
     grades = grader.grade_many(((row["response"], row["gold_answer"], "math") for row in rows), thinking=False)
     differ = [
@@ -154,12 +154,12 @@ def graded(items: list[tuple[str, str, str]]) -> tuple[tuple[float, list[Grade]]
 
 
 def cpu_seconds() -> float:
-    """Of this process and of its children that have ended."""
+    """CPU seconds of this process and of its children that have ended."""
     return sum(resource.getrusage(who).ru_utime for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
 def hostile_answers(count: int) -> list[str]:
-    """Different answers that each cost a naive comparison its whole limit."""
+    """Different answers, each of which takes a naive comparison its whole time limit."""
     kinds: list[Callable[[int], str]] = [
         lambda i: f"{i + 2}^{{9^{{9^{{9}}}}}}",
         lambda i: f"{10**8 + i}!",
@@ -178,7 +178,7 @@ def hostile_answers(count: int) -> list[str]:
 
 
 def hostile(limit_s: float) -> Iterator[bool]:
-    """The slowest of 1,000 hostile answers, through one grader with two workers."""
+    """Measure the slowest of 1,000 hostile answers in one grader with two workers."""
 
     def timed(answer: str) -> tuple[float, Grade]:
         began = time.perf_counter()
@@ -201,7 +201,7 @@ def hostile(limit_s: float) -> Iterator[bool]:
 
 
 def generation(problems: int, samples: int, repeat: int) -> Iterator[bool]:
-    """Our engine loop and LLM.generate in turn on the same engine; then a rerun of the command from its cache."""
+    """Time our engine loop and LLM.generate in turn on the same engine, then a rerun of the command from its cache."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_table(read_suite(load_suite("embedded"), [], limit=problems), folder / "suite.parquet")
@@ -223,7 +223,7 @@ def generation(problems: int, samples: int, repeat: int) -> Iterator[bool]:
 
 
 def engine_seconds(suite: Path, samples: int, repeat: int) -> tuple[float, float, int]:
-    """Median seconds of ours and of LLM.generate for the same requests, and the tokens that each of them makes."""
+    """Median seconds of our loop and of LLM.generate for the same requests, and the tokens that each generates."""
     from transformers import AutoTokenizer
 
     from evaluation.generation.engine import Engine, EngineOptions, EngineRequest, prepare_environment

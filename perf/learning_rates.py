@@ -1,7 +1,7 @@
 """Choose the learning rates of the profile `comparison`: ``.venv/bin/python -m perf.learning_rates``.
 
-Every recipe has the same budget: two thirds of the updates per rate, with a seed that no comparison uses. The score is
-that of problems from the distribution of the in-domain benchmark, drawn with another seed. The result is a table.
+Every recipe has the same budget: two thirds of the updates per rate, with a seed that no comparison uses. The policies
+are scored on problems from the distribution of the in-domain benchmark, drawn with another seed. The result is a table.
 Trainings and scores that are complete in ``--out`` are reused.
 """
 

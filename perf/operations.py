@@ -1,7 +1,8 @@
-"""What the Dagster side costs: ``.venv/bin/python -m perf.operations``.
+"""Measure what the Dagster side costs: ``.venv/bin/python -m perf.operations``.
 
-The load average at the start, then a run of unchanged assets, a tick of every sensor, seconds until the UI answers, and
-the asset page in a real browser after 1,000 materializations. Everything in a temporary folder.
+It prints the load average at the start. Then it times a run of unchanged assets, a tick of every sensor, the start of
+the UI until it answers, and the asset page in a real browser after 1,000 materializations. All files are in a temporary
+folder.
 """
 
 import os
@@ -87,7 +88,7 @@ def _last_run() -> float:
 
 
 def _processor_seconds() -> float:
-    """Of all processes that we started and that have ended."""
+    """CPU seconds of all processes that we started and that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

@@ -1,12 +1,13 @@
-"""A mixed-policy step against a plain GRPO step of verl: ``.venv-train/bin/python -m perf.steps``.
+"""Time a mixed-policy step against a plain GRPO step of verl: ``.venv-train/bin/python -m perf.steps``.
 
 Both train the embedded base model on the embedded targets at the same batch, group size and limits, with a learning
-rate of 0, so that the policy, and with it the length of its answers, stays what it is. "verl" is verl's own trainer,
-agent loop, advantage and loss; "on_policy" is ours without off-policy samples, which measures the hooks alone; "luffy"
-has one whole target per group. Prints the median seconds of steps 3 and later, and the ratios to verl.
+rate of 0, so that the policy and the length of its answers do not change. "verl" is verl's own trainer, agent loop,
+advantage and loss. "on_policy" is our trainer without off-policy samples, which measures the hooks alone. "luffy" has
+one whole target per group. The program prints the median seconds of steps 3 and later, and the ratios to verl.
 
-``--rows 8 16 32`` times "luffy" at these numbers of prompts per step instead; ``--memory`` fits a line to the memory of
-all its processes over the steps (``--rows 8``: with so many prompts). Both say how many generations per step asked for.
+``--rows 8 16 32`` times "luffy" at these numbers of prompts per step instead. ``--memory`` fits a line to the memory of
+all its processes over the steps, with as many prompts as ``--rows`` says. Both print the number of generations that
+were requested per step.
 """
 
 import argparse
@@ -55,7 +56,7 @@ def targets(folder: Path) -> Path:
 
 
 def measure(name: str, file: Path, out: Path, steps: int, **more: str) -> dict[str, float]:
-    """Median seconds of the parts of a step, the mean response length, and the generations asked for."""
+    """Median seconds of the parts of a step, the mean response length, and the generations requested."""
     recipe, changes = RUNS[name]
     settings = COMMON | changes | {key.replace("__", "."): value for key, value in more.items()}
     settings |= {"trainer.total_training_steps": str(steps), "trainer.save_freq": str(steps)}
@@ -134,7 +135,7 @@ def proportional_sizes(parent: psutil.Process) -> "Counter[str]":
     for process in parent.children(recursive=True):
         try:
             title = (process.cmdline() or [process.name()])[0].rsplit("/", 1)[-1]
-            title = title.split(" ")[0].split(".")[0]  # Ray's names the method that runs
+            title = title.split(" ")[0].split(".")[0]  # Ray's titles name the method that runs
             fields = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()[1:]
         except (psutil.Error, OSError):
             continue  # it ended while we looked

@@ -1,4 +1,4 @@
-"""Target preparation beside the usual way, on the same real rows and one after the other.
+"""Compare the preparation of targets with the usual way, on the same real rows, one after the other.
 
     .venv/bin/python -m perf.targets [speed] [--source FILE ...] [--rows N]   # rows per second, decisions, workers
     .venv/bin/python -m perf.targets memory [--rows 100000 1000000]           # peak memory at two sizes
@@ -8,13 +8,14 @@ The usual way is ``datasets.map`` (``num_proc=2``) with a Python function that a
 tokenizes the text and calls math-verify on it. Ours is `targets.prepare` with two workers, including reading,
 duplicates and writing. The tokenizer is a BPE of 16,384 tokens trained on the rows, outside the timing. Where the two
 decide differently about a row, its gold answer and our reason are printed: each is a comparison of answers that
-math-verify alone gets wrong, or a limit of it. What a second worker brings is given with and without the time to start;
-beside it stands what a second process brings that only counts.
+math-verify alone gets wrong, or one of its limits. The gain of a second worker is printed with and without the time to
+start, next to the gain of a second process that only counts.
 
-Scale is the line through the times of two numbers of long real traces, extended to 46,000 traces of 8,000 tokens.
+``scale`` draws a line through the times of two numbers of long real traces, and extends it to 46,000 traces of 8,000
+tokens.
 
-Memory is the proportional set size of the preparation and all its processes, sampled five times per second, on the
-shortest real rows repeated.
+``memory`` samples the proportional set size of the preparation and all its processes five times per second, while it
+prepares the shortest real rows, repeated.
 """
 
 import argparse
@@ -75,7 +76,7 @@ def _context(settings: str, tokenizer: Path) -> FilterContext:
 
 
 def usual_row(row: dict[str, Any], settings: str, tokenizer: Path) -> dict[str, Any]:
-    """What a preparation script usually does with a row."""
+    """Filter one row as a preparation script usually does."""
     from math_verify import parse, verify
 
     context = _context(settings, tokenizer)
@@ -92,7 +93,7 @@ def usual_row(row: dict[str, Any], settings: str, tokenizer: Path) -> dict[str, 
 
 @dataclass
 class Timed:
-    """Seconds by the clock, and of the processors, of a block: the latter do not depend on who else uses them."""
+    """Wall-clock and CPU seconds of a block; other programs on the machine hardly change the CPU seconds."""
 
     clock: float = 0.0
     cpu: float = 0.0
@@ -107,13 +108,13 @@ class Timed:
 
 
 def _cpu() -> float:
-    """Processor seconds of this process and of those it has waited for."""
+    """CPU seconds of this process and of the processes that it has waited for."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def usual(rows: list[dict[str, Any]], config: PrepareConfig, tokenizer: Path, folder: Path) -> tuple[Timed, set[str]]:
-    """Time, and the ids of the rows that it keeps."""
+    """Time of the usual way, and the ids of the rows that it keeps."""
     import datasets
 
     datasets.disable_progress_bars()
@@ -126,7 +127,7 @@ def usual(rows: list[dict[str, Any]], config: PrepareConfig, tokenizer: Path, fo
 
 
 def ours(config: PrepareConfig, tokenizer: Path, folder: Path) -> tuple[Timed, dict[str, tuple[str, str]]]:
-    """Time, and the reason and detail of each rejected row."""
+    """Time of our preparation, and the reason and detail of each rejected row."""
     import pyarrow.parquet as pq
 
     with Timed() as timed:
@@ -136,7 +137,7 @@ def ours(config: PrepareConfig, tokenizer: Path, folder: Path) -> tuple[Timed, d
 
 
 def speed(source: Path, limit: int | None) -> None:
-    """Rows per second of both ways on one source, what they decide differently, and what a second worker brings."""
+    """Print the rows per second of both ways on one source, where they differ, and the gain of a second worker."""
     settings = {"source": str(source), "limit": limit, "plain_text": "split"}
     config = build_config({**settings, "workers": PROCESSES})
     traces = [t for t in read_source(config) if not t.reasons][:limit]
@@ -175,7 +176,7 @@ def speed(source: Path, limit: int | None) -> None:
 
 
 def _second_processor() -> float:
-    """How much more two processes do than one on this machine now, where they have nothing to wait for."""
+    """How much more two processes that wait for nothing do on this machine than one."""
     with multiprocessing.Pool(2) as pool:
         pool.map(_count, [1, 1])
         seconds = []
@@ -212,7 +213,7 @@ def by_length(source: Path) -> "pa.Table":
 
 
 def repeated(source: Path, rows: int, path: Path) -> None:
-    """The shortest `DISTINCT` rows of ``source``, again and again."""
+    """The shortest `DISTINCT` rows of ``source``, repeated."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -223,7 +224,7 @@ def repeated(source: Path, rows: int, path: Path) -> None:
 
 
 def scale(source: Path, sizes: list[int]) -> None:
-    """Time of two workers on the longest correct rows of ``source``, repeated, at two sizes; and what it leads to."""
+    """Print the time of two workers on the longest correct rows of ``source`` at two sizes, and its extrapolation."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -250,7 +251,7 @@ def scale(source: Path, sizes: list[int]) -> None:
 
 
 def memory(source: Path, sizes: list[int], folder: Path) -> None:
-    """Peak memory of a preparation at each number of rows, in a process of its own."""
+    """Print the peak memory of a preparation at each number of rows, each in a separate process."""
     peaks = []
     with tempfile.TemporaryDirectory(dir=folder) as name:
         here = Path(name)
