@@ -9,9 +9,9 @@ from typing import Any
 from core.errors import InputError
 
 ROWS_PER_READ = 256
-# A row group is as many portions as reach so many bytes: one of long texts, many of short ones. What a file's footer
+# A row group is as many tables as reach so many bytes: one of long texts, many of short ones. What a file's footer
 # says of each group is in memory while it is written and read, so that many small groups would add up.
-ROWS_PER_PORTION = 1024
+ROWS_PER_TABLE = 1024
 BYTES_PER_GROUP = 16 << 20
 
 
@@ -28,18 +28,18 @@ class TableWriter:
         self.rows = 0
         self._schema = schema
         self._pending: list[dict[str, Any]] = []
-        self._portions: list[Any] = []  # of the next row group
+        self._tables: list[Any] = []  # of the next row group
         self._writer = pq.ParquetWriter(path, schema.with_metadata(dict(metadata)), compression="zstd")
 
     def add(self, row: dict[str, Any]) -> None:
         self._pending.append(row)
         self.rows += 1
-        if len(self._pending) == ROWS_PER_PORTION:
-            self._end_portion()
+        if len(self._pending) == ROWS_PER_TABLE:
+            self._end_table()
 
     def close(self, metadata: Mapping[str, str] | None = None) -> None:
         """Write what is pending. ``metadata`` that only the last row completes joins the file's."""
-        self._end_portion()
+        self._end_table()
         self._write_group()
         if metadata:
             self._writer.add_key_value_metadata(dict(metadata))
@@ -52,22 +52,22 @@ class TableWriter:
         with suppress(OSError):  # a full disk fails the footer too; the error that matters is on its way already
             self._writer.close()
 
-    def _end_portion(self) -> None:
+    def _end_table(self) -> None:
         import pyarrow as pa
 
         if self._pending:
-            self._portions.append(pa.Table.from_pylist(self._pending, schema=self._schema))
+            self._tables.append(pa.Table.from_pylist(self._pending, schema=self._schema))
             self._pending.clear()
-            if sum(portion.nbytes for portion in self._portions) >= BYTES_PER_GROUP:
+            if sum(table.nbytes for table in self._tables) >= BYTES_PER_GROUP:
                 self._write_group()
 
     def _write_group(self) -> None:
         import pyarrow as pa
 
-        if self._portions:
-            group = pa.concat_tables(self._portions)
+        if self._tables:
+            group = pa.concat_tables(self._tables)
             self._writer.write_table(group, row_group_size=max(1, group.num_rows))
-            self._portions.clear()
+            self._tables.clear()
 
 
 @contextmanager

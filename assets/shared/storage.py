@@ -24,7 +24,7 @@ from core.files import write_json
 
 FILES = "/files"  # where the web server of the UI serves the pages of the storage
 Kind = TypeVar("Kind", bound=Reference)
-# What an operator can mend by making room or by giving rights.
+# What an operator can correct by making room or by giving rights.
 UNWRITABLE = {
     errno.ENOSPC,
     errno.EDQUOT,

@@ -81,8 +81,8 @@ def _moments(runs: Sequence[Scores]) -> tuple[float, float, float, int, tuple[fl
     if seeds == 1:
         return mean, math.sqrt(problem_variance), Z95, problems, by_seed
     variance = max(problem_variance + seed_variance - cell_variance, problem_variance, seed_variance)
-    spread = problem_variance**2 / max(1, problems - benchmarks) + seed_variance**2 / (seeds - 1)
-    freedom = (problem_variance + seed_variance) ** 2 / spread if spread else math.inf
+    denominator = problem_variance**2 / max(1, problems - benchmarks) + seed_variance**2 / (seeds - 1)
+    freedom = (problem_variance + seed_variance) ** 2 / denominator if denominator else math.inf
     return mean, math.sqrt(variance), float(stdtrit(freedom, 0.975)), problems, by_seed
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from core.schemas import DECISION
 from targets import tables
-from targets.tables import ROWS_PER_PORTION, TableWriter
+from targets.tables import ROWS_PER_TABLE, TableWriter
 from targets.trace import Trace
 
 SCHEMA = pa.schema([("text", pa.string())])
@@ -23,15 +23,15 @@ def groups(path: Path) -> list[int]:
 @pytest.mark.parametrize(
     ("characters", "expected"),
     [
-        (10, [3 * ROWS_PER_PORTION + 7]),
-        (600, [2 * ROWS_PER_PORTION, ROWS_PER_PORTION + 7]),
-        (2000, [ROWS_PER_PORTION] * 3 + [7]),
+        (10, [3 * ROWS_PER_TABLE + 7]),
+        (600, [2 * ROWS_PER_TABLE, ROWS_PER_TABLE + 7]),
+        (2000, [ROWS_PER_TABLE] * 3 + [7]),
     ],
     ids=["short", "longer", "long"],
 )
-def test_a_row_group_has_as_many_portions_as_fill_it(tmp_path: Path, monkeypatch, characters: int, expected: list[int]):
+def test_a_row_group_has_as_many_tables_as_fill_it(tmp_path: Path, monkeypatch, characters: int, expected: list[int]):
     monkeypatch.setattr(tables, "BYTES_PER_GROUP", 1 << 20)
-    rows = [{"text": f"{number:06}" + "x" * characters} for number in range(3 * ROWS_PER_PORTION + 7)]
+    rows = [{"text": f"{number:06}" + "x" * characters} for number in range(3 * ROWS_PER_TABLE + 7)]
     with TableWriter(tmp_path / "rows", SCHEMA, {}) as writer:
         for row in rows:
             writer.add(row)
