@@ -146,7 +146,7 @@ def test_a_new_version_is_compared_with_the_one_before(build, tmp_path: Path):
     first, second = tmp_path / "a.parquet", tmp_path / "b.parquet"
     project = build(**SMALL, targets__source=write_rows(first, [good_row(k) for k in range(11, 41)]))
     assert project.run(*INPUTS, *TARGETS).success
-    assert project.metadata("targets/train")["compared with the version before"] == "there is no version before"
+    assert project.metadata("targets/train")["compared with the version before"] == "there is no earlier version"
     project = build(**SMALL, targets__source=write_rows(second, [good_row(k) for k in range(31, 51)]))
     result = project.run(*INPUTS, *TARGETS)
     assert result.success
