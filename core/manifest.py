@@ -15,7 +15,7 @@ MANIFEST = "lineage.json"
 class Record(BaseModel):
     """A part of the manifest; keys that this version does not know are ignored."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
 
 class InputRecord(Record):

@@ -7,8 +7,10 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import psutil
+if TYPE_CHECKING:
+    import psutil  # every load of the code location imports this module and needs `start_ticks` only
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -27,15 +29,19 @@ def adopt_orphans() -> None:
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
-def descendants(pid: int | None = None) -> list[psutil.Process]:
+def descendants(pid: int | None = None) -> "list[psutil.Process]":
     """All living descendants of process ``pid`` (default: of this one), parents first; [] if it is gone."""
+    import psutil
+
     with contextlib.suppress(psutil.NoSuchProcess):
         return [process for process in psutil.Process(pid).children(recursive=True) if is_alive(process)]
     return []
 
 
-def is_alive(process: psutil.Process) -> bool:
+def is_alive(process: "psutil.Process") -> bool:
     """Whether ``process`` still runs: no other process has taken its id, and it is no zombie."""
+    import psutil
+
     with contextlib.suppress(psutil.NoSuchProcess):
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     return False
@@ -66,6 +72,8 @@ def start_ticks(pid: int) -> int | None:
 
 
 def _signal_descendants(signum: int) -> None:
+    import psutil
+
     for process in descendants():
         with contextlib.suppress(psutil.NoSuchProcess):
             process.send_signal(signum)

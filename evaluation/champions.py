@@ -19,7 +19,7 @@ DECISIONS = "decisions"
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class ScoreFile(_Record):

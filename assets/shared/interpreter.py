@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import dagster as dg
-import psutil
 
 from core.code import PROJECT
 from core.errors import InputError
@@ -100,6 +99,8 @@ class TrainingInterpreter(dg.ConfigurableResource):
 
 def _run_worker() -> int:
     """The process that executes the run of this step: our parent, or the parent of the server that forked us."""
+    import psutil
+
     try:
         parent = psutil.Process(os.getppid())
         return parent.ppid() if any("multiprocessing.forkserver" in text for text in parent.cmdline()) else parent.pid

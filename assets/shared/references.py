@@ -9,7 +9,7 @@ from evaluation.champions import Checkpoint
 class Reference(BaseModel):
     """The data of an asset."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     path: str
     digest: str

@@ -15,7 +15,6 @@ from core.errors import InputError
 from pipelines.definitions.instance import end_dead_runs
 from pipelines.definitions.jobs import PREPARE, prepare_targets, score_policy
 from pipelines.definitions.notices import Notice, NotifySettings, redact, send
-from pipelines.definitions.orphans import find_leftovers, stop
 from pipelines.definitions.schedules import unfinished
 from pipelines.definitions.settings import Settings
 from pipelines.definitions.source_watch import SourceState, changing_sources
@@ -141,6 +140,8 @@ def stop_orphans() -> dg.SensorDefinition:
         "and KILL a minute later.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+        from pipelines.definitions.orphans import find_leftovers, stop
+
         ended = end_dead_runs(context.instance)
         leftovers = find_leftovers(context.instance)
         asked = stop(leftovers, json.loads(context.cursor or "{}"), time.time())
