@@ -104,7 +104,8 @@ def _benchmarks(name: str | None, roots: Sequence[Path]) -> "pa.Table | None":
             environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
             done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
             if done.returncode:
-                raise InputError(f"benchmarks {name}: {done.stderr.strip().splitlines()[-1]}")
+                message = done.stderr.strip().splitlines()[-1].removeprefix("error: ")
+                raise InputError(f"benchmarks {name}: {message}")
         with readable(path, "give a parquet with benchmark, id and problem"):
             return pq.read_table(path, columns=["benchmark", "id", "problem"])
 
