@@ -27,13 +27,13 @@ from dagster_webserver.webserver import DagsterWebserver
 from graphql import GraphQLError, OperationDefinitionNode, OperationType, parse
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
+from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from assets.shared.storage import FILES
+from assets.shared.storage import FILES, Storage
 from core.cli import exit_status
-from core.code import PROJECT
 from core.errors import InputError
 from pipelines.definitions.settings import load_settings
 
@@ -96,7 +96,7 @@ class GuardedWebserver(DagsterWebserver):
     def build_routes(self) -> list[BaseRoute]:
         return [Route(FILES + "/{path:path}", self._page), *super().build_routes()]
 
-    async def _page(self, request) -> Response:
+    async def _page(self, request: Request) -> Response:
         file = (self._storage / request.path_params["path"]).resolve()
         if not file.is_relative_to(self._storage) or file.suffix not in PAGES or not file.is_file():
             return PlainTextResponse("There is no such page in the storage.\n", status_code=404)
@@ -110,7 +110,7 @@ def main() -> int:
     parser.add_argument("--port", type=int, required=True)
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    storage = PROJECT / Path(load_settings().storage.root).expanduser()
+    storage = Storage(root=load_settings().storage.root).path
     with tempfile.TemporaryDirectory(prefix="luffy-ui-") as folder:
         socket = Path(folder) / "code.sock"
         workspace = Path(folder) / "workspace.yaml"
