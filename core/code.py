@@ -6,13 +6,12 @@ identity of what that code computes. A change anywhere else (a model card, an up
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from core.errors import InputError
-from core.files import digest_bytes, digest_file
+from core.files import digest_bytes, digest_file, read_yaml
 
 PROJECT = Path(__file__).resolve().parents[1]
 SHORT_DIGEST = 16  # characters of a digest in folder names and in front of people
@@ -58,7 +57,9 @@ def policy_code(recipe: str, hardware: str, overrides: Sequence[str] = (), *, pr
 def code_digest(*paths: str, project: Path = PROJECT) -> str:
     """sha256 over the files at ``paths``, which are modules, packages and configuration files of ``project``."""
     files = sorted({file for path in paths for file in _files(project / path)})
-    return identity([f"{file.relative_to(project).as_posix()}\0{digest_file(file)}" for file in files])
+    return identity(
+        [f"{file.relative_to(project).as_posix()}\0{_digest(file, file.stat().st_mtime_ns)}" for file in files]
+    )
 
 
 def code_version(*paths: str) -> str:
@@ -78,7 +79,7 @@ def _config_files(group: str, name: str, project: Path) -> Iterator[str]:
         names = sorted(path.stem for path in (project / group).glob("*.yaml"))
         raise InputError(f"no {Path(group).name} {name!r}: expected one of {', '.join(names)}")
     yield file
-    config = yaml.safe_load((project / file).read_text(encoding="utf-8")) or {}
+    config = read_yaml(project / file, Path(group).name)
     needed = [parent for parent in config.get("defaults", []) if parent != "_self_"]
     if "first_stage" in config:
         needed.append(config["first_stage"]["recipe"])
@@ -92,6 +93,12 @@ def _files(path: Path) -> list[Path]:
     files = [file for file in path.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
     assert files, f"{path}: no code there"
     return files
+
+
+@cache
+def _digest(file: Path, modified_ns: int) -> str:
+    """The digest of ``file`` as of ``modified_ns``; several identities cover the same file."""
+    return digest_file(file)
 
 
 def _plain(value: Any) -> Any:

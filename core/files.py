@@ -110,7 +110,7 @@ def read_yaml(path: Path, what: str) -> dict[str, Any]:
     import yaml
 
     try:
-        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        values = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
     except OSError as error:
         raise InputError(f"{what} {path}: {error.strerror}; give a YAML file") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
