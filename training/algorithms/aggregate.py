@@ -1,20 +1,31 @@
-"""From token losses to one number that does not depend on how a batch was split.
+"""From token losses to one number.
 
-The original implementation averages each micro-batch by itself, so its loss and gradient change with the size of the
-micro-batches, the number of ranks and the padding. Here every divisor is a count over the whole batch of an update (all
-micro-batches of all ranks), which the caller gives.
+The original implementation reduces each micro-batch by itself, so its loss and gradient change with the size of the
+micro-batches and the number of ranks. That is the mode ``published``. In every other mode a divisor is a count over the
+whole batch of an update (all micro-batches of all ranks), which the caller gives, and neither matters.
+
+`agg_loss` reduces the policy loss. `agg_mean` reduces what the original averages over tokens: entropy, KL and
+supervised loss. Only the published modes tell the two apart; ``docs/algorithm.md`` derives their scale.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from training.algorithms.registry import LOSS_AGG_MODES
+from training.algorithms.registry import LOSS_AGG_MODES, MEAN_AGG_MODES
 from training.algorithms.tensors import as_mask, require_shape
 
 Count = int | float | Tensor
+
+Reduce = Callable[[Tensor, Tensor, "BatchSize"], tuple[Tensor, Count]]
+
+# Sizes of the published run, whose gradient ``published-invariant`` has: 64 prompts x 8 samples per update on 8 ranks,
+# and micro-batches of 32,768 tokens for responses of at most 8,192.
+SEQUENCES_PER_RANK = 64
+RESPONSES_PER_MICRO_BATCH = 4
 
 
 @dataclass(frozen=True)
@@ -22,14 +33,18 @@ class BatchSize:
     """Counts over the whole batch of an update; a mode says which of them it needs.
 
     Args:
-        tokens: valid tokens.
-        sequences: rows with a valid token.
+        tokens: tokens that have the loss.
+        sequences: rows with such a token.
+        batch_tokens: all valid tokens, whether they have the loss or not.
+        batch_sequences: rows with a valid token.
         response_length: the configured limit, not the padded width of a micro-batch.
         ranks: data-parallel ranks whose gradients are averaged afterwards; the loss is multiplied by it.
     """
 
     tokens: Count | None = None
     sequences: Count | None = None
+    batch_tokens: Count | None = None
+    batch_sequences: Count | None = None
     response_length: int | None = None
     ranks: int = 1
 
@@ -48,15 +63,18 @@ def agg_loss(
     loss_agg_mode: str,
     size: BatchSize,
 ) -> Float[Tensor, ""]:
-    """Reduce the token losses of a micro-batch to its share of the loss of the batch: the shares of any split add up.
+    """Reduce the token losses of a micro-batch to its share of the policy loss of the batch.
 
-    ======================= ==================================================================
+    ======================= ================================================================================
     ``token-mean``          sum of all token losses / tokens (Z of arXiv 2504.14945, equation 5)
     ``seq-mean-token-mean`` sum over rows of the row's token mean / sequences
     ``seq-mean-token-sum``  sum of all token losses / sequences
-    ``constant``            sum of all token losses / (response_length x sequences), which the
-                            published run approximates
-    ======================= ==================================================================
+    ``constant``            sum of all token losses / (response_length x sequences)
+    ``published-invariant`` sum of all token losses / (response_length x batch_sequences / 64)
+    ``published``           sum over the ranks of (sum of the rank's token losses / response_length) / ranks
+    ======================= ================================================================================
+
+    The shares of any split add up, except that ``published`` depends on the number of ranks.
 
     >>> losses, mask = torch.tensor([[1.0, 3.0], [8.0, 0.0]]), torch.tensor([[1, 1], [1, 0]])
     >>> size = BatchSize(tokens=3, sequences=2, response_length=2)
@@ -73,10 +91,43 @@ def agg_loss(
     Raises:
         ValueError: unknown ``loss_agg_mode``, a count that it needs is missing or not positive, the shapes differ.
     """
-    reduce = LOSS_AGG_MODES.function(loss_agg_mode)
-    require_shape("response_mask", response_mask, losses.shape, "losses")
-    mask = as_mask("response_mask", response_mask)
-    total, divisor = reduce(torch.where(mask, losses, 0.0), mask, size)
+    return _share(LOSS_AGG_MODES.function(loss_agg_mode), losses, response_mask, size)
+
+
+def agg_mean(
+    values: Float[Tensor, "batch length"],
+    mask: Shaped[Tensor, "batch length"],
+    loss_agg_mode: str,
+    size: BatchSize,
+) -> Float[Tensor, ""]:
+    """Reduce token entropies, KL or supervised losses of a micro-batch to its share of the batch's.
+
+    ======================= ================================================================================
+    ``published-invariant`` sum / tokens x the micro-batches of a rank, if the published run had this batch:
+                            64 batch_tokens / (4 response_length x batch_sequences)
+    ``published``           the micro-batch's mean, so that a rank has the sum of those of its micro-batches
+    any other               as `agg_loss`
+    ======================= ================================================================================
+
+    >>> values, mask = torch.tensor([[1.0, 3.0], [8.0, 0.0]]), torch.tensor([[1, 1], [1, 0]])
+    >>> size = BatchSize(tokens=3, batch_tokens=3, batch_sequences=2, response_length=2)
+    >>> [agg_mean(values, mask, mode, size).item() for mode in ("token-mean", "published-invariant", "published")]
+    [4.0, 48.0, 4.0]
+
+    Args:
+        mask: bool or 0/1, the tokens that are averaged; ``size.tokens`` counts them over the whole batch.
+
+    Returns, Raises: as `agg_loss`.
+    """
+    if loss_agg_mode in MEAN_AGG_MODES:
+        return _share(MEAN_AGG_MODES.function(loss_agg_mode), values, mask, size)
+    return agg_loss(values, mask, loss_agg_mode, size)
+
+
+def _share(reduce: Reduce, values: Tensor, mask: Tensor, size: BatchSize) -> Tensor:
+    require_shape("response_mask", mask, values.shape, "losses")
+    mask = as_mask("response_mask", mask)
+    total, divisor = reduce(torch.where(mask, values, 0.0), mask, size)
     return total * (size.ranks / divisor)
 
 
@@ -94,3 +145,20 @@ def seq_mean_token_sum(losses: Tensor, mask: Tensor, size: BatchSize) -> tuple[T
 
 def constant(losses: Tensor, mask: Tensor, size: BatchSize) -> tuple[Tensor, Count]:
     return losses.sum(), size["sequences"] * size["response_length"]
+
+
+def published_invariant(losses: Tensor, mask: Tensor, size: BatchSize) -> tuple[Tensor, Count]:
+    return losses.sum(), size["response_length"] * size["batch_sequences"] / SEQUENCES_PER_RANK
+
+
+def published_invariant_mean(values: Tensor, mask: Tensor, size: BatchSize) -> tuple[Tensor, Count]:
+    budget = RESPONSES_PER_MICRO_BATCH * size["response_length"] * size["batch_sequences"] / SEQUENCES_PER_RANK
+    return values.sum(), size["tokens"] * budget / size["batch_tokens"]
+
+
+def published(losses: Tensor, mask: Tensor, size: BatchSize) -> tuple[Tensor, Count]:
+    return losses.sum(), size["response_length"] * size.ranks
+
+
+def published_mean(values: Tensor, mask: Tensor, size: BatchSize) -> tuple[Tensor, Count]:
+    return values.sum(), mask.sum().clamp(min=1) * size.ranks

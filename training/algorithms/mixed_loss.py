@@ -33,7 +33,8 @@ def mixed_policy_token_loss(
     off_policy_mask: Bool[Tensor, "batch length"],
     options: LossOptions,
     target_probs: Float[Tensor, "batch length"] | None = None,
-    shape_target_ratio: bool = False,
+    shape_target_ratio: bool = True,
+    original_stats: bool = False,
 ) -> tuple[Float[Tensor, "batch length"], Stats]:
     """Loss of each token before any averaging: ``L_off`` where ``off_policy_mask``, ``L_on`` elsewhere.
 
@@ -41,8 +42,8 @@ def mixed_policy_token_loss(
     old_log_prob)``: ``max(-A r, -A clamp(r, 1 - clip_ratio, max(clip_upper_bound, 1 + clip_ratio)))``; only ``-A r``
     with ``loss_remove_clip`` (section 2.4). Off-policy tokens (equation 5): ``-A f``, with ``f`` for the shaped
     ``exp(log_prob)`` held between ``off_min_clip`` and ``off_max_clip``; there is no old policy and no clip. With
-    ``target_probs`` (the teacher's phi) ``f = p / (phi + 1e-6)``, shaped only with ``shape_target_ratio``, since the
-    original implementation ignores its reshape there.
+    ``target_probs`` (the teacher's phi) ``f`` is the shaped ``p / (phi + 1e-6)``; without ``shape_target_ratio`` it is
+    the bare ratio, as in the original implementation, which ignores its reshape there.
 
     >>> log_prob = torch.tensor([[0.5, 0.2], [0.1, 0.4]]).log()  # the first row is off-policy, A = 1
     >>> old_log_prob = torch.tensor([[1.0, 1.0], [0.1, 0.2]]).log()  # the second is on-policy, A = -1
@@ -59,6 +60,8 @@ def mixed_policy_token_loss(
     Args:
         response_mask: bool or 0/1, valid tokens.
         target_probs: negative where unknown, which means 1; None for the paper's phi = 1.
+        original_stats: ``on_pg_clipfrac`` and ``ppo_kl`` are means over all valid tokens, as in the original
+            implementation, instead of the on-policy ones.
 
     Returns:
         ``losses``, 0 at invalid tokens, and ``stats``: (sum, count) of ``pg_loss`` and of the other metrics of
@@ -98,8 +101,8 @@ def mixed_policy_token_loss(
     if target_probs is None:
         off_ratio = shape_off_policy(log_prob, options)
     else:
-        known = off_policy & (target_probs >= 0)
-        log_ratio = log_prob - torch.log(torch.where(known, working_precision(target_probs), 1.0) + 1e-6)
+        given = off_policy & (target_probs >= 0)
+        log_ratio = log_prob - torch.log(torch.where(given, working_precision(target_probs), 1.0) + 1e-6)
         off_ratio = shape_off_policy(log_ratio, options) if shape_target_ratio else torch.exp(log_ratio)
     above = below = None
     if options.off_max_clip is not None:
@@ -114,7 +117,8 @@ def mixed_policy_token_loss(
         # Shares in float32, as in the original implementation, unless a float64 mask asks for more.
         share_dtype = torch.float64 if response_mask.dtype == torch.float64 else torch.float32
         ratios = log_prob, old_log_prob, off_ratio
-        stats = _token_stats(losses, *ratios, valid, off_policy, clipped, above, below, share_dtype)
+        ppo = valid if original_stats else valid ^ off_policy
+        stats = _token_stats(losses, *ratios, valid, off_policy, ppo, clipped, above, below, share_dtype)
         if options.all_max_clip is not None:
             dropped = valid & (log_prob.exp() > options.all_max_clip)
     if options.all_max_clip is not None:
@@ -185,7 +189,7 @@ def compute_token_on_off_policy_loss(
         loss_remove_clip=loss_remove_clip,
     )
     tensors = old_log_prob, log_prob, advantages, eos_mask, prefix_mask
-    losses, stats = mixed_policy_token_loss(*tensors, options, target_probs, shape_target_ratio)
+    losses, stats = mixed_policy_token_loss(*tensors, options, target_probs, shape_target_ratio, original_stats=True)
     kept = stats.pop("pg_loss")[1]
     pg_loss = losses.sum() / (losses.shape[-1] if loss_remove_token_mean else kept.clamp(min=1))
     return {"pg_loss": pg_loss, **mean_stats(stats)}
@@ -203,15 +207,16 @@ def _token_stats(
     off_ratio: Tensor,
     valid: Tensor,
     off_policy: Tensor,
+    ppo: Tensor,
     clipped: Tensor | None,
     above: Tensor | None,
     below: Tensor | None,
     share_dtype: torch.dtype,
 ) -> Stats:
-    """The (sum, count) pairs; every [batch, length] tensor is read once for each sum."""
+    """The (sum, count) pairs, those of PPO over the tokens ``ppo``; every tensor is read once for each sum."""
     off = off_policy.to(losses.dtype).flatten()
     on = (valid ^ off_policy).to(losses.dtype).flatten()
-    n_valid, n_off = valid.sum(), off_policy.sum()
+    n_valid, n_off, n_ppo = valid.sum(), off_policy.sum(), ppo.sum()
     n_on = n_valid - n_off
     flat_losses = losses.detach().flatten()
 
@@ -226,8 +231,8 @@ def _token_stats(
         "off_pg_loss": (off_loss, n_off),
         "on_pg_loss": (on_loss, n_on),
         "off_pg_clipfrac": (share(None, off_policy), n_off),
-        "on_pg_clipfrac": (share(clipped, valid), n_valid),
-        "ppo_kl": ((old_log_prob - log_prob).sum(), n_valid),
+        "on_pg_clipfrac": (share(clipped, ppo), n_ppo),
+        "ppo_kl": ((old_log_prob - log_prob).masked_fill(~ppo, 0.0).sum(), n_ppo),
         "off_policy_prob": (log_prob.exp().flatten().dot(off), n_off),
         # Of the policy that sampled the tokens, as the original implementation defines it.
         "on_policy_prob": (old_log_prob.exp().flatten().dot(on), n_on),

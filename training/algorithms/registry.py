@@ -34,6 +34,15 @@ LOSS_AGG_MODES = Registry(
         "seq-mean-token-mean": "training.algorithms.aggregate:seq_mean_token_mean",
         "seq-mean-token-sum": "training.algorithms.aggregate:seq_mean_token_sum",
         "constant": "training.algorithms.aggregate:constant",
+        "published-invariant": "training.algorithms.aggregate:published_invariant",
+        "published": "training.algorithms.aggregate:published",
+    }
+)
+# The modes of LOSS_AGG_MODES that reduce means over tokens (entropy, KL, supervised loss) in another way.
+MEAN_AGG_MODES = Registry(
+    {
+        "published-invariant": "training.algorithms.aggregate:published_invariant_mean",
+        "published": "training.algorithms.aggregate:published_mean",
     }
 )
 # (mismatch: Mismatch, options: RolloutCorrectionOptions) -> (weights, keep)

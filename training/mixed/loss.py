@@ -1,9 +1,11 @@
 """The losses that each worker differentiates: verl's data in, the formulas of training.algorithms, metrics out.
 
-Every term is a sum over tokens divided by a number that was counted over the whole batch of an update, so neither the
-loss nor its gradient depends on how the batch was cut into micro-batches, ranks or padded widths.
+Every term is reduced by ``training.algorithms.aggregate`` with counts over the whole batch of an update, so neither the
+loss nor its gradient depends on how the batch was cut into micro-batches, ranks or padded widths (but see the mode
+``published``).
 """
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,11 +16,12 @@ from verl.utils.metric import AggregationType, Metric
 from verl.workers.config import ActorConfig
 from verl.workers.utils.padding import no_padding_2_padding
 
-from training.algorithms.aggregate import BatchSize, agg_loss
+from training.algorithms.aggregate import BatchSize, agg_loss, agg_mean
 from training.algorithms.options import MixedPolicyOptions
-from training.algorithms.registry import LOSSES
+from training.algorithms.registry import LOSSES, MEAN_AGG_MODES
 from training.algorithms.sft import sft_token_loss
 from training.algorithms.tensors import mask_of_prefix
+from training.mixed.metrics import pair_of_sums
 
 
 def mixed_policy_loss(
@@ -31,7 +34,8 @@ def mixed_policy_loss(
 ) -> tuple[torch.Tensor, dict[str, Metric]]:
     """The share of one micro-batch in the loss of its update, and its metrics.
 
-    Means over tokens are reported as pairs of sums (``sum:name``, ``count:name``), which the trainer divides.
+    ``pg_loss``, ``entropy_loss``, ``kl_loss`` and ``sft_loss`` are the terms as they are optimised. Means over tokens
+    are reported as pairs of sums (`pair_of_sums`), which the trainer divides.
     """
     log_prob = no_padding_2_padding(model_output["log_probs"], data)  # [batch, response]
     fields = ["response_mask", "old_log_probs", "advantages", "rollout_is_weights", "prefix_length"]
@@ -40,29 +44,48 @@ def mixed_policy_loss(
     batch = data.select(*fields).to_padded_tensor()
     mask = batch["response_mask"].bool()
     off_policy_mask = mask_of_prefix(batch["prefix_length"], mask)
-    ranks = data["dp_size"]
-    size = BatchSize(data["batch_num_tokens"], data["global_batch_size"], response_length, ranks)
+    mode, size = options.loss_agg_mode, batch_size(data, response_length)
 
     old_log_prob, advantages = batch["old_log_probs"], batch["advantages"]
     token_loss = LOSSES.function(options.loss)
     losses, stats = token_loss(old_log_prob, log_prob, advantages, mask, off_policy_mask, options)
-    loss = agg_loss(losses * batch["rollout_is_weights"], mask, options.loss_agg_mode, size)
-    sums = {"pg_loss": loss}
-    for name, (total, count) in stats.items():
-        sums |= {f"sum:{name}": total, f"count:{name}": count}
+    losses = losses * batch["rollout_is_weights"]
+    terms = {"pg_loss": agg_loss(losses, mask, mode, size if options.use_off_policy_loss else on_policy(size, data))}
+    loss = terms["pg_loss"]
     if (entropy := model_output.get("entropy")) is not None:
         coefficient = tu.get_non_tensor_data(data, "entropy_coeff", actor.entropy_coeff)
-        sums["entropy_loss"] = agg_loss(no_padding_2_padding(entropy, data), mask, options.loss_agg_mode, size)
-        loss = loss - coefficient * sums["entropy_loss"]
+        terms["entropy_loss"] = agg_mean(no_padding_2_padding(entropy, data), mask, mode, size)
+        loss = loss - coefficient * terms["entropy_loss"]
     if actor.use_kl_loss:
         divergence = kl_penalty(log_prob, batch["ref_log_prob"], actor.kl_loss_type)
-        sums["kl_loss"] = agg_loss(divergence, mask, options.loss_agg_mode, size)
-        loss = loss + actor.kl_loss_coef * sums["kl_loss"]
+        terms["kl_loss"] = agg_mean(divergence, mask, mode, size)
+        loss = loss + actor.kl_loss_coef * terms["kl_loss"]
     if options.sft_multitask.use:
-        size = BatchSize(tokens=max(data["off_policy_tokens"], 1), ranks=ranks)
-        sums["sft_loss"] = agg_loss(sft_token_loss(log_prob, off_policy_mask), off_policy_mask, "token-mean", size)
-        loss = loss + options.sft_multitask.coef * sums["sft_loss"]
-    return loss, {name: Metric(value=value, aggregation=AggregationType.SUM) for name, value in sums.items()}
+        mode = mode if mode in MEAN_AGG_MODES else "token-mean"
+        size = replace(size, tokens=max(data["off_policy_tokens"], 1))
+        terms["sft_loss"] = agg_mean(sft_token_loss(log_prob, off_policy_mask), off_policy_mask, mode, size)
+        loss = loss + options.sft_multitask.coef * terms["sft_loss"]
+
+    losses = losses.detach()  # with the weights of the rollout correction, unlike those of stats
+    for name, tokens in (("on_pg_loss", mask & ~off_policy_mask), ("off_pg_loss", off_policy_mask)):
+        stats[name] = losses[tokens].sum(), tokens.sum()
+    sums = {}
+    for name, (total, count) in stats.items():
+        if name != "pg_loss":
+            sums |= pair_of_sums(name, total, count)
+    metrics = {name: Metric(value=value, aggregation=AggregationType.SUM) for name, value in (terms | sums).items()}
+    return loss, metrics
+
+
+def batch_size(data: TensorDict, response_length: int) -> BatchSize:
+    """The counts of an update, of which ``data`` is a micro-batch."""
+    tokens, sequences = data["batch_num_tokens"], data["sequences"]
+    return BatchSize(tokens, sequences, tokens, sequences, response_length, data["dp_size"])
+
+
+def on_policy(size: BatchSize, data: TensorDict) -> BatchSize:
+    """``size`` where only on-policy tokens have the loss; 1 for none, whose sum is 0 too."""
+    return replace(size, tokens=max(data["on_policy_tokens"], 1), sequences=max(data["on_policy_sequences"], 1))
 
 
 def supervised_loss(

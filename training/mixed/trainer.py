@@ -12,40 +12,21 @@ from transfer_queue import KVBatchMeta
 from verl import DataProto
 from verl.trainer.ppo.ray_trainer import apply_kl_penalty
 from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
-from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.utils.padding import response_to_nested
 
 from training.algorithms.advantage import apply_prefix_weights, group_advantage
 from training.algorithms.correction import rollout_correction
 from training.algorithms.entropy import EntropyController
-from training.algorithms.rejection import reject_groups
 from training.algorithms.tensors import mask_of_prefix
+from training.mixed.groups import GroupBuffer
 from training.mixed.loss import mixed_policy_loss
+from training.mixed.metrics import group_metrics, mean_of_sums, token_metrics, update_counts
 from training.run.checkpoints import TrainerState, mark_complete, read_state
 from training.run.configuration import mixed_options
 from training.run.metrics import require_finite
 
 POLL_SECONDS = 0.1  # verl's 2 s would be most of a step of a small model
-
-
-class GroupBuffer(ReplayBuffer):
-    """verl's buffer; with ``on_policy_from`` it looks for groups without a signal among on-policy samples only."""
-
-    on_policy_from: int | None = None  # number of the first on-policy sample of a group
-
-    def _dapo_filtered_keys(self, partition_id: str) -> tuple[set[str], Any]:
-        if self.on_policy_from is None:
-            return super()._dapo_filtered_keys(partition_id)
-        everything = self.partitions[partition_id]
-        # Trajectory keys are "<prompt>_<sample>_<turn>".
-        self.partitions[partition_id] = {
-            key: tag for key, tag in everything.items() if int(key.split("_")[1]) >= self.on_policy_from
-        }
-        try:
-            return super()._dapo_filtered_keys(partition_id)
-        finally:
-            self.partitions[partition_id] = everything
 
 
 @register_trainer("mixed")
@@ -84,14 +65,17 @@ class MixedPolicyTrainer(PPOTrainerSync):
             gen_batch_size=1 if metric is not None else data.get("gen_batch_size") or data.train_batch_size,
             max_inflight_gen_batches=self.config.algorithm.filter_groups.max_inflight_gen_batches,
         )
+        n_prefix, n = self.options.prefix.n_prefix, self.config.actor_rollout_ref.rollout.n
+        buffer.off_policy_samples = n if n_prefix == -1 else n_prefix
         if self.options.filter_on == "on_policy":
-            buffer.on_policy_from = max(self.options.prefix.n_prefix, 0)
+            buffer.on_policy_from = buffer.off_policy_samples
         return buffer
 
     def _compute_old_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         batch = super()._compute_old_log_prob(batch, metrics)
         # verl compares the two policies at every response token, and off-policy tokens have no rollout log-probability.
-        for name in [name for name in metrics if name.startswith("training/rollout_")]:
+        # Its entropy is over all tokens too: `_compute_advantage` tells them apart.
+        for name in [name for name in metrics if name.startswith("training/rollout_") or name == "actor/entropy"]:
             del metrics[name]
         return batch
 
@@ -103,6 +87,7 @@ class MixedPolicyTrainer(PPOTrainerSync):
             "rm_scores",
             "old_log_probs",
             "rollout_log_probs",
+            "entropy",
             "prefix_length",
             "requests",
         ]
@@ -111,18 +96,22 @@ class MixedPolicyTrainer(PPOTrainerSync):
         data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
         nested_mask = data["response_mask"]
         index = np.array(data.pop("uid").tolist(), dtype=object)
-        proto = DataProto(batch=data.to_padded_tensor())
-        rows = proto.batch
-        mask, scores = rows["response_mask"].bool(), rows["rm_scores"].sum(-1)
+        rows = data.to_padded_tensor()
+        mask, rewards = rows["response_mask"].bool(), rows["rm_scores"]
         off_policy_mask = mask_of_prefix(rows["prefix_length"], mask)
+        sampled = torch.tensor([not tag.get("is_padding", False) for tag in batch.tags])  # verl fills up with the rest
         on_policy = rows["prefix_length"] == 0
+        metrics.update(
+            group_metrics(rewards.sum(-1)[sampled], index[sampled.numpy()], on_policy[sampled], self.options)
+        )
 
-        rewards = rows["rm_scores"]
         if self.config.algorithm.use_kl_in_reward:
-            rows["token_level_scores"] = rewards
+            proto = DataProto(batch=rows[sampled])
+            proto.batch["token_level_scores"] = rewards[sampled]
             proto, kl_metrics = apply_kl_penalty(proto, self.kl_ctrl_in_reward, self.config.algorithm.kl_penalty)
             metrics.update(kl_metrics)
-            rewards = rows["token_level_rewards"]
+            rewards = rewards.clone()
+            rewards[sampled] = proto.batch["token_level_rewards"]
         advantages = group_advantage(rewards.sum(-1), index, on_policy, self.options).unsqueeze(-1) * mask
         advantages = apply_prefix_weights(advantages, off_policy_mask, self.options.prefix)
         log_probs = rows["old_log_probs"], rows["rollout_log_probs"]
@@ -130,9 +119,10 @@ class MixedPolicyTrainer(PPOTrainerSync):
             *log_probs, mask, off_policy_mask, self.options.rollout_correction
         )
         metrics.update({f"rollout_correction/{name}": value for name, value in correction_metrics.items()})
-        metrics.update(self._group_metrics(scores, index, on_policy))
-        metrics["batch/generation_requests"] = float(rows["requests"].sum())
-        metrics["batch/generated_tokens"] = float((mask & ~off_policy_mask).sum())
+        metrics.update(token_metrics(rows["entropy"], mask, off_policy_mask))
+        metrics["batch/generation_requests"] = float(rows["requests"][sampled].sum())
+        n_samples = self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n
+        metrics["batch/missing_samples"] = float(n_samples - sampled.sum())
         self._prefix_lengths = dict(zip(batch.keys, rows["prefix_length"].tolist(), strict=True))
 
         output = {"advantages": advantages, "returns": advantages, "rollout_is_weights": correction}
@@ -140,35 +130,15 @@ class MixedPolicyTrainer(PPOTrainerSync):
         batch = tq.kv_batch_put(
             keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict(nested, batch_size=len(batch))
         )
-        batch.extra_info["off_policy_tokens"] = int(off_policy_mask.sum()) * self._update_share()
+        actor, n = self.config.actor_rollout_ref.actor, self.config.actor_rollout_ref.rollout.n
+        share = actor.ppo_mini_batch_size * n / len(batch)  # of the batch, that one update sees
+        batch.extra_info.update(update_counts(mask, off_policy_mask, share))
         return batch
-
-    def _update_share(self) -> float:
-        """The part of a batch that one optimiser update sees."""
-        return self.config.actor_rollout_ref.actor.ppo_mini_batch_size / self.config.data.train_batch_size
-
-    def _group_metrics(self, scores: torch.Tensor, index: np.ndarray, on_policy: torch.Tensor) -> dict[str, float]:
-        """Rewards by where a sample came from; solve-all and solve-none never count off-policy samples."""
-        sampled, off_policy = scores[on_policy], scores[~on_policy]
-        metrics = {"batch/off_policy_samples": float(len(off_policy))}
-        if len(sampled):
-            metrics["reward/on_policy"] = float(sampled.mean())
-            solved = (scores == 1.0).tolist()
-            counts = reject_groups(solved, index.tolist(), on_policy.tolist(), self.options).metrics
-            kinds = ("solve_all", "solve_none", "solve_partial")
-            groups = sum(counts[kind] for kind in kinds)
-            metrics |= {f"groups/{kind}": counts[kind] / groups for kind in kinds}
-        if len(off_policy):
-            metrics["reward/off_policy"] = float(off_policy.mean())
-        return metrics
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         batch.extra_info["entropy_coeff"] = self.entropy.coefficient
         batch = super()._update_actor(batch, metrics)
-        for name in [name for name in metrics if name.startswith("actor/sum:")]:
-            mean = name.removeprefix("actor/sum:")
-            total, count = metrics.pop(name), metrics.pop(f"actor/count:{mean}")
-            metrics[f"actor/{mean}"] = total / count if count else 0.0
+        mean_of_sums(metrics, "actor/")
         metrics["actor/entropy_coeff"] = self.entropy.coefficient
         try:
             require_finite(self.global_steps, metrics, ("actor/loss", "actor/pg_loss", "actor/grad_norm"))
@@ -177,8 +147,15 @@ class MixedPolicyTrainer(PPOTrainerSync):
             self._log_rollout_data(batch, self.timing_raw, folder)
             self._shutdown_dump_executor()  # returns when the batch is written
             raise FloatingPointError(f"{error}; the batch is in {folder}/{self.global_steps}.jsonl") from None
-        self.entropy.update(metrics["actor/entropy"])
+        if "actor/entropy" in metrics:  # a batch can be all off-policy
+            self.entropy.update(metrics["actor/entropy"])
         return batch
+
+    def _log_rollout_data(self, batch: KVBatchMeta, timing_raw: dict[str, float], rollout_data_dir: str) -> None:
+        rows = [(key, tag) for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
+        keys, tags = map(list, zip(*rows, strict=True))
+        sampled = KVBatchMeta(partition_id=batch.partition_id, keys=keys, tags=tags)
+        super()._log_rollout_data(sampled, timing_raw, rollout_data_dir)
 
     def _dump_generations(self, *args: Any, reward_extra_infos_dict: dict[str, list[Any]], **kwargs: Any) -> None:
         lengths = [self._prefix_lengths.get(key, 0) for key in reward_extra_infos_dict["uid"]]

@@ -11,8 +11,8 @@ from transformers import AutoTokenizer
 
 from training.algorithms.options import MixedPolicyOptions
 from training.base.resolve import SHIPPED
+from training.mixed.metrics import group_metrics
 from training.mixed.rollout import HASHES, OffPolicyAgentLoop, OffPolicyOutput, prompt_id, stable_hash
-from training.mixed.trainer import MixedPolicyTrainer
 
 ROOT = Path(__file__).resolve().parents[3]
 TARGET = "<think>\n1+1=2\n</think>\n\n\\boxed{2}"
@@ -67,12 +67,11 @@ def test_what_a_sample_was_made_of_travels_as_tensors() -> None:
 
 @pytest.mark.parametrize("filter_on", ["union", "on_policy"])
 def test_group_metrics_never_count_an_off_policy_sample(filter_on: str) -> None:
-    trainer = MixedPolicyTrainer.__new__(MixedPolicyTrainer)
-    trainer.options = MixedPolicyOptions(filter_on=filter_on)
+    options = MixedPolicyOptions(filter_on=filter_on)
     index = np.array([name for name in ("all", "none", "some", "off_policy") for _ in range(3)], dtype=object)
     scores = torch.tensor([1.0, 1, 0, 0, 0, 1, 0, 1, 0, 1, 1, 1])
     on_policy = torch.tensor([True, True, False, True, True, False, True, True, True, False, False, False])
-    assert trainer._group_metrics(scores, index, on_policy) == {
+    assert group_metrics(scores, index, on_policy, options) == {
         "batch/off_policy_samples": 5.0,
         "reward/on_policy": pytest.approx(3 / 7),
         "reward/off_policy": pytest.approx(4 / 5),

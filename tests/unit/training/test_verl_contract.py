@@ -10,9 +10,10 @@ from verl.trainer.ppo.ray_trainer import apply_kl_penalty
 from verl.trainer.ppo.v1 import PPOTrainerSync
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
+from training.mixed.groups import GroupBuffer
 from training.mixed.main import TaskRunner
 from training.mixed.rollout import OffPolicyAgentLoop, OffPolicyOutput
-from training.mixed.trainer import GroupBuffer, MixedPolicyTrainer
+from training.mixed.trainer import MixedPolicyTrainer
 
 BUFFER = "trainer_mode trainer_config max_off_policy_threshold max_off_policy_strategy sampler_kwargs refill_fn "
 BUFFER += "poll_interval filter_groups_metric train_batch_size gen_batch_size max_inflight_gen_batches"
@@ -24,6 +25,8 @@ OVERRIDDEN: list[tuple[Any, Any, str, str]] = [
     (PPOTrainerSync, MixedPolicyTrainer, "_update_actor", "batch metrics"),
     (PPOTrainerSync, MixedPolicyTrainer, "_save_checkpoint", ""),
     (PPOTrainerSync, MixedPolicyTrainer, "_load_checkpoint", ""),
+    (PPOTrainerSync, MixedPolicyTrainer, "_log_rollout_data", "batch timing_raw rollout_data_dir"),
+    (ReplayBuffer, GroupBuffer, "sample", "global_steps partition_id batch_size"),
     (ReplayBuffer, GroupBuffer, "_dapo_filtered_keys", "partition_id"),
     (AgentLoopBase, OffPolicyAgentLoop, "run", "sampling_params kwargs"),
     (AgentLoopOutput, OffPolicyOutput, "as_dict", ""),
@@ -36,7 +39,6 @@ CALLED: list[tuple[Any, str, str]] = [
     ),
     (PPOTrainerSync, "_resolve_filter_groups_metric", ""),
     (PPOTrainerSync, "_add_prompts_to_generate", "num_prompts"),
-    (PPOTrainerSync, "_log_rollout_data", "batch timing_raw rollout_data_dir"),
     (PPOTrainerSync, "_shutdown_dump_executor", ""),
     (ReplayBuffer, "__init__", BUFFER),
     (AgentLoopBase, "ct_build_initial_tokens", "messages"),

@@ -10,7 +10,7 @@ pytest.importorskip("torch")
 
 FORMULAS = {
     "advantage": ["compute_grpo_outcome_advantage_split", "group_advantage", "apply_prefix_weights"],
-    "aggregate": ["agg_loss"],
+    "aggregate": ["agg_loss", "agg_mean"],
     "correction": ["rollout_correction"],
     "entropy": ["next_entropy_coefficient"],
     "mixed_loss": ["compute_token_on_off_policy_loss", "mixed_policy_token_loss"],

@@ -1,0 +1,177 @@
+"""What a step reports is what was optimised: by update, by where a token came from, without verl's padding rows."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+from tensordict import TensorDict
+from transfer_queue import KVBatchMeta
+from verl.utils import tensordict_utils as tu
+from verl.utils.metric import reduce_metrics
+
+from training.algorithms.entropy import EntropyController
+from training.algorithms.options import MixedPolicyOptions
+from training.mixed import groups, trainer
+from training.mixed.loss import mixed_policy_loss
+from training.mixed.metrics import mean_of_sums, pair_of_sums, update_counts
+
+ACTOR = SimpleNamespace(use_kl_loss=False, entropy_coeff=0.0)
+
+
+def nested(*rows: list[float]) -> torch.Tensor:
+    return torch.nested.as_nested_tensor([torch.tensor(row) for row in rows], layout=torch.jagged)
+
+
+def loss_of(weights: float = 1.0, entropy: float = 0.0, **mixed: Any) -> tuple[float, dict[str, float]]:
+    """Loss and metrics of a batch of two responses: one of 2 off-policy tokens, one of an on-policy token."""
+    data = {
+        "prompts": nested([5], [5, 6]),
+        "responses": nested([7, 8], [9]),
+        "response_mask": nested([1, 1], [1]),
+        "old_log_probs": nested([-1.0, -1.0], [-1.0]),
+        "advantages": nested([0.5, 0.5], [1.0]),
+        "rollout_is_weights": nested([1.0, 1.0], [weights]),
+        "prefix_length": torch.tensor([2, 0]),
+    }
+    mask, off_policy = torch.tensor([[1, 1], [1, 0]]).bool(), torch.tensor([[1, 1], [0, 0]]).bool()
+    counts = {"batch_num_tokens": 3, "dp_size": 1, "entropy_coeff": 0.1, **update_counts(mask, off_policy, 1.0)}
+    output = {"log_probs": nested([-1.0, -3.0, 0.0], [0.0, -0.5, 0.0])}
+    if entropy:
+        output["entropy"] = nested([entropy, entropy, 0.0], [0.0, entropy, 0.0])
+    options = MixedPolicyOptions(prefix={"n_prefix": 1}, **mixed)
+    loss, metrics = mixed_policy_loss(ACTOR, options, 8, output, tu.get_tensordict(data, counts))  # pyright: ignore[reportArgumentType]
+    values = {name: metric.aggregate() for name, metric in metrics.items()}
+    mean_of_sums(values)
+    return loss.item(), values
+
+
+def test_the_policy_loss_that_is_shown_is_the_one_that_is_optimised() -> None:
+    for mode in ("token-mean", "constant", "published-invariant"):
+        loss, metrics = loss_of(weights=3.0, loss_agg_mode=mode)
+        assert metrics["pg_loss"] == pytest.approx(loss)
+    loss, metrics = loss_of(weights=3.0, entropy=2.0, sft_multitask={"use": True, "coef": 0.5})
+    assert loss == pytest.approx(metrics["pg_loss"] - 0.1 * metrics["entropy_loss"] + 0.5 * metrics["sft_loss"])
+
+
+def test_the_parts_of_the_policy_loss_have_its_correction_weights() -> None:
+    _, metrics = loss_of(weights=3.0, loss_remove_clip=True)
+    ratio = torch.tensor(0.5).exp().item()
+    assert metrics["on_pg_loss"] == pytest.approx(-3.0 * ratio)
+    assert 3 * metrics["pg_loss"] == pytest.approx(metrics["on_pg_loss"] + 2 * metrics["off_pg_loss"])
+
+
+def test_figures_of_on_policy_tokens_see_no_off_policy_token() -> None:
+    """The off-policy tokens are far outside the clip range, the on-policy one is clipped."""
+    _, metrics = loss_of()
+    assert metrics["on_pg_clipfrac"] == 1.0
+    assert metrics["ppo_kl"] == pytest.approx(-0.5)
+
+
+def test_off_policy_tokens_without_a_policy_loss_are_not_in_its_denominator() -> None:
+    for mode in ("token-mean", "seq-mean-token-mean"):
+        _, metrics = loss_of(use_off_policy_loss=False, loss_remove_clip=True, loss_agg_mode=mode)
+        assert metrics["pg_loss"] == pytest.approx(-torch.tensor(0.5).exp().item())
+
+
+def test_a_share_is_averaged_over_the_updates_of_a_batch_by_its_tokens() -> None:
+    """verl takes the largest or smallest value of metrics with max or min in their names."""
+    updates = [(2.0, 100.0), (30.0, 300.0)]
+    for name in ("off_ratio_max_clip_frac", "off_ratio_min_clip_frac", "off_ratio_mean"):
+        entries: dict[str, Any] = {}
+        for total, count in updates:
+            for key, value in pair_of_sums(name, total, count).items():
+                entries.setdefault(f"actor/{key}", []).append(value)
+        metrics = reduce_metrics(entries)
+        mean_of_sums(metrics, "actor/")
+        assert metrics == {f"actor/{name}": pytest.approx(32 / 400)}
+
+
+def test_a_mean_over_nothing_is_left_out() -> None:
+    metrics = pair_of_sums("off_ratio_mean", 0.0, 0.0)
+    mean_of_sums(metrics)
+    assert metrics == {}
+
+
+class Store:
+    """The fields of a batch, in the place of verl's transfer queue, which needs Ray."""
+
+    def __init__(self, fields: TensorDict) -> None:
+        self.fields = fields
+
+    def kv_batch_get(self, keys: list[str], partition_id: str, select_fields: list[str]) -> TensorDict:
+        return self.fields.select(*select_fields)
+
+    def kv_batch_put(self, keys: list[str], partition_id: str, fields: TensorDict) -> KVBatchMeta:
+        self.fields.update(fields)
+        return KVBatchMeta(partition_id=partition_id, keys=keys, tags=[{} for _ in keys])
+
+
+@pytest.fixture
+def step(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, float], KVBatchMeta, Store]:
+    """A group of an off-policy sample (entropy 1.2) and one on-policy sample (0.3), and two padding rows."""
+    fields = {
+        "response_mask": nested([1, 1, 1, 1], [1, 1], [0], [0]),
+        "rm_scores": nested([0.0, 0, 0, 1], [0.0, 0], [0.0], [0.0]),
+        "old_log_probs": nested([-1.0] * 4, [-1.0] * 2, [0.0], [0.0]),
+        "rollout_log_probs": nested([0.0] * 4, [-1.0] * 2, [0.0], [0.0]),
+        "entropy": nested([1.2] * 4, [0.3] * 2, [9.0], [9.0]),
+        "prefix_length": torch.tensor([4, 0, 4, 4]),
+        "requests": torch.tensor([0, 1, 0, 0]),
+    }
+    uid = {"uid": ["a", "a", "pad", "pad"]}
+    store = Store(tu.get_tensordict(fields, {}))
+    store.fields = tu.get_tensordict({**fields, **uid}, {})
+    monkeypatch.setattr(trainer, "tq", store)
+    hooks = trainer.MixedPolicyTrainer.__new__(trainer.MixedPolicyTrainer)
+    hooks.options = MixedPolicyOptions(prefix={"n_prefix": 1})
+    hooks.use_reference_policy = False
+    hooks.config = OmegaConf.create(
+        {
+            "algorithm": {"use_kl_in_reward": False},
+            "data": {"train_batch_size": 2},
+            "actor_rollout_ref": {"actor": {"ppo_mini_batch_size": 1}, "rollout": {"n": 2}},
+        }
+    )
+    tags = [{}, {}, {"is_padding": True}, {"is_padding": True}]
+    meta = KVBatchMeta(partition_id="train", keys=["a_0_0", "a_1_0", "pad_0_0", "pad_1_0"], tags=tags)
+    metrics: dict[str, float] = {}
+    return metrics, hooks._compute_advantage(meta, metrics), store
+
+
+def test_padding_rows_never_count(step: tuple[dict[str, float], KVBatchMeta, Store]) -> None:
+    metrics, batch, _ = step
+    assert metrics["batch/off_policy_samples"] == 1
+    assert metrics["reward/off_policy"] == 1.0
+    assert metrics["groups/solve_none"] == 1.0
+    assert metrics["batch/missing_samples"] == 2
+    counts = {"sequences": 1.0, "on_policy_sequences": 0.5, "on_policy_tokens": 1.0, "off_policy_tokens": 2.0}
+    assert {name: batch.extra_info[name] for name in counts} == counts  # of one update of two
+
+
+def test_the_entropy_is_that_of_on_policy_tokens(step: tuple[dict[str, float], KVBatchMeta, Store]) -> None:
+    """With both, the mean of 0.9 would be above a target of 0.5, and the coefficient would fall where it must rise."""
+    metrics, _, _ = step
+    assert metrics["actor/entropy"] == pytest.approx(0.3)
+    assert metrics["actor/off_policy_entropy"] == pytest.approx(1.2)
+    controller = EntropyController(MixedPolicyOptions(adaptive_entropy={"use": True}).adaptive_entropy, 0.001)
+    assert controller.update(metrics["actor/entropy"]) > 0.001
+
+
+def test_a_group_that_lost_its_off_policy_sample_is_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = ["a_0_0", "a_1_0", "b_1_0", "b_2_0", "c_0_0", "c_2_0"]  # c lost an on-policy sample
+    cleared: list[str] = []
+    monkeypatch.setattr(groups, "tq", SimpleNamespace(kv_clear=lambda partition_id, keys: cleared.extend(keys)))
+    sampled = KVBatchMeta(partition_id="train", keys=keys, tags=[{} for _ in keys])
+    monkeypatch.setattr(groups.ReplayBuffer, "sample", lambda *_: (sampled, {}))
+    buffer = groups.GroupBuffer.__new__(groups.GroupBuffer)
+    buffer.off_policy_samples = 1
+    batch, metrics = buffer.sample(1, "train", 3)
+    assert batch.keys == ["a_0_0", "a_1_0", "c_0_0", "c_2_0"]
+    assert (metrics, cleared) == ({"groups/dropped": 1.0}, ["b_1_0", "b_2_0"])
+    buffer.off_policy_samples = 2
+    assert buffer.sample(1, "val", 3)[0].keys == keys
+    monkeypatch.setattr(groups.ReplayBuffer, "sample", lambda *_: (KVBatchMeta(["b_1_0"], [{}], "train"), {}))
+    with pytest.raises(RuntimeError, match="no group of the batch has all its off-policy samples"):
+        buffer.sample(1, "train", 1)

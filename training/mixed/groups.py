@@ -1,0 +1,64 @@
+"""Where the trainer takes its groups from: verl's buffer, which also drops the groups that cannot be learned from."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import transfer_queue as tq
+from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+
+
+class GroupBuffer(ReplayBuffer):
+    """verl's buffer; it drops groups whose off-policy samples failed.
+
+    With ``on_policy_from`` it looks for groups without a signal among on-policy samples only.
+    """
+
+    off_policy_samples: int = 0  # of a group; they come first
+    on_policy_from: int | None = None  # number of the first on-policy sample of a group
+
+    def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[KVBatchMeta, dict[str, Any]]:
+        batch, metrics = super().sample(global_steps, partition_id, batch_size)
+        if partition_id == "val":
+            return batch, metrics
+        complete = complete_groups(batch.keys, self.off_policy_samples)
+        kept = [(key, tag) for key, tag, whole in zip(batch.keys, batch.tags, complete, strict=True) if whole]
+        if not kept:
+            raise RuntimeError(
+                "no group of the batch has all its off-policy samples: the log of the agent loop, above, says why"
+            )
+        if dropped := [key for key, whole in zip(batch.keys, complete, strict=True) if not whole]:
+            tq.kv_clear(partition_id=partition_id, keys=dropped)
+        metrics["groups/dropped"] = float(len({sample_of(key)[0] for key in dropped}))
+        keys, tags = map(list, zip(*kept, strict=True))
+        return KVBatchMeta(partition_id=partition_id, keys=keys, tags=tags), metrics
+
+    def _dapo_filtered_keys(self, partition_id: str) -> tuple[set[str], Any]:
+        if self.on_policy_from is None:
+            return super()._dapo_filtered_keys(partition_id)
+        everything = self.partitions[partition_id]
+        self.partitions[partition_id] = {
+            key: tag for key, tag in everything.items() if sample_of(key)[1] >= self.on_policy_from
+        }
+        try:
+            return super()._dapo_filtered_keys(partition_id)
+        finally:
+            self.partitions[partition_id] = everything
+
+
+def sample_of(key: str) -> tuple[str, int]:
+    """Prompt and number of a sample, whose key is "<prompt>_<sample>_<turn>"."""
+    prompt, sample, _ = key.rsplit("_", 2)
+    return prompt, int(sample)
+
+
+def complete_groups(keys: Sequence[str], off_policy_samples: int) -> list[bool]:
+    """For each sample, whether the first ``off_policy_samples`` samples of its group are all there.
+
+    A group that lost a demonstration would be compared with a baseline that it was not meant to have.
+
+    >>> complete_groups(["a_0_0", "a_1_0", "b_1_0"], 1)
+    [True, True, False]
+    """
+    present = {sample_of(key) for key in keys}
+    return [all((sample_of(key)[0], n) in present for n in range(off_policy_samples)) for key in keys]
