@@ -1,33 +1,207 @@
 """Files that are complete or absent, and the digests that name their content."""
 
+import errno
 import hashlib
+import itertools
 import json
 import os
+import re
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
+from core.processes import start_ticks
 
 if TYPE_CHECKING:
     import pyarrow as pa  # a third of a second to import, and the Dagster code location loads this module
 
 CHUNK_BYTES = 1 << 20
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+# What an operator can correct by making room or by giving rights.
+UNWRITABLE = {*FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST}
+TEMPORARY = re.compile(r"\.(?P<machine>[0-9a-f]{8})-(?P<pid>\d+)-(?P<since>\d+)-\d+\.tmp")
+FOREIGN_SECONDS = 86_400.0  # without a change in what another machine writes: its process is gone
+_numbers = itertools.count()
+
+
+def publish(temporary: Path, path: Path) -> None:
+    """Give a finished file or folder the name ``path``: after a crash at any moment it is there in full or not at all.
+
+    Its bytes reach the disk before its name does. A file replaces an earlier one; a folder needs a free name, or an
+    empty folder, and raises OSError (ENOTEMPTY, EEXIST) otherwise.
+    """
+    for folder, _, names in os.walk(temporary) if temporary.is_dir() else [(temporary, [], [])]:
+        for name in names:
+            _sync(Path(folder, name))
+        _sync(Path(folder))
+    os.replace(temporary, path)
+    _sync(path.parent)
 
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``; rename it onto ``path`` when the block ends without an error."""
+    """Yield a temporary path; if the block ends without an error, what it wrote there is published as ``path``."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+    with _writing(path) as temporary:
         yield temporary
-        os.replace(temporary, path)
+        publish(temporary, path)
+
+
+@contextmanager
+def atomic_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
+    """Yield a new folder that becomes ``path`` if the block ends without an error.
+
+    If another process has published ``path`` meanwhile, that one stays: such folders are named after their content.
+    With ``replace`` an earlier folder goes instead; for a moment there is none.
+    """
+    path = Path(path)
+    with _writing(path) as temporary:
+        temporary.mkdir()
+        yield temporary
+        if replace and path.exists():
+            _publish_instead(temporary, path)
+            return
+        try:
+            publish(temporary, path)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or not path.is_dir():
+                raise
+
+
+@contextmanager
+def scratch_folder(parent: Path) -> Iterator[Path]:
+    """Yield a new folder in ``parent``, on the disk of what is published there; it is gone afterwards."""
+    with _writing(Path(parent) / "scratch") as temporary:
+        temporary.mkdir()
+        yield temporary
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder, under another name first, so that half of it never looks like the whole."""
+    doomed = temporary_name(folder.parent)
+    os.replace(folder, doomed)
+    _sync(folder.parent)
+    shutil.rmtree(doomed)
+
+
+def set_aside(path: Path) -> Path:
+    """Rename what is damaged to ``<name>.damaged`` (``.damaged-2``, …), where nothing reads it; the new path."""
+    number, kept = 1, path.with_name(f"{path.name}.damaged")
+    while kept.exists():
+        number += 1
+        kept = path.with_name(f"{path.name}.damaged-{number}")
+    os.rename(path, kept)
+    _sync(path.parent)
+    return kept
+
+
+def temporary_name(folder: Path) -> Path:
+    """A free name in ``folder`` that tells which process uses it, so that others know when it is a leftover."""
+    pid = os.getpid()
+    return Path(folder) / f".{_machine()}-{pid}-{start_ticks(pid)}-{next(_numbers)}.tmp"
+
+
+def measure(path: Path) -> tuple[int, float]:
+    """Bytes of a file or of the files below a folder, and when the last of them changed (seconds since 1970)."""
+    status = path.lstat()
+    size, changed = (0 if path.is_dir() else status.st_size), status.st_mtime
+    for file in path.rglob("*"):
+        status = file.lstat()
+        size += status.st_size if file.is_file() and not file.is_symlink() else 0
+        changed = max(changed, status.st_mtime)
+    return size, changed
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside ``path`` that is gone afterwards; an error of the disk names ``path``."""
+    temporary = temporary_name(path.parent)
+    try:
+        _make_folder(path.parent)
+        _remove_leftovers(path.parent)
+        yield temporary
+    except OSError as error:
+        if error.errno not in UNWRITABLE or not _is_about(error, temporary, path):
+            raise
+        advice = ": make room there and start again" if error.errno in FULL else ""
+        raise OSError(error.errno, f"cannot write: {os.strerror(error.errno)}{advice}", str(path)) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        _remove(temporary)
+
+
+def _is_about(error: OSError, temporary: Path, path: Path) -> bool:
+    """Whether a file at ``path`` could not be written; errors of a write or of pyarrow name no file."""
+    if error.filename is None:
+        return True
+    file = Path(os.fsdecode(error.filename))
+    return file.is_relative_to(temporary) or (error.errno in FULL and path.is_relative_to(file))
+
+
+def _publish_instead(temporary: Path, path: Path) -> None:
+    """Publish a folder in the place of an earlier one, which comes back if that fails."""
+    earlier = temporary_name(path.parent)
+    os.rename(path, earlier)
+    try:
+        publish(temporary, path)
+    except OSError:
+        os.rename(earlier, path)
+        raise
+    _remove(earlier)
+
+
+def _make_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        _make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync(folder.parent)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what processes that are dead were writing in ``folder`` when they were killed."""
+    for entry in os.scandir(folder):
+        if (match := TEMPORARY.fullmatch(entry.name)) is None:
+            continue
+        try:
+            if entry.stat(follow_symlinks=False).st_uid != os.geteuid():
+                continue  # another user's processes may be hidden from us
+            if match["machine"] == _machine():
+                left = start_ticks(int(match["pid"])) != int(match["since"])
+            else:  # of another machine or container, whose processes we do not see
+                left = time.time() - measure(Path(entry.path))[1] > FOREIGN_SECONDS
+        except FileNotFoundError:  # its process has just finished it
+            continue
+        if left:
+            _remove(Path(entry.path))
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)  # another process may remove the same leftover
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a mounted object store that cannot sync folders
+            raise
+    finally:
+        os.close(descriptor)
+
+
+@cache
+def _machine() -> str:
+    """A name for this boot of this machine and for our namespace of process ids: where our ids mean something."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
+    return digest_bytes(f"{boot}{os.stat('/proc/self/ns/pid').st_ino}".encode())[:8]
 
 
 def read_json(path: Path) -> Any:
@@ -76,22 +250,6 @@ def read_parquet(path: Path, advice: str, **options: Any) -> "pa.Table":
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{path}: not a readable parquet file ({error}); {advice}") from error
     return table
-
-
-@contextmanager
-def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield a path where the block creates a folder; without an error that folder then takes the place of ``path``."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    try:
-        yield temporary
-        if path.exists():
-            shutil.rmtree(path)
-        os.replace(temporary, path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def write_json(value: Any, path: Path) -> None:

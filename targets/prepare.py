@@ -93,10 +93,7 @@ def prepare(
 
     with staging(out_dir, (REJECTED_FILE, PROFILE_FILE, PREPARED)) as staging_dir:
         decisions = DecisionCache(config, lengths, benchmarks_digest, cache or staging_dir / "decisions")
-        try:
-            files = _filter(config, parts, decisions, filter_inputs, report)
-        finally:
-            decisions.tidy()
+        files = _filter(config, parts, decisions, filter_inputs, report)
         _write(config, parts, files, staging_dir, inputs, report)
     return read_prepared(out_dir)
 

@@ -1,6 +1,5 @@
 """Files that appear together: written in a staging folder, and moved to their places when all are finished."""
 
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,6 +8,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from core.errors import InputError
+from core.files import publish
 
 
 @contextmanager
@@ -17,7 +17,8 @@ def staging(out_dir: Path, names: Sequence[str]) -> Iterator[Path]:
 
     Raises InputError while another process prepares into ``out_dir``. What a killed one left behind is cleared. An
     OSError (no space, no permission) gets the folder and the remedy into its message. If the block fails, ``out_dir``
-    is as it was, and a folder that was created here is removed.
+    is as it was, and a folder that was created here is removed. The lock file stays beside the files: were it unlinked,
+    two processes could hold two locks of one name.
     """
     created = not out_dir.exists()
     lock = FileLock(out_dir / ".preparing.lock", timeout=0)
@@ -29,7 +30,7 @@ def staging(out_dir: Path, names: Sequence[str]) -> Iterator[Path]:
         staging_dir.mkdir()
         yield staging_dir
         for name in names:
-            os.replace(staging_dir / name, out_dir / name)
+            publish(staging_dir / name, out_dir / name)
     except Timeout:
         raise InputError(
             f"{out_dir}: another process is preparing targets there: wait, or give another folder"
@@ -40,7 +41,6 @@ def staging(out_dir: Path, names: Sequence[str]) -> Iterator[Path]:
     finally:
         if lock.is_locked:
             shutil.rmtree(staging_dir, ignore_errors=True)
-            Path(lock.lock_file).unlink(missing_ok=True)  # before the release: a file without a name locks nothing
-            if created and not any(out_dir.iterdir()):
-                out_dir.rmdir()
+            if created and all(path.is_dir() or path.suffix == ".lock" for path in out_dir.rglob("*")):
+                shutil.rmtree(out_dir)
             lock.release()

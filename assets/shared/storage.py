@@ -4,10 +4,7 @@ Data is in folders that never change: ``<root>/<stage>/<name>/<identity>/``, wri
 renamed when complete. A reference, ``<root>/references/<key>.json``, names the folder of the last materialization.
 """
 
-import errno
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,21 +17,10 @@ from assets.shared.failures import as_failure
 from assets.shared.references import Reference
 from core.code import PROJECT, SHORT_DIGEST
 from core.errors import InputError, explain_validation
-from core.files import write_json
+from core.files import UNWRITABLE, atomic_folder, scratch_folder, write_json
 
 FILES = "/files"  # where the web server of the UI serves the pages of the storage
 Kind = TypeVar("Kind", bound=Reference)
-# What an operator can correct by making room or by giving rights.
-UNWRITABLE = {
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EFBIG,
-    errno.EROFS,
-    errno.EACCES,
-    errno.EPERM,
-    errno.ENOTDIR,
-    errno.EEXIST,
-}
 
 
 class Storage(dg.ConfigurableResource):
@@ -70,23 +56,14 @@ class Storage(dg.ConfigurableResource):
 
         Raises InputError where the storage is full or read-only; nothing is left behind then.
         """
-        with self.scratch(*folder.parent.relative_to(self.path).parts) as temporary:
+        with self.writable(), atomic_folder(folder) as temporary:
             yield temporary
-            if not folder.exists():  # else another process made the same output meanwhile; it is the same
-                temporary.rename(folder)
 
     @contextmanager
     def scratch(self, *parts: str) -> Iterator[Path]:
         """Yield a temporary folder below ``parts``, on the disk of the outputs, that is gone afterwards."""
-        parent = self.path.joinpath(*parts)
-        with self.writable():
-            parent.mkdir(parents=True, exist_ok=True)
-            temporary = Path(tempfile.mkdtemp(prefix=".", suffix=".tmp", dir=parent))
-            temporary.chmod(0o755)
-            try:
-                yield temporary
-            finally:
-                shutil.rmtree(temporary, ignore_errors=True)
+        with self.writable(), scratch_folder(self.path.joinpath(*parts)) as temporary:
+            yield temporary
 
     @contextmanager
     def writable(self) -> Iterator[None]:
@@ -96,8 +73,9 @@ class Storage(dg.ConfigurableResource):
         except OSError as error:
             if error.errno not in UNWRITABLE or not _below(error.filename, self.path):
                 raise
+            what = f" {os.fsdecode(error.filename)}" if error.filename else ""
             raise InputError(
-                f"storage {self.path}: cannot write: {os.strerror(error.errno)}; make room or grant write "
+                f"storage {self.path}: cannot write{what}: {os.strerror(error.errno)}; make room or grant write "
                 "permission there, or choose another folder (storage.root in the profile, or LUFFY__STORAGE__ROOT)"
             ) from error
 

@@ -17,6 +17,7 @@ from assets.shared.references import Reference
 from core.cli import INTERRUPTED, exit_status
 from core.code import PROJECT
 from core.errors import InputError
+from core.files import atomic_write
 from core.progress import Terminal
 from pipelines.cli.run import configure, execute, training_interpreter
 from pipelines.cli.terminal import LINE_SECONDS
@@ -80,10 +81,10 @@ def main() -> int:
     assert defs.resources is not None
     folder = Path(defs.resources["storage"].read_reference(COMPARISON.to_user_string(), Reference).path)
     if options.copy_to:
-        options.copy_to.mkdir(parents=True, exist_ok=True)
         for file in sorted(folder.iterdir()):
             if file.name != PAGE:
-                shutil.copyfile(file, options.copy_to / file.name)
+                with atomic_write(options.copy_to / file.name) as temporary:
+                    shutil.copyfile(file, temporary)
     terminal.line(f"\ncomparison: {folder}/{PAGE}")
     return 1 if failed else 0
 

@@ -6,7 +6,6 @@ what is in it, so that a new file costs its own rows and a new threshold costs a
 
 import importlib.metadata
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,7 +15,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from core import code
-from core.files import digest_bytes
+from core.files import atomic_write, digest_bytes
 from core.schemas import DECISION
 from core.tokens import Lengths
 from targets.config import PrepareConfig
@@ -65,28 +64,20 @@ class DecisionCache:
         sample = [trace.response for trace in islice(part.traces(), SAMPLE) if trace.response]
         exact = self.lengths.agreeing(sample).fast is not self.lengths.fast
         self.folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.folder / f"{key}.lock") as lock:
-            try:
-                if not path.exists():  # no other preparation has made it meanwhile
-                    self._write(path, part, engine.filtered(part, limit, exact), report)
-            finally:
-                Path(lock.lock_file).unlink(missing_ok=True)
+        with FileLock(self.folder / f".{key[:2]}.lock"):  # it stays; so there are 256 of them at most
+            if not path.exists():  # no other preparation has made it meanwhile
+                self._write(path, part, engine.filtered(part, limit, exact), report)
         return path
 
     def _write(
         self, path: Path, part: Part, batches: Iterator[Sequence[Trace]], report: Callable[[int, int | None], None]
     ) -> None:
-        temporary = path.with_name(f".{path.stem}.tmp")  # what a killed preparation left is overwritten
-        try:
-            with TableWriter(temporary, DECISION, {"part": part.name}) as writer:
-                for traces in batches:
-                    for trace in traces:
-                        writer.add(trace.decision_row())
-                    report(writer.rows, part.fingerprint[1])
-                writer.close()
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with atomic_write(path) as temporary, TableWriter(temporary, DECISION, {"part": part.name}) as writer:
+            for traces in batches:
+                for trace in traces:
+                    writer.add(trace.decision_row())
+                report(writer.rows, part.fingerprint[1])
+            writer.close()
 
     def count_rows(self, file: Path) -> int:
         """Rows of a cache file; InputError if it is damaged."""
@@ -94,11 +85,6 @@ class DecisionCache:
 
         with readable(file, REMEDY):
             return pq.read_metadata(file).num_rows
-
-    def tidy(self) -> None:
-        """Remove the folder if it holds nothing."""
-        if self.folder.is_dir() and not any(self.folder.iterdir()):
-            self.folder.rmdir()
 
 
 def read_decisions(files: Sequence[Path], columns: Sequence[str] | None = None) -> Iterator[list[Trace]]:

@@ -59,8 +59,8 @@ class Project:
         return next(found for found in self.defs.sensors if found.name == sensor).evaluate_tick(context)
 
     def files(self) -> dict[str, str]:
-        """Digest of each file in the storage."""
-        found = sorted(path for path in self.storage.rglob("*") if path.is_file())
+        """Digest of each file in the storage; locks are no outputs."""
+        found = sorted(path for path in self.storage.rglob("*") if path.is_file() and path.suffix != ".lock")
         return {str(p.relative_to(self.storage)): hashlib.sha256(p.read_bytes()).hexdigest() for p in found}
 
     def page(self, link: str) -> Path:

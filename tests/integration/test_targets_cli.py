@@ -18,7 +18,7 @@ def test_it_prepares_splits_and_checks(tmp_path: Path, tokenizer: Path, capsys: 
     assert main(["--out", str(out), "--tokenizer", str(tokenizer), *settings]) == 0
     files = {path.name for path in out.iterdir()}
     names = ("prepared", "profile", "rejected", "train", "heldout", "left_out")
-    assert files == {".decisions", *(f"{name}.parquet" for name in names)}
+    assert files == {".decisions", ".preparing.lock", *(f"{name}.parquet" for name in names)}
     rows = {path.stem: pq.read_metadata(path).num_rows for path in out.glob("*.parquet")}
     assert rows["prepared"] == rows["profile"] == rows["train"] + rows["heldout"] == 100 - rows["rejected"]
     shown = capsys.readouterr().out

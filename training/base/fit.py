@@ -17,6 +17,7 @@ import torch
 from rich.progress import Progress
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from core.files import atomic_folder
 from core.prompts import Example
 from training.algorithms import compute_sft_pure_loss
 
@@ -117,7 +118,6 @@ def progress_bar(title: str, steps: int) -> Iterator[Callable[[int, float], None
 
 def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, out: Path) -> None:
     """Write both to folder ``out``: complete or absent."""
-    temporary = out.with_name(f".{out.name}.tmp")
-    model.save_pretrained(temporary)
-    tokenizer.save_pretrained(temporary)
-    temporary.rename(out)
+    with atomic_folder(out) as temporary:
+        model.save_pretrained(temporary)
+        tokenizer.save_pretrained(temporary)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from core.code import PROJECT, SHORT_DIGEST
 from core.errors import InputError
-from core.files import atomic_folder, digest_file
+from core.files import atomic_folder, digest_file, set_aside
 from core.model_files import HUB_ID, check_model, download_model, model_digest, model_files
 
 EMBEDDED = "embedded"
@@ -68,11 +68,16 @@ def resolve_base(
 
 
 def _copy(folder: Path, out_root: Path) -> Path:
-    """Copy the model in ``folder`` to a folder below ``out_root`` named after its digest; complete or absent."""
-    target = out_root / f"{EMBEDDED}-{model_digest(folder)[:SHORT_DIGEST]}"
+    """Copy the model in ``folder`` to a folder below ``out_root`` named after its digest; complete or absent.
+
+    A copy that was damaged meanwhile is set aside.
+    """
+    digest = model_digest(folder)
+    target = out_root / f"{EMBEDDED}-{digest[:SHORT_DIGEST]}"
+    if target.exists() and model_digest(target) != digest:
+        set_aside(target)
     if not target.exists():
         with atomic_folder(target) as temporary:
-            temporary.mkdir()
             for file in model_files(folder):
                 shutil.copy2(file, temporary / file.name)
     return target

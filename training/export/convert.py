@@ -52,12 +52,12 @@ def main(argv: list[str] | None = None) -> int:
     """The command line; its exit status is 2 for a mistake in the input."""
     parser = argparse.ArgumentParser(prog="python -m training.export.convert", description=__doc__)
     parser.add_argument("--gguf", type=Path, required=True, help="the file to convert")
-    parser.add_argument("--out", type=Path, required=True, help="the folder to create")
+    parser.add_argument("--out", type=Path, required=True, help="a new or empty folder")
     arguments = parser.parse_args(argv)
 
     def work() -> None:
-        if arguments.out.exists():
-            raise InputError(f"{arguments.out}: exists already: give the name of a new folder")
+        if arguments.out.exists() and any(arguments.out.iterdir()):
+            raise InputError(f"{arguments.out}: exists already: give the name of a new or empty folder")
         if not arguments.gguf.is_file():
             raise InputError(f"{arguments.gguf}: no such file; expected a .gguf file")
         disable_progress_bar()

@@ -209,7 +209,7 @@ def test_what_has_not_changed_is_not_done_again(tmp_path: Path, tokenizer: Path,
     jsonl(*(good(k) for k in range(1, 10)), name="in/a.jsonl")
     run(first_file.parent, out, tokenizer, cache=cache)
     assert len(list(cache.glob("*.parquet"))) == 5
-    assert not [path for path in cache.iterdir() if path.suffix != ".parquet"]
+    assert {path.suffix for path in cache.iterdir()} == {".parquet", ".lock"}
 
 
 def test_a_limit_holds_over_all_sources(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:

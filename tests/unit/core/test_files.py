@@ -1,0 +1,167 @@
+"""Publishing: complete or absent, also for two processes at once, after a crash and on a full disk."""
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from core import files
+from core.files import atomic_folder, atomic_write, remove_folder, scratch_folder, set_aside, write_text
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def write_as_another_process(path: Path, *, then: str) -> subprocess.Popen[str]:
+    """A process that has begun to write ``path``, half of it, and then does ``then``."""
+    code = (
+        "import os, sys, time\nfrom pathlib import Path\nfrom core.files import atomic_write\n"
+        f"with atomic_write(Path({str(path)!r})) as temporary:\n"
+        f"    temporary.write_text('half'); print(flush=True); {then}\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+def test_an_error_leaves_the_earlier_file_and_nothing_else(tmp_path: Path) -> None:
+    write_text("old", tmp_path / "file")
+    with pytest.raises(ZeroDivisionError), atomic_write(tmp_path / "file") as temporary:
+        temporary.write_text("new")
+        _ = 1 / 0
+    assert (tmp_path / "file").read_text() == "old" and names(tmp_path) == ["file"]
+
+
+def test_what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_not(tmp_path: Path) -> None:
+    living = write_as_another_process(tmp_path / "file", then="time.sleep(600)")
+    write_as_another_process(tmp_path / "file", then="os._exit(1)").wait()
+    try:
+        assert len(names(tmp_path)) == 2
+        write_text("whole", tmp_path / "other")
+        left = [name for name in names(tmp_path) if name.endswith(".tmp")]
+        assert len(left) == 1 and f"-{living.pid}-" in left[0]
+    finally:
+        living.kill()
+        living.wait()
+
+
+def test_a_leftover_whose_process_id_runs_again_is_removed(tmp_path: Path) -> None:
+    ours = files.temporary_name(tmp_path).name
+    machine, pid, since, number = ours.strip(".").removesuffix(".tmp").split("-")
+    (tmp_path / f".{machine}-{pid}-{int(since) - 1}-{number}.tmp").write_text("of an earlier process with our id")
+    write_text("whole", tmp_path / "file")
+    assert names(tmp_path) == ["file"]
+
+
+def test_another_machines_files_are_left_alone_for_a_day(tmp_path: Path) -> None:
+    old, new = tmp_path / ".00000000-1-1-0.tmp", tmp_path / ".00000000-1-2-0.tmp"
+    for folder in (old, new):
+        (folder / "below").mkdir(parents=True)
+        (folder / "below" / "file").write_text("x")
+    for path in (old / "below" / "file", old / "below", old, new / "below", new):
+        os.utime(path, (1, time.time() - 2 * files.FOREIGN_SECONDS))
+    write_text("whole", tmp_path / "file")
+    assert names(tmp_path) == [new.name, "file"]
+
+
+def test_two_first_publications_of_one_content_both_succeed(tmp_path: Path) -> None:
+    both = threading.Barrier(2)
+
+    def publish(text: str) -> None:
+        with atomic_folder(tmp_path / "model") as temporary:
+            (temporary / "weights").write_text(text)
+            both.wait(10)
+
+    threads = [threading.Thread(target=publish, args=(text,)) for text in ("same", "same")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert names(tmp_path) == ["model"] and (tmp_path / "model" / "weights").read_text() == "same"
+
+
+def test_a_folder_is_replaced_only_when_asked_and_comes_back_if_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(text: str, *, replace: bool) -> None:
+        with atomic_folder(tmp_path / "policy", replace=replace) as temporary:
+            (temporary / "file").write_text(text)
+
+    write("first", replace=False)
+    write("second", replace=False)
+    assert (tmp_path / "policy" / "file").read_text() == "first"
+    write("third", replace=True)
+    assert (tmp_path / "policy" / "file").read_text() == "third"
+
+    def full(temporary: Path, path: Path) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(files, "publish", full)
+    with pytest.raises(OSError, match="No space left"):
+        write("fourth", replace=True)
+    assert (tmp_path / "policy" / "file").read_text() == "third" and names(tmp_path) == ["policy"]
+
+
+def test_a_full_disk_is_one_message_with_the_file_that_could_not_be_written(tmp_path: Path) -> None:
+    """A limit on file sizes fails the same write calls as a full disk does, and its error names no file either."""
+    code = (
+        "import resource, signal\nfrom pathlib import Path\nfrom core.cli import exit_status\n"
+        "from core.files import write_text\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+        f"raise SystemExit(exit_status(lambda: write_text('x' * 1000, Path({str(tmp_path / 'file')!r}))))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == f"error: {tmp_path / 'file'}: cannot write: File too large: make room there and start again\n"
+    assert names(tmp_path) == []
+
+
+def test_an_error_of_something_else_keeps_its_own_words(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="missing"), atomic_write(tmp_path / "file"):
+        (tmp_path / "missing").read_text()
+
+
+def test_every_byte_is_on_the_disk_before_its_name_and_the_name_before_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[tuple[str, str]] = []
+    sync, replace = os.fsync, os.replace
+
+    def fsync(descriptor: int) -> None:
+        calls.append(("sync", os.readlink(f"/proc/self/fd/{descriptor}")))
+        sync(descriptor)
+
+    def rename(source: Path, target: Path) -> None:
+        calls.append(("rename", str(target)))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", rename)
+    with atomic_folder(tmp_path / "model") as temporary:
+        (temporary / "shard").write_text("x")
+        (temporary / "below").mkdir()
+        (temporary / "below" / "file").write_text("y")
+    *before, renamed, after = calls
+    synced = {Path(path).relative_to(temporary).as_posix() for what, path in before if what == "sync"}
+    assert synced == {".", "shard", "below", "below/file"}
+    assert renamed == ("rename", str(tmp_path / "model")) and after == ("sync", str(tmp_path))
+
+
+def test_scratch_is_gone_afterwards_and_damaged_things_are_kept(tmp_path: Path) -> None:
+    with scratch_folder(tmp_path) as scratch:
+        (scratch / "file").write_text("x")
+    assert names(tmp_path) == []
+    for number in ("", "-2"):
+        (tmp_path / "policy").mkdir()
+        assert set_aside(tmp_path / "policy").name == f"policy.damaged{number}"
+    remove_folder(tmp_path / "policy.damaged")
+    assert names(tmp_path) == ["policy.damaged-2"]
