@@ -1,55 +1,77 @@
 # All targets: make help
 SHELL := /bin/bash
 PYTHON ?= python3.11
-HARDWARE ?= cpu
 PORT ?= 3000
 ORCHESTRATION := .venv/bin/python
 TRAINING := .venv-train/bin/python
 # Where PyPI's torch is a CUDA build, the CPU build comes from PyTorch's own index.
 TORCH_CPU_INDEX ?= https://download.pytorch.org/whl/cpu
 PIP_INSTALL := -m pip install -qq --disable-pip-version-check --no-deps
+# .venv-train stays what it is, for the CPU or for GPUs, until HARDWARE says otherwise.
+HARDWARE ?= $(or $(shell cat .venv-train/hardware 2>/dev/null),cpu)
+TRAIN_LOCKS := requirements/train-$(HARDWARE).lock $(if $(filter cpu,$(HARDWARE)),requirements/torch-cpu.txt)
+# An environment is up to date if it has the stamp of its lock; pulling another lock asks for another stamp.
+digest = $(shell cat $(1) 2>/dev/null | sha256sum | cut -c1-12)
+ORCHESTRATION_STAMP := .venv/installed.$(call digest,requirements/orchestration.lock)
+TRAINING_STAMP := .venv-train/installed.$(HARDWARE).$(call digest,$(TRAIN_LOCKS))
+AUDIT_STAMP := .venv-audit/installed.$(call digest,requirements/audit.lock)
 export DAGSTER_HOME := $(CURDIR)/var/dagster
 export PYTHONPATH := $(CURDIR)
 export HF_HUB_DISABLE_TELEMETRY := 1
+ifneq ($(PROFILE),)
+export LUFFY_PROFILE := $(PROFILE)
+endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run ui promote rollback experiments leaderboard test test-all test-unit bench lint lock setup clean
+.PHONY: help demo run ui promote rollback experiments compare leaderboard test test-all test-unit bench lint lock audit pin-images \
+  setup clean unit-orchestration unit-training
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: .venv/installed .venv-train/installed  ## build both environments (HARDWARE=gpu for the GPU lock)
+setup: $(ORCHESTRATION_STAMP) $(TRAINING_STAMP)  ## build both environments (HARDWARE=gpu for the GPU lock)
 
-.venv/installed: requirements/orchestration.lock
+$(ORCHESTRATION_STAMP):
 	@echo "setup: .venv (orchestration)"
+	@rm -f .venv/installed*
 	@$(PYTHON) -m venv .venv
-	@$(ORCHESTRATION) $(PIP_INSTALL) -r $<
+	@$(ORCHESTRATION) $(PIP_INSTALL) --require-hashes -r requirements/orchestration.lock
 	@touch $@
 
-.venv-train/installed: requirements/train-$(HARDWARE).lock
-	@echo "setup: .venv-train (training, $(HARDWARE))"
-	@$(PYTHON) -m venv .venv-train
-	@torch=$$(grep -E '^torch==.*\+cpu' $<); \
-	if [ -n "$$torch" ]; then \
-	  $(TRAINING) $(PIP_INSTALL) "$$torch" 2>/dev/null || $(TRAINING) $(PIP_INSTALL) --index-url $(TORCH_CPU_INDEX) "$$torch"; \
+$(TRAINING_STAMP):
+	@if [ ! -f requirements/train-$(HARDWARE).lock ]; then \
+	  echo "error: HARDWARE=$(HARDWARE): expected cpu or gpu" >&2; exit 2; \
 	fi
-	@$(TRAINING) $(PIP_INSTALL) -r $<
+	@echo "setup: .venv-train (training, $(HARDWARE))"
+	@rm -f .venv-train/installed*
+	@$(PYTHON) -m venv $$([ "$$(cat .venv-train/hardware 2>/dev/null)" = $(HARDWARE) ] || echo --clear) .venv-train
+	@echo $(HARDWARE) >.venv-train/hardware
+	@if [ $(HARDWARE) = cpu ]; then \
+	  $(TRAINING) $(PIP_INSTALL) -r requirements/torch-cpu.txt 2>/dev/null || \
+	  $(TRAINING) $(PIP_INSTALL) --index-url $(TORCH_CPU_INDEX) -r requirements/torch-cpu.txt; \
+	fi
+	@$(TRAINING) $(PIP_INSTALL) --require-hashes -r requirements/train-$(HARDWARE).lock
+	@touch $@
+
+$(AUDIT_STAMP):
+	@rm -f .venv-audit/installed*
+	@$(PYTHON) -m venv .venv-audit
+	@.venv-audit/bin/python $(PIP_INSTALL) --require-hashes -r requirements/audit.lock
 	@touch $@
 
 demo: setup  ## run the whole graph on the embedded task: targets, training, evals, scorecard
-	@$(ORCHESTRATION) -m pipelines.cli.run
+	@LUFFY_PROFILE=embedded $(ORCHESTRATION) -m pipelines.cli.run
 
 run: setup  ## the same graph on your files: PROFILE=name-or-path, LUFFY__SECTION__KEY=value
-	@LUFFY_PROFILE=$(PROFILE) $(ORCHESTRATION) -m pipelines.cli.run
+	@$(ORCHESTRATION) -m pipelines.cli.run
 
-ui: .venv/installed  ## serve the Dagster UI on PORT (default 3000)
+ui: $(ORCHESTRATION_STAMP)  ## serve the Dagster UI on PORT (default 3000)
 	@$(ORCHESTRATION) -m pipelines.cli.ui --port $(PORT)
 
-.PHONY: promote rollback experiments compare
-promote: .venv/installed  ## make a policy the champion by hand: TO=digest or run folder, REASON=text
+promote: $(ORCHESTRATION_STAMP)  ## make a policy the champion by hand: TO=digest or run folder, REASON=text
 	@$(ORCHESTRATION) -m pipelines.cli.registry promote "$(TO)" --reason "$(REASON)"
 
-rollback: .venv/installed  ## make the champion before the present one the champion again: REASON=text
+rollback: $(ORCHESTRATION_STAMP)  ## make the champion before the present one the champion again: REASON=text
 	@$(ORCHESTRATION) -m pipelines.cli.registry rollback --reason "$(REASON)"
 
 experiments: setup  ## train and score recipes and compare them on one page: RECIPES="luffy on_policy" (default: all)
@@ -69,13 +91,12 @@ test-all: test-unit  ## the same with the slow ones: every recipe, resumes, kill
 test-unit: setup  ## the unit tests alone, those of both environments at once
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target unit-orchestration unit-training
 
-.PHONY: unit-orchestration unit-training
 unit-orchestration:  ## the unit tests of the orchestration environment
 	@$(ORCHESTRATION) -m pytest tests/unit -q
 unit-training:  ## the unit tests of the training environment
 	@$(TRAINING) -m pytest tests/unit -q
 
-lint: .venv/installed  ## check style, types, the layers of the rooms, and the declared packages
+lint: $(ORCHESTRATION_STAMP)  ## check style, types, the layers of the rooms, and the declared packages
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/basedpyright
 	@.venv/bin/lint-imports --no-logo --no-cache
 	@.venv/bin/deptry . 2>&1 | grep -v '^Assuming'; exit $${PIPESTATUS[0]}
@@ -89,11 +110,16 @@ bench: setup  ## measure the figures that the README quotes
 	@$(TRAINING) -m perf.evaluation
 
 leaderboard: setup  ## rank every checkpoint that was evaluated (MODELS="A B": evaluate these first)
-	@if [ -n "$(MODELS)" ]; then $(TRAINING) -m evaluation compare $(MODELS) --out var/storage/graded; fi
-	@$(TRAINING) -m evaluation leaderboard --results var/storage/graded
+	@$(ORCHESTRATION) -m pipelines.cli.leaderboard $(MODELS)
 
 lock:  ## compile requirements/*.lock from pyproject.toml (needs uv; finds local wheels through PIP_FIND_LINKS)
 	UV_FIND_LINKS=$$PIP_FIND_LINKS requirements/compile.sh
+
+audit: $(AUDIT_STAMP)  ## look up every package of the locks in a database of vulnerabilities (asks api.osv.dev)
+	@requirements/audit.sh
+
+pin-images:  ## pin the public images of deploy/ to digests (needs docker and the registry)
+	@deploy/pin-images.sh
 
 clean:  ## remove what runs have written (var/), not the environments
 	rm -rf var

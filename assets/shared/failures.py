@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 
 from core.errors import InputError
+from core.secrets import redact
 
 
 def reports_input_errors(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -35,4 +36,4 @@ def reports_input_errors(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def as_failure(error: Exception) -> dg.Failure:
     """The Dagster failure whose description is the message of ``error``; running the step again would not help."""
-    return dg.Failure(description=str(error), allow_retries=False)
+    return dg.Failure(description=redact(str(error)), allow_retries=False)

@@ -5,6 +5,7 @@ messages come back through Dagster Pipes; what it prints is in the step's logs i
 """
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ import dagster as dg
 
 from core.code import PROJECT
 from core.errors import InputError
+from core.secrets import redact
 
 POLL_SECONDS = 0.25
 RUN_VARIABLE = "LUFFY_DAGSTER_RUN"  # in the environment of every process of a run: the id of the run
@@ -116,9 +118,9 @@ def _pass_on(session: Any, passed_on: int, on_message: Message) -> int:
 
 
 def _pump(stream: IO[bytes], tail: "deque[str]") -> None:
-    """Copy the program's errors to the step's log as they come, and keep the last lines."""
+    """Copy the program's errors to the step's log as they come, without secrets, and keep the last lines."""
     for line in stream:
-        text = line.decode(errors="replace")
+        text = redact(line.decode(errors="replace"))
         tail.append(text.rstrip())
         sys.stderr.write(text)
     sys.stderr.flush()
@@ -133,5 +135,9 @@ def _failure(program: str, status: int, tail: list[str]) -> dg.Failure:
         message = f"{program} was stopped by signal {-status if status < 0 else status - 128}"
     else:
         message = "\n".join([f"{program} ended with status {status}:", *tail[-10:]])
-    metadata = {"last lines": dg.MetadataValue.md("```\n" + "\n".join(tail) + "\n```"), "exit status": status}
+    fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", "".join(tail)) or ["`"]))  # none of them closes it
+    metadata = {
+        "last lines": dg.MetadataValue.md("\n".join([fence, *tail, fence])),
+        "exit status": status,
+    }
     return dg.Failure(description=message, metadata=metadata, allow_retries=status != 2)

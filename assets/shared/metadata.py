@@ -1,11 +1,12 @@
 """What a person sees of an asset in the UI: column schemas, previews, pictures."""
 
 import base64
-import html
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+
+from core.markdown import inert
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,10 +45,7 @@ def cell(value: Any, characters: int = PREVIEW_CHARACTERS) -> str:
     text = " ".join(str(value).split())
     if len(text) > characters:
         text = text[: characters - 1] + "…"
-    text = html.escape(text, quote=False)
-    for mark in "\\`*_[]|$":
-        text = text.replace(mark, "\\" + mark)
-    return text
+    return inert(text)
 
 
 def rounded(value: float) -> float:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from core.code import SHORT_DIGEST
 from core.errors import InputError
 from core.files import digest_bytes, read_parquet
+from core.markdown import inert
 from core.prompts import PromptRecord
-from evaluation.report.table import Table, change, escape, percent
+from evaluation.report.table import Table, change, percent
 from evaluation.statistics.paired import average_difference, paired_difference
 from evaluation.statistics.scores import summarize
 
@@ -99,7 +100,7 @@ def leaderboard_markdown(rankings: Sequence[Ranking]) -> str:
     title = (
         "# Leaderboard\n\nUnweighted mean over benchmarks, percent of samples right; 95% intervals paired by problem."
     )
-    parts = (f"{escape(ranking.title)}\n\n{ranking.table().to_markdown()}" for ranking in rankings)
+    parts = (f"{inert(ranking.title)}\n\n{ranking.table().to_markdown()}" for ranking in rankings)
     return "\n\n".join([title, *parts]) + "\n"
 
 

@@ -12,10 +12,11 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
+from core.markdown import inert
 from evaluation.benchmarks.registry import GROUPS, Benchmark
 from evaluation.report import html
 from evaluation.report.figures import Records, recipe_curves
-from evaluation.report.table import Cell, Kind, Table, change, escape, score
+from evaluation.report.table import Cell, Kind, Table, change, score
 from evaluation.statistics.scores import problem_scores
 from evaluation.statistics.seeds import Scores, difference, estimate
 
@@ -127,10 +128,10 @@ class Comparison:
         parts = [self.scores_table().to_markdown()]
         for group in self.titles:
             parts += [f"{GROUPS[group]}, row minus column in points:", self.differences_table(group).to_markdown()]
-        seeds = ", ".join(f"{escape(recipe.name)} {len(recipe.runs)}" for recipe in self.recipes)
+        seeds = ", ".join(f"{inert(recipe.name)} {len(recipe.runs)}" for recipe in self.recipes)
         parts += [self.facts_table(COSTS).to_markdown()]
         parts += [f"Means with 95% intervals over problems and seeds. Runs: {seeds}."]
-        return "\n\n".join([*parts, *(f"> {escape(note)}" for note in self.notes)])
+        return "\n\n".join([*parts, *(f"> {inert(note)}" for note in self.notes)])
 
     def write(self, folder: Path, page: str) -> None:
         """The page, its tables as ``comparison.md`` and its figures as SVG files, into an existing folder."""

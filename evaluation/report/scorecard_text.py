@@ -3,9 +3,10 @@
 import textwrap
 from collections.abc import Mapping, Sequence
 
+from core.markdown import inert
 from evaluation.benchmarks.registry import GROUPS
 from evaluation.report.scorecard import Row, Scorecard
-from evaluation.report.table import Cell, Table, change, escape, p_value, percent, score
+from evaluation.report.table import Cell, Table, change, p_value, percent, score
 
 
 def render_text(card: Scorecard, width: int = 100) -> str:
@@ -20,11 +21,11 @@ def render_markdown(card: Scorecard) -> str:
     names = {"base": card.base, "policy": card.policy} | ({"champion": card.champion} if card.champion else {})
     checkpoints = ", ".join(f"{role} `{digest[:16] or 'not named'}`" for role, digest in names.items())
     parts = [
-        f"**{escape(card.verdict())}**",
+        f"**{inert(card.verdict())}**",
         scores_table(card).to_markdown(),
         "Percent of samples answered right, with 95% intervals. Averages are unweighted: each benchmark of a group "
         f"counts the same. {checkpoints}; {card.sampling}",
-        *(f"> {escape(warning)}" for warning in card.warnings),
+        *(f"> {inert(warning)}" for warning in card.warnings),
         *(_subjects_table(row).to_markdown() for row in card.rows if row.subjects),
     ]
     if card.funnel:

@@ -1,9 +1,10 @@
 """The one table of results: the same rows for a terminal, for Markdown and for a page."""
 
-import html
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from core.markdown import inert
 
 Kind = Literal["", "group", "average"]
 Tone = Literal["", "up", "down", "published"]
@@ -53,10 +54,10 @@ class Table:
 
     def to_markdown(self) -> str:
         """A Markdown table in which no text is interpreted."""
-        lines = [[escape(column) for column in self.columns]]
+        lines = [[inert(column) for column in self.columns]]
         for row in self.rows:
             mark = {"group": "**", "average": "*"}.get(row.kind, "")
-            first, *others = (escape(str(cell)) for cell in row.cells)
+            first, *others = (inert(str(cell)) for cell in row.cells)
             lines.append([f"{mark}{first}{mark}", *others])
         rule = "|".join("---" if number in self.left else "--:" for number in range(len(self.columns)))
         header, *body = (f"| {' | '.join(line)} |" for line in lines)
@@ -103,8 +104,3 @@ def change(mean: float, low: float, high: float) -> Cell:
 def p_value(value: float) -> str:
     """A p-value as people write it."""
     return "<0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def escape(text: str) -> str:
-    """Text that neither Markdown tables nor HTML interpret."""
-    return html.escape(text, quote=False).replace("|", "\\|")

@@ -14,6 +14,7 @@ from typing import Any
 
 import dagster as dg
 
+from core.cli import private_files
 from core.processes import die_with_parent
 from pipelines.definitions.code_location import defs
 from pipelines.definitions.instance import CANCEL, owner_tag
@@ -32,6 +33,7 @@ def main() -> int:
     parser.add_argument("--assets", nargs="*", metavar="KEY", help="materialize only these assets")
     parser.add_argument("--max-concurrent", type=int, help="number of steps that run at the same time")
     options = parser.parse_args()
+    private_files()
     asked = threading.Event()
     signal.signal(CANCEL, lambda *_: asked.set())
     die_with_parent(os.getppid(), CANCEL)

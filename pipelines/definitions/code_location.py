@@ -15,6 +15,7 @@ from assets.report import build_report
 from assets.retention import build_retention
 from assets.targets import build_targets
 from assets.training import build_training
+from core.cli import private_files
 from pipelines.definitions.automation import retrain_on_new_targets
 from pipelines.definitions.jobs import JOBS
 from pipelines.definitions.resources import build_resources
@@ -56,4 +57,5 @@ def build_defs(
     )
 
 
+private_files()  # Dagster imports this module in code servers, runs and steps, before they write anything
 defs = build_defs()

@@ -6,7 +6,6 @@ address of a Slack-compatible webhook. They are in no message, log, metadata or 
 """
 
 import os
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,11 +13,8 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, Field
 
 from core.errors import InputError
+from core.secrets import redact
 
-SECRET_NAME = re.compile(
-    r"TOKEN|SECRET|PASSW|WEBHOOK|NOTIFY_URL|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE_KEY", re.IGNORECASE
-)
-SHORTEST_SECRET = 6  # characters; shorter values of such variables are switches, and common in texts
 TRIES = 3
 PAUSE_SECONDS = 1.0
 # Apprise's own JSON has other keys than the `text` that Slack-compatible webhooks read.
@@ -77,16 +73,3 @@ def _deliver(url: str, notice: Notice, variable: str) -> None:
         if attempt < TRIES:
             time.sleep(PAUSE_SECONDS)
     raise InputError(f"the address in {variable} does not take the notice; check the address and what answers there")
-
-
-def redact(text: str, environment: Mapping[str, str] | None = None) -> str:
-    """``text`` without the values of variables whose names say that they are secret."""
-    environment = os.environ if environment is None else environment
-    secrets = {
-        value
-        for name, value in environment.items()
-        if SECRET_NAME.search(name) and not name.endswith(("_VARIABLE", "_VARIABLES")) and len(value) >= SHORTEST_SECRET
-    }
-    for value in sorted(secrets, key=len, reverse=True):
-        text = text.replace(value, "[secret]")
-    return text

@@ -12,9 +12,10 @@ from assets.targets import PREPARED
 from assets.training import POLICY
 from core.code import SHORT_DIGEST
 from core.errors import InputError
+from core.secrets import redact
 from pipelines.definitions.instance import end_dead_runs
 from pipelines.definitions.jobs import PREPARE, prepare_targets, score_policy
-from pipelines.definitions.notices import Notice, NotifySettings, redact, send
+from pipelines.definitions.notices import Notice, NotifySettings, send
 from pipelines.definitions.schedules import unfinished
 from pipelines.definitions.settings import Settings
 from pipelines.definitions.source_watch import SourceState, changing_sources

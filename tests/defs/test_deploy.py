@@ -55,9 +55,7 @@ def test_no_file_holds_a_secret():
 
 def test_the_instance_reads_what_compose_sets():
     config = load("dagster-postgres.yaml")
-    wanted = {
-        value["env"] for value in config["storage"]["postgres"]["postgres_db"].values() if isinstance(value, dict)
-    }
+    wanted = set(re.findall(r"env: (\w+)", (DEPLOY / "dagster-postgres.yaml").read_text()))
     services = load("compose.yaml")["services"]
     for name in SERVICES - {"postgres"}:
         assert wanted <= services[name]["environment"].keys()
@@ -67,10 +65,49 @@ def test_the_instance_reads_what_compose_sets():
     }
 
 
+def test_the_ui_reads_what_steps_print_where_the_code_server_writes_it():
+    logs = load("dagster-postgres.yaml")["compute_logs"]["config"]["base_dir"]["env"]
+    services = load("compose.yaml")["services"]
+    for name in SERVICES - {"postgres"}:
+        mounts = [volume.split(":")[1] for volume in services[name]["volumes"]]
+        assert services[name]["environment"][logs] in mounts, name
+    assert "mkdir /logs && chown -R luffy /dagster /logs" in stages()["orchestration"]  # a new volume takes its owner
+
+
+def test_public_images_are_pinned_in_place(tmp_path):
+    """With a docker that knows the digests, in a copy of the folder."""
+    folder = tmp_path / "deploy"
+    shutil.copytree(DEPLOY, folder)
+    docker = tmp_path / "bin" / "docker"
+    docker.parent.mkdir()
+    docker.write_text(f"#!/bin/sh\n[ $2 = version ] || echo sha256:{'ab' * 32}\n")
+    docker.chmod(0o755)
+    environment = {"PATH": f"{docker.parent}:/usr/bin:/bin"}
+    for _ in range(2):  # the second time it finds pinned ones
+        subprocess.run([folder / "pin-images.sh"], check=True, env=environment, capture_output=True)
+        text = (folder / "Dockerfile").read_text() + (folder / "compose.yaml").read_text()
+        assert f"FROM python:3.11-slim-bookworm@sha256:{'ab' * 32} AS orchestration\n" in text
+        assert f"image: postgres:15-bookworm@sha256:{'ab' * 32}\n" in text
+        assert text.count("@sha256:") == 2
+    docker.unlink()
+    missing = subprocess.run([folder / "pin-images.sh"], env=environment, capture_output=True, text=True, check=False)
+    assert missing.returncode == 2 and missing.stderr.startswith("error: make pin-images: docker with buildx")
+
+
+@pytest.mark.parametrize("name", ["orchestration", "train-cpu", "train-gpu", "audit"])
+def test_every_locked_package_has_a_hash_and_no_address(name):
+    text = (ROOT / "requirements" / f"{name}.lock").read_text()
+    packages = re.split(r"\n(?=[a-z])", text.lower().rstrip(), flags=re.MULTILINE)
+    assert len(packages) > 20
+    assert [package for package in packages if "--hash=sha256:" not in package] == []
+    assert not re.search(r"https?:|file:|--index|--find", text)
+
+
 @pytest.mark.parametrize("file", ["deploy/dagster-postgres.yaml", "dagster.yaml"])
 def test_dagster_accepts_the_instance(file, tmp_path, monkeypatch):
     for name in ("HOST", "USER", "PASSWORD", "DB"):
         monkeypatch.setenv(f"LUFFY_POSTGRES_{name}", "x")
+    monkeypatch.setenv("LUFFY_COMPUTE_LOGS", str(tmp_path / "logs"))
     shutil.copy(ROOT / file, tmp_path / "dagster.yaml")
     values, _ = dagster_instance_config(str(tmp_path))
     assert values["concurrency"]["pools"]["default_limit"] == 1

@@ -32,11 +32,19 @@ def environment(tmp_path: Path) -> dict[str, str]:
 def run(
     environment: dict[str, str], *arguments: str, module: str = "pipelines.cli.run"
 ) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", module, *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        cwd=ROOT,
+        env=environment,
+        umask=0o022,  # what most machines have
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
 
 
-def test_a_run_shows_a_line_a_stage_and_where_the_outputs_are(environment, tmp_path: Path):
+def test_a_run_shows_a_line_a_stage_and_where_its_private_outputs_are(environment, tmp_path: Path):
     done = run(environment, "--select", PART)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -48,6 +56,9 @@ def test_a_run_shows_a_line_a_stage_and_where_the_outputs_are(environment, tmp_p
     assert lines[-1] == "to see everything in the UI: make ui"
     assert done.stderr == ""
     assert not list((tmp_path / "storage").rglob("*.tmp"))
+    written = [path for folder in ("storage", "home") for path in (tmp_path / folder).rglob("*")]
+    assert len(written) > 20
+    assert not [path for path in written if path.lstat().st_mode & 0o077 and not path.is_symlink()]
 
 
 def test_the_run_is_in_the_instance_that_the_ui_shows(environment, monkeypatch):

@@ -79,6 +79,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str
             "LUFFY_POSTGRES_HOST": "127.0.0.1",
             "LUFFY_POSTGRES_USER": "luffy",
             "LUFFY_POSTGRES_DB": "postgres",
+            "LUFFY_COMPUTE_LOGS": str(folder / "logs"),
             "LUFFY_POSTGRES_PASSWORD": "planted-5ecret-postgres",
             "PORT": str(port),
         }

@@ -79,7 +79,7 @@ def _copy(folder: Path, out_root: Path) -> Path:
     if not target.exists():
         with atomic_folder(target) as temporary:
             for file in model_files(folder):
-                shutil.copy2(file, temporary / file.name)
+                shutil.copyfile(file, temporary / file.name)
     return target
 
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 
+from core.cli import private_files
 from core.processes import POLL_SECONDS, adopt_orphans, die_with_parent, stop_descendants
 
 SECONDS_AFTER_THE_END = 1.0  # when the command has ended by itself, only idle helpers of it are left
@@ -43,6 +44,7 @@ def main() -> None:
     parser.add_argument("--grace", type=float, default=10.0, help="seconds between TERM and KILL (default %(default)s)")
     parser.add_argument("command", nargs="+", help="the command, after --")
     arguments = parser.parse_args()
+    private_files()
     sys.exit(supervise(arguments.command, arguments.grace))
 
 

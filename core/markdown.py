@@ -1,0 +1,20 @@
+"""Texts of users and models inside Markdown: shown as they are, interpreted as nothing."""
+
+import html
+import re
+
+# Within a word, _ means nothing; brackets mean nothing unless one of these follows them.
+MARKS = re.compile(r"[\\`*|$~]|\](?=[(\[:])|(?<!\w)_|_(?!\w)")
+# Bare addresses become links too; an invisible character behind these parts prevents that.
+ADDRESS = re.compile(r"://|www\.|@", re.IGNORECASE)
+WORD_JOINER = "\u2060"
+
+
+def inert(text: str) -> str:
+    """``text`` on one line, such that Markdown and HTML show it and make no link, image, mark-up or column of it.
+
+    >>> inert("a|b ![x](http://x.example)").replace(WORD_JOINER, "·")
+    'a\\\\|b ![x\\\\](http://·x.example)'
+    """
+    text = MARKS.sub(r"\\\g<0>", html.escape(" ".join(text.split()), quote=False))
+    return ADDRESS.sub(rf"\g<0>{WORD_JOINER}", text)

@@ -1,0 +1,108 @@
+"""Which environments make builds, and which profile its commands get."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# Stands in for Python: `-m venv [--clear] FOLDER` makes a folder with a copy of itself, and pip says what it installs.
+PYTHON = """#!/bin/sh
+echo "$@" | sed 's/pip install.* -r /pip install /' >>"$LOG"
+[ "$2" = venv ] || exit 0
+for folder; do :; done
+[ "$3" != --clear ] || rm -rf "$folder"
+mkdir -p "$folder/bin" && cp "$0" "$folder/bin/python"
+"""
+
+
+@pytest.fixture
+def make(tmp_path: Path):
+    """Runs make in a copy of the project's build files; returns what the Pythons were asked to do."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    shutil.copytree(ROOT / "requirements", tmp_path / "requirements")
+    python = tmp_path / "python"
+    python.write_text(PYTHON)
+    python.chmod(0o755)
+    log = tmp_path / "log"
+
+    def run(*arguments: str, **variables: str) -> list[str]:
+        log.write_text("")
+        environment = {"PATH": os.environ["PATH"], "LOG": str(log), **variables}
+        command = ["make", "-s", "-C", str(tmp_path), f"PYTHON={python}", *arguments]
+        subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+        return log.read_text().splitlines()
+
+    return run
+
+
+TRAIN_CPU = ["-m pip install requirements/torch-cpu.txt", "-m pip install requirements/train-cpu.lock"]
+
+
+def test_a_second_setup_does_nothing_and_a_changed_lock_is_installed(make, tmp_path):
+    first = make("setup")
+    assert first[:2] == ["-m venv .venv", "-m pip install requirements/orchestration.lock"]
+    assert first[2:] == ["-m venv --clear .venv-train", *TRAIN_CPU]
+    assert make("setup") == []
+    with (tmp_path / "requirements" / "train-cpu.lock").open("a") as lock:
+        lock.write("# changed\n")
+    assert make("setup") == ["-m venv .venv-train", *TRAIN_CPU]
+
+
+def test_the_environment_for_gpus_replaces_the_one_for_the_cpu_and_stays(make, tmp_path):
+    make("setup")
+    gpu = "-m pip install requirements/train-gpu.lock"
+    assert make("setup", "HARDWARE=gpu") == ["-m venv --clear .venv-train", gpu]
+    assert make("setup") == []
+    with (tmp_path / "requirements" / "train-gpu.lock").open("a") as lock:
+        lock.write("# changed\n")
+    (tmp_path / "requirements" / "train-cpu.lock").write_text("# changed, too\n")
+    assert make("setup") == ["-m venv .venv-train", gpu]
+    assert make("setup", "HARDWARE=cpu") == ["-m venv --clear .venv-train", *TRAIN_CPU]
+
+
+def test_an_installation_that_was_interrupted_is_taken_up_for_the_same_hardware(make, tmp_path):
+    make("setup", "HARDWARE=gpu")
+    next((tmp_path / ".venv-train").glob("installed.gpu.*")).unlink()
+    assert make("setup") == ["-m venv .venv-train", "-m pip install requirements/train-gpu.lock"]
+
+
+def test_unknown_hardware_is_refused(make):
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        make("setup", "HARDWARE=tpu")
+    assert "error: HARDWARE=tpu: expected cpu or gpu" in refused.value.stderr
+
+
+@pytest.mark.parametrize("target", ["ui", "run", "experiments", "leaderboard", "promote", "rollback"])
+@pytest.mark.parametrize(
+    ("arguments", "exported", "profile"),
+    [
+        (["PROFILE=small"], {}, "small"),
+        (["PROFILE=small"], {"LUFFY_PROFILE": "paper"}, "small"),
+        ([], {"LUFFY_PROFILE": "paper"}, "paper"),
+        ([], {}, ""),
+    ],
+)
+def test_every_command_gets_the_profile(target, arguments, exported, profile):
+    """In the project itself, with programs that only say which profile they see."""
+    stamps = subprocess.run(
+        ["make", "-s", "--eval", "stamps: ; @echo $(ORCHESTRATION_STAMP) $(TRAINING_STAMP)", "stamps"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    built = [argument for stamp in stamps for argument in ("-o", stamp)]  # as if both environments were up to date
+    python = "sh -c 'echo profile=$$LUFFY_PROFILE'"
+    environment = {key: value for key, value in os.environ.items() if key not in ("LUFFY_PROFILE", "PROFILE")}
+    done = subprocess.run(
+        ["make", "-s", *built, f"ORCHESTRATION={python}", f"TRAINING={python}", target, *arguments],
+        cwd=ROOT,
+        env={**environment, **exported},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == [f"profile={profile}"]
