@@ -133,15 +133,19 @@ def build_policy(
     ) -> dg.MaterializeResult[PolicyReference]:
         from core.files import write_json
         from core.manifest import read_manifest
+        from training.config.keys import read_by
         from training.run.request import TrainingRequest, has_first_stage
 
         settings = config if of_partition is None else of_partition(config, context.partition_key)
+        overrides, unread = read_by(settings.recipe, settings.overrides)
+        if unread:
+            context.log.info(f"left out, because recipe {settings.recipe} has no rollouts: {', '.join(unread)}")
         interpreter.executable()
         heldout = Path(train.heldout) if has_first_stage(settings.recipe) else None
         request = TrainingRequest.of_files(
             recipe=settings.recipe,
             hardware=settings.hardware,
-            overrides=tuple(settings.overrides),
+            overrides=tuple(overrides),
             seed=settings.seed,
             targets=Path(train.path),
             model=Path(base.path),
@@ -157,7 +161,7 @@ def build_policy(
         arguments += ["--model", base.path, "--out", str(out), "--seed", str(settings.seed)]
         arguments += ["--lineage", str(out / "upstream.json")]
         arguments += ["--heldout", str(heldout)] if heldout else []
-        arguments += [part for override in settings.overrides for part in ("--set", override)]
+        arguments += [part for override in overrides for part in ("--set", override)]
         interpreter.run(context, arguments, observer)
 
         folder = Path(observer.policy or out / "policy")

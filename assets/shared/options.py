@@ -11,6 +11,7 @@ import dagster as dg
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 
 from assets.shared.failures import as_failure
+from core.code import HARDWARE, PROJECT, RECIPES
 from core.errors import InputError, explain_validation
 from evaluation.champions import PromotionLimits
 from evaluation.retention import RetentionRules
@@ -60,15 +61,34 @@ def with_defaults(options: Chosen) -> type[Chosen]:
     return cast("type[Chosen]", create_model(kind.__name__, __base__=(_Launched, kind), **fields))
 
 
-def outside_run_folders(overrides: list[str]) -> list[str]:
-    """``overrides`` themselves; ValueError if one of them moves a run's folder, which the storage decides."""
+def settable(overrides: list[str]) -> list[str]:
+    """``overrides`` themselves.
+
+    Raises:
+        ValueError: one of them moves a run's folder, which the storage decides, or sets a key that no run reads.
+    """
+    from training.config.keys import check_key, key_of
+
     for override in overrides:
         if override.lstrip("+~").startswith(RUN_FOLDERS):
             raise ValueError(f"{override.partition('=')[0]} says where a run writes, which storage.root decides")
+        check_key(key_of(override), override)
     return overrides
 
 
-Overrides = Annotated[list[str], AfterValidator(outside_run_folders)]
+def file_of(group: str) -> AfterValidator:
+    """Accepts the names of the files of a configuration group."""
+
+    def check(name: str) -> str:
+        names = sorted(file.stem for file in (PROJECT / group).glob("*.yaml"))
+        if name not in names:
+            raise ValueError(f"there is no {name!r}, expected one of {', '.join(names)}")
+        return name
+
+    return AfterValidator(check)
+
+
+Overrides = Annotated[list[str], AfterValidator(settable)]
 
 
 class TargetOptions(PrepareConfig, Options):
@@ -106,8 +126,12 @@ class BenchmarkOptions(Options):
 class TrainingOptions(Options):
     """training/policy."""
 
-    recipe: str = Field(default="luffy", description="Name of a file in training/config/recipe.")
-    hardware: str = Field(default="cpu", description="Name of a file in training/config/hardware.")
+    recipe: Annotated[str, file_of(RECIPES)] = Field(
+        default="luffy", description="Name of a file in training/config/recipe."
+    )
+    hardware: Annotated[str, file_of(HARDWARE)] = Field(
+        default="cpu", description="Name of a file in training/config/hardware."
+    )
     overrides: Overrides = Field(default=[], description="KEY=VALUE settings of the training configuration.")
     seed: int = Field(default=0, description="Seed of the training.")
     force: bool = Field(default=False, description="Train even if a checkpoint of the same identity exists.")

@@ -52,6 +52,12 @@ def test_the_environment_overrides_single_keys():
         ({"LUFFY__TRAINING": "1"}, ["LUFFY__TRAINING", "SECTION__KEY"]),
         ({"LUFFY__TRAINING__SEED": "many"}, ["LUFFY__TRAINING__SEED", "training.seed", "integer", "many"]),
         ({"LUFFY__EVALUATION__TOP_P": "1.5"}, ["LUFFY__EVALUATION__TOP_P", "less than or equal to 1"]),
+        ({"LUFFY__TRAINING__RECIPE": "nope"}, ["LUFFY__TRAINING__RECIPE", "no 'nope'", "luffy, luffy_reinforce_pro"]),
+        ({"LUFFY__TRAINING__HARDWARE": "tpu"}, ["LUFFY__TRAINING__HARDWARE", "no 'tpu'", "cpu, gpu"]),
+        (
+            {"LUFFY__TRAINING__OVERRIDES": "[actor_rollout_ref.actor.grad_clip=2]"},
+            ["LUFFY__TRAINING__OVERRIDES", "grad_clip cannot be set", "actor_rollout_ref.actor.optim.clip_grad"],
+        ),
         ({"LUFFY__TRAINING__OVERRIDES": "['paths.run=/elsewhere']"}, ["paths.run says where", "storage.root"]),
         ({"LUFFY__TRAINING__OVERRIDES": "[++trainer.default_local_dir=/x]"}, ["default_local_dir says where"]),
         ({"LUFFY__EXPERIMENTS__OVERRIDES": "{sft: ['paths.run=/x']}"}, ["experiments.overrides", "paths.run says"]),

@@ -19,6 +19,7 @@ from core.arithmetic import problems
 from core.processes import descendants, die_with_parent, is_alive
 from core.schemas import TARGET
 from training.base.resolve import SHIPPED
+from training.config.keys import read_by
 
 ROOT = Path(__file__).resolve().parents[2]
 # A step of seconds: 4 prompts x 4 samples of the embedded model.
@@ -96,7 +97,8 @@ class Training:
         command = [sys.executable, "-m", "training", "--recipe", recipe, "--targets", str(targets)]
         command += ["--model", str(model), "--out", str(out), *arguments]
         chosen = SMALL | {key.replace("__", "."): value for key, value in settings.items()}
-        command += [part for key, value in chosen.items() for part in ("--set", f"{key}={value}")]
+        overrides, _ = read_by(recipe, [f"{key}={value}" for key, value in chosen.items()])
+        command += [part for override in overrides for part in ("--set", override)]
         self.out = out
         self.lines: list[str] = []
         self.seen: set[psutil.Process] = set()

@@ -4,15 +4,14 @@ Needs Hydra, so it runs in the training interpreter, but neither torch nor verl 
 value is reported within a second, before anything starts.
 """
 
-import difflib
 import importlib.util
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -20,6 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from core.code import PROJECT
 from core.errors import InputError
 from training.algorithms.options import MixedPolicyOptions
+from training.config.keys import OPEN, check_key, check_switches, leaves, nearest, rules, within
 
 CONFIG = PROJECT / "training" / "config"
 
@@ -42,32 +42,46 @@ def verl_config_folder() -> Path:
 
 
 def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Path) -> DictConfig:
-    """The resolved configuration of one run in folder ``run``; InputError names the key, group or option at fault."""
+    """The resolved configuration of one run in folder ``run``.
+
+    Raises:
+        InputError: no such recipe, hardware profile or key; a value that is not allowed; a key that nobody reads; two
+            values that contradict each other. The message names the key, and what to do.
+    """
     for group, name in (("recipe", recipe), ("hardware", hardware)):
         if name not in names(group):
             raise InputError(f"no {group} {name!r}: expected one of {', '.join(names(group))}")
-    fixed = [
-        f"hydra.searchpath=[file://{verl_config_folder()}]",
-        f"recipe={recipe}",
-        f"hardware={hardware}",
-        f"paths.project={PROJECT}",
-        f"paths.run={run}",
-    ]
-    with initialize_config_dir(str(CONFIG), version_base=None):
-        try:
-            config = compose("train", overrides=[*fixed, *overrides])
-        except MissingConfigException as error:
-            raise InputError(f"configuration of recipe {recipe!r}: {error}") from error
-        except (ConfigCompositionException, HydraException, OmegaConfBaseException) as error:
-            raise InputError(_explain(error, [*fixed[:-2], "paths.project=.", "paths.run=."])) from error
+    for file in (*_files_of("recipe", recipe), *_files_of("hardware", hardware)):
+        for key in leaves(OmegaConf.to_container(OmegaConf.load(file), resolve=False)):
+            check_key(key, f"{file.parent.name} {file.stem}")
+    keys = list(_keys_of(overrides))
+    for key in keys:
+        check_key(key)
+    config = compose_files(recipe, hardware, overrides, run=run)
     if config.actor_rollout_ref.rollout.max_model_len is None:
         config.actor_rollout_ref.rollout.max_model_len = config.data.max_prompt_length + config.data.max_response_length
     try:
         OmegaConf.resolve(config)
     except OmegaConfBaseException as error:
         raise InputError(f"configuration: {str(error).splitlines()[0]}") from error
+    for key in keys:
+        check_switches(key, lambda switch: OmegaConf.select(config, switch))
+    _check_sizes(config)
     mixed_options(config)
     return config
+
+
+def compose_files(recipe: str, hardware: str, overrides: Sequence[str], *, run: Path) -> DictConfig:
+    """What the files and ``overrides`` say, with its references; nothing is checked but that the keys exist."""
+    fixed = [f"hydra.searchpath=[file://{verl_config_folder()}]", f"recipe={recipe}", f"hardware={hardware}"]
+    folders = [f"paths.project={PROJECT}", f"paths.run={run}"]
+    with initialize_config_dir(str(CONFIG), version_base=None):
+        try:
+            return compose("train", overrides=[*fixed, *folders, *overrides])
+        except MissingConfigException as error:
+            raise InputError(f"configuration of recipe {recipe!r}: {error}") from error
+        except (ConfigCompositionException, HydraException, OmegaConfBaseException) as error:
+            raise InputError(_explain(error, fixed)) from error
 
 
 def mixed_options(config: DictConfig) -> MixedPolicyOptions:
@@ -78,27 +92,66 @@ def mixed_options(config: DictConfig) -> MixedPolicyOptions:
     )
 
 
+def _files_of(group: str, name: str) -> Iterator[Path]:
+    """The file of a recipe or hardware profile, and those that it names as parents."""
+    file = CONFIG / group / f"{name}.yaml"
+    yield file
+    for parent in OmegaConf.load(file).get("defaults", []):
+        if parent != "_self_":
+            yield from _files_of(group, parent)
+
+
+def _check_sizes(config: DictConfig) -> None:
+    """Raise InputError for two numbers that fight, or for one with which a run would leave no policy."""
+    data, actor, trainer = config.data, config.actor_rollout_ref.actor, config.trainer
+    context = config.actor_rollout_ref.rollout.max_model_len
+    batch, update = data.train_batch_size, actor.ppo_mini_batch_size
+    if config.objective == "rl" and batch % update:
+        raise InputError(
+            f"data.train_batch_size={batch} and actor_rollout_ref.actor.ppo_mini_batch_size={update} fight: a batch is "
+            "cut into whole updates. Set the second to a divisor of the first"
+        )
+    if context < data.max_prompt_length + data.max_response_length:
+        raise InputError(
+            f"actor_rollout_ref.rollout.max_model_len={context} and data.max_prompt_length={data.max_prompt_length} + "
+            f"data.max_response_length={data.max_response_length} fight: leave the first out, and the others set it"
+        )
+    for name in ("total_training_steps", "save_freq"):
+        if (value := trainer[name]) is None or value < 1:
+            raise InputError(f"trainer.{name}: got {value}, expected 1 or more: without it a run leaves no policy")
+
+
+def _keys_of(overrides: Sequence[str]) -> Iterator[str]:
+    """The leaves that ``overrides`` set; InputError for one that Hydra cannot read, and for a key that is removed."""
+    for text in overrides:
+        try:
+            override = OverridesParser.create().parse_override(text)
+        except HydraException as error:
+            raise InputError(f"--set {text}: expected KEY=VALUE ({str(error).splitlines()[0]})") from error
+        key, value = override.key_or_group, override.value()
+        if override.is_delete():
+            raise InputError(f"--set {text}: a key cannot be removed: set it to null")
+        if override.is_add() and not within(key, OPEN):
+            raise InputError(f"--set {text}: nobody reads a key that you add, except in {', '.join(OPEN)}")
+        yield from leaves({key: value})
+
+
 def _explain(error: Exception, base: Sequence[str]) -> str:
-    """One line for an override that Hydra refuses, with the nearest key that exists."""
+    """One line for an override that Hydra refuses, with the nearest key that a run reads."""
     message = str(error).splitlines()[0]
     if (match := re.search(r"Could not override '([^']+)'", message)) is None:
         return f"configuration: {message}"
-    key = match[1]
-    names = list(_keys(OmegaConf.to_container(compose("train", overrides=list(base)), resolve=False)))
-    # Compare the last parts first: people know the name of an option better than where it lives.
-    leaf = key.rsplit(".", 1)[-1]
-    leaves = {name.rsplit(".", 1)[-1] for name in names}
-    if leaf not in leaves:
-        leaf = next(iter(difflib.get_close_matches(leaf, leaves, n=1, cutoff=0.5)), leaf)
-    candidates = [name for name in names if name.rsplit(".", 1)[-1] == leaf] or names
-    nearest = difflib.get_close_matches(key, candidates, n=1, cutoff=0.0)[0]
-    return f"unknown key {key!r} in --set: did you mean {nearest!r}?"
+    config = OmegaConf.to_container(compose("train", overrides=list(base)), resolve=False)
+    candidates = [key for key in leaves(config) if not within(key, rules().refused) and not key.endswith("._target_")]
+    if guess := nearest(match[1], candidates, _common_keys()):
+        return f"unknown key {match[1]!r} in --set: did you mean {guess!r}?"
+    section = match[1].rpartition(".")[0]
+    siblings = [key.removeprefix(f"{section}.") for key in candidates if section and key.startswith(f"{section}.")]
+    hint = f"{section} has {', '.join(siblings)}" if siblings else "--print-config prints those there are"
+    return f"unknown key {match[1]!r} in --set: {hint}"
 
 
-def _keys(node: Any, prefix: str = "") -> Iterator[str]:
-    """Dotted names of the leaves of a nested mapping."""
-    for key, value in node.items():
-        if isinstance(value, dict) and value:
-            yield from _keys(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}"
+def _common_keys() -> set[str]:
+    """The keys that our own files set."""
+    files = [CONFIG / "train.yaml", *CONFIG.glob("recipe/*.yaml"), *CONFIG.glob("hardware/*.yaml")]
+    return {key for file in files for key in leaves(OmegaConf.to_container(OmegaConf.load(file), resolve=False))}

@@ -11,6 +11,7 @@ from core.errors import InputError
 from core.files import digest_file
 from core.manifest import InputRecord, RequestRecord
 from core.model_files import model_digest
+from training.config.keys import read_by
 
 
 @dataclass(frozen=True)
@@ -84,9 +85,9 @@ class TrainingRequest:
         return identity(self.computed().model_dump(mode="json"), self.code_digest(project))
 
     def first_stage(self, recipe: str, overrides: Sequence[str]) -> "TrainingRequest":
-        """The request of a first stage of ``recipe``: our overrides apply to it, then ``overrides`` of its own."""
+        """The request of a first stage of ``recipe``: our overrides, as far as it reads them, then ``overrides``."""
         shared = [text for text in self.overrides if not text.startswith(("first_stage", "run.push_to_hub"))]
-        return replace(self, recipe=recipe, overrides=(*shared, *overrides), heldout=None)
+        return replace(self, recipe=recipe, overrides=(*read_by(recipe, shared)[0], *overrides), heldout=None)
 
 
 def has_first_stage(recipe: str) -> bool:

@@ -1,0 +1,109 @@
+"""Every option of the section ``mixed``, changed alone, changes what is computed from the same batch."""
+
+import functools
+from typing import Any
+
+import pytest
+import torch
+
+from training.algorithms.advantage import apply_prefix_weights, group_advantage
+from training.algorithms.aggregate import BatchSize, agg_loss
+from training.algorithms.correction import rollout_correction
+from training.algorithms.entropy import EntropyController
+from training.algorithms.options import MixedPolicyOptions
+from training.algorithms.prefix import prefix_ratio
+from training.algorithms.registry import LOSSES
+from training.algorithms.rejection import reject_groups
+from training.algorithms.sft import sft_token_loss
+from training.algorithms.tensors import mask_of_prefix
+from training.config.keys import leaves
+
+# OPTION: the options it needs, its value there, another value.
+CHANGES: dict[str, tuple[dict[str, Any], Any, Any]] = {
+    "clip_upper_bound": ({}, None, 3.0),
+    "loss_remove_clip": ({}, False, True),
+    "on_policy_reshape": ({}, "no_reshape", "square_root"),
+    "on_policy_reshape_weight": ({"on_policy_reshape": "p_logp"}, 1.0, 0.5),
+    "on_policy_reshape_pow_exp": ({"on_policy_reshape": "pow"}, 0.5, 0.7),
+    "use_off_policy_loss": ({}, True, False),
+    "off_policy_reshape": ({}, "no_reshape", "p_div_p_0.1"),
+    "off_policy_reshape_weight": ({"off_policy_reshape": "logp"}, 1.0, 0.5),
+    "off_policy_reshape_pow_exp": ({"off_policy_reshape": "pow"}, 0.5, 0.7),
+    "off_max_clip": ({}, None, 0.1),
+    "off_min_clip": ({}, None, 0.6),
+    "all_max_clip": ({}, None, 0.4),
+    "baseline": ({}, "union", "on_policy"),
+    "use_std": ({}, False, True),
+    "filter_on": ({}, "union", "on_policy"),
+    "loss_agg_mode": ({}, "token-mean", "constant"),
+    "prefix.n_prefix": ({}, 1, 2),
+    "prefix.strategy": ({"prefix.min": 0.0}, "fixed", "random"),
+    "prefix.min": ({"prefix.strategy": "random"}, 0.0, 0.5),
+    "prefix.max": ({"prefix.min": 0.0}, 1.0, 0.5),
+    "prefix.steps": ({"prefix.strategy": "linear", "prefix.min": 0.0}, 300, 100),
+    "prefix.share": ({"prefix.strategy": "random", "prefix.min": 0.0, "prefix.n_prefix": 2}, False, True),
+    "prefix.std": ({"prefix.strategy": "linear_variance", "prefix.min": 0.0}, 0.1, 0.2),
+    "prefix.alpha": ({}, 1.0, 0.5),
+    "prefix.beta": ({}, 1.0, 0.5),
+    "rollout_correction.type": ({}, "none", "tis"),
+    "rollout_correction.low": ({"rollout_correction.type": "icepop"}, 0.5, 0.9),
+    "rollout_correction.high": ({"rollout_correction.type": "icepop"}, 5.0, 1.1),
+    "sft_multitask.use": ({}, False, True),
+    "sft_multitask.coef": ({"sft_multitask.use": True}, 0.1, 0.2),
+    "adaptive_entropy.use": ({}, False, True),
+    "adaptive_entropy.target": ({"adaptive_entropy.use": True}, 0.5, 0.6),
+    "adaptive_entropy.lr": ({"adaptive_entropy.use": True}, 0.05, 0.1),
+    "adaptive_entropy.min": ({"adaptive_entropy.use": True}, 1e-5, 0.01),
+    "adaptive_entropy.max": ({"adaptive_entropy.use": True}, 0.1, 0.0005),
+}
+# Chosen by name; the one name there is leaves nothing to change.
+ONE_NAME = {"loss"}
+
+
+def options(values: dict[str, Any]) -> MixedPolicyOptions:
+    nested: dict[str, Any] = {"prefix": {"n_prefix": 1}}
+    for key, value in values.items():
+        *section, name = key.split(".")
+        functools.reduce(lambda node, part: node.setdefault(part, {}), section, nested)[name] = value
+    return MixedPolicyOptions(**nested)
+
+
+def computed(chosen: MixedPolicyOptions) -> tuple[Any, ...]:
+    """What a step computes from two groups of three samples, of three tokens each."""
+    ratios = [
+        prefix_ratio(chosen.prefix, step, sample_id=sample, n=3, prompt_id=prompt)
+        for step in (0, 40, 90)
+        for sample in range(3)
+        for prompt in range(4)
+    ]
+    generator = torch.Generator().manual_seed(0)
+    log_prob, old, rollout = (-3 * torch.rand(6, 3, generator=generator) for _ in range(3))
+    log_prob[5] = old[5] + 0.5  # above the clip, in a sample with a positive advantage
+    mask, index = torch.ones(6, 3, dtype=torch.bool), [0, 0, 0, 1, 1, 1]
+    mask[2, 2] = False
+    scores = torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0, 0.9])
+    on_policy = torch.tensor([False, True, True] * 2)
+    off_policy_mask = mask_of_prefix(torch.tensor([3, 0, 0] * 2), mask)
+    advantages = group_advantage(scores, index, on_policy, chosen).unsqueeze(-1) * mask
+    advantages = apply_prefix_weights(advantages, off_policy_mask, chosen.prefix)
+    weights, *_ = rollout_correction(old, rollout, mask, off_policy_mask, chosen.rollout_correction)
+    losses, _ = LOSSES.function(chosen.loss)(old, log_prob, advantages, mask, off_policy_mask, chosen)
+    loss = agg_loss(losses * weights, mask, chosen.loss_agg_mode, BatchSize(int(mask.sum()), 6, 10))
+    if chosen.sft_multitask.use:
+        loss = loss + chosen.sft_multitask.coef * sft_token_loss(log_prob, off_policy_mask).sum()
+    entropy = EntropyController(chosen.adaptive_entropy, 0.001)
+    coefficients = [entropy.update(value) for value in (0.2, 0.7)]
+    kept = reject_groups([score == 1.0 for score in scores.tolist()], index, on_policy.tolist(), chosen)
+    return ratios, loss.item(), coefficients, kept
+
+
+def test_every_option_is_tried() -> None:
+    present = set(leaves(MixedPolicyOptions().model_dump(exclude={"clip_ratio"})))
+    assert present - ONE_NAME == set(CHANGES)
+    assert len(LOSSES) == 1
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_every_option_of_the_algorithm_changes_what_is_computed(name: str) -> None:
+    needed, value, other = CHANGES[name]
+    assert computed(options({**needed, name: value})) != computed(options({**needed, name: other}))

@@ -1,0 +1,147 @@
+"""Which keys of the configuration a run reads; a key that nobody reads is refused, with the one that does the work.
+
+``keys.yaml`` has the table. A key is also refused while another one switches it off: `check_overrides` looks at the
+composed values for that. Neither Hydra nor torch is needed, so that the orchestration can ask, too.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from core.code import PROJECT, RECIPES
+from core.errors import InputError
+
+TABLE = Path(__file__).with_name("keys.yaml")
+# Sections into which a run accepts any key: they are handed on to vLLM, Ray, the model or the processes.
+OPEN = (
+    "environment",
+    "ray_kwargs.ray_init",
+    "actor_rollout_ref.rollout.engine_kwargs.vllm",
+    "actor_rollout_ref.rollout.checkpoint_engine.engine_kwargs",
+    "actor_rollout_ref.model.override_config",
+    "actor_rollout_ref.actor.optim.override_optimizer_config",
+)
+SIMILAR = 60  # of 100: below it, two names have nothing to do with each other
+
+
+class Rules(NamedTuple):
+    """The content of ``keys.yaml``."""
+
+    refused: Mapping[str, str]
+    read_with: Mapping[str, str]
+    rollouts_only: Sequence[str]
+
+
+@cache
+def rules() -> Rules:
+    return Rules(**yaml.safe_load(TABLE.read_text(encoding="utf-8")))
+
+
+def leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Dotted names of the leaves of a nested mapping; an empty mapping is a leaf.
+
+    >>> list(leaves({"a": {"b": 1, "c": {}}}))
+    ['a.b', 'a.c']
+    """
+    for key, value in node.items():
+        if isinstance(value, Mapping) and value:
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"
+
+
+def within(key: str, sections: Iterable[str]) -> str | None:
+    """The longest of ``sections`` that is ``key`` or holds it.
+
+    >>> within("critic.optim.lr", ("critic", "data"))
+    'critic'
+    """
+    matching = [section for section in sections if key == section or key.startswith(f"{section}.")]
+    return max(matching, key=len, default=None)
+
+
+def check_key(key: str, where: str = "--set") -> None:
+    """Raise InputError for a key that no run reads; ``where`` says who sets it."""
+    if section := within(key, rules().refused):
+        raise InputError(f"{where}: {key} cannot be set: {rules().refused[section]}")
+
+
+def check_switches(key: str, value_of: Callable[[str], Any]) -> None:
+    """Raise InputError for a key that a run with these values does not read; ``value_of`` gives the value of a key."""
+    if value_of("objective") == "sft" and within(key, rules().rollouts_only):
+        raise InputError(
+            f"--set: {key} has no effect with objective=sft: supervised training has no rollouts. Leave it out"
+        )
+    section = within(key, rules().read_with)
+    while section is not None:
+        condition = rules().read_with[section]
+        if not any(_holds(part, value_of) for part in condition.split(" or ")):
+            switches = {part.partition("=")[0].removesuffix("!") for part in condition.split(" or ")}
+            present = ", ".join(f"{switch}={_text(value_of(switch))}" for switch in sorted(switches))
+            raise InputError(
+                f"--set: {key} has no effect with {present}: it is read with {condition}. Set that, or leave it out"
+            )
+        section = within(section.rpartition(".")[0], rules().read_with)
+
+
+def _holds(condition: str, value_of: Callable[[str], Any]) -> bool:
+    """Whether ``KEY=VALUE|VALUE`` or ``KEY!=VALUE`` is true."""
+    switch, _, values = condition.partition("=")
+    return (_text(value_of(switch.removesuffix("!"))) in values.split("|")) != switch.endswith("!")
+
+
+def _text(value: Any) -> str:
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def read_by(recipe: str, overrides: Sequence[str]) -> tuple[list[str], list[str]]:
+    """``overrides`` that several recipes share, as those that ``recipe`` reads and those that it does not.
+
+    >>> read_by("sft", ["data.train_batch_size=8", "mixed.use_std=true"])
+    (['data.train_batch_size=8'], ['mixed.use_std=true'])
+    """
+    if objective(recipe) != "sft":
+        return list(overrides), []
+    others = [text for text in overrides if within(key_of(text), rules().rollouts_only)]
+    return [text for text in overrides if text not in others], others
+
+
+def objective(recipe: str) -> str:
+    """``rl`` or ``sft``: what a recipe, or the parent it names, computes."""
+    file = PROJECT / RECIPES / f"{recipe}.yaml"
+    config = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    parents = [parent for parent in config.get("defaults", []) if parent != "_self_"]
+    return config.get("objective") or next((objective(parent) for parent in parents), "rl")
+
+
+def key_of(override: str) -> str:
+    """The key of an override in Hydra's notation.
+
+    >>> key_of("+environment.NAME=1")
+    'environment.NAME'
+    """
+    return override.lstrip("+~").partition("=")[0].partition("@")[0]
+
+
+def nearest(key: str, candidates: Iterable[str], common: Iterable[str]) -> str | None:
+    """The candidate that somebody who typed ``key`` most likely meant; None if none is similar.
+
+    The last parts are compared first, because people know the name of an option better than where it lives. Among
+    equals, ``common`` keys (those that recipes set) win, then those whose whole name is nearest.
+    """
+    from rapidfuzz import fuzz, process
+
+    candidates, common = list(candidates), set(common)
+    leaf = key.rpartition(".")[2]
+    names = {candidate.rpartition(".")[2] for candidate in candidates}
+    similar = process.extract(leaf, names, scorer=fuzz.ratio, limit=5, score_cutoff=SIMILAR)
+    scores = {name: score for name, score, _ in similar}
+    ranked = [
+        (scores[name] + fuzz.ratio(key, candidate) / 2 + 10 * (candidate in common), -len(candidate), candidate)
+        for candidate in candidates
+        if (name := candidate.rpartition(".")[2]) in scores
+    ]
+    return max(ranked)[2] if ranked else None
