@@ -16,7 +16,13 @@ from core.files import digest_bytes, digest_file, read_yaml
 PROJECT = Path(__file__).resolve().parents[1]
 SHORT_DIGEST = 16  # characters of a digest in folder names and in front of people
 
-VERDICT_CODE = ("grading/grader.py", "grading/answers.py", "grading/equivalence.py", "grading/pool.py")
+VERDICT_CODE = (
+    "grading/grader.py",
+    "grading/answers.py",
+    "grading/equivalence.py",
+    "grading/pool.py",
+    "core/patterns.py",
+)
 GRADING_CODE = (*VERDICT_CODE, "core/prompts.py", "core/schemas.py")  # of files with verdicts
 PREPARATION_CODE = ("targets", "core/arithmetic.py", "core/tokens.py", "grading/contamination.py", *GRADING_CODE)
 GENERATION_CODE = (

@@ -5,7 +5,6 @@ import hashlib
 import itertools
 import json
 import os
-import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
+from core.patterns import compile_full_match
 from core.processes import start_ticks
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ CHUNK_BYTES = 1 << 20
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # What an operator can correct by making room or by giving rights.
 UNWRITABLE = {*FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST}
-TEMPORARY = re.compile(r"\.(?P<machine>[0-9a-f]{8})-(?P<pid>\d+)-(?P<since>\d+)-\d+\.tmp")
+TEMPORARY = compile_full_match(r"\.(?P<machine>[0-9a-f]{8})-(?P<pid>\d+)-(?P<since>\d+)-\d+\.tmp")
 FOREIGN_SECONDS = 86_400.0  # without a change in what another machine writes: its process is gone
 _numbers = itertools.count()
 
@@ -164,7 +164,7 @@ def _make_folder(folder: Path) -> None:
 def _remove_leftovers(folder: Path) -> None:
     """Remove what processes that are dead were writing in ``folder`` when they were killed."""
     for entry in os.scandir(folder):
-        if (match := TEMPORARY.fullmatch(entry.name)) is None:
+        if (match := TEMPORARY(entry.name)) is None:
             continue
         try:
             if entry.stat(follow_symlinks=False).st_uid != os.geteuid():

@@ -1,12 +1,13 @@
 """Texts of users and models inside Markdown: shown as they are, interpreted as nothing."""
 
 import html
-import re
+
+from core.patterns import compile_quick_pattern
 
 # Within a word, _ means nothing; brackets mean nothing unless one of these follows them.
-MARKS = re.compile(r"[\\`*|$~]|\](?=[(\[:])|(?<!\w)_|_(?!\w)")
+MARKS = compile_quick_pattern(r"[\\`*|$~]|\](?=[(\[:])|(?<!\w)_|_(?!\w)")
 # Bare addresses become links too; an invisible character behind these parts prevents that.
-ADDRESS = re.compile(r"://|www\.|@", re.IGNORECASE)
+ADDRESS = compile_quick_pattern(r"(?i)://|www\.|@")
 WORD_JOINER = "\u2060"
 
 

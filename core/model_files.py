@@ -2,12 +2,12 @@
 
 import json
 import os
-import re
 from pathlib import Path
 from typing import Any
 
 from core.errors import InputError
 from core.files import digest_bytes, digest_file, read_json
+from core.patterns import compile_full_match
 
 # The files that make a model what it is; anything else in its folder (a README, a manifest) does not change it.
 MODEL_FILES = (
@@ -27,7 +27,7 @@ MODEL_FILES = (
 )
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "*.tiktoken")
-HUB_ID = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
+HUB_ID = compile_full_match(r"(?P<repository>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
 
 
 def model_files(folder: Path) -> list[Path]:

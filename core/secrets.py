@@ -1,16 +1,19 @@
 """Keeps secrets out of texts that others read: the values of secret variables, and the passwords in addresses."""
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from urllib.parse import unquote
 
+from core.patterns import compile_quick_pattern
+
 SECRET = "[secret]"
-SECRET_NAME = re.compile(
-    r"TOKEN|SECRET|PASSW|WEBHOOK|NOTIFY_URL|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE_KEY", re.IGNORECASE
+SECRET_NAME = compile_quick_pattern(
+    r"(?i)TOKEN|SECRET|PASSW|WEBHOOK|NOTIFY_URL|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE_KEY"
 )
 SHORTEST_SECRET = 6  # characters; shorter values of such variables are switches, and common in texts
-USER_INFO = re.compile(r"(?<=://)[^\s/?#@'\"]+(?=@)")  # user:password of an address, or a token that stands for both
+USER_INFO = compile_quick_pattern(
+    r"(?<=://)[^\s/?#@'\"]+(?=@)"
+)  # user:password of an address, or a token that stands for both
 
 
 def redact(text: str, environment: Mapping[str, str] | None = None) -> str:

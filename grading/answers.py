@@ -4,43 +4,51 @@ There is no symbolic algebra here: `grading.equivalence` does that in worker pro
 benchmarks is that the answer is in the last box after the last ``</think>``.
 """
 
-import re
 from decimal import Decimal
 from fractions import Fraction
 
+from core.patterns import Match, compile_full_match, compile_quick_pattern
+
 THINK_END = "</think>"
 
-_BOX = re.compile(r"\\(?:boxed|fbox)(?![a-zA-Z])\s*")
-_SPACING = re.compile(r"\\[,;:> ]|\\q?quad(?![a-zA-Z])|~|\\displaystyle(?![a-zA-Z])")
-_SIZING = re.compile(r"\\(?:left|right|bigg?l?r?|Bigg?l?r?)(?![a-zA-Z])\.?")
-_TEXT = re.compile(r"\\(?:text|textbf|textrm|textit|mathrm|mathbf|mbox|operatorname)\s*\{([^{}]*)\}")
-_THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:(?:,\d{3})+|(?: \d{3})+)(?:\.\d+)?")
-_SPACED_THOUSANDS = re.compile(r"(?<=\d),\\!\s*(?=\d{3}(?!\d))")  # in a list the comma stands alone
-_SCIENTIFIC = re.compile(r"([+-]?\d+(?:\.\d+)?)[eE]([+-]?\d+)")
-_DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)")
-_FRACTION = re.compile(r"([+-]?)(?:\\frac ?(?:\{([+-]?\d+)\} ?\{(\d+)\}|(\d)(\d))|(\d+) ?/ ?(\d+))")
-_POWER_OF_TEN = re.compile(
-    r"(?:([+-]?(?:\d+\.?\d*|\.\d+)) ?(?:\\times|\\cdot) ?)?10 ?\^ ?(?:\{ ?([+-]?\d{1,3}) ?\}|(\d))"
+_BOX = compile_quick_pattern(r"\\(?:boxed|fbox)(?![a-zA-Z])\s*")
+_BLANK = compile_quick_pattern(r"\s+")
+_BARE_BOX = compile_quick_pattern(r"[^\s$]*")
+_SPACING = compile_quick_pattern(r"\\[,;:> ]|\\q?quad(?![a-zA-Z])|~|\\displaystyle(?![a-zA-Z])")
+_SIZING = compile_quick_pattern(r"\\(?:left|right|bigg?l?r?|Bigg?l?r?)(?![a-zA-Z])\.?")
+_TEXT = compile_quick_pattern(r"\\(?:text|textbf|textrm|textit|mathrm|mathbf|mbox|operatorname)\s*\{([^{}]*)\}")
+_THOUSANDS = compile_full_match(r"[+-]?\d{1,3}(?:(?:,\d{3})+|(?: \d{3})+)(?:\.\d+)?")
+_SPACED_THOUSANDS = compile_quick_pattern(r"(?<=\d),\\!\s*(?=\d{3}(?!\d))")  # in a list the comma stands alone
+_QUOTIENT = compile_quick_pattern(r"(?<![\w.^)}/])(\d+)/(\d+)(?![\w./^{(\\])")
+_DOLLARS = compile_quick_pattern(r"^\\\$ ?(?=[\d.])")
+_FULL_STOP = compile_quick_pattern(r"(?<=[\w}\])])\.$|(?<=\d)\.(?=[/}\\])")
+_SCIENTIFIC = compile_full_match(r"([+-]?\d+(?:\.\d+)?)[eE]([+-]?\d{1,4})")
+_DECIMAL = compile_full_match(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)")
+_FRACTION = compile_full_match(r"([+-]?)(?:\\frac ?(?:\{([+-]?\d+)\} ?\{(\d+)\}|(\d)(\d))|(\d+) ?/ ?(\d+))")
+_POWER_OF_TEN = compile_full_match(
+    r"(?:([+-]?(?:\d+(?:\.\d*)?|\.\d+)) ?(?:\\times|\\cdot) ?)?10 ?\^ ?(?:\{ ?([+-]?\d{1,3}) ?\}|(\d))"
 )
-_UNIT = re.compile(r"(?<=[\d}]) ?\\(?:text|textrm|mathrm|mbox)\s*\{[^{}]*\}$")
-_PERCENT = re.compile(r"(.*[^\s\\])\s*\\?%")
-_BASED = re.compile(r"(\d+)_\{?(\d+)\}?")
+_UNIT = compile_quick_pattern(r"(?<=[\d}]) ?\\(?:text|textrm|mathrm|mbox)\s*\{[^{}]*\}$")
+_BASED = compile_full_match(r"(\d+)_\{?(\d{1,4})\}?")
 _TH = r"\\(?:text|textrm|mathrm|mbox)\s*\{\s*(?:st|nd|rd|th)\s*\}"
-_ORDINAL = re.compile(rf"(?<=\d)\s*(?:\^\{{\s*{_TH}\s*\}}|\^?{_TH})")
+_ORDINAL = compile_quick_pattern(rf"(?<=\d)\s*(?:\^\{{\s*{_TH}\s*\}}|\^?{_TH})")
 CLOSE = Fraction(1, 1000)
 LONGEST_NUMBER = 1000
 SAME_DIGITS = 3  # a gold answer of so many digits that an answer repeats with a base is taken to have left the base out
 WORD = 3  # letters that make a word; fewer may name points or variables
-_QUANTITY = re.compile(r"[+-]?[\d.]+\s*(?:\\text\{\s*([a-zA-Z/ .]+?)\s*\}|([a-zA-Z]+))(?:\^\{?(-?\d)\}?)?")
-_LABELLED = re.compile(r"\(?([A-J])[.):]\)?\s*(?=\S)")
-_LESS = r"(<|\\leq?(?![a-zA-Z])|\\leqslant|≤)"
-_BETWEEN = re.compile(rf"([^<≤]+?)\s*{_LESS}\s*[a-zA-Z]\s*{_LESS}\s*([^<≤]+)")
-_MEMBER = re.compile(r"[a-zA-Z]\s*\\in\s*(?=[\[(\\{])")
+_QUANTITY = compile_full_match(r"[+-]?[\d.]+\s*(?:\\text\{([a-zA-Z/ .]+)\}|([a-zA-Z]+))(?:\^\{?(-?\d)\}?)?")
+_LABELLED = compile_quick_pattern(r"\(?([A-J])[.):]\)?\s*(?=\S)")
+_LESS = compile_quick_pattern(r"(<|\\leq?(?![a-zA-Z])|\\leqslant|≤)")
+_VARIABLE = compile_full_match(r"\s*[a-zA-Z]\s*")
+_MEMBER = compile_quick_pattern(r"[a-zA-Z]\s*\\in\s*(?=[\[(\\{])")
 
-_LETTER = re.compile(r"\(?\s*([A-J1-9]|10)\s*\)?\s*[.:)]?")
-_LETTER_WITH_TEXT = re.compile(r"(?:\(([A-J])\)|([A-J])[.):])\s*\S.*", re.DOTALL)
-_STATED = re.compile(
-    r"(?:(?i:answer|choice|option)\**\s*(?i:is|:|=)+\s*|(?i:answer)\s+)[*$\s]*(?i:option\s+)?\(?\s*(?:\\text\{\s*\(?)?([A-J])(?![a-zA-Z'])"
+_LETTER = compile_full_match(r"\(?([A-J1-9]|10)\)?[.:)]?")  # without blanks
+_OPTION = compile_full_match(r"\(?[A-J]\)?")
+_LETTER_WITH_TEXT = compile_full_match(r"(?s)(?:\(([A-J])\)|([A-J])[.):])\s*\S.*")
+_POSITIONS = {str(position): letter for position, letter in enumerate("ABCDEFGHIJ", start=1)}
+_STATED = compile_quick_pattern(
+    r"(?:(?i:answer|choice|option)\**+\s*+(?i:is|:|=)++|(?i:answer)\s)[*$\s]*+(?i:option\s++)?\(?\s*+(?:\\text\{\s*+\(?)?"
+    r"([A-J])(?![a-zA-Z'])"
 )
 
 
@@ -74,7 +82,8 @@ def extract_boxed(text: str) -> str | None:
     if not boxes:
         return None
     rest = text[boxes[-1] :]
-    content = braced(rest) if rest.startswith("{") else re.split(r"[\s$]", rest, maxsplit=1)[0]
+    bare = _BARE_BOX.match(rest)
+    content = braced(rest) if rest.startswith("{") or bare is None else bare.group()
     return content.strip() or None if content is not None else None
 
 
@@ -116,16 +125,16 @@ def normalize(answer: str) -> str:
     text = _SPACED_THOUSANDS.sub(",", text).replace("\\!", "")
     text = _SIZING.sub("", _SPACING.sub(" ", text)).replace("{,}", ",")
     text = text.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac").replace("\u2212", "-")
-    text = re.sub(r"\s+", " ", _ORDINAL.sub("", text)).strip()
+    text = _BLANK.sub(" ", _ORDINAL.sub("", text)).strip()
     if "\\begin{" in text:  # math-verify reads 1/2 inside a matrix wrongly
-        text = re.sub(r"(?<![\w.^)}/])(\d+)/(\d+)(?![\w./^{(\\])", r"\\frac{\1}{\2}", text)
-    text = re.sub(r"^\\\$ ?(?=[\d.])", "", text)
+        text = _QUOTIENT.sub(r"\\frac{\1}{\2}", text)
+    text = _DOLLARS.sub("", text)
     if whole := _TEXT.fullmatch(text):
         text = whole.group(1).strip()
-    text = re.sub(r"(?<=[\w}\])])\.$|(?<=\d)\.(?=[/}\\])", "", text)
-    if _THOUSANDS.fullmatch(text):
+    text = _FULL_STOP.sub("", text)
+    if _THOUSANDS(text):
         text = text.replace(",", "").replace(" ", "")
-    if number := _SCIENTIFIC.fullmatch(text):
+    if number := _SCIENTIFIC(text):
         text = f"{number.group(1)} \\times 10^{{{int(number.group(2))}}}"
     return text
 
@@ -171,12 +180,12 @@ def _number(text: str) -> tuple[Fraction, bool, bool] | None:
         return None
     number = _UNIT.sub("", text)
     bare = number == text
-    if _DECIMAL.fullmatch(number):
+    if _DECIMAL(number):
         return Fraction(number), "." not in number, bare
-    if scientific := _POWER_OF_TEN.fullmatch(number):
+    if scientific := _POWER_OF_TEN(number):
         factor, braced_power, power = scientific.groups()
         return Fraction(factor or 1) * Fraction(10) ** int(braced_power or power), False, bare
-    if fraction := _FRACTION.fullmatch(number):
+    if fraction := _FRACTION(number):
         sign, *parts = (part for part in fraction.groups() if part is not None)
         over, under = map(int, parts)
         return (Fraction(-over if sign == "-" else over, under), True, bare) if under else None
@@ -196,9 +205,9 @@ def reconcile(answer: str, gold: str) -> tuple[str, str]:
     bare = _TEXT.sub(r"\1 ", answer)
     label = _LABELLED.match(bare)
     if label and not _LABELLED.match(gold):
-        answer = label.group(1) if re.fullmatch(r"\(?[A-J]\)?", gold) else bare[label.end() :].strip()
-    based = _BASED.fullmatch(answer)
-    if based and _DECIMAL.fullmatch(gold) and 2 <= int(based.group(2)) <= 10 and len(based.group(1)) <= 200:
+        answer = label.group(1) if _OPTION(gold) else bare[label.end() :].strip()
+    based = _BASED(answer)
+    if based and _DECIMAL(gold) and 2 <= int(based.group(2)) <= 10 and len(based.group(1)) <= 200:
         value, base = based.groups()
         if all(int(digit) < int(base) for digit in value):
             answer = value if value == gold and len(value) >= SAME_DIGITS else str(int(value, int(base)))
@@ -217,24 +226,32 @@ def percent_forms(answer: str, gold: str) -> list[tuple[str, str]]:
     >>> percent_forms(r"50\%", "0.5")
     [('0.5', '0.5'), ('50', '0.5')]
     """
-    percent = [_PERCENT.fullmatch(side) for side in (answer, gold)]
-    if percent[0] and percent[1]:
-        return [(percent[0].group(1), percent[1].group(1))]
-    if percent[0]:
-        return [(_hundredth(percent[0].group(1)), gold), (percent[0].group(1), gold)]
-    if percent[1]:
-        return [(answer, _hundredth(percent[1].group(1))), (answer, percent[1].group(1))]
+    of_answer, of_gold = _percentage(answer), _percentage(gold)
+    if of_answer and of_gold:
+        return [(of_answer, of_gold)]
+    if of_answer:
+        return [(_hundredth(of_answer), gold), (of_answer, gold)]
+    if of_gold:
+        return [(answer, _hundredth(of_gold)), (answer, of_gold)]
     return [(answer, gold)]
 
 
+def _percentage(text: str) -> str | None:
+    """What precedes a percent sign at the end; None if there is none, or nothing before it."""
+    number = text.removesuffix("%").removesuffix("\\").rstrip()
+    return number if text.endswith("%") and number and not number.endswith("\\") else None
+
+
 def _hundredth(text: str) -> str:
-    return f"{Decimal(text) / 100:f}" if _DECIMAL.fullmatch(text) and len(text) < 20 else f"\\frac{{{text}}}{{100}}"
+    return f"{Decimal(text) / 100:f}" if _DECIMAL(text) and len(text) < 20 else f"\\frac{{{text}}}{{100}}"
 
 
 def _interval(text: str) -> str:
-    text = _MEMBER.sub("", text, count=1) if _MEMBER.match(text) else text
-    if bounds := _BETWEEN.fullmatch(text):
-        low, left, right, high = bounds.groups()
+    member = _MEMBER.match(text)
+    text = text[member.end() :] if member else text
+    parts = _LESS.split(text)
+    if len(parts) == 5 and _VARIABLE(parts[2]) and parts[0].strip() and parts[4].strip():
+        low, left, _, right, high = parts
         return f"{'(' if left == '<' else '['}{low.strip()},{high.strip()}{')' if right == '<' else ']'}"
     return text
 
@@ -247,10 +264,10 @@ def contradiction(answer: str, gold: str) -> str | None:
     """
     if {_bracket(answer), _bracket(gold)} == {"set", "tuple"}:
         return "a set is not a tuple"
-    based, expected = _BASED.fullmatch(answer), _BASED.fullmatch(gold)
-    if based and (expected or _DECIMAL.fullmatch(gold)) and not (expected and based.groups() == expected.groups()):
+    based, expected = _BASED(answer), _BASED(gold)
+    if based and (expected or _DECIMAL(gold)) and not (expected and based.groups() == expected.groups()):
         return "another number or another base"
-    units = [_unit(_QUANTITY.fullmatch(side)) for side in (answer, gold)]
+    units = [_unit(_QUANTITY(side)) for side in (answer, gold)]
     if all(units) and units[0] != units[1]:
         return f"units differ: {units[0]} and {units[1]}"
     return None
@@ -262,7 +279,7 @@ def _bracket(text: str) -> str | None:
     return "tuple" if text.startswith("(") and text.endswith(")") and "," in text else None
 
 
-def _unit(quantity: re.Match[str] | None) -> str | None:
+def _unit(quantity: Match | None) -> str | None:
     if quantity is None:
         return None
     name = (quantity.group(1) or quantity.group(2)).strip(" .").lower()
@@ -278,9 +295,9 @@ def extract_choice(text: str) -> str | None:
     boxed = extract_boxed(text)
     if boxed is not None:
         content = _TEXT.sub(r"\1", normalize(boxed)).strip()
-        if match := _LETTER.fullmatch(content):
+        if match := _LETTER("".join(content.split())):
             return match.group(1)
-        if match := _LETTER_WITH_TEXT.fullmatch(content):
+        if match := _LETTER_WITH_TEXT(content):
             return match.group(1) or match.group(2)
         stated = _STATED.search(content)
         return stated.group(1) if stated else content
@@ -297,6 +314,4 @@ def same_choice(answer: str, gold: str) -> bool:
     (True, False)
     """
     gold = gold.strip().strip("()").upper()
-    if gold.isdigit():
-        return answer == gold or answer == "ABCDEFGHIJ"[int(gold) - 1 : int(gold)]
-    return answer == gold
+    return answer == gold or (gold in _POSITIONS and answer == _POSITIONS[gold])

@@ -8,7 +8,6 @@ occurs with and without its drawing (``[asy]…[/asy]``), so equality and simila
 without its drawing, a benchmark problem may be little more than "What is the area of this trapezoid?".
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.files import read_parquet
+from core.patterns import compile_quick_pattern
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,8 +27,8 @@ COVERAGE = 0.5
 FEWEST_WORDS = 5  # of two letters or more; a text with fewer is compared for equality only
 BASE = 0x9E3779B97F4A7C15  # odd; runs of word numbers are hashed as polynomials in it modulo 2**64
 
-_TOKEN = re.compile(r"[^\W_]+")
-_DRAWING = re.compile(r"\[asy\].*?(?:\[/asy\]|$)", re.DOTALL)
+_TOKEN = compile_quick_pattern(r"[^\W_]+")
+_DRAWING = compile_quick_pattern(r"(?s)\[asy\].*?(?:\[/asy\]|$)")
 
 
 @dataclass(frozen=True)

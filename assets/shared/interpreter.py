@@ -5,7 +5,6 @@ messages come back through Dagster Pipes; what it prints is in the step's logs i
 """
 
 import os
-import re
 import subprocess
 import sys
 import threading
@@ -19,11 +18,13 @@ import dagster as dg
 
 from core.code import PROJECT
 from core.errors import InputError
+from core.patterns import compile_quick_pattern
 from core.secrets import redact
 
 POLL_SECONDS = 0.25
 RUN_VARIABLE = "LUFFY_DAGSTER_RUN"  # in the environment of every process of a run: the id of the run
 TAIL_LINES = 40
+BACKTICKS = compile_quick_pattern("`+")
 Message = Callable[[dict[str, Any]], None]
 
 
@@ -135,7 +136,7 @@ def _failure(program: str, status: int, tail: list[str]) -> dg.Failure:
         message = f"{program} was stopped by signal {-status if status < 0 else status - 128}"
     else:
         message = "\n".join([f"{program} ended with status {status}:", *tail[-10:]])
-    fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", "".join(tail)) or ["`"]))  # none of them closes it
+    fence = "`" * max(3, *(len(run) + 1 for run in BACKTICKS.findall("".join(tail)) or ["`"]))  # none of them closes it
     metadata = {
         "last lines": dg.MetadataValue.md("\n".join([fence, *tail, fence])),
         "exit status": status,

@@ -13,7 +13,7 @@ def resolve_model(name: str) -> Path:
         InputError: it is neither, or files of the model are missing or damaged.
     """
     folder = Path(name).expanduser()
-    if not folder.exists() and (hub := HUB_ID.fullmatch(name)):
+    if not folder.exists() and (hub := HUB_ID(name)):
         folder, _ = download_model(hub["repository"], hub["revision"])
     check_model(folder, chat_template=False)
     return folder

@@ -8,7 +8,6 @@ figure's description for screen readers. Import this module where a figure is dr
 
 import io
 import math
-import re
 import textwrap
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +23,8 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 from matplotlib.ticker import MaxNLocator
+
+from core.patterns import compile_quick_pattern
 
 PALETTE = {  # name of the CSS variable: (light, dark); no light colour stands for two names
     "paper": ("#fbfaf7", "#14161a"),
@@ -44,6 +45,10 @@ PALETTE = {  # name of the CSS variable: (light, dark); no light colour stands f
 LIGHT = {name: light for name, (light, _) in PALETTE.items()}
 VARIABLES = {light: f"var(--{name})" for name, light in LIGHT.items()}
 NAMESPACE = ' xmlns="http://www.w3.org/2000/svg"'
+COLOUR = compile_quick_pattern(r"#[0-9a-f]{6}\b")
+BETWEEN_TAGS = compile_quick_pattern(r">\s+<")
+CLIPS_AND_IDS = compile_quick_pattern(r' id="\w+_\d+"| clip-path="[^"]*"|<clipPath[^<]*(?:<[^<]*)?</clipPath>')
+NOTE = compile_quick_pattern(r' id="note(\d+)">')
 
 WIDE, NARROW = 744, 340  # pixels
 LABEL_WIDTH = 300  # of the longest line of a label
@@ -90,7 +95,7 @@ class Line:
 
 def inline(svg: str) -> str:
     """The figure as an element of an HTML page that defines the colours of `PALETTE` as CSS variables."""
-    return re.sub(r"#[0-9a-f]{6}\b", lambda colour: VARIABLES.get(colour[0], colour[0]), svg.replace(NAMESPACE, "", 1))
+    return COLOUR.sub(lambda colour: VARIABLES.get(colour[0], colour[0]), svg.replace(NAMESPACE, "", 1))
 
 
 @contextmanager
@@ -127,9 +132,9 @@ class _Chart:
         drawn = buffer.getvalue()
         drawn = drawn[drawn.index('<g id="figure_1"') :].replace("xlink:href", "href")
         drawn = drawn.replace(" font-family: 'DejaVu Sans', sans-serif;", "")
-        drawn = re.sub(r">\s+<", "><", drawn).replace("\n", " ")
-        drawn = re.sub(r' id="\w+_\d+"| clip-path="[^"]*"|<clipPath.*?</clipPath>', "", drawn)  # marks end at the edges
-        drawn = re.sub(r' id="note(\d+)">', lambda match: f"><title>{escape(self.notes[int(match[1])])}</title>", drawn)
+        drawn = BETWEEN_TAGS.sub("><", drawn).replace("\n", " ")
+        drawn = CLIPS_AND_IDS.sub("", drawn)  # marks end at the edges
+        drawn = NOTE.sub(lambda match: f"><title>{escape(self.notes[int(match[1])])}</title>", drawn)
         return (
             f'<svg{NAMESPACE} viewBox="0 0 {self.width} {self.height}" width="{self.width}" height="{self.height}" '
             f'role="img" aria-label="{escape(self.title)}" font-family="system-ui, sans-serif" stroke-linejoin="round">'

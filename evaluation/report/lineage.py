@@ -1,17 +1,18 @@
 """What the pages say of a checkpoint's ``lineage.json``, and what its training and evaluation took."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import fsum
 from typing import TYPE_CHECKING, Any
 
+from core.patterns import compile_full_match
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
-DIGEST = re.compile(r"[0-9a-f]{40,}")
+DIGEST = compile_full_match(r"[0-9a-f]{40,}")
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Lineage:
 
 def _shorten(value: Any) -> str:
     text = str(value)
-    return text[:16] if DIGEST.fullmatch(text) else text
+    return text[:16] if DIGEST(text) else text
 
 
 def costs(

@@ -54,7 +54,7 @@ def evaluate(names: Sequence[str], how: Evaluation, out: Path | None = None) -> 
         raise InputError(f"compare: {', '.join(repeated)} given twice; give each model once")
     stored = {name: Path(name) for name in names if any(Path(name).glob("*.parquet"))}
     for name in names:
-        if name not in stored and not (Path(name) / "config.json").is_file() and not HUB_ID.fullmatch(name):
+        if name not in stored and not (Path(name) / "config.json").is_file() and not HUB_ID(name):
             raise InputError(
                 f"{name}: no <benchmark>.parquet of python -m evaluation grade there, no config.json of a model, and "
                 "not a hub id (owner/name[@revision])"

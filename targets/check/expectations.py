@@ -8,7 +8,6 @@ The profile is flat and has no text, so that a failing result stays small.
 
 import json
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,13 +17,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.errors import InputError, explain_validation
 from core.files import read_yaml
+from core.patterns import compile_full_match
 from targets.tables import read_metadata, readable
 
 if TYPE_CHECKING:
     import pandas as pd
 
 SUITE = Path(__file__).resolve().parent / "suite.yaml"
-PARAMETER = re.compile(r"\$(\w+)(?:\s*\*\s*(\d+(?:\.\d+)?))?")
+PARAMETER = compile_full_match(r"\$(\w+)(?:\s*\*\s*(\d+(?:\.\d+)?))?")
 MUST_HOLD = ("verified", "gold_parses", "has_think", "has_answer")  # an unknown value counts as false
 MOST_VALUES = 5  # offending values in a result
 REMEDY = "prepare targets first"
@@ -177,7 +177,7 @@ def _resolve(check: Check, settings: Mapping[str, Any], suite: Path) -> dict[str
     numbers = {name: value for name, value in settings.items() if isinstance(value, int | float)}
 
     def resolve(value: Any) -> Any:
-        match = PARAMETER.fullmatch(value.strip()) if isinstance(value, str) else None
+        match = PARAMETER(value.strip()) if isinstance(value, str) else None
         if match is None:
             return value
         name, factor = match.groups()

@@ -3,35 +3,34 @@
 Their names and order are in `targets.filter.registry`; thresholds are in `PrepareConfig`. A rule changes nothing.
 """
 
-import re
 from collections import Counter
 
+from core.patterns import compile_full_match, compile_pattern, compile_quick_pattern
 from targets.filter.context import FilterContext
 from targets.filter.profile import compression_ratio
 from targets.read.dialects import BOX
 from targets.trace import Trace
 
-FIGURE = re.compile(r"\[asy\]|!\[[^\]]*\]\(|\\includegraphics|<img\b|https?://|www\.\w")
+FIGURE = compile_pattern(r"\[asy\]|!\[[^\]]*\]\(|\\includegraphics|<img\b|https?://|www\.\w")
 QUOTED = 60  # characters of a text in a detail
-CHOICE = re.compile(r"\\?\(?\s*(?:\\(?:text|textbf|mathrm)\{\s*)?\(?([A-E])\)?\s*\}?\s*\\?\)?[.:]?")
-OPTIONS = re.compile(r"(?:\(|\\text(?:bf|rm)?\{\s*\(?|\n\s*)([A-E])\s*[).:]")
-PROOF = re.compile(r"^\W*(?:prove|show)\s+that\b|\bprove (?:that|the following|this)\b", re.IGNORECASE)
+CHOICE = compile_full_match(r"\\?\(?\s*(?:\\(?:text|textbf|mathrm)\{\s*)?\(?([A-E])\)?\s*+\}?\s*+\\?\)?[.:]?")
+OPTIONS = compile_pattern(r"(?:\(|\\text(?:bf|rm)?\{\s*\(?|\n\s*)([A-E])\s*[).:]")
+PROOF = compile_pattern(r"(?i)^\W*(?:prove|show)\s+that\b|\bprove (?:that|the following|this)\b")
 PROOF_GOLDS = frozenset({"proof", "see proof", "not found", "n/a", "none", "omitted"})
-PROVED = re.compile(
-    r"\bq\.?e\.?d\b|\\blacksquare|\bproof (?:below|above|omitted|complete)|\bas (?:required|desired)\b", re.I
+PROVED = compile_pattern(
+    r"(?i)\bq\.?e\.?d\b|\\blacksquare|\bproof (?:below|above|omitted|complete)|\bas (?:required|desired)\b"
 )
 # What a model says instead of answering. Only the beginning of an answer is searched: thoughts may doubt.
-REFUSAL = re.compile(
-    r"\W*(?:I(?:'m| am) (?:really |very |so )?sorry\b"
+REFUSAL = compile_pattern(
+    r"(?i)\W*(?:I(?:'m| am) (?:really |very |so )?sorry\b"
     r"|(?:sorry|unfortunately|apologies),? (?:but )?I (?:can(?:no|')t|am unable)"
     r"|I (?:can(?:no|')t|am (?:not able|unable) to|won't) (?:help|assist|answer|solve|provide|complete|fulfil|comply)"
-    r"|As an? (?:AI|artificial intelligence|large language model|language model)\b)",
-    re.IGNORECASE,
+    r"|As an? (?:AI|artificial intelligence|large language model|language model)\b)"
 )
 RUN = 16  # words: shorter runs recur in honest work ("so the value of x is equal to")
 SHORTEST_LINE = 10  # characters: "Wait," and "Step 2" do too
 # Scripts that a mathematical text in English does not use, and the replacement character. Greek and symbols stay.
-FOREIGN = re.compile(
+FOREIGN = compile_quick_pattern(
     "[\u0400-\u052f\u0530-\u058f\u0590-\u06ff\u0700-\u0e7f\u0e80-\u10ff\u1100-\u11ff\u1200-\u1cff"
     "\u2e80-\u2fdf\u3040-\u30ff\u3100-\u318f\u31a0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua000-\uabff\uac00-\ud7af"
     "\uf900-\ufaff\ufb1d-\ufdff\ufe70-\ufeff\ufffd\U00020000-\U0003ffff]"
@@ -55,7 +54,7 @@ def figure(trace: Trace, context: FilterContext) -> str | None:
 def choice_gold(trace: Trace, context: FilterContext) -> str | None:
     """The gold answer is one of the options that the problem lists."""
     gold = (trace.gold or "").strip()
-    if not context.config.reject_choices or not CHOICE.fullmatch(gold):
+    if not context.config.reject_choices or not CHOICE(gold):
         return None
     return f"gold {gold!r} among options" if len(set(OPTIONS.findall(trace.problem or ""))) >= 2 else None
 

@@ -11,21 +11,21 @@ Dialects of real files:
 A trace whose markers do not close, or occur twice, was cut or joined from pieces. It is rejected, never repaired.
 """
 
-import re
 from dataclasses import dataclass
 
+from core.patterns import compile_pattern, compile_quick_pattern
 from targets.trace import CLOSE_THINK, OPEN_THINK, Rejection
 
-IM_START = re.compile(r"<\|im_start\|>[ \t]*(\w*)[ \t]*\n?")
+IM_START = compile_quick_pattern(r"<\|im_start\|>[ \t]*(\w*)[ \t]*\n?")
 END_OF_TEXT = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "</s>", "<\uff5cend\u2581of\u2581sentence\uff5c>")
 # Any of these inside a target would be read as structure by the chat template or by the reward.
-CHAT_TOKENS = re.compile(
+CHAT_TOKENS = compile_pattern(
     r"<\|(?:im_start|im_end|endoftext|eot_id|begin_of_text|start_header_id|end_header_id|begin_of_thought|end_of_thought"
     r"|begin_of_solution|end_of_solution|user|assistant|system)\|>|</?think>|</?answer>|</?tool_call>|</?tool_response>"
-    r"|<\uff5c[^\uff5c\n]{1,40}\uff5c>|\[/?INST\]"
+    r"|<\x{ff5c}[^\x{ff5c}\n]{1,40}\x{ff5c}>|\[/?INST\]"
 )
-BOX = re.compile(r"\\(?:boxed|fbox)(?![a-zA-Z])")
-WAIT = re.compile(r"\n\s*Wait[,.]?\s*(?=\n|$)")  # what budget forcing appends to make the model go on
+BOX = compile_quick_pattern(r"\\(?:boxed|fbox)(?![a-zA-Z])")
+WAITS = frozenset({"Wait", "Wait,", "Wait."})  # lines that budget forcing appends to make the model go on
 DISPLAY = ("\\[", "$$", "\\boxed", "\\fbox", "\\begin")  # a paragraph that starts so belongs to the one before it
 LONGEST_CLOSING = 400  # characters that may follow the last box where no marker ends the thoughts
 QUOTED = 100  # characters of a text in a detail
@@ -48,10 +48,7 @@ class Parts:
 
 def parse_response(response: str, *, split_plain: bool = False) -> Parts | Rejection:
     """Thoughts and answer of a response, or why it has no such parts."""
-    text = response.strip()
-    while text.endswith(END_OF_TEXT):
-        for token in END_OF_TEXT:
-            text = text.removesuffix(token).rstrip()
+    text = _without_end(response.strip())
     if any(marker in text for marker in THOUGHT_SOLUTION):
         parts = _thought_solution(text)
     elif "<think>" in text or "</think>" in text:
@@ -128,19 +125,44 @@ def _split(text: str, dialect: str) -> Parts | Rejection:
     if text[start:last].lstrip().startswith(DISPLAY) or last == start:
         previous = text.rfind("\n\n", 0, start - 2)
         start = previous + 2 if previous >= 0 else start
-    waits = [wait.end() for wait in WAIT.finditer(text, start, last)]
-    start = waits[-1] if waits else start
+    start = _after_last_wait(text, start, last)
     answer = text[start:].strip()
     if len(text) - last > LONGEST_CLOSING + len("\\boxed{}"):
         return Rejection("unclosed", f"{len(text) - last} characters after the last box: no conclusion")
     return Parts(_without_wait(text[:start]), answer, f"{dialect}+split")
 
 
+def _without_end(text: str) -> str:
+    """``text`` without the tokens and blanks at its end."""
+    end = _end(text, len(text))
+    while token := next((token for token in END_OF_TEXT if text.endswith(token, 0, end)), None):
+        end = _end(text, end - len(token))
+    return text[:end]
+
+
+def _after_last_wait(text: str, start: int, end: int) -> int:
+    """Where the last line in ``text[start:end]`` ends that only says "Wait"; ``start`` if none does."""
+    while (newline := text.rfind("\n", start, end)) >= 0:
+        if text[newline:end].strip() in WAITS:
+            return end
+        end = newline
+    return start
+
+
 def _without_wait(text: str) -> str:
+    """``text`` without blanks around it and without the lines at its end that only say "Wait"."""
     text = text.strip()
-    while (cut := re.sub(r"(?:^|\n)\s*Wait[,.]?\s*$", "", text)) != text:
-        text = cut.rstrip()
-    return text
+    end = len(text)
+    while text[(line := text.rfind("\n", 0, end) + 1) : end].strip() in WAITS:
+        end = _end(text, line)
+    return text[:end]
+
+
+def _end(text: str, end: int) -> int:
+    """``end`` moved before the blanks that precede it."""
+    while end and text[end - 1].isspace():
+        end -= 1
+    return end
 
 
 def _check(parts: Parts) -> Parts | Rejection:

@@ -5,7 +5,6 @@ its digest names its content, and its traces are filtered once.
 """
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +13,7 @@ from typing import Any
 
 from core.errors import InputError
 from core.files import digest_bytes
+from core.patterns import compile_full_match
 from targets.config import EMBEDDED, ColumnMapping, PrepareConfig
 from targets.read.files import (
     ROWS_PER_READ,
@@ -33,7 +33,7 @@ from targets.trace import Trace
 
 TRACES_PER_BATCH = 256
 CHARACTERS_PER_BATCH = 4_000_000  # a batch of long texts ends earlier
-HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+HUB_ID = compile_full_match(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 EMBEDDED_MAPPING = ColumnMapping(problem="problem", answer="answer", response="trace")
 
 
@@ -149,7 +149,7 @@ def observe(config: PrepareConfig) -> Observation:
 
 
 def _looks_like_hub_id(spec: str) -> bool:
-    return bool(HUB_ID.fullmatch(spec)) and not spec.endswith(SUFFIXES)
+    return bool(HUB_ID(spec)) and not spec.endswith(SUFFIXES)
 
 
 def _embedded(config: PrepareConfig) -> list[Any]:

@@ -8,7 +8,6 @@ be one: of the 294 pairs of MATH-train problems that reach 95 percent, 280 have 
 What the decision needs of each trace is in a database file, so that memory does not grow with their number.
 """
 
-import re
 import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.files import digest_bytes
+from core.patterns import compile_quick_pattern
 from grading.answers import normalize
 from targets.config import PrepareConfig
 from targets.trace import Rejection, Trace
@@ -25,8 +25,10 @@ from targets.trace import Rejection, Trace
 if TYPE_CHECKING:
     import numpy as np
 
-DELIMITERS = re.compile(r"\\[()\[\]]|\$")
-NUMBERS_AND_OPERATORS = re.compile(r"\d+(?:\.\d+)?|[-+*/^=<>|!%]|\\(?:le|ge|leq|geq|times|div|cdot|pm)(?![a-z])")
+DELIMITERS = compile_quick_pattern(r"\\[()\[\]]|\$")
+NUMBERS_AND_OPERATORS = compile_quick_pattern(
+    r"\d+(?:\.\d+)?|[-+*/^=<>|!%]|\\(?:le|ge|leq|geq|times|div|cdot|pm)(?![a-z])"
+)
 PERMUTATIONS = 128
 SHINGLE = 3  # characters, of a problem
 SHINGLE_WORDS = 5  # of a target

@@ -5,10 +5,11 @@ To add a loss, write it in a module of this package and add its line to ``LOSSES
 without torch.
 """
 
-import re
 from collections.abc import Callable
 from pkgutil import resolve_name
 from typing import Any
+
+from core.patterns import compile_full_match
 
 
 class Registry(dict[str, str]):
@@ -74,7 +75,7 @@ RESHAPES = Registry(
     p_div_p_G="training.algorithms.reshape:p_div_p",
 )
 
-_NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?")
+_NUMBER = compile_full_match(r"\d+(\.\d*)?([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?")
 
 
 def parse_reshape(reshape: object) -> tuple[str, float]:
@@ -90,7 +91,7 @@ def parse_reshape(reshape: object) -> tuple[str, float]:
         number = reshape.removeprefix("p_div_p_")
         if number == reshape and reshape in RESHAPES:
             return reshape, 0.0
-        if _NUMBER.fullmatch(number) and 0.0 < float(number) < float("inf"):
+        if _NUMBER(number) and 0.0 < float(number) < float("inf"):
             return "p_div_p_G", float(number)
     names = ", ".join(name for name in RESHAPES if name != "p_div_p_G")
     raise ValueError(f"got {reshape!r}, expected {names}, or p_div_p_G with a number G > 0, for example p_div_p_0.1")

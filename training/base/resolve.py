@@ -59,7 +59,7 @@ def resolve_base(
         folder = path.resolve()
     elif path.is_file():
         folder = _convert(path.resolve(), Path(out_root), Path(train_python or TRAIN_PYTHON))
-    elif name := HUB_ID.fullmatch(source):
+    elif name := HUB_ID(source):
         folder, commit = download_model(name["repository"], revision or name["revision"])
     else:
         raise InputError(f"model {source!r} does not exist: {ACCEPTED}")

@@ -4,7 +4,6 @@ Attempt N leaves three files in the run's ``attempts`` folder: ``N.log`` (its ou
 and ``N.json`` (its `AttemptRecord`).
 """
 
-import re
 import signal
 import time
 from collections import deque
@@ -15,13 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from core.files import read_json, write_json
+from core.patterns import compile_quick_pattern
 from training.run.backends import Backend, Task
 from training.run.metrics import MetricsFile
 
 POLL_SECONDS = 0.5
 LOG_TAIL_LINES = 30
 TAIL_BYTES = 1 << 20  # a log may hold days of output; this much of its end is searched for the reason
-ERROR = re.compile(r"\b(?:[A-Z]\w*(?:Error|Exception)|InputError)\b: ")
+ERROR = compile_quick_pattern(r"\b(?:[A-Z]\w*(?:Error|Exception)|InputError)\b: ")
+COLOUR = compile_quick_pattern(r"\x1b\[[0-9;]*m")
 Report = Callable[[dict[str, Any]], None]
 
 
@@ -138,7 +139,7 @@ def log_lines(log: Path) -> list[str]:
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - TAIL_BYTES))
         text = file.read().decode(errors="replace")
-    return [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in text.splitlines()]
+    return [COLOUR.sub("", line) for line in text.splitlines()]
 
 
 def reason_of(log: Path, status: int) -> str:

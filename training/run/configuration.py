@@ -5,7 +5,6 @@ value is reported within a second, before anything starts.
 """
 
 import importlib.util
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -139,16 +138,17 @@ def _keys_of(overrides: Sequence[str]) -> Iterator[str]:
 def _explain(error: Exception, base: Sequence[str]) -> str:
     """One line for an override that Hydra refuses, with the nearest key that a run reads."""
     message = str(error).splitlines()[0]
-    if (match := re.search(r"Could not override '([^']+)'", message)) is None:
+    unknown = message.partition("Could not override '")[2].partition("'")[0]
+    if not unknown:
         return f"configuration: {message}"
     config = OmegaConf.to_container(compose("train", overrides=list(base)), resolve=False)
     candidates = [key for key in leaves(config) if not within(key, rules().refused) and not key.endswith("._target_")]
-    if guess := nearest(match[1], candidates, _common_keys()):
-        return f"unknown key {match[1]!r} in --set: did you mean {guess!r}?"
-    section = match[1].rpartition(".")[0]
+    if guess := nearest(unknown, candidates, _common_keys()):
+        return f"unknown key {unknown!r} in --set: did you mean {guess!r}?"
+    section = unknown.rpartition(".")[0]
     siblings = [key.removeprefix(f"{section}.") for key in candidates if section and key.startswith(f"{section}.")]
     hint = f"{section} has {', '.join(siblings)}" if siblings else "--print-config prints those there are"
-    return f"unknown key {match[1]!r} in --set: {hint}"
+    return f"unknown key {unknown!r} in --set: {hint}"
 
 
 def _common_keys() -> set[str]:

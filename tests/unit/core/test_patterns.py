@@ -1,0 +1,195 @@
+"""No pattern takes more than linear time on any text: all of them are found, and measured on hostile texts."""
+
+import ast
+import importlib
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from core.code import PROJECT
+from core.patterns import MATCHED, SEARCHED, FullMatch, Pattern
+from core.schemas import BENCHMARK
+from grading import answers, contamination
+from targets.config import PrepareConfig
+from targets.filter.context import FilterContext
+from targets.filter.registry import FILTERS
+from targets.read.dialects import parse_response
+from targets.select.dedupe import dedupe_key
+from targets.trace import Trace
+
+ROOMS = ("core", "grading", "targets", "evaluation", "training", "assets")
+LIMIT = 2.6  # t(2n) / t(n); quadratic time gives 4
+MEASURABLE_S = 0.001
+FIRST_CHARACTERS, MOST_CHARACTERS = 250, 64_000
+MOST_LITERALS = 8
+SIZES, TRIES = 3, 5  # a busy machine delays some measurements, and never all
+
+FAMILIES: dict[str, Callable[[int], str]] = {
+    "blanks": lambda n: " " * n,
+    "blanks, then a letter": lambda n: " " * n + "x",
+    "newlines": lambda n: "\n" * n,
+    "blank lines": lambda n: " \n\t\n" * (n // 4),
+    "a letter, then blanks": lambda n: "A" + " " * n + "x",
+    "digits": lambda n: "1" * n,
+    "digits, then a letter": lambda n: "1" * n + "x",
+    "grouped digits": lambda n: "1" + ",000" * (n // 4) + ",",
+    "dotted digits": lambda n: "1." * (n // 2) + "x",
+    "letters": lambda n: "A" * n,
+    "words": lambda n: "Aa bb " * (n // 6),
+    "capital letters and brackets": lambda n: "(A " * (n // 3),
+    "open braces": lambda n: "{" * n,
+    "open texts": lambda n: "\\text{" * (n // 6),
+    "open texts and blanks": lambda n: "\\text{ \\text {" * (n // 14) + " " * (n // 2),
+    "units": lambda n: "1\\text{" + " " * n + "/",
+    "backslashes": lambda n: "\\" * n,
+    "answers": lambda n: "Answer:" * (n // 7),
+    "an answer, then newlines": lambda n: "Answer:" + "\n" * n + "none",
+    "answers and blanks": lambda n: "Answer is  \n" * (n // 12),
+    "open images": lambda n: "![" * (n // 2),
+    "open drawings": lambda n: "[asy]" * (n // 5),
+    "signs and comparisons": lambda n: "-<=\\le " * (n // 7),
+    "other scripts": lambda n: "\u00e9\u4e2d\u0661\u00b2" * (n // 4),
+}
+
+
+def modules_with_patterns() -> Iterator[str]:
+    for room in ROOMS:
+        for path in sorted((PROJECT / room).rglob("*.py")):
+            if "core.patterns" in imports(path):
+                yield path.relative_to(PROJECT).with_suffix("").as_posix().replace("/", ".")
+
+
+def imports(path: Path) -> set[str]:
+    """The modules that a file imports, anywhere in it."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return names | {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+
+
+for name in modules_with_patterns():
+    importlib.import_module(name)
+
+
+Scan = Callable[[str], object]
+
+
+def search_all(pattern: Pattern) -> Scan:
+    def scan(text: str) -> None:
+        deque(pattern.finditer(text), maxlen=0)
+        pattern.match(text)
+
+    return scan
+
+
+def expression(match: FullMatch) -> str:
+    return cast(Pattern, match.__self__).pattern  # pyright: ignore[reportFunctionMemberAccess]
+
+
+MEASURED: dict[str, Scan] = {pattern.pattern: search_all(pattern) for pattern in SEARCHED}
+MEASURED |= {f"whole: {expression(match)}": match for match in MATCHED}
+TRACE, CONTEXT = Trace("id", "source", 0), cast(FilterContext, SimpleNamespace(config=PrepareConfig()))
+# What reads texts of data with loops and patterns of its own.
+FUNCTIONS: dict[str, Scan] = {
+    "extract_boxed": answers.extract_boxed,
+    "an unclosed box": lambda text: answers.extract_boxed(f"\\boxed{{{text}"),
+    "extract_choice": answers.extract_choice,
+    "an option with text": lambda text: answers.extract_choice(f"\\boxed{{{text}}}"),
+    "normalize": answers.normalize,
+    "normalize a matrix": lambda text: answers.normalize("\\begin{matrix}" + text),
+    "same_choice": lambda text: answers.same_choice("A", text),
+    "reconcile": lambda text: answers.reconcile(text, "[1,2]"),
+    "contradiction": lambda text: answers.contradiction(text, text),
+    "percent_forms": lambda text: answers.percent_forms(text, f"{text}%"),
+    "compare_numbers": lambda text: answers.compare_numbers(text, text),
+    "parse_response": lambda text: parse_response(text, split_plain=True),
+    "thoughts that are split": lambda text: parse_response(f"<|im_start|>think{text}\\boxed{{1}}{text}"),
+    "dedupe_key": lambda text: dedupe_key(text, text),
+    "benchmark words": lambda text: contamination.overlaps([text], BENCHMARK.empty_table()),
+    **{
+        f"rule {entry.name}": lambda text, rule=entry.rule: rule(
+            replace(TRACE, problem=text, gold=text, target=text), CONTEXT
+        )
+        for entry in FILTERS
+        if entry.rule and entry.name not in ("contaminated", "prompt_too_long", "target_too_long")
+    },
+}
+
+
+def literals(source: str) -> list[str]:
+    """The texts that stand in an expression as they are."""
+    without = re.sub(r"\(\?[a-zA-Z:!=<]+|\[[^\]]*\]|\{[\d,]+\}|\\[a-zA-Z]\b", "\0", source)
+    pieces = re.split(r"[\0()|?*+^$.]|(?<!\\)[\[\]]", without)
+    return sorted({re.sub(r"\\(\W)", r"\1", piece) for piece in pieces if piece.strip("\\")}, key=len)[-MOST_LITERALS:]
+
+
+def hostile_texts(source: str) -> Iterator[tuple[str, Callable[[int], str]]]:
+    yield from FAMILIES.items()
+    for text in literals(source):
+        yield f"{text!r} again and again", lambda n, text=text: text * (n // len(text))
+        yield f"{text!r}, then blanks", lambda n, text=text: text + " " * n + "!"
+        yield f"{text!r} and blanks", lambda n, text=text: f"{text}  \n" * (n // (len(text) + 3))
+    if together := "".join(literals(source)):
+        yield "all its texts together", lambda n: together * (n // len(together))
+
+
+def seconds(scan: Scan, text: str) -> float:
+    """CPU seconds, because a busy machine stretches others."""
+    began = time.thread_time()
+    scan(text)
+    return time.thread_time() - began
+
+
+def growth(scan: Scan, family: Callable[[int], str]) -> float:
+    """t(2n) / t(n) from the first n on at which the time can be measured; 0 if it is too short at any."""
+    n = FIRST_CHARACTERS
+    while seconds(scan, family(n)) < MEASURABLE_S:
+        n *= 2
+        if n > MOST_CHARACTERS:
+            return 0.0
+    ratio = float("inf")
+    for size in (n << k for k in range(SIZES)):
+        short, long = family(size), family(2 * size)
+        times = [(seconds(scan, short), seconds(scan, long)) for _ in range(TRIES)]
+        ratio = min(longer for _, longer in times) / min(shorter for shorter, _ in times)
+        if ratio < LIMIT:
+            break
+    return ratio
+
+
+def too_slow(source: str, scan: Scan) -> dict[str, float]:
+    """The families of texts on which the time grows faster, with t(2n) / t(n)."""
+    ratios = {name: growth(scan, family) for name, family in hostile_texts(source)}
+    return {name: round(ratio, 1) for name, ratio in ratios.items() if ratio >= LIMIT}
+
+
+@pytest.mark.parametrize("source", MEASURED, ids=lambda source: source[:40])
+def test_twice_the_text_takes_about_twice_the_time(source: str) -> None:
+    assert not too_slow(source.removeprefix("whole: "), MEASURED[source])
+
+
+def test_patterns_are_compiled_in_one_place() -> None:
+    compiling = {
+        path.relative_to(PROJECT).as_posix()
+        for room in ROOMS
+        for path in (PROJECT / room).rglob("*.py")
+        if imports(path) & {"re", "re2", "regex"}
+    }
+    assert compiling == {"core/patterns.py"}, "compile patterns through core.patterns"
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_that_read_data_are_linear(name: str) -> None:
+    texts = "Wait \\boxed ! <|im_end|> </think> <|im_start|> \\begin{matrix}1/2 3% [asy]".replace(" ", "|")
+    assert not too_slow(texts, FUNCTIONS[name])
+
+
+@pytest.mark.parametrize(("source", "family"), [(r"\s*:\s*x", "newlines"), (r"!\[[^\]]*\]\(", "open images")])
+def test_the_measurement_finds_what_is_not_linear(source: str, family: str) -> None:
+    assert growth(search_all(re.compile(source)), FAMILIES[family]) >= LIMIT
