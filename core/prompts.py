@@ -2,13 +2,14 @@
 
 A conversation (a list of messages with a role and a content) becomes text through a `Template`: either the chat
 template that comes with the model's tokenizer, or a whole prompt of ``prompts.yaml``. `render_prompt` does that for
-targets, supervised training and benchmarks; `encode_example` adds the tokens of the response. In reinforcement
-learning verl renders prompts itself, with the same chat template.
+token counts, checks, rollouts, supervised training and benchmarks, and `render_target` writes the response that
+continues it. `encode_prompt` and `encode_example` are their tokens.
 """
 
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).resolve().with_name("prompts.yaml")
 PROBLEM = "{problem}"  # stands for the problem in a template's text and in a frame
 METADATA_KEY = b"template"  # of a parquet file of samples
+OPEN_THOUGHTS = "<think>"
 
 Messages = Sequence[dict[str, str]]
 
@@ -30,6 +32,7 @@ class ChatTokenizer(Protocol):
 
     name_or_path: str
     chat_template: Any
+    eos_token: str | None
 
     def apply_chat_template(self, conversation: Any, *, tokenize: bool, add_generation_prompt: bool) -> Any: ...
 
@@ -88,12 +91,21 @@ def render_prompt(
     problem = conversation[-1]["content"]
     if template.text is not None:
         before, _, after = template.text.partition(PROBLEM)
-        return before + problem + after
+        return _beginning(tokenizer) + before + problem + after
     assert tokenizer is not None, f"the template {template.name} needs a tokenizer"
     if template.system is not None:
         conversation = messages(problem, template.system)
     if tokenizer.chat_template:
-        return tokenizer.apply_chat_template(list(conversation), tokenize=False, add_generation_prompt=True)
+        import jinja2
+
+        try:
+            return tokenizer.apply_chat_template(list(conversation), tokenize=False, add_generation_prompt=True)
+        except (jinja2.TemplateError, TypeError) as error:
+            roles = ", ".join(message["role"] for message in conversation)
+            raise InputError(
+                f"{tokenizer.name_or_path}: its chat template does not render a conversation of {roles}: {error}. Give "
+                "the conversation the messages that the template asks for (targets.system_prompt is the system message)"
+            ) from error
     if bare:
         return "\n".join(message["content"] for message in conversation)
     raise InputError(
@@ -108,6 +120,36 @@ def prompt_frame(conversation: Messages, tokenizer: ChatTokenizer | None, templa
     return render_prompt([*conversation[:-1], {"role": "user", "content": PROBLEM}], tokenizer, template)
 
 
+def _beginning(tokenizer: Any) -> str:
+    """The token that a tokenizer puts before a text; chat templates write it themselves, where a model has one."""
+    bos = getattr(tokenizer, "bos_token", None)
+    return bos if bos and tokenizer("")["input_ids"][:1] == [tokenizer.bos_token_id] else ""
+
+
+def render_target(prompt: str, target: str, eos: str | None) -> str:
+    r"""What a sample that follows ``target`` continues ``prompt`` with, up to the end-of-sequence token.
+
+    The ``<think>`` of the target is left out if the prompt has opened the thoughts, and so is an end-of-sequence token
+    that the target brings: the trainer appends one.
+
+    >>> render_target("<|assistant|><think>\n", "<think>\n1+1=2\n</think>\n\n2", "<|end|>")
+    '1+1=2\n</think>\n\n2'
+    >>> render_target("<|assistant|>", "<think>\n1+1=2\n</think>\n\n2<|end|>", "<|end|>")
+    '<think>\n1+1=2\n</think>\n\n2'
+    """
+    while eos and target.rstrip().endswith(eos):
+        target = target.rstrip().removesuffix(eos)
+    if prompt.rstrip().endswith(OPEN_THOUGHTS) and target.startswith(OPEN_THOUGHTS):
+        target = target.removeprefix(OPEN_THOUGHTS)
+        return target.removeprefix("\n") if prompt.endswith("\n") else target
+    return target
+
+
+def encode_prompt(conversation: Messages, tokenizer: Any) -> list[int]:
+    """The tokens of a prompt in the chat template, which writes the special ones itself."""
+    return tokenizer.encode(render_prompt(conversation, tokenizer), add_special_tokens=False)
+
+
 class Example(NamedTuple):
     """Token ids of a rendered prompt, and of a response with its end-of-sequence token."""
 
@@ -115,9 +157,10 @@ class Example(NamedTuple):
     response: list[int]
 
 
-def encode_example(conversation: Messages, response: str, tokenizer: Any) -> Example:
-    """What supervised training learns from: the prompt in the chat template, and ``response`` with its end token."""
+def encode_example(conversation: Messages, target: str, tokenizer: Any) -> Example:
+    """What is trained on: the prompt in the chat template, and ``target`` with its end-of-sequence token."""
     prompt = render_prompt(conversation, tokenizer)
+    response = render_target(prompt, target, tokenizer.eos_token)
     ids = tokenizer([prompt, response], add_special_tokens=False)["input_ids"]
     return Example(ids[0], [*ids[1], tokenizer.eos_token_id])
 
@@ -160,6 +203,7 @@ class ChatTemplate:
         self._special = {
             key: text for key, value in settings.items() if key.endswith("_token") and (text := _token(value))
         }
+        self.eos_token = self._special.get("eos_token")
         self._compiled = _compile(self.chat_template, folder) if self.chat_template else None
 
     def apply_chat_template(
@@ -196,6 +240,7 @@ def _compile(template: str, folder: Path) -> Any:
     )
     environment.filters["tojson"] = lambda value, **options: json.dumps(value, ensure_ascii=False, **options)
     environment.globals["raise_exception"] = _raise
+    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
     try:
         return environment.from_string(template)
     except jinja2.TemplateError as error:
@@ -203,7 +248,9 @@ def _compile(template: str, folder: Path) -> Any:
 
 
 def _raise(message: str) -> None:
-    raise ValueError(message)
+    import jinja2
+
+    raise jinja2.TemplateError(message)
 
 
 def _token(value: Any) -> str | None:

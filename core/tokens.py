@@ -14,7 +14,7 @@ from typing import Any
 
 from core.errors import InputError
 from core.files import digest_bytes
-from core.prompts import ChatTemplate, Messages, render_prompt
+from core.prompts import ChatTemplate, Messages, messages, render_prompt, render_target
 
 END_TOKEN = 1  # the trainer appends the end-of-sequence token to a target
 
@@ -49,6 +49,16 @@ class Lengths:
         """What the policy sees before it answers, chat template included."""
         return render_prompt(messages, self.chat, bare=True)
 
+    def count_examples(self, examples: Sequence[tuple[Messages, str]]) -> list[tuple[int, int]]:
+        """Tokens of each prompt and of its target, as they are trained on: the target has its end token."""
+        prompts = [self.prompt_text(conversation) for conversation, _ in examples]
+        targets = [
+            render_target(prompt, target, self.chat.eos_token)
+            for prompt, (_, target) in zip(prompts, examples, strict=True)
+        ]
+        lengths = zip(self.count(prompts), self.count(targets), strict=True)
+        return [(prompt, target + END_TOKEN) for prompt, target in lengths]
+
     def count(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, without special tokens added."""
         if self.fast is not None:
@@ -76,7 +86,6 @@ def load_lengths(path: Path) -> Lengths:
 
     Raises InputError if there is none, or if its chat template does not render a plain conversation.
     """
-    import jinja2
     import tokenizers
 
     file = path / "tokenizer.json" if path.is_dir() else path
@@ -100,9 +109,12 @@ def load_lengths(path: Path) -> Lengths:
         (model.get("normalizer") or {}).get("type") == "NFC",
     ).agreeing(PROBES)
     try:
-        lengths.prompt_text([{"role": "user", "content": "1+1=?"}])
-    except (jinja2.TemplateError, ValueError, TypeError) as error:
-        raise InputError(f"tokenizer {file.parent}: its chat template does not render a prompt: {error}") from error
+        lengths.prompt_text(messages("1+1=?", "Be brief."))
+    except InputError as refused:  # a template may ask for a system message, or allow none
+        try:
+            lengths.prompt_text(messages("1+1=?"))
+        except InputError:
+            raise refused from None
     return lengths
 
 

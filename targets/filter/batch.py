@@ -7,7 +7,6 @@ processes and on Ray Data.
 from collections.abc import Sequence
 
 from core.files import digest_bytes
-from core.tokens import END_TOKEN
 from grading.grader import Verdict
 from targets.filter.context import FilterContext
 from targets.filter.profile import measure
@@ -94,10 +93,9 @@ def _filter_lengths(traces: Sequence[Trace], context: FilterContext, exact: bool
     lengths = context.lengths.exactly() if exact else context.lengths
     for trace in traces:
         trace.prompt = _prompt(trace, context.config.system_prompt)
-    prompts = lengths.count([lengths.prompt_text(trace.prompt) for trace in traces])
-    targets = lengths.count([trace.target for trace in traces])
-    for trace, prompt, target in zip(traces, prompts, targets, strict=True):
-        trace.prompt_tokens, trace.target_tokens = prompt, target + END_TOKEN
+    counts = lengths.count_examples([(trace.prompt, trace.target) for trace in traces])
+    for trace, (prompt, target) in zip(traces, counts, strict=True):
+        trace.prompt_tokens, trace.target_tokens = prompt, target
         _reject(Stage.LENGTH, trace, context)
 
 

@@ -8,6 +8,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from verl.utils.profiler import simple_timer
 
 from core.files import digest_bytes
+from core.prompts import encode_example, encode_prompt
 from training.algorithms.prefix import cut_prefix, prefix_ratio
 from training.run.configuration import mixed_options
 
@@ -49,7 +50,7 @@ class OffPolicyAgentLoop(AgentLoopBase):
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> OffPolicyOutput:
         """Generate one sample of one row of the targets; ``session_id`` is its number in the group."""
-        prompt = await self.ct_build_initial_tokens(list(row["raw_prompt"]))
+        prompt = encode_prompt(row["raw_prompt"], self.tokenizer)
         prefix = self._prefix(row)
         metrics: dict[str, Any] = {"generate_sequences": 0.0, "num_preempted": -1}
         response, log_probs, extra, requests = prefix, [0.0] * len(prefix), {}, 0
@@ -101,6 +102,5 @@ class OffPolicyAgentLoop(AgentLoopBase):
             seed=self.seed,
             prompt_id=prompt_id(row),
         )
-        tokens = self.tokenizer.encode(target[0]["content"], add_special_tokens=False)
-        eos = self.tokenizer.eos_token_id
-        return cut_prefix(tokens, ratio, eos_id=eos, response_length=self.response_length)
+        whole = encode_example(row["raw_prompt"], target[0]["content"], self.tokenizer).response
+        return cut_prefix(whole[:-1], ratio, eos_id=whole[-1], response_length=self.response_length)

@@ -92,21 +92,15 @@ def _check_rows(
                 f"targets {path}: row {number}: no answer in reward_model.ground_truth, so no sample of it can be "
                 "graded: give the gold answer or remove the row"
             )
-    # Training appends the end-of-sequence token to a target.
-    texts = {
-        "prompt": ([lengths.prompt_text(row["prompt"]) for row in rows], limits["prompt"], "data.max_prompt_length"),
-        "target": (
-            [row["target"][0]["content"] if row["target"] else "" for row in rows],
-            limits["target"] - 1,
-            "data.max_response_length",
-        ),
-    }
-    for name, (contents, limit, key) in texts.items():
-        for number, tokens in enumerate(lengths.count(contents), start):
+    targets = [row["target"][0]["content"] if row["target"] else "" for row in rows]
+    counts = lengths.count_examples([(row["prompt"], target) for row, target in zip(rows, targets, strict=True)])
+    for number, of_row in enumerate(counts, start):
+        for (name, limit), tokens in zip(limits.items(), of_row, strict=True):
             if tokens > limit:
+                key = {"prompt": "data.max_prompt_length", "target": "data.max_response_length"}[name]
                 raise InputError(
-                    f"targets {path}: row {number}: its {name} has {tokens} tokens, more than the {limit} that "
-                    f"{key}={limits[name]} leaves: raise it, or reject such rows with `python -m targets`"
+                    f"targets {path}: row {number}: its {name} has {tokens} tokens as it is trained on, more than "
+                    f"{key}={limit}: raise it, or reject such rows with `python -m targets`"
                 )
 
 

@@ -63,11 +63,11 @@ def test_a_target_may_fill_the_response_with_its_end_token(tmp_path: Path) -> No
     ("change", "expected"),
     [
         pytest.param(
-            longer(32), r"row 1: its target has 32 tokens, more than the 31 that data.max_response", id="target"
+            longer(32), r"row 1: its target has 33 tokens .*more than data.max_response_length=32", id="target"
         ),
         pytest.param(
             lambda r: r | {"prompt": [{"role": "user", "content": "9" * 99}]},
-            r"row 1: its prompt has \d+ tokens, more than the 64 that data.max_prompt_length=64",
+            r"row 1: its prompt has \d+ tokens .*more than data.max_prompt_length=64",
             id="prompt",
         ),
         pytest.param(lambda r: r | {"prompt": []}, "row 1: prompt is not a list", id="no prompt"),

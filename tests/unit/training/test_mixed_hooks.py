@@ -32,7 +32,13 @@ def loop(sample_target_ratio: float = 1.0, **prefix: Any) -> OffPolicyAgentLoop:
 
 def row(prompt: int, sample: int = 0, step: int = 1) -> dict[str, Any]:
     target = [{"role": "assistant", "content": TARGET}]
-    return {"extra_info": {"id": f"p{prompt}"}, "target": target, "session_id": sample, "global_steps": step}
+    return {
+        "extra_info": {"id": f"p{prompt}"},
+        "raw_prompt": [{"role": "user", "content": "1+1=?"}],
+        "target": target,
+        "session_id": sample,
+        "global_steps": step,
+    }
 
 
 def test_the_first_samples_of_a_group_are_off_policy_with_the_whole_target_and_its_end() -> None:

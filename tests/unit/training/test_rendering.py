@@ -1,0 +1,118 @@
+"""One rendering of prompt and target: rollouts, training, token counts and evaluation read the same tokens."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from omegaconf import OmegaConf
+from transformers import AutoTokenizer
+
+from core.errors import InputError
+from core.prompts import ChatTemplate, encode_example, encode_prompt, messages, render_prompt, templates
+from core.tokens import load_lengths
+from training.algorithms.options import MixedPolicyOptions
+from training.mixed.rollout import OffPolicyAgentLoop
+from training.mixed.supervised import TargetDataset
+
+BASE = Path(__file__).resolve().parents[3] / "training/base/model"
+CONVERSATION = messages("1+1=?", "Be brief.")
+TARGET = "<think>\nOne and one.\n</think>\n\n\\boxed{2}"
+CHAT_ML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+OPEN = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+# Kind of chat template: its text, and the special tokens of its tokenizer.
+KINDS: dict[str, tuple[str, dict[str, str]]] = {
+    "plain": (CHAT_ML + OPEN, {}),
+    "system required": (
+        "{% if messages[0].role != 'system' %}{{ raise_exception('a system message comes first') }}{% endif %}"
+        + CHAT_ML
+        + OPEN,
+        {},
+    ),
+    "opens the thoughts": (CHAT_ML + OPEN.replace("assistant\n", "assistant\n<think>\n"), {}),
+    "opens the thoughts on the line": (CHAT_ML + OPEN.replace("assistant\n", "assistant<think>"), {}),
+    "strips earlier thoughts": (
+        CHAT_ML.replace("m.content", "m.content.split('</think>')[-1] if m.role == 'assistant' else m.content") + OPEN,
+        {},
+    ),
+    "with a BOS": ("{{ bos_token }}" + CHAT_ML + OPEN, {"bos_token": "<|endoftext|>"}),
+    "end of turn is not the EOS": (CHAT_ML + OPEN, {"eos_token": "<|endoftext|>"}),
+}
+
+
+@pytest.fixture(params=KINDS)
+def model(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The folder of a model with such a chat template."""
+    template, special = KINDS[request.param]
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(BASE / name, tmp_path / name)
+    (tmp_path / "chat_template.jinja").write_text(template)
+    settings = json.loads((BASE / "tokenizer_config.json").read_text()) | special
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    if "bos_token" in special:  # this tokenizer puts it before every text by itself
+        tokenizer = json.loads((BASE / "tokenizer.json").read_text())
+        post = tokenizer["post_processor"]
+        post["single"].insert(0, {"SpecialToken": {"id": "<|endoftext|>", "type_id": 0}})
+        post["special_tokens"] = {"<|endoftext|>": {"id": "<|endoftext|>", "ids": [0], "tokens": ["<|endoftext|>"]}}
+        (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
+    return tmp_path
+
+
+@pytest.fixture
+def tokenizer(model: Path) -> Any:
+    return AutoTokenizer.from_pretrained(model, local_files_only=True)
+
+
+@pytest.mark.parametrize("target", [TARGET, "\\boxed{2}", "{eos}", "{eos}\n", "{eos}{eos}"])
+def test_a_sample_has_one_thought_one_start_and_one_end(model: Path, tokenizer: Any, target: str) -> None:
+    target = TARGET + target.format(eos=tokenizer.eos_token) if target.startswith("{eos}") else target
+    example = encode_example(CONVERSATION, target, tokenizer)
+    prompt, response = tokenizer.decode(example.prompt), tokenizer.decode(example.response)
+    opened = prompt.rstrip().endswith("<think>")
+    assert (prompt + response).count("<think>") == (opened or "<think>" in target)
+    assert example.response.count(tokenizer.eos_token_id) == 1 and example.response[-1] == tokenizer.eos_token_id
+    if "<think>" in target:
+        assert (prompt + response).endswith(f"<think>\nOne and one.\n</think>\n\n\\boxed{{2}}{tokenizer.eos_token}")
+    if tokenizer.bos_token_id is not None:
+        assert example.prompt.count(tokenizer.bos_token_id) == 1 and example.prompt[0] == tokenizer.bos_token_id
+
+
+def test_every_room_reads_the_same_tokens(model: Path, tokenizer: Any, tmp_path: Path) -> None:
+    example = encode_example(CONVERSATION, TARGET, tokenizer)
+    # Evaluation renders and encodes; the orchestration renders without transformers and counts.
+    assert encode_prompt(CONVERSATION, tokenizer) == example.prompt
+    assert render_prompt(CONVERSATION, ChatTemplate(model)) == tokenizer.decode(example.prompt)
+    for lengths in (load_lengths(model), load_lengths(model).exactly()):
+        assert lengths.count_examples([(CONVERSATION, TARGET)]) == [(len(example.prompt), len(example.response))]
+    # A rollout with the whole target.
+    loop = OffPolicyAgentLoop.__new__(OffPolicyAgentLoop)
+    loop.options = MixedPolicyOptions(prefix={"n_prefix": 1})
+    loop.seed, loop.target_ratio, loop.response_length, loop.tokenizer = 0, 1.0, 200, tokenizer
+    loop.rollout_config = OmegaConf.create({"n": 2})
+    row = {"raw_prompt": CONVERSATION, "target": [{"content": TARGET}], "extra_info": {"id": "p"}}
+    assert loop._prefix({**row, "session_id": 0, "global_steps": 1}) == example.response
+    # Supervised training.
+    rows = {"prompt": [CONVERSATION], "target": [[{"role": "assistant", "content": TARGET}]]}
+    pq.write_table(pa.table(rows), tmp_path / "targets.parquet")
+    item = TargetDataset(tmp_path / "targets.parquet", tokenizer)[0]
+    assert item["input_ids"].tolist() == example.prompt + example.response
+    assert int(item["loss_mask"].sum()) == len(example.response)
+
+
+def test_a_template_that_refuses_a_conversation_says_why(tmp_path: Path) -> None:
+    shutil.copytree(BASE, tmp_path / "model")
+    (tmp_path / "model" / "chat_template.jinja").write_text(KINDS["system required"][0])
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model", local_files_only=True)
+    for renderer in (tokenizer, ChatTemplate(tmp_path / "model")):
+        with pytest.raises(InputError, match=r"conversation of user: a system message comes first.*system_prompt"):
+            render_prompt(messages("1+1=?"), renderer)
+
+
+def test_a_whole_prompt_begins_as_the_tokenizer_begins_a_text(tokenizer: Any) -> None:
+    prompt = render_prompt(CONVERSATION, tokenizer, templates()["none"])
+    bos = tokenizer.bos_token or ""
+    assert prompt == f"{bos}1+1=?"
+    assert tokenizer.encode(prompt, add_special_tokens=False) == tokenizer.encode("1+1=?")
