@@ -128,6 +128,7 @@ def generate(
             arguments += ["--benchmarks", *missing, "--out", str(out), "--checkpoint", model.digest]
             arguments += ["--temperature", str(options.temperature), "--top-p", str(options.top_p)]
             arguments += ["--max-tokens", str(options.max_tokens), "--seed", str(options.seed)]
+            arguments += ["--tensor-parallel", str(options.tensor_parallel)]
             arguments += ["--template", options.template, "--cache", str(storage.path / "samples")]
             arguments += ["--replicas", str(options.replicas)] if options.replicas else []
             arguments += ["--samples", str(options.samples)] if options.samples else []

@@ -1,6 +1,7 @@
 """Hugging Face model folders: which files make the model, their digest, whether they are whole, and their download."""
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,16 @@ def safetensors_header(file: Path) -> dict[str, Any] | None:
             return None
     header.pop("__metadata__", None)
     return header
+
+
+def bfloat16_bytes(folder: Path) -> int:
+    """Memory of the model's weights in bfloat16; for weights in other files than safetensors, the size of the files."""
+    shards = [*folder.glob("*.safetensors")]
+    if not shards:
+        return sum(file.stat().st_size for file in folder.glob("pytorch_model*.bin"))
+    return sum(
+        2 * math.prod(tensor["shape"]) for file in shards for tensor in (safetensors_header(file) or {}).values()
+    )
 
 
 def download_model(repository: str, revision: str | None) -> tuple[Path, str]:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from core.cli import exit_status
 
@@ -51,7 +51,8 @@ def parser() -> argparse.ArgumentParser:
     option("--out", type=Path, required=True, metavar="FILE.parquet", help="the suite file to write")
 
     option = add(generate, seed, sampling)
-    option("--model", required=True, metavar="DIR|ID", help="Hugging Face folder or hub id[@revision]")
+    option("--model", required=True, metavar="MODEL", help="Hugging Face folder, hub id[@revision], or "
+           "MODEL@URL of an OpenAI-compatible endpoint")  # fmt: skip
     option("--suite", type=Path, required=True, metavar="FILE.parquet", help="file written by `suite`")
     option("--benchmarks", nargs="*", metavar="NAME", help="only these (default: all of the suite)")
     option("--out", type=Path, required=True, metavar="DIR", help="folder for <benchmark>.parquet")
@@ -70,8 +71,8 @@ def parser() -> argparse.ArgumentParser:
     option("--out", type=Path, metavar="FILE.parquet", help="also write all of them, with prompt and response")
 
     option = add(compare, problems, seed, sampling, grading)
-    option("models", nargs="+", metavar="MODEL", help="model folder, hub id[@revision], or folder written by `grade`; "
-           "the others are compared with the first")  # fmt: skip
+    option("models", nargs="+", metavar="MODEL", help="model folder, hub id[@revision], MODEL@URL of an OpenAI-"
+           "compatible endpoint, or folder written by `grade`; the others are compared with the first")  # fmt: skip
     option("--pass-at", type=int, metavar="K", help="also report pass@K; every problem needs K stored samples")
     option("--out", type=Path, metavar="DIR", help="keep the graded results of each model below this folder")
 
@@ -121,9 +122,17 @@ def _sampling_options() -> argparse.ArgumentParser:
     options.add_argument("--template", choices=template_names(), default=TRAINING, help="prompt template; `training` "
                          "means the checkpoint's own, or else the chat template (default %(default)s)")  # fmt: skip
     options.add_argument("--cache", type=Path, default=CACHE, metavar="DIR", help="of samples (default %(default)s)")
-    options.add_argument("--replicas", type=int, help="engines, each on its own GPU (default: all GPUs)")
+    options.add_argument("--replicas", type=int, help="engines with GPUs of their own (default: as many as fit)")
+    options.add_argument("--tensor-parallel", default="auto", metavar="GPUS", type=_gpus,
+                         help="GPUs per engine (default %(default)s: as few as the weights need)")  # fmt: skip
     options.add_argument("--trust-remote-code", action="store_true", help="run code that the model folder contains")
     return options
+
+
+def _gpus(text: str) -> str:
+    if text != "auto" and not (text.isdecimal() and int(text) >= 1):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected auto, or a number of GPUs")
+    return text
 
 
 def _grading_options() -> argparse.ArgumentParser:
@@ -153,22 +162,18 @@ def generate(options: argparse.Namespace) -> None:
     """Draw samples with vLLM (in the training interpreter)."""
     from core.progress import reporter
     from evaluation.generation.generate import generate as draw_samples
-    from evaluation.generation.models import resolve_model
+    from evaluation.generation.models import open_model
     from evaluation.tables import read_suite_file
 
     table = read_suite_file(options.suite)
     with _sampling_process(), reporter() as report:
         paths = draw_samples(
-            resolve_model(options.model),
+            open_model(options.model, checkpoint=options.checkpoint, **_engines(options)),
             table,
             options.out,
             benchmarks=options.benchmarks,
             sampling=_sampling(options),
-            template=options.template,
-            checkpoint=options.checkpoint,
             cache=options.cache,
-            replicas=options.replicas,
-            trust_remote_code=options.trust_remote_code,
             report=report,
         )
     for path in paths.values():
@@ -214,10 +219,8 @@ def compare(options: argparse.Namespace) -> None:
         benchmarks=options.benchmarks,
         limit=options.limit,
         sampling=_sampling(options),
-        template=options.template,
+        engines=_engines(options),
         cache=options.cache,
-        replicas=options.replicas,
-        trust_remote_code=options.trust_remote_code,
         workers=options.workers,
         limit_s=options.limit_s,
         thinking=options.thinking,
@@ -271,6 +274,15 @@ def _sampling(options: argparse.Namespace) -> "Sampling":
     from evaluation.generation.requests import Sampling
 
     return Sampling(options.samples, options.temperature, options.top_p, options.max_tokens, options.seed)
+
+
+def _engines(options: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "template": options.template,
+        "replicas": options.replicas,
+        "tensor_parallel": None if options.tensor_parallel == "auto" else int(options.tensor_parallel),
+        "trust_remote_code": options.trust_remote_code,
+    }
 
 
 @contextmanager

@@ -227,8 +227,8 @@ def engine_seconds(suite: Path, samples: int, repeat: int) -> tuple[float, float
     from transformers import AutoTokenizer
 
     from evaluation.generation.engine import Engine, EngineOptions, EngineRequest, prepare_environment
+    from evaluation.generation.models import LocalModel
     from evaluation.generation.requests import Sampling, sample_requests
-    from evaluation.generation.templates import choose_template
     from evaluation.tables import read_suite_file
 
     prepare_environment()
@@ -236,7 +236,7 @@ def engine_seconds(suite: Path, samples: int, repeat: int) -> tuple[float, float
     table = read_suite_file(suite)
     names = table["benchmark"].unique().to_pylist()
     sampling = Sampling(samples=samples, max_tokens=192)
-    samples_to_draw = sample_requests(table, names, sampling, choose_template("tokenizer", MODEL), tokenizer)
+    samples_to_draw = sample_requests(table, names, sampling, LocalModel(MODEL, template="tokenizer").render)
     requests = [
         EngineRequest(number, tuple(tokenizer.encode(request.prompt, add_special_tokens=False)), request.seed)
         for number, request in enumerate(samples_to_draw)
@@ -253,7 +253,9 @@ def engine_seconds(suite: Path, samples: int, repeat: int) -> tuple[float, float
     prompts = [{"prompt_token_ids": list(request.tokens)} for request in requests]
 
     def ours() -> dict[int, str]:
-        return {number: completion.response for number, completion in engine.complete(requests)}
+        return {
+            number: completion.response for number, completion in engine.complete([[request] for request in requests])
+        }
 
     def bare() -> dict[int, str]:
         outputs = engine.llm.generate(prompts, parameters, use_tqdm=False)

@@ -5,10 +5,10 @@ Launchpad, and the op receives an instance of the same class.
 """
 
 from copy import copy
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import dagster as dg
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, create_model
+from pydantic import AfterValidator, ConfigDict, Field, PositiveInt, TypeAdapter, ValidationError, create_model
 
 from assets.shared.failures import as_failure
 from core.code import HARDWARE, PROJECT, RECIPES
@@ -162,7 +162,10 @@ class EvaluationOptions(Options):
         default="training",
         description="Prompt template: training (the checkpoint's own), own, qwen, simplerl, prime, none or tokenizer.",
     )
-    replicas: int | None = Field(default=None, ge=1, description="Number of engines, one GPU each. None: all GPUs.")
+    replicas: int | None = Field(default=None, ge=1, description="Number of engines. None: as many as the GPUs allow.")
+    tensor_parallel: Annotated[Any, AfterValidator(TypeAdapter(Literal["auto"] | PositiveInt).validate_python)] = Field(
+        default="auto", description="GPUs per engine. auto: as few as the weights need."
+    )
     thinking: bool | None = Field(
         default=None, description="Count answers only after </think>. None: as the template says."
     )

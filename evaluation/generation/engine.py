@@ -5,7 +5,7 @@ caching lets the samples of a prompt share its computation.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,7 +22,11 @@ ON_CPU = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "TORCHDYNAMO_DISABLE": "1", "VL
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """What an engine needs to know before it starts. Token counts; ``max_tokens``: of a response."""
+    """What an engine needs to know before it starts.
+
+    ``longest_prompt`` and ``max_tokens`` (of a response) count tokens; ``tensor_parallel`` counts the GPUs that share
+    the model, and ``fair_share`` is the number of requests that the engine may hold while others could take them.
+    """
 
     model: str
     longest_prompt: int
@@ -30,6 +34,8 @@ class EngineOptions:
     temperature: float
     top_p: float
     trust_remote_code: bool
+    tensor_parallel: int = 1
+    fair_share: int | None = None
 
 
 class EngineRequest(NamedTuple):
@@ -58,6 +64,11 @@ def context_limit(model: str, *, trust_remote_code: bool) -> int:
     return _config(model, trust_remote_code).max_position_embeddings
 
 
+def attention_heads(model: str, *, trust_remote_code: bool) -> int:
+    """The attention heads of a layer, which the GPUs of an engine share evenly."""
+    return _config(model, trust_remote_code).num_attention_heads
+
+
 class Engine:
     """A loaded model; ``llm`` is vLLM's."""
 
@@ -69,13 +80,34 @@ class Engine:
         self.llm = LLM(**llm_options(options))
         self._engine = self.llm.llm_engine
 
-    def complete(self, requests: Sequence[EngineRequest]) -> Iterator[tuple[int, Completion]]:
-        """(number, completion) of each request as it finishes. A prompt must be shorter than the model's context."""
+    def complete(self, groups: Iterable[Sequence[EngineRequest]]) -> Iterator[tuple[int, Completion]]:
+        """(number, completion) of each request as it finishes. A prompt must be shorter than the model's context.
+
+        ``groups`` hold the requests of a prompt, and may be shared with other engines: a group is taken when this
+        engine has room for it.
+        """
+        remaining = iter(groups)
+        most = self._engine.vllm_config.scheduler_config.max_num_seqs
+        waiting: set[int] = set()
+        while True:
+            while len(waiting) < min(most, self._options.fair_share or most) and (group := next(remaining, None)):
+                self._add(group)
+                waiting |= {request.number for request in group}
+            if not waiting:
+                return
+            assert self._engine.has_unfinished_requests(), f"vLLM left {len(waiting)} requests unanswered"
+            # The engine's own loop instead of LLM.generate, which returns only when everything is done.
+            for output in self._engine.step():
+                if output.finished:
+                    sample, number = output.outputs[0], int(output.request_id)
+                    waiting.remove(number)
+                    yield number, Completion(sample.text, len(sample.token_ids), str(sample.finish_reason))
+
+    def _add(self, group: Sequence[EngineRequest]) -> None:
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
-        waiting = {request.number for request in requests}
-        for request in requests:
+        for request in group:
             parameters = SamplingParams(
                 temperature=self._options.temperature,
                 top_p=self._options.top_p,
@@ -85,14 +117,6 @@ class Engine:
             )
             prompt = {"type": "token", "prompt_token_ids": list(request.tokens)}
             self._engine.add_request(str(request.number), prompt, parameters)
-        # The engine's own loop instead of LLM.generate, which returns only when everything is done.
-        while self._engine.has_unfinished_requests():
-            for output in self._engine.step():
-                if output.finished:
-                    sample, number = output.outputs[0], int(output.request_id)
-                    waiting.remove(number)
-                    yield number, Completion(sample.text, len(sample.token_ids), str(sample.finish_reason))
-        assert not waiting, f"vLLM left {len(waiting)} requests unanswered"
 
 
 def llm_options(options: EngineOptions) -> dict[str, Any]:
@@ -106,7 +130,8 @@ def llm_options(options: EngineOptions) -> dict[str, Any]:
         "enable_prefix_caching": True,
     }
     if not on_cpu():
-        return arguments | {"dtype": "bfloat16"}
+        parallel = {"tensor_parallel_size": options.tensor_parallel, "distributed_executor_backend": "mp"}
+        return arguments | {"dtype": "bfloat16"} | (parallel if options.tensor_parallel > 1 else {})
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     per_token = 2 * config.num_hidden_layers * heads * head * 4  # keys and values in float32

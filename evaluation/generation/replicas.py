@@ -1,34 +1,105 @@
-"""Data-parallel generation: one engine per GPU, each a Ray actor, on this node or a whole cluster.
+"""Data-parallel generation: engines of one or more GPUs, each a Ray actor, on this node or a whole cluster.
 
 Ray places, starts and watches the actors. A sample does not depend on the replica that draws it.
 """
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from core.code import PROJECT
 from core.errors import InputError
 from core.loopback import single_node_environment
-from evaluation.generation.engine import Engine, EngineOptions, EngineRequest, on_cpu
+from core.model_files import bfloat16_bytes
+from evaluation.generation.engine import Engine, EngineOptions, EngineRequest, attention_heads, on_cpu
 from evaluation.generation.requests import Completion
 
+WEIGHTS_SHARE = 0.6  # of a GPU's memory; the rest is for keys and values, activations and graphs
 
-def gpu_count() -> int:
-    """GPUs that this process may use; 0 where torch is a CPU build."""
+
+@dataclass(frozen=True)
+class Replicas:
+    """How many engines draw the samples, and how many GPUs each of them has."""
+
+    count: int
+    tensor_parallel: int
+
+
+class SharedGroups:
+    """The groups of requests that no engine has taken yet; every engine iterates over it."""
+
+    def __init__(self, groups: Sequence[Sequence[EngineRequest]]) -> None:
+        from ray.util.queue import Queue
+
+        self._queue = Queue(actor_options={"num_cpus": 0})
+        self._queue.put_nowait_batch(groups)
+
+    def __iter__(self) -> Iterator[Sequence[EngineRequest]]:
+        from ray.util.queue import Empty
+
+        while True:
+            try:
+                yield self._queue.get_nowait()
+            except Empty:
+                return
+
+
+def plan_replicas(
+    model: str, count: int | None, tensor_parallel: int | None, *, trust_remote_code: bool = False
+) -> Replicas:
+    """The engines for ``model`` on this machine's GPUs. None: as few GPUs per engine as its weights need, and all GPUs.
+
+    Raises InputError for a number that the machine or the model does not allow.
+    """
+    if wrong := [
+        name for name, n in (("replicas", count), ("tensor_parallel", tensor_parallel)) if n is not None and n < 1
+    ]:
+        raise InputError(f"{wrong[0]}: expected 1 or more")
+    if on_cpu():
+        if (tensor_parallel or 1) > 1:
+            raise InputError(
+                f"tensor_parallel: {tensor_parallel} GPUs per engine, and torch here is a CPU build: leave it out"
+            )
+        return Replicas(count or 1, 1)
     import torch
 
-    return 0 if on_cpu() else torch.cuda.device_count()
+    gpus = torch.cuda.device_count()
+    memory = min(torch.cuda.get_device_properties(number).total_memory for number in range(gpus))
+    heads = attention_heads(model, trust_remote_code=trust_remote_code)
+    parallel = tensor_parallel or fewest_gpus(bfloat16_bytes(Path(model)), heads, memory, gpus)
+    if heads % parallel:
+        raise InputError(f"tensor_parallel: {parallel} does not divide the {heads} attention heads of {model}")
+    return Replicas(count or max(1, gpus // parallel), parallel)
+
+
+def fewest_gpus(weights: int, heads: int, memory: int, gpus: int) -> int:
+    """The smallest number of GPUs, of ``memory`` bytes each, whose `WEIGHTS_SHARE` holds ``weights`` bytes.
+
+    >>> fewest_gpus(65 << 30, heads=40, memory=80 << 30, gpus=8)
+    2
+
+    Raises InputError if even all of them are too few.
+    """
+    for parallel in range(1, gpus + 1):
+        if heads % parallel == 0 and weights <= WEIGHTS_SHARE * memory * parallel:
+            return parallel
+    raise InputError(
+        f"the weights take {weights / 2**30:.0f} GiB in bfloat16, and {gpus} GPUs of {memory / 2**30:.0f} GiB are "
+        f"too few: at most {WEIGHTS_SHARE:.0%} of their memory is for weights; use more GPUs or a smaller model"
+    )
 
 
 def complete_all(
-    options: EngineOptions, requests: Sequence[EngineRequest], replicas: int
+    options: EngineOptions, groups: Sequence[Sequence[EngineRequest]], replicas: int
 ) -> Iterator[tuple[int, Completion]]:
     """(number, completion) of each request as it finishes; one replica runs in this process, without Ray.
 
-    Raises InputError if Ray has fewer GPUs than replicas.
+    ``groups`` hold the requests of a prompt, which share its computation. An engine takes the next group when it has
+    room, so that a long response holds up nothing but itself. Raises InputError if Ray has too few GPUs.
     """
     if replicas == 1:
-        yield from Engine(options).complete(requests)
+        yield from Engine(options).complete(groups)
         return
     os.environ.update(single_node_environment())
     import ray
@@ -42,18 +113,17 @@ def complete_all(
         cpus = None if os.environ.get("RAY_ADDRESS") or not on_cpu() else max(replicas, os.cpu_count() or 1)
         ray.init(runtime_env=environment, num_cpus=cpus, include_dashboard=False, log_to_driver=False)
     try:
-        device = "CPU" if on_cpu() else "GPU"
-        if (available := int(ray.cluster_resources().get(device, 0))) < replicas:  # Ray would wait forever for more
+        device, needed = ("CPU", 1) if on_cpu() else ("GPU", options.tensor_parallel)
+        if (available := int(ray.cluster_resources().get(device, 0))) < replicas * needed:  # Ray would wait forever
             raise InputError(
-                f"replicas: {replicas} engines need a {device} each, and Ray has {available}; ask for fewer"
+                f"replicas: {replicas} engines need {needed} {device} each, and Ray has {available}; ask for fewer"
             )
-        actor = ray.remote(num_cpus=1, num_gpus=0 if on_cpu() else 1)(Engine)
-        engines = [actor.remote(options) for _ in range(replicas)]
-        shares = [share for number in range(replicas) if (share := _share(requests, number, replicas))]
-        streams = [
-            engine.complete.options(num_returns="streaming").remote(share)
-            for engine, share in zip(engines, shares, strict=False)
-        ]
+        actor = ray.remote(num_cpus=1, num_gpus=0 if on_cpu() else needed)(Engine)
+        # Half of an equal share at a time: the other half goes to whichever engine is done first.
+        share = max(1, sum(map(len, groups)) // (2 * replicas))
+        engines = [actor.remote(replace(options, fair_share=share)) for _ in range(replicas)]
+        remaining = SharedGroups(groups)
+        streams = [engine.complete.options(num_returns="streaming").remote(remaining) for engine in engines]
         while streams:
             ready, _ = ray.wait(streams, num_returns=1)
             for stream in ready:
@@ -64,9 +134,3 @@ def complete_all(
     finally:
         if started:
             ray.shutdown()
-
-
-def _share(requests: Sequence[EngineRequest], number: int, replicas: int) -> list[EngineRequest]:
-    """Every ``replicas``-th prompt with all of its samples, which share its computation."""
-    order = {tokens: index for index, tokens in enumerate(dict.fromkeys(request.tokens for request in requests))}
-    return [request for request in requests if order[request.tokens] % replicas == number]

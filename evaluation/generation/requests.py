@@ -1,12 +1,13 @@
 """The samples to draw: one request per sample, with a prompt and a seed of its own."""
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from core.errors import InputError
 from core.files import digest_bytes
-from core.prompts import ChatTokenizer, Template, render_prompt
+from core.prompts import Messages
 from evaluation.benchmarks.registry import suite_entries
 
 if TYPE_CHECKING:
@@ -75,14 +76,14 @@ def sample_seed(seed: int, prompt_digest: str, sample: int) -> int:
 
 
 def sample_requests(
-    suite: "pa.Table", names: "Sequence[str]", sampling: Sampling, template: Template, tokenizer: ChatTokenizer
+    suite: "pa.Table", names: "Sequence[str]", sampling: Sampling, render: Callable[[Messages], str]
 ) -> list[SampleRequest]:
-    """The requests for the benchmarks ``names`` of a BENCHMARK table."""
+    """The requests for the benchmarks ``names`` of a BENCHMARK table, with prompts by ``render``."""
     samples = {benchmark.name: sampling.samples or benchmark.samples for benchmark in suite_entries(suite)}
     requests = []
     for row in suite.select(["benchmark", "id", "prompt"]).to_pylist():
         if row["benchmark"] in names:
-            prompt = render_prompt(row["prompt"], tokenizer, template)
+            prompt = render(row["prompt"])
             digest = prompt_digest(prompt)
             requests += [
                 SampleRequest(row["benchmark"], row["id"], k, prompt, digest, sample_seed(sampling.seed, digest, k))

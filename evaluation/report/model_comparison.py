@@ -1,19 +1,21 @@
 """Several models side by side: each with its interval, and its paired difference from the first.
 
-A model is a folder of graded results, a checkpoint or a hub id. Checkpoints and hub ids are generated and graded here
-on one suite; samples come from the cache where it has them.
+A model is a folder of graded results, a checkpoint, a hub id or an endpoint. All but the first are sampled and graded
+here on one suite; samples come from the cache where it has them.
 """
 
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from core.code import SHORT_DIGEST
 from core.errors import InputError
 from core.model_files import HUB_ID
+from evaluation.generation.endpoint import Endpoint
 from evaluation.generation.generate import generate
-from evaluation.generation.models import resolve_model
+from evaluation.generation.models import LocalModel, open_model
 from evaluation.generation.requests import Sampling
 from evaluation.report.table import Table, change, p_value, percent, score
 from evaluation.statistics.paired import paired_difference
@@ -34,10 +36,8 @@ class Evaluation:
     benchmarks: Sequence[str] | None
     limit: int | None
     sampling: Sampling
-    template: str
+    engines: dict[str, Any]  # see evaluation.generation.models.LocalModel
     cache: Path
-    replicas: int | None
-    trust_remote_code: bool
     workers: int
     limit_s: float
     thinking: bool | None
@@ -54,12 +54,13 @@ def evaluate(names: Sequence[str], how: Evaluation, out: Path | None = None) -> 
         raise InputError(f"compare: {', '.join(repeated)} given twice; give each model once")
     stored = {name: Path(name) for name in names if any(Path(name).glob("*.parquet"))}
     for name in names:
-        if name not in stored and not (Path(name) / "config.json").is_file() and not HUB_ID(name):
+        known = Endpoint.parse(name) or HUB_ID(name) or (Path(name) / "config.json").is_file()
+        if name not in stored and not known:
             raise InputError(
                 f"{name}: no <benchmark>.parquet of python -m evaluation grade there, no config.json of a model, and "
-                "not a hub id (owner/name[@revision])"
+                "neither a hub id (owner/name[@revision]) nor an endpoint (MODEL@URL)"
             )
-    models = {name: resolve_model(name) for name in names if name not in stored}
+    models = {name: open_model(name, **how.engines) for name in names if name not in stored}
     results = {name: read_folder(folder, "graded") for name, folder in stored.items()}
     if models:
         suite = _suite(how)
@@ -80,9 +81,10 @@ def _suite(how: Evaluation) -> "pa.Table":
     return read_suite(chosen, how.roots, limit=how.limit, seed=how.sampling.seed)
 
 
-def _evaluate(model: Path, suite: "pa.Table", how: Evaluation, folder: Path, out: Path | None) -> Results:
-    from core.files import write_table
-    from evaluation.generation.models import checkpoint_digest
+def _evaluate(
+    model: LocalModel | Endpoint, suite: "pa.Table", how: Evaluation, folder: Path, out: Path | None
+) -> Results:
+    from core.files import digest_bytes, write_table
     from evaluation.tables import read_folder
     from grading.grader import Grader, grade_table
 
@@ -92,10 +94,7 @@ def _evaluate(model: Path, suite: "pa.Table", how: Evaluation, folder: Path, out
         folder,
         benchmarks=how.benchmarks,
         sampling=how.sampling,
-        template=how.template,
         cache=how.cache,
-        replicas=how.replicas,
-        trust_remote_code=how.trust_remote_code,
     )
     with Grader(how.workers, how.limit_s) as grader:
         graded = {
@@ -103,8 +102,9 @@ def _evaluate(model: Path, suite: "pa.Table", how: Evaluation, folder: Path, out
             for name, samples in read_folder(folder, "samples").items()
         }
     if out:
+        digest = model.checkpoint if isinstance(model, LocalModel) else digest_bytes(model.checkpoint.encode())
         for name, table in graded.items():
-            write_table(table, out / checkpoint_digest(model)[:16] / f"{name}.parquet")
+            write_table(table, out / digest[:SHORT_DIGEST] / f"{name}.parquet")
     return graded
 
 

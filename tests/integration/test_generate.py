@@ -4,9 +4,11 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -152,20 +154,16 @@ def test_templates_decide_the_prompt_and_are_recorded(model, suite, tmp_path, ca
 
 
 def test_a_checkpoint_says_how_it_was_trained(model, tmp_path):
-    from transformers import AutoTokenizer
-
-    from evaluation.generation.generate import _prompt_record
-    from evaluation.generation.templates import choose_template
+    from evaluation.generation.models import LocalModel
 
     policy = shutil.copytree(model, tmp_path / "policy")
     config = json.dumps({"system_prompt": "Think."})
     write_manifest(policy, manifest(targets=targets(metadata={"config": config})))
     table = read_suite(load_suite("embedded")[:1], [], limit=1)
-    tokenizer = AutoTokenizer.from_pretrained(policy)
-    facts = _prompt_record(policy, table, choose_template("training", policy), tokenizer)
+    facts = LocalModel(policy, template="training").prompt_record(table)
     assert facts.frame == facts.training
     assert facts.frame.startswith("<|im_start|>system\nThink.<|im_end|>")
-    facts = _prompt_record(policy, table, choose_template("tokenizer", policy), tokenizer)
+    facts = LocalModel(policy, template="tokenizer").prompt_record(table)
     assert facts.frame != facts.training
 
 
@@ -185,6 +183,54 @@ def test_models_are_compared_from_their_folders(model, suite, tmp_path, cache):
     assert done.returncode == 0, done.stderr
     assert "arithmetic: 12 problems, avg@2" in done.stdout and "+0.0 [+0.0, +0.0]" in done.stdout
     assert len(list((tmp_path / "graded").glob("*/arithmetic.parquet"))) == 2
+
+
+@pytest.fixture(scope="module")
+def endpoint(model, tmp_path_factory) -> Iterator[str]:
+    """The URL of vLLM's own OpenAI-compatible server, which serves ``model`` as "tiny" to holders of a key."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = tmp_path_factory.mktemp("server") / "log"
+    arguments = ["--model", model, "--served-model-name", "tiny", "--host", "127.0.0.1", "--port", port]
+    arguments += ["--dtype", "float32", "--enforce-eager", "--api-key", "s3cret", "--kv-cache-memory-bytes", 1 << 26]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TORCHDYNAMO_DISABLE": "1"}
+    with log.open("w") as output:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *map(str, arguments)],
+            stdout=output,
+            stderr=output,
+            env=environment,
+        )
+    try:
+        while "Application startup complete" not in log.read_text():
+            assert server.poll() is None, log.read_text()[-3000:]
+            time.sleep(0.5)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        server.terminate()
+        server.wait(60)
+
+
+@pytest.mark.timeout(300)
+def test_an_endpoint_is_sampled_like_a_model(model, suite, endpoint, tmp_path, cache, monkeypatch):
+    options = ("--suite", suite, "--benchmarks", "arithmetic", "--temperature", 0, "--max-tokens", 8, "--cache", cache)
+    refused = run("--model", f"tiny@{endpoint}", *options, "--out", tmp_path / "refused", check=False)
+    assert refused.returncode == 2 and "answered 401" in refused.stderr and "set OPENAI_API_KEY" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1 and not (tmp_path / "refused").exists()
+    monkeypatch.setenv("OPENAI_API_KEY", "s3cret")
+    run("--model", f"tiny@{endpoint}", *options, "--out", tmp_path / "remote")
+    run("--model", model, *options, "--out", tmp_path / "local")
+    remote, local = (pq.read_table(tmp_path / where / "arithmetic.parquet") for where in ("remote", "local"))
+    # Greedy decoding after the same chat template.
+    assert remote["response"].to_pylist() == local["response"].to_pylist()
+    assert remote["finish_reason"].to_pylist() == local["finish_reason"].to_pylist()
+    assert remote.schema.metadata[b"checkpoint"].decode() == f"tiny@{endpoint}"
+    assert not any(b"s3cret" in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+    again = run("--model", f"tiny@{endpoint}", *options, "--out", tmp_path / "again")
+    assert pq.read_table(tmp_path / "again" / "arithmetic.parquet").equals(remote), again.stdout
+    missing = run("--model", f"other@{endpoint}", *options, "--out", tmp_path / "missing", check=False)
+    assert missing.returncode == 2 and "answered 404" in missing.stderr
 
 
 def test_the_second_sympy_grader_is_verls():
@@ -210,6 +256,9 @@ def test_prompts_beyond_the_context_are_kept_as_truncated(model, tmp_path, cache
         (("--model", "/nowhere"), "/nowhere: no config.json in it"),
         (("--model", "no/such-model"), "model 'no/such-model' is not a folder here"),
         (("--replicas", "0"), "replicas: 0; expected 1 or more"),
+        (("--tensor-parallel", "2"), "tensor_parallel: 2 GPUs per engine, and torch here is a CPU build"),
+        (("--model", "tiny@http://127.0.0.1:9/v1"), "tiny@http://127.0.0.1:9/v1: the endpoint cannot be reached"),
+        (("--model", "tiny@https://me:secret@127.0.0.1/v1"), "give the key in the variable OPENAI_API_KEY"),
         (("--suite", "/nowhere.parquet"), "/nowhere.parquet: no such file; make it with python -m evaluation suite"),
         (("--top-p", "0"), "sampling: top_p = 0.0"),
     ],
