@@ -15,10 +15,11 @@ from core.code import PROJECT, RECIPES
 from core.errors import InputError
 
 TABLE = Path(__file__).with_name("keys.yaml")
-# Sections into which a run accepts any key: they are handed on to vLLM, Ray, the model or the processes.
+# Sections into which a run accepts any key: they are handed on to vLLM, Ray, Slurm, the model or the processes.
 OPEN = (
     "environment",
     "ray_kwargs.ray_init",
+    "run.slurm",
     "actor_rollout_ref.rollout.engine_kwargs.vllm",
     "actor_rollout_ref.rollout.checkpoint_engine.engine_kwargs",
     "actor_rollout_ref.model.override_config",

@@ -108,6 +108,8 @@ def _watch(
     moved = time.monotonic()
     while True:
         status = backend.poll()
+        if backend.queued:
+            moved = time.monotonic()
         for record in metrics.new_records():
             moved = time.monotonic()
             seconds.append(record["data"]["timing_s/step"])

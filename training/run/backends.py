@@ -1,6 +1,6 @@
-"""Where the training process runs: as a supervised process on this machine or as a job on a Ray cluster.
+"""Where the training process runs: as a supervised process on this machine, or as a job of a Ray cluster or of Slurm.
 
-Both write the same log and metrics files into the run's folder, so that a run is followed in the same way.
+All write the same log and metrics files into the run's folder, so that a run is followed in the same way.
 """
 
 import os
@@ -52,6 +52,11 @@ class Backend(Protocol):
         """End the task; afterwards none of its processes is alive."""
         ...
 
+    @property
+    def queued(self) -> bool:
+        """Whether the task waits for resources, as of the last `poll`."""
+        ...
+
 
 def build_backend(run: Mapping[str, Any], lock: int) -> Backend:
     """The backend that the section ``run`` of the configuration names.
@@ -70,12 +75,18 @@ def build_backend(run: Mapping[str, Any], lock: int) -> Backend:
             raise InputError("run.backend=ray: run.ray_address is not set: give the dashboard, http://HOST:8265")
         case "ray", address:
             return RayJobBackend(str(address))
+        case "slurm", _:
+            from training.run.slurm import SlurmBackend
+
+            return SlurmBackend(run["slurm"])
         case name, _:
-            raise InputError(f"run.backend: got {name!r}, expected local or ray")
+            raise InputError(f"run.backend: got {name!r}, expected local, ray or slurm")
 
 
 class LocalBackend:
     """A process on this machine under `training.run.supervisor`: it ends when we end, with all its descendants."""
+
+    queued = False
 
     def __init__(self, lock: int) -> None:
         self._lock = lock
@@ -130,7 +141,7 @@ class RayJobBackend:
         except (ConnectionError, RuntimeError) as error:
             reason = str(error).strip().splitlines()[0]
             raise InputError(f"run.ray_address={address}: no Ray dashboard answers there ({reason})") from error
-        self._address, self._name = address, ""
+        self._address, self._name, self.queued = address, "", False
         self._last_answer = time.monotonic()
 
     def start(self, task: Task) -> None:
@@ -173,6 +184,7 @@ class RayJobBackend:
                 ) from error
             return None
         self._last_answer = time.monotonic()
+        self.queued = info.status == JobStatus.PENDING
         if not info.status.is_terminal():
             return None
         if info.status == JobStatus.STOPPED:

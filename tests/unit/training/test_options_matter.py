@@ -88,7 +88,9 @@ def computed(chosen: MixedPolicyOptions) -> tuple[Any, ...]:
     advantages = apply_prefix_weights(advantages, off_policy_mask, chosen.prefix)
     weights, *_ = rollout_correction(old, rollout, mask, off_policy_mask, chosen.rollout_correction)
     losses, _ = LOSSES.function(chosen.loss)(old, log_prob, advantages, mask, off_policy_mask, chosen)
-    loss = agg_loss(losses * weights, mask, chosen.loss_agg_mode, BatchSize(int(mask.sum()), 6, 10))
+    tokens = int(mask.sum())
+    size = BatchSize(tokens=tokens, sequences=6, batch_tokens=tokens, batch_sequences=6, response_length=10)
+    loss = agg_loss(losses * weights, mask, chosen.loss_agg_mode, size)
     if chosen.sft_multitask.use:
         loss = loss + chosen.sft_multitask.coef * sft_token_loss(log_prob, off_policy_mask).sum()
     entropy = EntropyController(chosen.adaptive_entropy, 0.001)

@@ -1,0 +1,176 @@
+"""The Slurm backend on a real cluster of one node: a job runs, outlives its command, is found again and cancelled."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from training_runs import Training, free_port, write_targets
+
+from core.errors import InputError
+from core.manifest import read_manifest
+from training.run.attempts import Attempt, TrainingFailed, attempts, follow
+from training.run.backends import Task
+from training.run.slurm import SlurmBackend
+
+ROOT = Path(__file__).resolve().parents[2]
+MISSING = [name for name in ("slurmctld", "slurmd", "sbatch", "srun") if shutil.which(name) is None]
+pytestmark = [
+    pytest.mark.skipif(bool(MISSING), reason=f"{', '.join(MISSING)} not installed (Debian: slurm-wlm)"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="slurmd runs jobs for other users, so it needs root"),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of a controller and a compute node that run here, without accounting; Slurm's commands use them."""
+    folder = tmp_path_factory.mktemp("slurm")
+    host = socket.gethostname()
+    for name in ("state", "spool"):
+        (folder / name).mkdir()
+    (folder / "slurm.conf").write_text(f"""
+ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={free_port()}
+SlurmdPort={free_port()}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/none
+CredType=cred/none
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+KillWait=15
+NodeName={host} NodeAddr=127.0.0.1 CPUs={os.cpu_count()} State=UNKNOWN
+PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+""")
+    patched = pytest.MonkeyPatch()
+    patched.setenv("SLURM_CONF", str(folder / "slurm.conf"))
+    daemons = []
+    try:
+        for daemon in ("slurmctld", "slurmd"):
+            with (folder / f"{daemon}.log").open("wb") as log:
+                daemons.append(subprocess.Popen([daemon, "-D"], stdout=log, stderr=log))
+        deadline = time.monotonic() + 60
+        while b"idle" not in subprocess.run(["sinfo"], capture_output=True, check=False).stdout:
+            logs = "\n".join(file.read_text() for file in folder.glob("*.log"))
+            assert all(daemon.poll() is None for daemon in daemons) and time.monotonic() < deadline, logs
+            time.sleep(0.5)
+        yield folder
+    finally:
+        subprocess.run(["scancel", "--user=root"], check=False)
+        for daemon in reversed(daemons):
+            daemon.terminate()
+            daemon.wait(60)
+        patched.undo()
+
+
+def stand_in(folder: Path, number: int, steps: int, ending: str) -> tuple[Attempt, Task]:
+    """A small job in the place of a training."""
+    attempt = Attempt(folder, number)
+    stand_ins = str(Path(__file__).parent)
+    environment = {"VERL_FILE_LOGGER_PATH": str(attempt.metrics), "PYTHONPATH": f"{stand_ins}:{ROOT}"}
+    return attempt, Task(f"{folder.name}-{number}", ("stand_in_job", str(steps), ending), environment, attempt.log)
+
+
+def jobs() -> list[str]:
+    """Names of the jobs that wait or run."""
+    command = ["squeue", "--noheader", "--format=%j"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+
+@pytest.mark.timeout(300)
+def test_the_protocol_on_a_cluster(cluster: Path, tmp_path: Path) -> None:
+    attempt, task = stand_in(tmp_path, 1, 3, "0")
+    events: list[dict[str, object]] = []
+    follow(attempt, SlurmBackend({"time": 5}), task, total=3, done=0, stall_seconds=60, report=events.append)
+    assert [event["step"] for event in events if event["event"] == "step"] == [1, 2, 3]
+    assert not SlurmBackend({}).reattach(task)  # it has ended
+    assert not SlurmBackend({}).reattach(stand_in(tmp_path, 9, 0, "0")[1])  # it was never submitted
+
+    attempt, failing = stand_in(tmp_path, 2, 0, "7")
+    with pytest.raises(TrainingFailed):
+        follow(attempt, SlurmBackend({"time": 5}), failing, total=3, done=0, stall_seconds=60, report=events.append)
+    assert attempt.read_record().status == 7
+
+    _, hanging = stand_in(tmp_path, 3, 1, "hang")
+    first = SlurmBackend({"time": 5, "partition": "debug"})
+    first.start(hanging)
+    assert first.poll() is None and hanging.name in jobs()
+    second = SlurmBackend({})  # of a training command that was started again
+    assert second.reattach(hanging)
+    second.stop()
+    assert hanging.name not in jobs()
+    assert first.poll() is not None
+
+
+@pytest.mark.timeout(300)
+def test_a_job_that_slurm_ends_fails_with_slurms_reason(cluster: Path, tmp_path: Path) -> None:
+    attempt, hanging = stand_in(tmp_path, 1, 1, "hang")
+    backend = SlurmBackend({"time": 5})
+    backend.start(hanging)
+    while not attempt.metrics.exists():
+        assert backend.poll() is None
+        time.sleep(0.2)
+    job = subprocess.run(
+        ["squeue", "--noheader", "--format=%A"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    for process in psutil.process_iter(["environ"]):  # as a node that runs out of memory
+        if (process.info["environ"] or {}).get("SLURM_JOB_ID") == job:
+            process.kill()
+    while (status := backend.poll()) is None:
+        time.sleep(0.5)
+    assert status == 1
+    assert "Error: Slurm ended the job" in attempt.log.read_text()
+
+
+@pytest.mark.timeout(60)
+def test_a_job_that_waits_in_the_queue_is_not_stalled(cluster: Path, tmp_path: Path) -> None:
+    attempt, task = stand_in(tmp_path, 1, 1, "0")
+    backend = SlurmBackend({"time": 5, "additional_parameters": {"begin": "now+20"}})
+    follow(attempt, backend, task, total=1, done=0, stall_seconds=8, report=lambda event: None)
+    assert attempt.read_record().status == 0
+
+
+def test_what_slurm_refuses_is_one_message(cluster: Path, tmp_path: Path) -> None:
+    _, task = stand_in(tmp_path, 1, 0, "0")
+    with pytest.raises(InputError, match=r"Slurm does not take the job: .*[Ii]nvalid partition"):
+        SlurmBackend({"partition": "nowhere"}).start(task)
+    with pytest.raises(InputError, match="Unavailable parameter"):
+        SlurmBackend({"gpu": 8}).start(task)
+    assert jobs() == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_training_goes_on_without_its_command_and_is_found_again(cluster: Path, tmp_path: Path) -> None:
+    targets = write_targets(tmp_path / "train.parquet", 16)
+    settings = {"run__backend": "slurm", "trainer__total_training_steps": "3"}
+    killed = Training(tmp_path / "run", targets, **settings)
+    killed.wait_for_step(1)
+    killed.process.kill()
+    killed.end()
+    assert len(jobs()) == 1
+    found = Training(tmp_path / "run", targets, **settings)
+    found.wait_for(lambda: "which still runs" in found.said)
+    assert found.end() == 0, found.said
+    assert [record["step"] for record in found.metrics()] == [1, 2, 3]
+    assert len(attempts(tmp_path / "run" / "attempts")) == 1
+    assert read_manifest(tmp_path / "run" / "policy").steps == 3
+
+    stopped = Training(tmp_path / "stopped", targets, **settings)
+    stopped.wait_for_step(1)
+    stopped.process.send_signal(signal.SIGTERM)
+    assert stopped.end(90) == 128 + signal.SIGTERM
+    assert jobs() == []
