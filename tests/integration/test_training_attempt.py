@@ -12,7 +12,8 @@ import pytest
 from processes import alive, wait_gone
 
 from training.run.attempts import Attempt, TrainingFailed, attempts, follow, reason_of
-from training.run.backends import LocalBackend, Task
+from training.run.backends.local import LocalBackend
+from training.run.backends.task import Task
 
 ROOT = Path(__file__).parents[2]
 
@@ -86,7 +87,8 @@ COMMAND = """
 import sys, threading, time
 from pathlib import Path
 from training.run.attempts import Attempt, TrainingFailed, follow
-from training.run.backends import LocalBackend, Task
+from training.run.backends.local import LocalBackend
+from training.run.backends.task import Task
 from core.processes import descendants
 
 folder, stand_ins = Path(sys.argv[1]), sys.argv[2]

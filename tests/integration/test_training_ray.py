@@ -16,7 +16,8 @@ from training_runs import Training, alive, command_line, family, free_port, own_
 from core.errors import InputError
 from core.manifest import read_manifest
 from training.run.attempts import Attempt, attempts, follow
-from training.run.backends import RayJobBackend, Task
+from training.run.backends.ray_job import RayJobBackend
+from training.run.backends.task import Task
 from training.run.checkpoints import latest_step
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,8 +16,8 @@ from training_runs import Training, free_port, write_targets
 from core.errors import InputError
 from core.manifest import read_manifest
 from training.run.attempts import Attempt, TrainingFailed, attempts, follow
-from training.run.backends import Task
-from training.run.slurm import SlurmBackend
+from training.run.backends.slurm import SlurmBackend
+from training.run.backends.task import Task
 
 ROOT = Path(__file__).resolve().parents[2]
 MISSING = [name for name in ("slurmctld", "slurmd", "sbatch", "srun") if shutil.which(name) is None]

@@ -15,7 +15,7 @@ from typing import Any
 
 from core.files import read_json, write_json
 from core.patterns import compile_quick_pattern
-from training.run.backends import Backend, Task
+from training.run.backends.task import Backend, Task
 from training.run.metrics import MetricsFile
 
 POLL_SECONDS = 0.5

@@ -20,7 +20,8 @@ from core.files import atomic_write, digest_bytes
 from core.manifest import read_manifest
 from training.export.hub import push_to_hub
 from training.run.attempts import Attempt, Report, attempts, follow
-from training.run.backends import Task, build_backend
+from training.run.backends import build_backend
+from training.run.backends.task import Task
 from training.run.checkpoints import discard_incomplete, export_policy, latest_step
 from training.run.configuration import compose_run
 from training.run.folder import RunFolder

@@ -16,7 +16,7 @@ from typing import Any
 from core.code import PROJECT
 from core.errors import InputError
 from core.loopback import single_node_environment
-from training.run.backends import GRACE_SECONDS, Task
+from training.run.backends.task import GRACE_SECONDS, Task
 
 ASK_SECONDS = 5.0  # between two questions to the controller, which all users share
 ANSWER_SECONDS = 30.0  # in which the controller answers, or the result of an ended job appears on this node

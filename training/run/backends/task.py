@@ -1,0 +1,43 @@
+"""What a backend runs, and what every backend offers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+GRACE_SECONDS = 10.0  # from TERM to KILL
+
+
+@dataclass(frozen=True)
+class Task:
+    """A process to run. ``name`` identifies the attempt of a run, so that a restarted command can find the process."""
+
+    name: str
+    module: tuple[str, ...]  # module and arguments, for ``python -m``
+    environment: Mapping[str, str]
+    log: Path
+
+
+class Backend(Protocol):
+    """Starts one task, tells whether it runs, and ends it."""
+
+    def start(self, task: Task) -> None:
+        """Start ``task`` and return at once."""
+        ...
+
+    def reattach(self, task: Task) -> bool:
+        """Take over ``task`` if an earlier training command started it and it still runs; whether that is so."""
+        ...
+
+    def poll(self) -> int | None:
+        """The exit status as a shell gives it (128 + the number of a fatal signal), or None while the task runs."""
+        ...
+
+    def stop(self) -> None:
+        """End the task; afterwards none of its processes is alive."""
+        ...
+
+    @property
+    def queued(self) -> bool:
+        """Whether the task waits for resources, as of the last `poll`."""
+        ...
