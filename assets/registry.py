@@ -15,7 +15,7 @@ from assets.shared.references import ChampionReference, ScorecardReference, Suit
 from assets.shared.storage import Storage
 from core.code import SHORT_DIGEST, code_version
 from evaluation.benchmarks.registry import Benchmark
-from evaluation.champions import Decision, PolicyRecord, PromotionLimits, Registry, now
+from evaluation.champions import Decision, PromotionLimits, Registry
 from evaluation.promotion import consider
 
 CHAMPION = dg.AssetKey(["registry", "champion"])
@@ -55,26 +55,17 @@ def build_registry(suite: Sequence[Benchmark], options: PromotionOptions) -> lis
 
         policy, base = scorecard.policy, scorecard.base
         registry = Registry(storage.path)
-        current = registry.champion()
-        decision = consider(
-            policy, base, current, suite=suite, problems=read_suite_file(Path(problems.path)), limits=config
-        )
-        record = PolicyRecord(
-            policy=policy.path,
-            checkpoint=policy.digest,
-            base=base.digest,
-            scorecard=scorecard.path,
-            scores=policy.scores,
-            decision=decision,
-            limits=PromotionLimits(**config.model_dump()),
-            previous=current.checkpoint if current else None,
-            rejected=current.rejected if current else [],
-            dagster_run=context.run_id,
-            time=now(),
-        )
+        suite_problems = read_suite_file(Path(problems.path))
         with storage.writable():
-            file = registry.write(record)
-        champion = record if decision.promoted else current
+            record, champion, file = registry.decide(
+                policy,
+                lambda current: consider(policy, base, current, suite=suite, problems=suite_problems, limits=config),
+                base=base.digest,
+                scorecard=scorecard.path,
+                limits=PromotionLimits(**config.model_dump()),
+                dagster_run=context.run_id,
+            )
+        decision = record.decision
         verb = "promoted" if decision.promoted else "not promoted"
         context.log.info("; ".join([f"{verb}: {policy.digest[:SHORT_DIGEST]}", *decision.reasons]))
         digest = champion.checkpoint if champion else "none"

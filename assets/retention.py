@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
@@ -12,11 +13,16 @@ from assets.shared.options import RetentionOptions, with_defaults
 from assets.shared.storage import Storage
 from core.code import code_version, identity
 from core.errors import InputError
-from evaluation.champions import Registry
 from evaluation.retention import plan_removals, remove
 
 KEY = dg.AssetKey(["operations", "retention"])
-UNFINISHED = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
+UNFINISHED = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+CREATED_SECONDS = 86_400.0  # a run that was created longer ago and never launched will not start
 MOST_LISTED = 100
 
 
@@ -33,47 +39,37 @@ def build_retention(options: RetentionOptions) -> list[dg.AssetsDefinition]:
         code_version=code_version("evaluation/retention.py"),
         description="Old outputs (runs, checkpoints, generations, scores, pages) that nothing refers to, with their "
         "sizes. Set dry_run to false in the Launchpad to remove them. The champion, its predecessors, the newest "
-        "complete policy and everything that something refers to are kept.",
+        "complete policy, what trainings read, and everything that something refers to are kept.",
     )
     @reports_input_errors
     def retention(context: dg.AssetExecutionContext, config: Config, storage: Storage) -> dg.MaterializeResult[Any]:
-        others = [
-            run.run_id
-            for run in context.instance.get_runs(filters=dg.RunsFilter(statuses=UNFINISHED))
-            if run.run_id != context.run_id
-        ]
-        if others and not config.dry_run:
-            raise InputError(
-                f"operations/retention: run {others[0]} is in progress and may use outputs that would be removed; "
-                "wait until it ends"
-            )
-        champions = Registry(storage.path).champions(config.keep_champions)
-        plan = plan_removals(
-            storage.path,
-            config,
-            champions=[file for record in champions for file in record.files()],
-            named=named_by_materializations(context.instance),
-            now=time.time(),
-        )
+        def named() -> list[str]:
+            if not config.dry_run:
+                check_nothing_runs(context)
+            return list(named_by_materializations(context.instance))
+
+        plan = plan_removals(storage.path, config, named=named(), now=time.time())
+        removals = plan.removals
         if not config.dry_run:
             with storage.writable():
-                remove(plan.removals)
+                removals = tuple(remove(storage.path, plan.removals, config, named=named))
+        freed = sum(removal.size for removal in removals)
         verb = "would free" if config.dry_run else "freed"
-        context.log.info(f"{verb} {_megabytes(plan.size)} MB in {len(plan.removals)} folders")
+        context.log.info(f"{verb} {_megabytes(freed)} MB in {len(removals)} folders")
         lines = ["| folder | MB | reason |", "|---|--:|---|"]
         lines += [
             f"| {cell(removal.path.relative_to(storage.path))} | {_megabytes(removal.size)} | {removal.why} |"
-            for removal in sorted(plan.removals, key=lambda removal: -removal.size)[:MOST_LISTED]
+            for removal in sorted(removals, key=lambda removal: -removal.size)[:MOST_LISTED]
         ]
         return dg.MaterializeResult(
-            data_version=dg.DataVersion(identity([str(removal.path) for removal in plan.removals], config.dry_run)),
+            data_version=dg.DataVersion(identity([str(removal.path) for removal in removals], config.dry_run)),
             metadata={
                 "dry run": config.dry_run,
-                "folders": len(plan.removals),
-                "bytes to free": plan.size if config.dry_run else 0,
-                "bytes freed": 0 if config.dry_run else plan.size,
-                "bytes that stay": plan.kept,
-                "list": dg.MetadataValue.md("\n".join(lines) if plan.removals else "nothing"),
+                "folders": len(removals),
+                "bytes to free": freed if config.dry_run else 0,
+                "bytes freed": 0 if config.dry_run else freed,
+                "bytes that stay": plan.kept + plan.size - freed,
+                "list": dg.MetadataValue.md("\n".join(lines) if removals else "nothing"),
                 "settings": dg.MetadataValue.json(config.model_dump()),
             },
         )
@@ -81,10 +77,22 @@ def build_retention(options: RetentionOptions) -> list[dg.AssetsDefinition]:
     return [retention]
 
 
+def check_nothing_runs(context: dg.AssetExecutionContext) -> None:
+    """InputError while another run is queued or under way: it may use outputs that nothing refers to yet."""
+    since = datetime.fromtimestamp(time.time() - CREATED_SECONDS, UTC)
+    created = dg.RunsFilter(statuses=[dg.DagsterRunStatus.NOT_STARTED], created_after=since)
+    runs = [*context.instance.get_runs(dg.RunsFilter(statuses=UNFINISHED)), *context.instance.get_runs(created)]
+    if others := [run for run in runs if run.run_id != context.run_id]:
+        raise InputError(
+            f"operations/retention: run {others[0].run_id} is {others[0].status.value.lower()} and may use outputs "
+            "that would be removed; wait until it ends"
+        )
+
+
 def named_by_materializations(instance: dg.DagsterInstance) -> Iterator[str]:
     """Paths in the metadata of the last materialization of every asset."""
-    for key in instance.all_asset_keys():
-        event = instance.get_latest_materialization_event(key)
+    for record in instance.get_asset_records():
+        event = record.asset_entry.last_materialization
         if event is not None and event.asset_materialization is not None:
             for value in event.asset_materialization.metadata.values():
                 if isinstance(value, dg.PathMetadataValue):

@@ -35,12 +35,19 @@ def publish(temporary: Path, path: Path) -> None:
     Its bytes reach the disk before its name does. A file replaces an earlier one; a folder needs a free name, or an
     empty folder, and raises OSError (ENOTEMPTY, EEXIST) otherwise.
     """
-    for folder, _, names in os.walk(temporary) if temporary.is_dir() else [(temporary, [], [])]:
+    sync(temporary)
+    os.replace(temporary, path)
+    _sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Return when a file, or a folder with all that is in it, is on the disk."""
+    for folder, _, names in os.walk(path):
         for name in names:
             _sync(Path(folder, name))
         _sync(Path(folder))
-    os.replace(temporary, path)
-    _sync(path.parent)
+    if not path.is_dir():
+        _sync(path)
 
 
 @contextmanager

@@ -2,20 +2,23 @@
 
 import getpass
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
+from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.code import SHORT_DIGEST
 from core.errors import InputError, explain_validation
-from core.files import atomic_write
+from core.files import write_text
 from core.manifest import MANIFEST, read_manifest
 
 POINTER = "champion.json"
 DECISIONS = "decisions"
+LOCK_SECONDS = 600.0  # a decision searches the targets for benchmark problems
 
 
 class _Record(BaseModel):
@@ -89,22 +92,43 @@ class PolicyRecord(_Record):
 class Registry:
     """The folder with the champion's file, ``champion.json``, and every decision, ``decisions/<time>-<digest>.json``.
 
-    The champion's file is replaced at once: a reader finds the old record or the new one, never a part.
+    The champion's file is replaced at once: a reader finds the old record or the new one, never a part. Whoever moves
+    the champion, or removes outputs, holds the registry from the look at the champion to the last write.
     """
 
     def __init__(self, storage: Path) -> None:
         self._storage = storage
         self.folder = storage / "registry"
         self.pointer = self.folder / POINTER
+        self._lock = FileLock(self.folder / ".lock", timeout=LOCK_SECONDS)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the registry; InputError if another process holds it for longer than `LOCK_SECONDS`."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._lock.acquire()
+        except Timeout:
+            raise InputError(
+                f"{self.folder}: a decision, a promotion or a retention holds it for more than {LOCK_SECONDS:.0f} s: "
+                "wait until it ends and try again"
+            ) from None
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def champion(self) -> PolicyRecord | None:
         """The champion's record; None if there is none yet."""
         return _read(self.pointer) if self.pointer.exists() else None
 
     def champions(self, last: int) -> list[PolicyRecord]:
-        """The champion, and the records of the ``last`` promotions."""
+        """The champion, and the records of the ``last`` policies that were promoted."""
         champion = self.champion()
-        return [*([champion] if champion else []), *self._promotions()[-last:]]
+        promoted: dict[str, PolicyRecord] = {}
+        for record in reversed(self._promotions()):
+            promoted.setdefault(record.checkpoint, record)
+        return [*([champion] if champion else []), *list(promoted.values())[:last]]
 
     def comparable_champion(self, policy: Checkpoint) -> PolicyRecord | None:
         """The champion if it is another model than ``policy`` and was scored on the same problems."""
@@ -113,18 +137,51 @@ class Registry:
             return None
         return champion
 
-    def write(self, record: PolicyRecord) -> Path:
+    def decide(
+        self,
+        policy: Checkpoint,
+        consider: Callable[[PolicyRecord | None], Decision],
+        *,
+        base: str,
+        scorecard: str,
+        limits: PromotionLimits,
+        dagster_run: str,
+    ) -> tuple[PolicyRecord, PolicyRecord | None, Path]:
+        """Keep the decision that ``consider`` takes on ``policy`` beside the present champion, and carry it out.
+
+        Returns:
+            The record of the decision, the champion's after it (None: there is none), and the decision's file.
+        """
+        with self.locked():
+            current = self.champion()
+            decision = consider(current)
+            record = PolicyRecord(
+                policy=policy.path,
+                checkpoint=policy.digest,
+                base=base,
+                scorecard=scorecard,
+                scores=policy.scores,
+                decision=decision,
+                limits=limits,
+                previous=current.checkpoint if current else None,
+                rejected=current.rejected if current else [],
+                dagster_run=dagster_run,
+                time=now(),
+            )
+            file = self._write(record)
+        return record, record if decision.promoted else current, file
+
+    def _write(self, record: PolicyRecord) -> Path:
         """Keep ``record`` as a decision and, if it is a promotion, as the champion's; the decision's file."""
         time = datetime.fromisoformat(record.time)
         file = self.folder / DECISIONS / f"{time:%Y%m%dT%H%M%S%f}-{record.checkpoint[:SHORT_DIGEST]}.json"
         for path in [file, *([self.pointer] if record.decision.promoted else [])]:
-            with atomic_write(path) as temporary:
-                temporary.write_text(record.model_dump_json(indent=2) + "\n", encoding="utf-8")
+            write_text(record.model_dump_json(indent=2) + "\n", path)
         return file
 
     def decisions(self) -> list[PolicyRecord]:
         """All decisions, oldest first."""
-        return [_read(file) for file in sorted((self.folder / DECISIONS).glob("*"))]
+        return [_read(file) for file in sorted((self.folder / DECISIONS).glob("*.json"))]
 
     def promote(self, policy: str, *, reason: str) -> PolicyRecord:
         """Make a policy the champion by hand; its record.
@@ -132,23 +189,26 @@ class Registry:
         Args:
             policy: A run's folder, or the first characters of a policy's digest.
         """
-        folder, digest = self._find(policy)
-        current = self.champion()
-        if current and current.checkpoint == digest:
-            raise InputError(f"{digest[:SHORT_DIGEST]} is already the champion")
-        earlier = next((record for record in reversed(self.decisions()) if record.checkpoint == digest), None)
-        record = PolicyRecord(
-            policy=str(folder),
-            checkpoint=digest,
-            base=earlier.base if earlier else None,
-            scorecard=earlier.scorecard if earlier else None,
-            scores=earlier.scores if earlier else {},
-            decision=_by_hand("promote", reason),
-            previous=current.checkpoint if current else None,
-            rejected=[other for other in current.rejected if other != digest] if current else [],
-            time=now(),
-        )
-        self.write(record)
+        with self.locked():
+            folder, digest = self._find(policy)
+            current = self.champion()
+            if current and current.checkpoint == digest:
+                raise InputError(f"{digest[:SHORT_DIGEST]} is already the champion")
+            earlier = next((record for record in reversed(self.decisions()) if record.checkpoint == digest), None)
+            record = PolicyRecord(
+                policy=str(folder),
+                checkpoint=digest,
+                base=earlier.base if earlier else None,
+                scorecard=earlier.scorecard
+                if earlier and earlier.scorecard and Path(earlier.scorecard).is_dir()
+                else None,
+                scores=_present(earlier.scores) if earlier else {},
+                decision=_by_hand("promote", reason),
+                previous=current.checkpoint if current else None,
+                rejected=[other for other in current.rejected if other != digest] if current else [],
+                time=now(),
+            )
+            self._write(record)
         return record
 
     def rollback(self, *, reason: str) -> PolicyRecord:
@@ -156,31 +216,46 @@ class Registry:
 
         The champion that goes is rejected from then on: only a promotion by hand brings it back.
         """
-        current = self.champion()
-        if current is None:
-            raise InputError(f"{self.pointer}: there is no champion yet, so there is nothing to roll back")
-        if current.previous is None:
-            raise InputError(
-                f"{current.checkpoint[:SHORT_DIGEST]} is the first champion: there is no earlier one to go back to; "
-                "promote another policy"
+        with self.locked():
+            current = self.champion()
+            if current is None:
+                raise InputError(f"{self.pointer}: there is no champion yet, so there is nothing to roll back")
+            earlier = self._predecessor(current)
+            if read_manifest(Path(earlier.policy)).checkpoint_digest != earlier.checkpoint:
+                raise InputError(
+                    f"{earlier.policy}: no longer the policy {earlier.checkpoint[:SHORT_DIGEST]}, which was the "
+                    "champion before; promote another policy"
+                )
+            record = earlier.model_copy(
+                update={
+                    "scores": _present(earlier.scores),
+                    "rejected": sorted({*current.rejected, current.checkpoint}),
+                    "decision": _by_hand("rollback", reason),
+                    "replaced": current.checkpoint,
+                    "time": now(),
+                }
             )
-        earlier = [record for record in self._promotions() if record.checkpoint == current.previous]
-        if not earlier:
-            raise InputError(
-                f"{self.folder / DECISIONS}: no decision promoted {current.previous[:SHORT_DIGEST]}; "
-                "promote another policy"
-            )
-        read_manifest(Path(earlier[-1].policy))
-        record = earlier[-1].model_copy(
-            update={
-                "rejected": sorted({*current.rejected, current.checkpoint}),
-                "decision": _by_hand("rollback", reason),
-                "replaced": current.checkpoint,
-                "time": now(),
-            }
-        )
-        self.write(record)
+            self._write(record)
         return record
+
+    def _predecessor(self, champion: PolicyRecord) -> PolicyRecord:
+        """The last champion before ``champion`` that was not rolled back; InputError if there is none."""
+        promoted = {record.checkpoint: record for record in self._promotions()}
+        passed = {champion.checkpoint}
+        digest = champion.previous
+        while digest is not None and digest not in passed:
+            if digest not in promoted:
+                raise InputError(
+                    f"{self.folder / DECISIONS}: no decision promoted {digest[:SHORT_DIGEST]}; promote another policy"
+                )
+            if digest not in champion.rejected:
+                return promoted[digest]
+            passed.add(digest)
+            digest = promoted[digest].previous
+        raise InputError(
+            f"{champion.checkpoint[:SHORT_DIGEST]} is the first champion, or those before it were rolled back: there "
+            "is no earlier one to go back to; promote another policy"
+        )
 
     def _promotions(self) -> list[PolicyRecord]:
         return [record for record in self.decisions() if record.decision.promoted]
@@ -213,6 +288,11 @@ def missing_scores(opponent: Mapping[str, ScoreFile], scores: Mapping[str, Score
         for name, score in scores.items()
         if name not in opponent or opponent[name].problems != score.problems or not Path(opponent[name].file).exists()
     ]
+
+
+def _present(scores: Mapping[str, ScoreFile]) -> dict[str, ScoreFile]:
+    """Those of ``scores`` whose file a retention has not removed since."""
+    return {name: score for name, score in scores.items() if Path(score.file).exists()}
 
 
 def now() -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core.code import SHORT_DIGEST
 from core.errors import InputError
 from core.manifest import read_manifest
 from evaluation.benchmarks.registry import Benchmark
@@ -30,10 +31,7 @@ def consider(
     from evaluation.tables import read_scores
     from grading.contamination import search_lineage
 
-    if champion and champion.checkpoint == policy.digest:
-        return Decision(promoted=False, against=champion.checkpoint, reasons=["it is already the champion"])
-    if champion and policy.digest in champion.rejected:
-        reason = "it was rolled back by hand, so only `make promote` can bring it back"
+    if champion and (reason := reason_without_comparison(policy, champion)):
         return Decision(promoted=False, against=champion.checkpoint, reasons=[reason])
     opponent = champion.scores if champion else base.scores
     missing = missing_scores(opponent, policy.scores)
@@ -43,7 +41,13 @@ def consider(
             "with; score it on this suite, or move champion.json away to start from the base"
         )
         return Decision(promoted=False, against=champion.checkpoint, reasons=[reason])
-    overlap = search_lineage(read_manifest(Path(policy.path)).to_json(), problems)
+    manifest = read_manifest(Path(policy.path))
+    if manifest.checkpoint_digest != policy.digest:
+        raise InputError(
+            f"checkpoint {policy.path} is {manifest.checkpoint_digest[:SHORT_DIGEST]}, but the scores are of "
+            f"{policy.digest[:SHORT_DIGEST]}: score it again"
+        )
+    overlap = search_lineage(manifest.to_json(), problems)
     contamination = None
     if overlap is not None:
         contamination = {name: overlap.by_benchmark().get(name, 0) for name in policy.scores}
@@ -54,6 +58,15 @@ def consider(
         limits=limits,
         contamination=contamination,
     )
+
+
+def reason_without_comparison(policy: Checkpoint, champion: PolicyRecord) -> str | None:
+    """Why ``policy`` cannot replace ``champion``, whatever its scores; None if its scores decide."""
+    if champion.checkpoint == policy.digest:
+        return "it is already the champion"
+    if policy.digest in champion.rejected:
+        return "it was rolled back by hand, so only `make promote` can bring it back"
+    return None
 
 
 def decide(

@@ -1,20 +1,23 @@
 """The plan of which old outputs of a storage can be removed, and their removal.
 
-Outputs are immutable folders ``<stage>/<name>/<identity>``. One stays if it is young, if a reference, a champion or the
-caller names something in it, or if it holds the newest complete policy.
+Outputs are immutable folders ``<stage>/<name>/<identity>``. One stays if it is young, if a reference, a champion, a
+training run or the caller names something in it, or if it holds the newest complete policy.
 """
 
-import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, Field
 
+from core.errors import InputError
+from core.files import measure, read_json, read_yaml, temporary_name
 from core.manifest import MANIFEST
+from evaluation.champions import Registry
 
 STAGES = ("targets", "training", "benchmarks", "generations", "graded", "report", "experiments")
 RUNS = "training/policy"
@@ -35,10 +38,11 @@ class RetentionRules(BaseModel):
 
 @dataclass(frozen=True)
 class Removal:
-    """A folder that can be removed, its bytes, and why."""
+    """A folder that can be removed, its bytes, when the last of its files changed, and why it can go."""
 
     path: Path
     size: int
+    changed: float  # seconds since 1970
     why: str
 
 
@@ -54,33 +58,47 @@ class Plan:
         return sum(removal.size for removal in self.removals)
 
 
-def plan_removals(
-    storage: Path, rules: RetentionRules, *, champions: Iterable[str], named: Iterable[str], now: float
-) -> Plan:
+@dataclass(frozen=True)
+class Uses:
+    """The outputs that something refers to at a moment: ``whole`` ones stay with all files, ``kept`` ones stay."""
+
+    whole: frozenset[Path]
+    kept: frozenset[Path]
+
+    def need(self, path: Path, storage: Path) -> bool:
+        """Whether the output ``path``, or the part ``path`` of an output, is in use."""
+        output = storage.joinpath(*path.relative_to(storage).parts[:3])
+        return output in self.whole or (path == output and output in self.kept)
+
+
+def find_uses(storage: Path, keep_champions: int, named: Iterable[str]) -> Uses:
+    """What is in use: champions with their scores, and what references, training runs and ``named`` refer to."""
+    champions = [file for record in Registry(storage).champions(keep_champions) for file in record.files()]
+    whole = _outputs_of(storage, champions)
+    others = _outputs_of(storage, (*named, *_referenced(storage), *_inputs_of_runs(storage)))
+    return Uses(frozenset(whole), frozenset(whole | others | _newest(storage)))
+
+
+def plan_removals(storage: Path, rules: RetentionRules, *, named: Iterable[str], now: float) -> Plan:
     """What can be removed from ``storage``.
 
     Args:
-        champions: Paths of champions and their scores, whose outputs stay whole.
-        named: Other paths that are in use.
+        named: Paths that are in use, besides those that the storage itself names.
         now: Seconds since 1970.
     """
-    whole = _outputs_of(storage, champions)
-    protected = whole | _outputs_of(storage, named) | _outputs_of(storage, _referenced(storage)) | _newest(storage)
-    removals, kept = [], 0
+    uses, removals, kept = find_uses(storage, rules.keep_champions, named), [], 0
     for output in sorted(folder for stage in STAGES for folder in (storage / stage).glob("*/*") if folder.is_dir()):
         size, changed = measure(output)
         old = now - changed >= rules.keep_days * DAY_S
         if output.name.startswith(".") and output.name.endswith(".tmp"):
             if now - changed >= DAY_S:
-                removals.append(Removal(output, size, "a temporary folder of a process that was killed"))
-        elif old and output not in protected:
-            removals.append(Removal(output, size, "nothing refers to it"))
-        elif old and rules.drop_checkpoints and output not in whole and _is_complete_run(storage, output):
+                removals.append(Removal(output, size, changed, "a temporary folder of a process that was killed"))
+        elif old and not uses.need(output, storage):
+            removals.append(Removal(output, size, changed, "nothing refers to it"))
+        elif old and rules.drop_checkpoints and output not in uses.whole and _is_complete_run(storage, output):
             parts = [part for name in TRAINER_FOLDERS if (part := output / name).is_dir()]
-            unneeded = [
-                Removal(part, measure(part)[0], "only the trainer needs it, and the policy is complete")
-                for part in parts
-            ]
+            why = "only the trainer needs it, and the policy is complete"
+            unneeded = [Removal(part, *measure(part), why) for part in parts]
             removals += unneeded
             kept += size - sum(removal.size for removal in unneeded)
         else:
@@ -88,24 +106,37 @@ def plan_removals(
     return Plan(tuple(removals), kept)
 
 
-def remove(removals: Iterable[Removal]) -> None:
-    """Delete folders; each disappears at once, under a name that the next retention recognizes as left over."""
+def remove(
+    storage: Path, removals: Iterable[Removal], rules: RetentionRules, *, named: Callable[[], Iterable[str]]
+) -> Iterator[Removal]:
+    """Delete those of ``removals`` that are still not in use, yielding each when it is gone.
+
+    A folder gets another name first, and is then looked at once more: what began to be used in between comes back.
+    Nobody moves the champion meanwhile.
+
+    Args:
+        named: Looks which paths are in use now, besides those that the storage itself names. An error that it raises
+            ends the removal.
+    """
+
+    def in_use() -> bool:
+        return find_uses(storage, rules.keep_champions, named()).need(removal.path, storage)
+
     for removal in removals:
-        gone = removal.path
-        if not gone.name.startswith("."):
-            gone = removal.path.with_name(f".{removal.path.name}.tmp")
-            os.replace(removal.path, gone)
-        shutil.rmtree(gone)
-
-
-def measure(folder: Path) -> tuple[int, float]:
-    """Bytes of the files below ``folder``, and when the last of them changed (seconds since 1970)."""
-    size, changed = 0, folder.stat().st_mtime
-    for file in folder.rglob("*"):
-        status = file.lstat()
-        size += status.st_size if file.is_file() and not file.is_symlink() else 0
-        changed = max(changed, status.st_mtime)
-    return size, changed
+        doomed = temporary_name(removal.path.parent)
+        with Registry(storage).locked():
+            if not removal.path.exists() or measure(removal.path)[1] > removal.changed or in_use():
+                continue
+            os.rename(removal.path, doomed)
+            used = True
+            try:
+                used = in_use()
+            finally:
+                if used:
+                    os.rename(doomed, removal.path)
+        if not used:
+            shutil.rmtree(doomed)
+            yield removal
 
 
 def _is_complete_run(storage: Path, output: Path) -> bool:
@@ -120,7 +151,33 @@ def _newest(storage: Path) -> set[Path]:
 
 def _referenced(storage: Path) -> Iterator[str]:
     for file in (storage / "references").rglob("*.json"):
-        yield from _strings(json.loads(file.read_text(encoding="utf-8")))
+        yield from _strings(read_json(file))
+
+
+def _inputs_of_runs(storage: Path) -> Iterator[str]:
+    """The targets and base models that the trainings in ``storage`` read."""
+    for run in (storage / RUNS).glob("*"):
+        for folder in (run, run / "first_stage"):
+            # A run that has no policy yet may be resumed.
+            for file, read in ((folder / "policy" / MANIFEST, _named_in_manifest), (folder / "config.yaml", _named_in)):
+                if file.is_file():
+                    yield from read(file, file.stat().st_mtime_ns)
+                    break
+
+
+@lru_cache(maxsize=4096)
+def _named_in_manifest(file: Path, _changed_ns: int) -> tuple[str, ...]:
+    values = read_json(file)
+    if not isinstance(values, dict):
+        raise InputError(f"{file}: not a manifest: restore it, or remove the run that it is in")
+    stages = [values, values.get("first_stage") or {}]
+    inputs = [stage.get(name, {}) for stage in stages for name in ("targets", "base_model")]
+    return tuple(os.path.normpath(file.parent / record["path"]) for record in inputs if "path" in record)
+
+
+@lru_cache(maxsize=4096)
+def _named_in(file: Path, _changed_ns: int) -> tuple[str, ...]:
+    return tuple(_strings(read_yaml(file, "configuration")))
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -137,10 +194,10 @@ def _strings(value: Any) -> Iterator[str]:
 
 def _outputs_of(storage: Path, texts: Iterable[str]) -> set[Path]:
     """The output folders that hold the paths among ``texts``."""
-    outputs = set()
+    outputs, root = set(), storage.resolve()
     for text in texts:
-        if text.startswith("/") and Path(text).is_relative_to(storage):
-            parts = Path(text).relative_to(storage).parts
+        if text.startswith("/") and (path := Path(text).resolve()).is_relative_to(root):
+            parts = path.relative_to(root).parts
             if len(parts) >= 3 and parts[0] in STAGES:
                 outputs.add(storage.joinpath(*parts[:3]))
     return outputs

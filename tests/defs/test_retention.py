@@ -7,9 +7,9 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 from core.files import write_json
-from evaluation.champions import Registry
 from evaluation.retention import Plan, RetentionRules, plan_removals, remove
 from tests.defs.project import Project, message
 
@@ -49,9 +49,7 @@ def champion(storage: Path, *runs: Path) -> None:
 
 def plan(storage: Path, rules: RetentionRules | None = None) -> Plan:
     """What the asset would plan if no materialization named anything."""
-    rules = rules or RetentionRules()
-    champions = [file for record in Registry(storage).champions(rules.keep_champions) for file in record.files()]
-    return plan_removals(storage, rules, champions=champions, named=[], now=time.time())
+    return plan_removals(storage, rules or RetentionRules(), named=[], now=time.time())
 
 
 @pytest.fixture
@@ -115,26 +113,96 @@ def test_only_as_many_champions_stay_as_are_asked_for(filled):
     assert made["before"] in paths and made["champion"] not in paths
 
 
-def test_nothing_goes_while_a_run_is_under_way(filled):
+def begin(project: Project, status: str) -> None:
+    """Another run that is not finished."""
+    job = project.defs.resolve_job_def("everything")
+    origin = RemoteJobOrigin(RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("here"), "__repository__"), job.name)
+    run = project.instance.create_run_for_job(job, remote_job_origin=origin)
+    if status != "not_started":
+        event = {"queued": dg.DagsterEventType.RUN_ENQUEUED, "started": dg.DagsterEventType.RUN_START}[status]
+        project.instance.report_dagster_event(dg.DagsterEvent(event.value, run.job_name), run_id=run.run_id)
+
+
+@pytest.mark.parametrize("status", ["not_started", "queued", "started"])
+def test_nothing_goes_while_a_run_is_queued_or_under_way(filled, status):
     project, made = filled
-    run = project.instance.create_run_for_job(project.defs.resolve_job_def("everything"))
-    project.instance.report_dagster_event(
-        dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, run.job_name), run_id=run.run_id
-    )
-    assert "is in progress" in message(project.run_job("retention", LAUNCH))
+    begin(project, status)
+    assert f"is {status} and may use outputs" in message(project.run_job("retention", LAUNCH))
     assert all(folder.exists() for folder in made.values())
+
+
+@pytest.mark.parametrize("moment", [2, 3], ids=["before the folder is moved", "after it"])
+def test_a_run_that_starts_meanwhile_finds_everything(filled, monkeypatch, moment):
+    project, made = filled
+    looks = []
+
+    def named(instance):
+        looks.append(instance)
+        if len(looks) == moment - 1:  # the run begins after this look; the next one sees it
+            begin(project, "started")
+        return []
+
+    monkeypatch.setattr("assets.retention.named_by_materializations", named)
+    assert "is started and may use outputs" in message(project.run_job("retention", LAUNCH))
+    assert all(folder.exists() for folder in made.values())
+
+
+def test_what_began_to_be_used_after_the_plan_stays(filled):
+    project, made = filled
+    storage, looks = project.storage, []
+
+    def named():
+        looks.append(1)
+        if len(looks) == 1:  # between the first look at the first folder and the second
+            refer(storage, "x", made["unused"] / "data.bin")
+        return []
+
+    removals = plan(storage).removals
+    assert removals[0].path == made["unused"]
+    refer(storage, "y", made["old"] / "data.bin")
+    gone = [removal.path for removal in remove(storage, removals, RetentionRules(), named=named)]
+    assert made["unused"].exists() and made["old"].exists()
+    assert made["temporary"] in gone and made["unused"] not in gone and made["old"] not in gone
+
+
+def test_what_was_written_to_after_the_plan_stays(filled):
+    project, made = filled
+    removals = plan(project.storage).removals
+    (made["unused"] / "data.bin").write_text("somebody uses it")
+    assert made["unused"] not in [r.path for r in remove(project.storage, removals, RetentionRules(), named=list)]
+    assert made["unused"].exists()
+
+
+def test_what_a_champion_and_other_trainings_read_stays(filled):
+    project, made = filled
+    storage = project.storage
+    read = {name: output(storage, f"targets/train/{name}") for name in ("champions", "firsts", "unfinished", "unread")}
+    read["base"] = output(storage, "training/policy/base", policy=True)
+    targets = "../../../../targets/train"
+    lineage = {"targets": {"path": f"{targets}/champions/data.bin"}, "base_model": {"path": "../../base/policy"}}
+    lineage["first_stage"] = {"targets": {"path": f"{targets}/firsts/data.bin"}}
+    write_json(lineage, made["champion"] / "policy" / "lineage.json")
+    interrupted = output(storage, "training/policy/interrupted")
+    write_json({"data": {"train_files": str(read["unfinished"] / "data.bin")}}, interrupted / "config.yaml")
+    for folder in (made["champion"], interrupted):
+        age(folder, OLD)
+    os.utime(made["newest"] / "policy" / "lineage.json", (OLD + 60, OLD + 60))
+    assert project.run_job("retention", LAUNCH).success
+    assert {name for name, folder in read.items() if not folder.exists()} == {"unread"}
+    assert project.run_job("retention", LAUNCH).success
+    assert not read["unfinished"].exists()  # the interrupted run went the time before
 
 
 def test_a_removal_that_was_interrupted_is_finished_by_the_next(filled, monkeypatch):
     project, made = filled
-    found = plan(project.storage)
+    found = [removal for removal in plan(project.storage).removals if removal.path == made["unused"]]
     monkeypatch.setattr("evaluation.retention.shutil.rmtree", lambda folder: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        remove([removal for removal in found.removals if removal.path == made["unused"]])
+        list(remove(project.storage, found, RetentionRules(), named=list))
     monkeypatch.undo()
     assert not made["unused"].exists()
-    again = plan(project.storage)
-    assert made["unused"].with_name(".aaaa.tmp") in {removal.path for removal in again.removals}
+    (left,) = made["unused"].parent.glob(".*.tmp")
+    assert left in {removal.path for removal in plan(project.storage).removals}
 
 
 def test_the_champions_file_alone_protects_it(filled):

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from training_runs import Training, write_targets
 
-from training.run.checkpoints import STATE, folder_of, latest_step
+from core.manifest import read_manifest
+from training.run.checkpoints import HUGGING_FACE, STATE, folder_of, latest_step
 
 # What the clock and the machine decide; the largest rounding error between vLLM and the actor is of that kind.
 MEASURED = ("timing", "perf/", "actor/perf/", "run/", "rollout_correction/abs_log_ratio_max")
@@ -64,3 +65,27 @@ def test_an_interrupted_run_has_the_metrics_of_an_unbroken_one(tmp_path: Path) -
     for run in (unbroken, broken):
         saved = json.loads((folder_of(run.out / "checkpoints", 2) / STATE).read_text())
         assert saved["entropy"]["coefficient"] == pytest.approx(coefficients[2], rel=1e-6)  # that of the next step
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_damaged_policy_and_checkpoint_are_set_aside_and_made_again(tmp_path: Path) -> None:
+    targets = write_targets(tmp_path / "train.parquet", 8)
+    out = tmp_path / "run"
+    assert (run := Training(out, targets, "sft", run__keep_checkpoints="2")).end() == 0, run.said
+    weights = out / "policy" / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-1])
+    checkpoint = folder_of(out / "checkpoints", 2)
+    saved = checkpoint / HUGGING_FACE / "model.safetensors"
+    flipped = bytearray(whole)
+    flipped[-1] ^= 1
+    saved.write_bytes(flipped)
+
+    assert (run := Training(out, targets, "sft", run__keep_checkpoints="2")).end() == 0, run.said
+    assert "set aside as policy.damaged" in run.said
+    assert f"{checkpoint} is damaged: the content of {saved.relative_to(checkpoint)} has changed" in run.said
+    assert "set aside as global_step_2.damaged, resuming from step 1" in run.said
+    assert "resuming after step 1 of 2" in run.said
+    assert read_manifest(out / "policy").steps == 2
+    assert weights.read_bytes() == whole

@@ -1,41 +1,64 @@
-"""The checkpoints of a run: which are complete, which are removed, and the policy folder made from the last one.
+"""The checkpoints of a run: which are whole, which are removed, and the policy folder made from the last one.
 
-checkpoints/global_step_N/   verl's files of step N; our ``state.json`` is written last and marks them as complete
-checkpoints/latest_…txt      verl's pointer to the checkpoint it resumes from
+checkpoints/global_step_N/           verl's files of step N; our ``state.json``, written last, has their digests
+checkpoints/global_step_N.damaged/   a checkpoint that was set aside because its files are not those any more
+checkpoints/latest_…txt              verl's pointer to the checkpoint it resumes from
 """
 
-import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from core.errors import InputError
-from core.files import atomic_folder, atomic_write, read_json, write_json
+from core.files import (
+    atomic_folder,
+    digest_file,
+    read_json,
+    remove_folder,
+    set_aside,
+    sync,
+    write_json,
+    write_text,
+)
 from core.manifest import Manifest, write_manifest
+from core.patterns import compile_full_match
 from training.export.card import model_card
 
 LATEST = "latest_checkpointed_iteration.txt"
 STATE = "state.json"
-PREFIX = "global_step_"
+HUGGING_FACE = Path("actor/huggingface")
+NAME = compile_full_match(r"global_step_(\d+)")
+DIGEST_THREADS = 4  # sha256 takes longer than reading
 
 
 @dataclass(frozen=True)
 class TrainerState:
-    """What a trainer needs beyond verl's files in order to resume: the content of ``state.json``."""
+    """What a trainer needs beyond verl's files in order to resume."""
 
     entropy: Mapping[str, float] = field(default_factory=dict)  # EntropyController.state_dict()
 
 
+@dataclass(frozen=True)
+class FileRecord:
+    """What a file of a checkpoint was when it was saved."""
+
+    size: int
+    digest: str
+
+
 def folder_of(checkpoints: Path, step: int) -> Path:
     """Where the checkpoint of ``step`` lies."""
-    return Path(checkpoints) / f"{PREFIX}{step}"
+    return Path(checkpoints) / f"global_step_{step}"
 
 
 def complete_steps(checkpoints: Path) -> list[int]:
-    """Steps of the complete checkpoints below ``checkpoints``, oldest first."""
-    files = Path(checkpoints).glob(f"{PREFIX}*/{STATE}")
-    return sorted(int(file.parent.name.removeprefix(PREFIX)) for file in files)
+    """Steps of the checkpoints below ``checkpoints`` whose save was completed, oldest first."""
+    folders = {
+        match[1]: file.parent for file in Path(checkpoints).glob(f"*/{STATE}") if (match := NAME(file.parent.name))
+    }
+    return sorted(map(int, folders))
 
 
 def latest_step(checkpoints: Path) -> int:
@@ -44,59 +67,113 @@ def latest_step(checkpoints: Path) -> int:
 
 
 def mark_complete(checkpoints: Path, step: int, state: TrainerState, keep: int) -> None:
-    """Mark the checkpoint of ``step`` as complete by writing ``state``, then remove all but the ``keep`` newest.
+    """Complete the checkpoint of ``step`` with ``state`` and its files' digests, then keep only the ``keep`` newest.
 
     Raises:
         ValueError: ``keep`` is below 1.
     """
     if keep < 1:
         raise ValueError(f"keep: expected 1 or more checkpoints, got {keep}")
-    write_json(asdict(state), folder_of(checkpoints, step) / STATE)
-    _point_to(checkpoints, step)
+    folder = folder_of(checkpoints, step)
+    files = {name: asdict(record) for name, record in _describe(folder).items()}
+    sync(folder)
+    write_json({**asdict(state), "files": files}, folder / STATE)
+    write_text(str(step), Path(checkpoints) / LATEST)
     for old in complete_steps(checkpoints)[:-keep]:
-        _remove(folder_of(checkpoints, old))
+        remove_folder(folder_of(checkpoints, old))
 
 
 def read_state(checkpoints: Path, step: int) -> TrainerState:
     """The state that was saved with the checkpoint of ``step``."""
-    return TrainerState(**read_json(folder_of(checkpoints, step) / STATE))
+    return TrainerState(entropy=read_json(folder_of(checkpoints, step) / STATE)["entropy"])
 
 
-def discard_incomplete(checkpoints: Path) -> int:
-    """Remove what an interrupted save left and point verl to the newest complete checkpoint; returns its step or 0."""
-    if not Path(checkpoints).is_dir():
+def damage(checkpoints: Path, step: int) -> str:
+    """What is wrong with the files of the checkpoint of ``step``; "" if they are what was saved."""
+    folder = folder_of(checkpoints, step)
+    try:
+        records = _records(folder)
+    except InputError as error:
+        return str(error)
+    for name, record in records.items():  # sizes first: they cost nothing
+        if not (file := folder / name).is_file():
+            return f"{name} is missing"
+        if (size := file.stat().st_size) != record.size:
+            return f"{name} has {size} bytes instead of {record.size}"
+    present = _describe(folder)
+    changed = [name for name, record in records.items() if present[name] != record]
+    return f"the content of {changed[0]} has changed" if changed else ""
+
+
+def prepare_resume(checkpoints: Path, say: Callable[[str], None]) -> int:
+    """Point verl to the newest checkpoint that is whole, and return its step; 0 if there is none.
+
+    What an interrupted save left is removed. A newer checkpoint that is damaged is set aside, and ``say`` gets a line.
+    """
+    checkpoints = Path(checkpoints)
+    if not checkpoints.is_dir():
         return 0
-    steps = set(complete_steps(checkpoints))
-    for folder in Path(checkpoints).glob(f"*{PREFIX}*"):
-        if folder.name not in {f"{PREFIX}{step}" for step in steps}:
-            shutil.rmtree(folder)
+    steps = complete_steps(checkpoints)
+    complete = {folder_of(checkpoints, step) for step in steps}
+    for folder in [path for path in checkpoints.iterdir() if NAME(path.name) and path not in complete]:
+        remove_folder(folder)
+    while steps and (reason := damage(checkpoints, steps[-1])):
+        broken = folder_of(checkpoints, steps.pop())
+        kept = set_aside(broken)
+        instead = f"step {steps[-1]}" if steps else "the start"
+        say(f"{broken} is damaged: {reason}; set aside as {kept.name}, resuming from {instead}")
     if not steps:
-        (Path(checkpoints) / LATEST).unlink(missing_ok=True)
+        (checkpoints / LATEST).unlink(missing_ok=True)
         return 0
-    _point_to(checkpoints, max(steps))
-    return max(steps)
-
-
-def _point_to(checkpoints: Path, step: int) -> None:
-    with atomic_write(Path(checkpoints) / LATEST) as temporary:
-        temporary.write_text(str(step), encoding="utf-8")
-
-
-def _remove(folder: Path) -> None:
-    """Remove a checkpoint; under another name first, so that half of one never looks like a whole one."""
-    doomed = folder.with_name(f".{folder.name}.removed")
-    os.replace(folder, doomed)
-    shutil.rmtree(doomed)
+    write_text(str(steps[-1]), checkpoints / LATEST)
+    return steps[-1]
 
 
 def export_policy(checkpoints: Path, policy: Path, manifest: Manifest) -> None:
-    """Copy the Hugging Face part of the newest checkpoint to ``policy`` with manifest and card; complete or absent."""
-    source = folder_of(checkpoints, latest_step(checkpoints)) / "actor" / "huggingface"
-    if not any(source.glob("*.safetensors")):
+    """Copy the Hugging Face part of the newest checkpoint to ``policy`` with manifest and card; complete or absent.
+
+    Raises:
+        InputError: the part has no weights, or a file of it is not what was saved.
+    """
+    step = latest_step(checkpoints)
+    source = folder_of(checkpoints, step) / HUGGING_FACE
+    records = {Path(name): record for name, record in _records(folder_of(checkpoints, step)).items()}
+    saved = {name.relative_to(HUGGING_FACE): record for name, record in records.items() if HUGGING_FACE in name.parents}
+    if not any(name.suffix == ".safetensors" for name in saved):
         raise InputError(
             f"{source}: no weights there; keep hf_model in actor_rollout_ref.actor.checkpoint.save_contents"
         )
-    with atomic_folder(policy) as temporary:
-        shutil.copytree(source, temporary)
+    with atomic_folder(policy, replace=True) as temporary:
+        for name in saved:
+            (temporary / name).parent.mkdir(parents=True, exist_ok=True)
+            if (source / name).is_file():
+                shutil.copy2(source / name, temporary / name)
+        copied = _describe(temporary)
+        for name, record in saved.items():
+            if copied.get(name.as_posix()) != record:
+                raise InputError(
+                    f"{source / name}: not what was saved at step {step}: start the training again, which sets this "
+                    "checkpoint aside and resumes from the one before"
+                )
         write_manifest(temporary, manifest)
         (temporary / "README.md").write_text(model_card(manifest), encoding="utf-8")
+
+
+def _describe(folder: Path) -> dict[str, FileRecord]:
+    """Size and digest of the files in ``folder``, other than its state, by relative path."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path != folder / STATE]
+    with ThreadPoolExecutor(DIGEST_THREADS) as pool:
+        digests = list(pool.map(digest_file, files))
+    return {
+        file.relative_to(folder).as_posix(): FileRecord(file.stat().st_size, digest)
+        for file, digest in zip(files, digests, strict=True)
+    }
+
+
+def _records(folder: Path) -> dict[str, FileRecord]:
+    """The records in the state of the checkpoint in ``folder``; InputError if there are none."""
+    state = read_json(folder / STATE)
+    try:
+        return {name: FileRecord(**record) for name, record in state["files"].items()}
+    except (AttributeError, KeyError, TypeError):
+        raise InputError(f"{folder / STATE}: no sizes and digests of the files in it") from None

@@ -10,16 +10,15 @@ first_stage/         the run folder of the first stage, for recipes that have on
 policy/              Hugging Face model, tokenizer, lineage.json, model card: complete or absent
 """
 
-import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import lock_descriptor
 
 from core.errors import InputError
-from core.files import read_json, write_json
+from core.files import read_json, remove_folder, set_aside, write_json
 from core.manifest import MANIFEST, read_manifest
 from training.run.checkpoints import latest_step
 from training.run.request import TrainingRequest
@@ -43,9 +42,18 @@ class RunFolder:
     def first_stage(self) -> "RunFolder":
         return RunFolder(self.path / "first_stage")
 
-    def has_policy_of(self, request: TrainingRequest) -> bool:
-        """Whether the policy in the folder is the one that ``request`` would train."""
-        return (self.policy / MANIFEST).exists() and read_manifest(self.policy).identity == request.identity()
+    def has_policy_of(self, request: TrainingRequest, say: Callable[[str], None]) -> bool:
+        """Whether the policy in the folder is the one that ``request`` would train, byte for byte as it was written.
+
+        A policy that was damaged since is set aside, and ``say`` gets a line.
+        """
+        if not (self.policy / MANIFEST).exists():
+            return False
+        try:
+            return read_manifest(self.policy).identity == request.identity()
+        except InputError as error:
+            say(f"{error}; set aside as {set_aside(self.policy).name}")
+            return False
 
     def claim(self, request: TrainingRequest, *, force: bool) -> None:
         """Make this the folder of ``request``, dropping older checkpoints with ``force``.
@@ -55,7 +63,8 @@ class RunFolder:
         """
         computed = request.computed().model_dump(mode="json")
         if force:
-            shutil.rmtree(self.checkpoints, ignore_errors=True)
+            if self.checkpoints.is_dir():
+                remove_folder(self.checkpoints)
         elif (self.policy / MANIFEST).exists():
             raise InputError(
                 f"{self.path}: has a policy of other inputs, settings or code: give --out another folder, or --force "

@@ -22,7 +22,7 @@ from training.export.hub import push_to_hub
 from training.run.attempts import Attempt, Report, attempts, follow
 from training.run.backends import build_backend
 from training.run.backends.task import Task
-from training.run.checkpoints import discard_incomplete, export_policy, latest_step
+from training.run.checkpoints import export_policy, latest_step, prepare_resume
 from training.run.configuration import compose_run
 from training.run.folder import RunFolder
 from training.run.inputs import check_context, check_targets
@@ -65,7 +65,7 @@ def run_job(
     check_context(request.model.path, config)
     targets = check_targets(data, request.model.path, config)
     with folder.locked() as lock:
-        reused = not force and folder.has_policy_of(request)
+        reused = not force and folder.has_policy_of(request, partial(_progress, report))
         if not reused:
             folder.claim(request, force=force)
             model, first = request.model.path, None
@@ -122,7 +122,8 @@ def _train(
     if earlier and backend.reattach(task(earlier[-1])):
         attempt, done = earlier[-1], latest_step(folder.checkpoints)
     else:
-        attempt, done = Attempt(folder.attempts, len(earlier) + 1), discard_incomplete(folder.checkpoints)
+        attempt = Attempt(folder.attempts, len(earlier) + 1)
+        done = prepare_resume(folder.checkpoints, partial(_progress, report))
         if done >= total:
             return
     stall = config.run.stall_seconds

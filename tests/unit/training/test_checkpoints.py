@@ -1,28 +1,41 @@
-"""Checkpoints: complete or absent, the newest never removed."""
+"""Checkpoints: complete or absent, the newest never removed, nothing damaged resumed from or exported."""
 
+import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from manifests import manifest
 
+from core.errors import InputError
+from core.files import temporary_name
+from core.manifest import read_manifest
 from training.run.checkpoints import (
+    HUGGING_FACE,
     LATEST,
     STATE,
     TrainerState,
     complete_steps,
-    discard_incomplete,
+    export_policy,
     folder_of,
     latest_step,
     mark_complete,
+    prepare_resume,
     read_state,
 )
 
 
 def saved(folder: Path, step: int) -> None:
     """What verl has written before a checkpoint is declared complete."""
-    actor = folder_of(folder, step) / "actor"
-    actor.mkdir(parents=True)
-    (actor / "model.pt").write_bytes(b"weights")
+    part = folder_of(folder, step) / HUGGING_FACE
+    part.mkdir(parents=True)
+    (part.parent / "model.pt").write_bytes(b"weights of step %d" % step)
+    (part / "model.safetensors").write_bytes(b"the same %d" % step)
+
+
+def nothing(line: str) -> None:
+    raise AssertionError(f"unexpected: {line}")
 
 
 def test_without_its_state_a_checkpoint_is_none(tmp_path: Path) -> None:
@@ -30,7 +43,10 @@ def test_without_its_state_a_checkpoint_is_none(tmp_path: Path) -> None:
     assert latest_step(tmp_path) == 0
     mark_complete(tmp_path, 1, TrainerState({"coefficient": 0.25}), keep=2)
     assert latest_step(tmp_path) == 1
-    assert json.loads((folder_of(tmp_path, 1) / STATE).read_text()) == {"entropy": {"coefficient": 0.25}}
+    weights = b"weights of step 1"
+    state = json.loads((folder_of(tmp_path, 1) / STATE).read_text())
+    assert state["entropy"] == {"coefficient": 0.25}
+    assert state["files"]["actor/model.pt"] == {"size": len(weights), "digest": hashlib.sha256(weights).hexdigest()}
     assert read_state(tmp_path, 1).entropy == {"coefficient": 0.25}
     assert (tmp_path / LATEST).read_text() == "1"
 
@@ -51,7 +67,7 @@ def test_an_interrupted_save_never_removes_the_newest_complete_one(tmp_path: Pat
     saved(tmp_path, 3)  # and the process died here
     (tmp_path / LATEST).write_text("")  # verl's own pointer, cut off while it was written
     assert complete_steps(tmp_path) == [2]
-    assert discard_incomplete(tmp_path) == 2
+    assert prepare_resume(tmp_path, nothing) == 2
     assert (tmp_path / LATEST).read_text() == "2"
     assert not folder_of(tmp_path, 3).exists()
 
@@ -59,20 +75,81 @@ def test_an_interrupted_save_never_removes_the_newest_complete_one(tmp_path: Pat
 def test_a_removal_that_was_interrupted_is_finished(tmp_path: Path) -> None:
     saved(tmp_path, 1)
     mark_complete(tmp_path, 1, TrainerState(), keep=1)
-    (tmp_path / ".global_step_0.removed" / "actor").mkdir(parents=True)
-    assert discard_incomplete(tmp_path) == 1
+    machine, pid, since, number = temporary_name(tmp_path).name.split("-")
+    (tmp_path / "-".join([machine, pid, str(int(since) - 1), number]) / "actor").mkdir(parents=True)
+    assert prepare_resume(tmp_path, nothing) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["global_step_1", LATEST]
 
 
 def test_without_a_complete_checkpoint_a_run_starts_anew(tmp_path: Path) -> None:
     saved(tmp_path, 5)
     (tmp_path / LATEST).write_text("5")
-    assert discard_incomplete(tmp_path) == 0
+    assert prepare_resume(tmp_path, nothing) == 0
     assert not list(tmp_path.iterdir())
-    assert discard_incomplete(tmp_path / "none") == 0
+    assert prepare_resume(tmp_path / "none", nothing) == 0
 
 
 def test_keeping_none_is_refused(tmp_path: Path) -> None:
     saved(tmp_path, 1)
     with pytest.raises(ValueError, match="keep: expected 1 or more"):
         mark_complete(tmp_path, 1, TrainerState(), keep=0)
+
+
+def truncate(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def flip_a_bit(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], None], str, str]] = {
+    "truncated": (truncate, "actor/model.pt", "actor/model.pt has 16 bytes instead of 17"),
+    "a bit flipped": (flip_a_bit, "actor/model.pt", "the content of actor/model.pt has changed"),
+    "missing": (Path.unlink, "actor/huggingface/model.safetensors", "actor/huggingface/model.safetensors is missing"),
+    "state truncated": (lambda file: file.write_bytes(file.read_bytes()[:40]), STATE, "not JSON"),
+    "state of another kind": (lambda file: file.write_text("[]"), STATE, "no sizes and digests"),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_a_damaged_newest_checkpoint_is_set_aside_and_the_one_before_is_used(tmp_path: Path, kind: str) -> None:
+    for step in (1, 2):
+        saved(tmp_path, step)
+        mark_complete(tmp_path, step, TrainerState(), keep=2)
+    damage, name, reason = DAMAGES[kind]
+    damage(folder_of(tmp_path, 2) / name)
+    said: list[str] = []
+    assert prepare_resume(tmp_path, said.append) == 1
+    (line,) = said
+    assert line.startswith(f"{folder_of(tmp_path, 2)} is damaged: ") and reason in line and "\n" not in line
+    assert line.endswith("; set aside as global_step_2.damaged, resuming from step 1")
+    assert (tmp_path / LATEST).read_text() == "1" and complete_steps(tmp_path) == [1]
+    assert (tmp_path / "global_step_2.damaged" / STATE).is_file()
+
+    saved(tmp_path, 2)  # done again, and damaged again
+    mark_complete(tmp_path, 2, TrainerState(), keep=2)
+    damage(folder_of(tmp_path, 2) / name)
+    truncate(folder_of(tmp_path, 1) / "actor/model.pt")
+    assert prepare_resume(tmp_path, said.append) == 0
+    assert said[1].endswith("set aside as global_step_2.damaged-2, resuming from step 1")
+    assert said[2].endswith("set aside as global_step_1.damaged, resuming from the start")
+    assert not (tmp_path / LATEST).exists()
+
+
+def test_a_policy_is_what_was_saved_or_it_is_none(tmp_path: Path) -> None:
+    policy = tmp_path / "policy"
+    saved(tmp_path, 3)
+    mark_complete(tmp_path, 3, TrainerState(), keep=1)
+    (folder_of(tmp_path, 3) / HUGGING_FACE / "notes").write_text("nobody saved this")
+    export_policy(tmp_path, policy, manifest())
+    assert read_manifest(policy).steps == 4
+    assert sorted(path.name for path in policy.iterdir()) == ["README.md", "lineage.json", "model.safetensors"]
+    earlier = (policy / "lineage.json").read_bytes()
+    for damage in (flip_a_bit, truncate, Path.unlink):
+        damage(folder_of(tmp_path, 3) / HUGGING_FACE / "model.safetensors")
+        with pytest.raises(InputError, match=r"model.safetensors: not what was saved at step 3: start the training"):
+            export_policy(tmp_path, policy, manifest())
+        assert (policy / "lineage.json").read_bytes() == earlier

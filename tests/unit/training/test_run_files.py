@@ -121,6 +121,20 @@ def test_how_a_run_is_carried_out_is_no_part_of_its_identity() -> None:
         assert other.identity() != REQUEST.identity()
 
 
+def test_a_finished_policy_is_reused_only_as_it_was_written(tmp_path: Path) -> None:
+    folder, said = RunFolder(tmp_path), []
+    assert not folder.has_policy_of(REQUEST, said.append)
+    folder.policy.mkdir()
+    (folder.policy / "model.safetensors").write_bytes(b"weights")
+    write_manifest(folder.policy, manifest(identity=REQUEST.identity()))
+    assert folder.has_policy_of(REQUEST, said.append) and not said
+    assert not folder.has_policy_of(replace(REQUEST, seed=1), said.append) and not said
+    (folder.policy / "model.safetensors").write_bytes(b"weighty")
+    assert not folder.has_policy_of(REQUEST, said.append)
+    assert "files are not those that lineage.json describes" in said[0]
+    assert said[0].endswith("set aside as policy.damaged") and not folder.policy.exists()
+
+
 def test_a_folder_with_checkpoints_of_another_request_is_refused(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     folder.claim(REQUEST, force=False)
