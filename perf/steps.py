@@ -31,7 +31,6 @@ COMMON = {
     "data.max_prompt_length": "64",
     "data.max_response_length": "144",
     "actor_rollout_ref.actor.optim.lr": "0",
-    "algorithm.filter_groups.enable": "false",
     "trainer.save_freq": "-1",
     "actor_rollout_ref.actor.checkpoint.save_contents": "[model,hf_model]",
 }

@@ -27,7 +27,6 @@ SETTINGS = (
     "actor_rollout_ref.rollout.agent.num_workers=2",
     "reward.num_workers=2",
     "actor_rollout_ref.actor.optim.lr=1e-4",
-    "algorithm.filter_groups.enable=false",
     "trainer.total_training_steps=3",
     "trainer.save_freq=3",
 )

@@ -36,7 +36,6 @@ def test_real_traces_become_a_policy_with_scores_and_lineage(shared: Path, tmp_p
                 "actor_rollout_ref.rollout.n=4",
                 "trainer.total_training_steps=2",
                 "trainer.save_freq=2",
-                "algorithm.filter_groups.enable=false",
             ]
         ),
         "LUFFY__EVALUATION__MAX_TOKENS": "64",

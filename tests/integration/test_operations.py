@@ -254,7 +254,6 @@ EXPERIMENTS = {
             "data.max_prompt_length=64",
             "data.max_response_length=144",
             "actor_rollout_ref.rollout.n=4",
-            "algorithm.filter_groups.enable=false",
             "trainer.total_training_steps=2",
             "trainer.save_freq=2",
         ]

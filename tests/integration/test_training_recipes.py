@@ -18,7 +18,11 @@ from training.run.configuration import names
 QUICK = ("luffy", "sft")
 # Four of eight samples are two of our four.
 SETTINGS: dict[str, dict[str, str]] = {
-    "luffy_seed": {"mixed__prefix__n_prefix": "2", "mixed__rollout_correction__type": "reinforce_pro"},
+    "luffy_seed": {
+        "mixed__prefix__n_prefix": "2",
+        "mixed__rollout_correction__type": "reinforce_pro",
+        "algorithm__filter_groups__enable": "false",
+    },
     "mixed_policy": {"mixed__rollout_correction__type": "icepop"},
     "on_policy": {"mixed__rollout_correction__type": "tis", "algorithm__use_kl_in_reward": "true"},
     "rl_sft_loss": {"mixed__rollout_correction__type": "seq-mask-tis", "actor_rollout_ref__actor__use_kl_loss": "true"},

@@ -29,7 +29,6 @@ SMALL = {
     "data.max_response_length": "96",
     "actor_rollout_ref.rollout.n": "4",
     "actor_rollout_ref.actor.optim.lr": "1e-4",
-    "algorithm.filter_groups.enable": "false",
     "trainer.total_training_steps": "2",
     "trainer.save_freq": "1",
 }

@@ -1,21 +1,32 @@
 """Where the trainer takes its groups from: verl's buffer, which also drops the groups that cannot be learned from."""
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import transfer_queue as tq
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
+from training.algorithms.options import MixedPolicyOptions
+
 
 class GroupBuffer(ReplayBuffer):
     """verl's buffer; it drops groups whose off-policy samples failed.
 
-    With ``on_policy_from`` it looks for groups without a signal among on-policy samples only.
+    Which groups carry no signal, ``algorithm.filter_groups`` decides by the rewards of all samples or, with
+    ``filter_on: on_policy``, of on-policy samples. A supervised loss learns from the target of a group that was never
+    solved, so with ``sft_multitask`` such groups stay.
     """
 
     off_policy_samples: int = 0  # of a group; they come first
-    on_policy_from: int | None = None  # number of the first on-policy sample of a group
+    options: MixedPolicyOptions = MixedPolicyOptions()
+
+    def follow(self, options: MixedPolicyOptions, n: int) -> Self:
+        """Set up for groups of ``n`` samples."""
+        self.options = options
+        self.off_policy_samples = n if options.prefix.n_prefix == -1 else options.prefix.n_prefix
+        return self
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[KVBatchMeta, dict[str, Any]]:
         batch, metrics = super().sample(global_steps, partition_id, batch_size)
@@ -33,17 +44,20 @@ class GroupBuffer(ReplayBuffer):
         keys, tags = map(list, zip(*kept, strict=True))
         return KVBatchMeta(partition_id=partition_id, keys=keys, tags=tags), metrics
 
-    def _dapo_filtered_keys(self, partition_id: str) -> tuple[set[str], Any]:
-        if self.on_policy_from is None:
-            return super()._dapo_filtered_keys(partition_id)
+    def _dapo_filtered_keys(self, partition_id: str) -> tuple[set[str], Counter[float]]:
         everything = self.partitions[partition_id]
-        self.partitions[partition_id] = {
-            key: tag for key, tag in everything.items() if sample_of(key)[1] >= self.on_policy_from
-        }
+        if self.options.filter_on == "on_policy":
+            first = self.off_policy_samples
+            self.partitions[partition_id] = {k: tag for k, tag in everything.items() if sample_of(k)[1] >= first}
         try:
-            return super()._dapo_filtered_keys(partition_id)
+            prompts, rewards = super()._dapo_filtered_keys(partition_id)
         finally:
             self.partitions[partition_id] = everything
+        if self.options.sft_multitask.use:
+            reward = self._dapo_classification_cache[partition_id]
+            prompts = {prompt for prompt in prompts if reward[prompt]}
+            rewards = Counter(reward[prompt] for prompt in prompts)
+        return prompts, rewards
 
 
 def sample_of(key: str) -> tuple[str, int]:

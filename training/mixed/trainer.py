@@ -65,11 +65,7 @@ class MixedPolicyTrainer(PPOTrainerSync):
             gen_batch_size=1 if metric is not None else data.get("gen_batch_size") or data.train_batch_size,
             max_inflight_gen_batches=self.config.algorithm.filter_groups.max_inflight_gen_batches,
         )
-        n_prefix, n = self.options.prefix.n_prefix, self.config.actor_rollout_ref.rollout.n
-        buffer.off_policy_samples = n if n_prefix == -1 else n_prefix
-        if self.options.filter_on == "on_policy":
-            buffer.on_policy_from = buffer.off_policy_samples
-        return buffer
+        return buffer.follow(self.options, self.config.actor_rollout_ref.rollout.n)
 
     def _compute_old_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         batch = super()._compute_old_log_prob(batch, metrics)

@@ -22,6 +22,9 @@ from training.config.keys import OPEN, check_key, check_switches, leaves, neares
 
 CONFIG = PROJECT / "training" / "config"
 
+# For two updates per batch; the larger half, so that a batch of any size has two.
+OmegaConf.register_new_resolver("half", lambda number: -(-number // 2), replace=True)
+
 # The section ``mixed`` with its defaults, a part of train.yaml that the class of the options writes. The clip range is
 # verl's own key, so that it has one place.
 ConfigStore.instance().store("mixed_options", {"mixed": MixedPolicyOptions().model_dump(exclude={"clip_ratio"})})

@@ -74,7 +74,7 @@ def run_job(
                 reporter = partial(_report_first_stage, report)
                 run_job(stage, folder.first_stage.path, reporter, upstream=upstream, force=force)
                 model, first = folder.first_stage.policy, read_manifest(folder.first_stage.policy)
-            environment = _fill_in(config, data=data.path, model=model)
+            environment = _fill_in(config, data=data.path, rows=targets.rows, model=model)
             with atomic_write(folder.config) as temporary:
                 OmegaConf.save(config, temporary, resolve=True)
             _train(request, folder, config, environment, lock, report)
@@ -96,9 +96,11 @@ def _check_trackers(config: DictConfig) -> None:
             raise InputError(f"run.trackers: {name} is not installed: {sys.executable} -m pip install {name}")
 
 
-def _fill_in(config: DictConfig, *, data: Path, model: Path) -> dict[str, str]:
+def _fill_in(config: DictConfig, *, data: Path, rows: int, model: Path) -> dict[str, str]:
     """Fill in the inputs; returns the environment of the training process, which is no part of verl's configuration."""
     with open_dict(config):
+        if config.trainer.total_training_steps is None:
+            config.trainer.total_training_steps = config.trainer.total_epochs * (rows // config.data.train_batch_size)
         config.data.train_files = str(data.resolve())
         config.data.val_files = config.data.train_files  # verl demands a file; scores come from evaluation/
         config.actor_rollout_ref.model.path = str(model.resolve())

@@ -12,13 +12,14 @@ from omegaconf import DictConfig, OmegaConf
 from core.errors import InputError
 from targets.config import PrepareConfig
 from training.run.configuration import compose_run, mixed_options, names
+from training.run.job import _fill_in
 
 RUN = Path("run")
 ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_all_recipes_are_there() -> None:
-    luffy = ["luffy", "luffy_reinforce_pro", "luffy_seed"]
+    luffy = ["luffy", "luffy_reinforce_pro", "luffy_rejection", "luffy_seed"]
     assert names("recipe") == [*luffy, "mixed_policy", "on_policy", "rl_sft_loss", "sft", "sft_rl"]
 
 
@@ -91,8 +92,35 @@ def test_luffy_is_the_published_algorithm() -> None:
     assert (options.baseline, options.use_std) == ("union", False)
     assert (options.off_policy_reshape, options.loss_remove_clip) == ("p_div_p_0.1", True)
     assert (options.prefix.n_prefix, options.prefix.min, options.prefix.max) == (1, 1.0, 1.0)
+    assert options.loss_agg_mode == "published-invariant"
     assert (config.data.train_batch_size, config.actor_rollout_ref.rollout.n) == (128, 8)
-    assert config.actor_rollout_ref.actor.optim.lr == 1e-6
+    actor = config.actor_rollout_ref.actor
+    assert (actor.ppo_mini_batch_size, actor.entropy_coeff, actor.use_kl_loss) == (64, 0.001, False)
+    assert (actor.optim.lr, actor.optim.lr_warmup_steps, actor.optim.clip_grad) == (1e-6, 0, 1.0)
+
+
+@pytest.mark.parametrize("recipe", names("recipe"))
+def test_two_updates_follow_a_batch_and_groups_are_dropped_on_request_only(recipe: str) -> None:
+    config = compose_run(recipe, "gpu", ["data.train_batch_size=5"], run=RUN)
+    assert config.actor_rollout_ref.actor.ppo_mini_batch_size == 3
+    assert config.algorithm.filter_groups.enable == (recipe in ("luffy_rejection", "luffy_seed"))
+
+
+def test_the_baselines_are_as_published() -> None:
+    both = compose_run("rl_sft_loss", "gpu", [], run=RUN)
+    options = mixed_options(both)
+    assert (options.sft_multitask.coef, options.loss_remove_clip) == (1.0, True)
+    sft = compose_run("sft", "gpu", [], run=RUN)
+    optim = sft.actor_rollout_ref.actor.optim
+    assert (optim.lr, optim.lr_warmup_steps_ratio, optim.lr_warmup_steps) == (5e-5, 0.1, 0)
+    assert (sft.trainer.total_epochs, sft.trainer.total_training_steps) == (3, None)
+
+
+def test_the_passes_of_supervised_training_become_steps() -> None:
+    for rows, steps in ((46_000, 3 * 718), (64, 3), (127, 3)):
+        config = compose_run("sft", "cpu", [], run=RUN)
+        _fill_in(config, data=RUN, rows=rows, model=RUN)
+        assert config.trainer.total_training_steps == steps
 
 
 def test_on_policy_has_no_off_policy_samples_and_clips() -> None:

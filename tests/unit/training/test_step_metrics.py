@@ -13,7 +13,7 @@ from verl.utils.metric import reduce_metrics
 
 from training.algorithms.entropy import EntropyController
 from training.algorithms.options import MixedPolicyOptions
-from training.mixed import groups, trainer
+from training.mixed import trainer
 from training.mixed.loss import mixed_policy_loss
 from training.mixed.metrics import mean_of_sums, pair_of_sums, update_counts
 
@@ -157,21 +157,3 @@ def test_the_entropy_is_that_of_on_policy_tokens(step: tuple[dict[str, float], K
     assert metrics["actor/off_policy_entropy"] == pytest.approx(1.2)
     controller = EntropyController(MixedPolicyOptions(adaptive_entropy={"use": True}).adaptive_entropy, 0.001)
     assert controller.update(metrics["actor/entropy"]) > 0.001
-
-
-def test_a_group_that_lost_its_off_policy_sample_is_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = ["a_0_0", "a_1_0", "b_1_0", "b_2_0", "c_0_0", "c_2_0"]  # c lost an on-policy sample
-    cleared: list[str] = []
-    monkeypatch.setattr(groups, "tq", SimpleNamespace(kv_clear=lambda partition_id, keys: cleared.extend(keys)))
-    sampled = KVBatchMeta(partition_id="train", keys=keys, tags=[{} for _ in keys])
-    monkeypatch.setattr(groups.ReplayBuffer, "sample", lambda *_: (sampled, {}))
-    buffer = groups.GroupBuffer.__new__(groups.GroupBuffer)
-    buffer.off_policy_samples = 1
-    batch, metrics = buffer.sample(1, "train", 3)
-    assert batch.keys == ["a_0_0", "a_1_0", "c_0_0", "c_2_0"]
-    assert (metrics, cleared) == ({"groups/dropped": 1.0}, ["b_1_0", "b_2_0"])
-    buffer.off_policy_samples = 2
-    assert buffer.sample(1, "val", 3)[0].keys == keys
-    monkeypatch.setattr(groups.ReplayBuffer, "sample", lambda *_: (KVBatchMeta(["b_1_0"], [{}], "train"), {}))
-    with pytest.raises(RuntimeError, match="no group of the batch has all its off-policy samples"):
-        buffer.sample(1, "train", 1)
