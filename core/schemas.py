@@ -29,6 +29,10 @@ TARGET = pa.schema(
     ]
 )
 
+# Optional last column of targets: the teacher's log-probability of each token of the target and of its end token, in
+# the tokens of the policy. Training uses them with mixed.use_target_probs.
+TARGET_LOG_PROBS = pa.field("target_log_probs", pa.list_(pa.float32()))
+
 # One flat row per kept target: what the data-quality checks look at (never the long texts).
 PROFILE = pa.schema(
     [
@@ -72,6 +76,7 @@ DECISION = pa.schema(
         ("verdict", pa.string()),  # "correct", or why not; null: the answer was not compared
         TARGET.field("prompt"),
         ("target", pa.string()),
+        TARGET_LOG_PROBS,
         ("answer", pa.string()),  # the boxed answer that was verified
         PROFILE.field("problem_digest"),
         ("dedupe_key", pa.string()),  # what near duplicates have in common exactly

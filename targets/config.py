@@ -24,7 +24,7 @@ class ColumnMapping(BaseModel):
 
     Of a column of chat messages, ``problem`` takes the last user message, ``response`` the last assistant message and
     ``system`` the system message. A list of strings in ``response`` holds several generations of one problem; then
-    ``reasoning`` and ``upstream_correct`` are lists of the same length.
+    ``reasoning``, ``upstream_correct`` and ``target_log_probs`` are lists of the same length.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -35,11 +35,13 @@ class ColumnMapping(BaseModel):
     reasoning: str | None = None  # thoughts kept apart from the response: they become its think block
     system: str | None = None
     upstream_correct: str | None = None
+    target_log_probs: str | None = None  # a list per response; a column of this name is read without being mapped
     worked_solution: bool = False  # the answer column holds a solution: its last box is the gold answer
 
     def columns(self) -> list[str]:
         """The top-level columns that must be there."""
         paths = (self.problem, self.answer, self.response, self.reasoning, self.system, self.upstream_correct)
+        paths += (self.target_log_probs,)
         return list(dict.fromkeys(path.split(".")[0] for path in paths if path))
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from core.files import digest_bytes, digest_table
-from core.schemas import PROFILE, REJECTED, TARGET
+from core.schemas import PROFILE, REJECTED, TARGET, TARGET_LOG_PROBS
 from core.tokens import load_lengths
 from grading.contamination import BenchmarkIndex
 from targets.config import PrepareConfig
@@ -32,7 +32,7 @@ from targets.trace import Trace
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT_VERSION = "3"
+FORMAT_VERSION = "4"
 EXAMPLES = 3  # reasons in the message when nothing is left
 COUNTED_COLUMNS = ["id", "source", "row", "of", "reasons", "detail", "dialect", "verdict", "upstream_correct"]
 SELECT_COLUMNS = ["problem", "problem_digest", "dedupe_key", "target_digest", "target_bytes", "minhash"]
@@ -187,10 +187,11 @@ def _write(
     report: Progress,
 ) -> None:
     """The three files in ``staging_dir`` from the decisions, proven complete."""
+    schema = TARGET.append(TARGET_LOG_PROBS) if any(part.mapping.target_log_probs for part in parts) else TARGET
     with (
         Duplicates(staging_dir / "duplicates.sqlite", config) as duplicates,
         TableWriter(staging_dir / REJECTED_FILE, REJECTED, inputs) as rejected,
-        TableWriter(staging_dir / PREPARED, TARGET, inputs) as kept,
+        TableWriter(staging_dir / PREPARED, schema, inputs) as kept,
         TableWriter(staging_dir / PROFILE_FILE, PROFILE, inputs) as profile,
     ):
         counts = _Counts()

@@ -1,6 +1,7 @@
 """The parquet files of targets: written row by row, read in batches, and the digests over their rows."""
 
 import hashlib
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -136,7 +137,9 @@ def digest_ids(paths: Sequence[Path]) -> IdDigest:
 
 
 class RowDigest:
-    """sha256 over the texts of targets in order: the version of the data, whatever the compression or metadata."""
+    """sha256 over the texts of targets in order, and their log-probabilities: the version of the data, whatever the
+    compression or metadata.
+    """
 
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
@@ -146,6 +149,8 @@ class RowDigest:
         for text in (row["extra_info"]["id"], row["reward_model"]["ground_truth"], *messages):
             data = text.encode()
             self._digest.update(len(data).to_bytes(8, "big") + data)
+        if (log_probs := row.get("target_log_probs")) is not None:
+            self._digest.update(array("f", log_probs).tobytes())
 
     def hexdigest(self) -> str:
         return self._digest.hexdigest()

@@ -35,6 +35,7 @@ class Trace:
     response: str | None = None
     system: str | None = None
     upstream_correct: bool | None = None
+    target_log_probs: list[float] | None = None  # the teacher's, of each token of the target and its end token
 
     # --- the decision
     reasons: list[str] = field(default_factory=list)  # names of the filters that rejected it; empty: accepted
@@ -76,7 +77,7 @@ class Trace:
         """Keep only what ``rejected.parquet`` says of a rejected trace, as short and valid Unicode."""
         self.problem, self.gold = printable(self.problem, LONGEST_PROBLEM), printable(self.gold, LONGEST_GOLD)
         self.detail = printable(self.detail, LONGEST_DETAIL)
-        self.response = self.system = None
+        self.response = self.system = self.target_log_probs = None
         self.target, self.prompt = "", []
 
     def decision_row(self) -> dict[str, Any]:
@@ -89,7 +90,7 @@ class Trace:
 
     def target_row(self, index: int) -> dict[str, Any]:
         """The TARGET row of an accepted trace."""
-        return {
+        row: dict[str, Any] = {
             "data_source": "",
             "prompt": self.prompt,
             "target": [{"role": "assistant", "content": self.target}],
@@ -97,6 +98,7 @@ class Trace:
             "reward_model": {"style": "rule", "ground_truth": self.gold},
             "extra_info": {"split": "train", "index": index, "id": self.id, "source": self.source},
         }
+        return row if self.target_log_probs is None else row | {"target_log_probs": self.target_log_probs}
 
     def rejected_row(self) -> dict[str, Any]:
         """The REJECTED row: why, and enough to find the trace again."""

@@ -1,5 +1,6 @@
 """Which columns of a source hold what, and how one of its rows becomes one or several traces."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,7 @@ from grading.answers import extract_boxed
 from targets.config import ColumnMapping, PrepareConfig
 from targets.trace import Rejection, Trace
 
+TARGET_LOG_PROBS = "target_log_probs"
 READY = Path(__file__).with_name("mappings.yaml")
 
 
@@ -30,6 +32,13 @@ class _Unusable(Exception):
 
 def choose_mapping(mapping: ColumnMapping | str, columns: Sequence[str], where: str) -> ColumnMapping:
     """The mapping to read ``columns`` with; InputError if none fits, with the columns that are there."""
+    chosen = _choose(mapping, columns, where)
+    if chosen.target_log_probs is None and TARGET_LOG_PROBS in columns:
+        return chosen.model_copy(update={"target_log_probs": TARGET_LOG_PROBS})
+    return chosen
+
+
+def _choose(mapping: ColumnMapping | str, columns: Sequence[str], where: str) -> ColumnMapping:
     present = f"it has {', '.join(columns) or 'no columns'}"
     ready = ready_mappings()
     if mapping == "auto":
@@ -68,13 +77,14 @@ def to_traces(row: Mapping[str, Any] | Rejection, mapping: ColumnMapping, source
         yield _rejected(Trace(name, source, number, **common), unusable.rejection)
         return
     common["of"] = len(generations)
-    for k, (response, reasoning, correct) in enumerate(generations):
+    for k, (response, reasoning, correct, log_probs) in enumerate(generations):
         trace = Trace(name if len(generations) == 1 else f"{name}.{k}", source, number, **common)
         try:
             text = _text(response, "response", role="assistant")
             if mapping.reasoning:
                 text = f"<think>\n{_text(reasoning, 'reasoning')}\n</think>\n\n{text}"
             trace.upstream_correct = _flag(correct)
+            trace.target_log_probs = _log_probs(log_probs)
             trace.response = text
         except _Unusable as unusable:
             trace = _rejected(trace, unusable.rejection)
@@ -91,18 +101,20 @@ def _gold(text: str, mapping: ColumnMapping) -> str:
     return (extract_boxed(text) if mapping.worked_solution else None) or text
 
 
-def _generations(row: Mapping[str, Any], mapping: ColumnMapping) -> list[tuple[Any, Any, Any]]:
-    """(response, reasoning, upstream flag) of every generation of a row."""
+def _generations(row: Mapping[str, Any], mapping: ColumnMapping) -> list[tuple[Any, Any, Any, Any]]:
+    """(response, reasoning, upstream flag, log-probabilities) of every generation of a row."""
     response = _value(row, mapping.response)
     reasoning = _value(row, mapping.reasoning) if mapping.reasoning else None
     correct = _value(row, mapping.upstream_correct) if mapping.upstream_correct else None
+    log_probs = _value(row, mapping.target_log_probs) if mapping.target_log_probs else None
     several = isinstance(response, list) and not any(isinstance(item, Mapping) for item in response)
     if not several:
-        return [(response, reasoning, correct)]
+        return [(response, reasoning, correct, log_probs)]
     if not response:
         raise _Unusable("no_response", "an empty list of generations")
     columns = []
-    for name, values in (("reasoning", reasoning), ("upstream_correct", correct)):
+    optional = {"reasoning": reasoning, "upstream_correct": correct, TARGET_LOG_PROBS: log_probs}
+    for name, values in optional.items():
         values = [None] * len(response) if values is None else values
         if not isinstance(values, list) or len(values) != len(response):
             raise _Unusable("wrong_type", f"{name}: expected a list of {len(response)}, one for each generation")
@@ -161,6 +173,20 @@ def _flag(value: Any) -> bool | None:
     if value is not None and not isinstance(value, bool):
         raise _Unusable("wrong_type", f"upstream_correct: expected true or false, found {type(value).__name__}")
     return value
+
+
+def _log_probs(value: Any) -> list[float] | None:
+    """Finite numbers of at most 0; how many there must be, only training knows, which renders the target."""
+    if value is None:
+        return None
+    if not isinstance(value, list):
+        raise _Unusable("wrong_type", f"target_log_probs: expected a list of numbers, found {type(value).__name__}")
+    for number in value:
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise _Unusable("wrong_type", f"target_log_probs: expected numbers, found {type(number).__name__}")
+        if not (math.isfinite(number) and number <= 0):
+            raise _Unusable("wrong_type", f"target_log_probs: {number} is no log-probability (finite, at most 0)")
+    return [float(number) for number in value]
 
 
 def reject_unreadable(trace: Trace, config: PrepareConfig) -> Trace:

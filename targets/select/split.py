@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
-from core.schemas import REJECTED, TARGET
+from core.schemas import REJECTED, TARGET, TARGET_LOG_PROBS
 from targets.prepared import Prepared
 from targets.select.dedupe import problem_digest
 from targets.staging import staging
@@ -22,6 +22,7 @@ from targets.trace import Rejection, rejected_target_row
 
 if TYPE_CHECKING:
     import numpy as np
+    import pyarrow as pa
 
 TRAIN, HELDOUT, LEFT_OUT = "train.parquet", "heldout.parquet", "left_out.parquet"
 REMEDY = "run python -m targets"
@@ -75,14 +76,14 @@ def select_train(
         raise InputError(f"{prepared.prepared}: all {len(held)} rows would be held out; lower heldout_share")
     train = _smallest(order, ~held, max_rows)
     left_out = Rejection("over_max_rows", f"not among the {max_rows} rows drawn")
-    digest = RowDigest()
+    digest, schema = RowDigest(), _schema(prepared.prepared)
     with (
         staging(out_dir, (LEFT_OUT, HELDOUT, TRAIN)) as staging_dir,
-        TableWriter(staging_dir / TRAIN, TARGET, metadata) as train_writer,
-        TableWriter(staging_dir / HELDOUT, TARGET, metadata) as heldout_writer,
+        TableWriter(staging_dir / TRAIN, schema, metadata) as train_writer,
+        TableWriter(staging_dir / HELDOUT, schema, metadata) as heldout_writer,
         TableWriter(staging_dir / LEFT_OUT, REJECTED, metadata) as left_out_writer,
     ):
-        for position, row in enumerate(chain.from_iterable(iter_batches(prepared.prepared, TARGET.names))):
+        for position, row in enumerate(chain.from_iterable(iter_batches(prepared.prepared, schema.names))):
             if train[position]:
                 digest.add(row)
                 _add_target(row, "train", train_writer)
@@ -93,6 +94,13 @@ def select_train(
         for writer in (train_writer, heldout_writer, left_out_writer):
             writer.close({"rows_digest": digest.hexdigest()})
     return read_split(out_dir)
+
+
+def _schema(prepared: Path) -> "pa.Schema":
+    import pyarrow.parquet as pq
+
+    optional = TARGET_LOG_PROBS.name in pq.read_schema(prepared).names
+    return TARGET.append(TARGET_LOG_PROBS) if optional else TARGET
 
 
 def read_split(folder: Path) -> Split:

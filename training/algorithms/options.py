@@ -131,6 +131,7 @@ class LossOptions(Options):
     off_policy_reshape_pow_exp: Positive = 0.5
     off_max_clip: Positive | None = None
     off_min_clip: float | None = None
+    use_target_probs: bool = False  # the targets' column target_log_probs is the teacher's phi; False: phi = 1
     # all tokens
     all_max_clip: Positive | None = None  # tokens of a higher probability have no loss
 
@@ -202,6 +203,8 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
                 if value != OFF_POLICY_LOSS.get(name, 1.0):
                     why = "off-policy tokens have no policy loss"
                     raise contradiction("use_off_policy_loss", False, name, value, why)
+        if self.use_target_probs and self.prefix.n_prefix == 0:
+            raise contradiction("use_target_probs", True, "prefix.n_prefix", 0, "no sample has off-policy tokens")
         if self.sft_multitask.use and self.prefix.n_prefix == 0:
             raise contradiction("sft_multitask.use", True, "prefix.n_prefix", 0, "no sample has off-policy tokens")
         return self
@@ -209,7 +212,8 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
 
 # The options that say how off-policy tokens enter the policy loss, and the values that say nothing.
 OFF_POLICY_LOSS = {
-    name: LossOptions.model_fields[name].default for name in ("off_policy_reshape", "off_max_clip", "off_min_clip")
+    name: LossOptions.model_fields[name].default
+    for name in ("off_policy_reshape", "off_max_clip", "off_min_clip", "use_target_probs")
 }
 
 

@@ -41,6 +41,8 @@ def mixed_policy_loss(
     fields = ["response_mask", "old_log_probs", "advantages", "rollout_is_weights", "prefix_length"]
     if actor.use_kl_loss:
         fields.append("ref_log_prob")
+    if options.use_target_probs:
+        fields.append("off_policy_log_probs")
     batch = data.select(*fields).to_padded_tensor()
     mask = batch["response_mask"].bool()
     off_policy_mask = mask_of_prefix(batch["prefix_length"], mask)
@@ -48,7 +50,8 @@ def mixed_policy_loss(
 
     old_log_prob, advantages = batch["old_log_probs"], batch["advantages"]
     token_loss = LOSSES.function(options.loss)
-    losses, stats = token_loss(old_log_prob, log_prob, advantages, mask, off_policy_mask, options)
+    phi = {"target_probs": batch["off_policy_log_probs"].exp()} if options.use_target_probs else {}
+    losses, stats = token_loss(old_log_prob, log_prob, advantages, mask, off_policy_mask, options, **phi)
     losses = losses * batch["rollout_is_weights"]
     terms = {"pg_loss": agg_loss(losses, mask, mode, size if options.use_off_policy_loss else on_policy(size, data))}
     loss = terms["pg_loss"]

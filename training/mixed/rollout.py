@@ -26,15 +26,23 @@ def prompt_id(row: dict[str, Any]) -> str:
 
 
 class OffPolicyOutput(AgentLoopOutput):
-    """A sample whose first ``prefix_length`` response tokens are off-policy; it cost ``requests`` generations."""
+    """A sample whose first ``prefix_length`` response tokens are off-policy; it cost ``requests`` generations.
+
+    ``off_policy_log_probs`` are the teacher's, one for each of these tokens; None without ``use_target_probs``.
+    """
 
     prefix_length: int
     requests: int
+    off_policy_log_probs: list[float] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         # As tensors they become fields of the batch; verl would carry plain ints beside it.
-        counts = {"prefix_length": torch.tensor(self.prefix_length), "requests": torch.tensor(self.requests)}
-        return super().as_dict() | counts
+        fields = {"prefix_length": torch.tensor(self.prefix_length), "requests": torch.tensor(self.requests)}
+        if self.off_policy_log_probs is not None:
+            log_probs = torch.zeros(len(self.response_ids))
+            log_probs[: self.prefix_length] = torch.tensor(self.off_policy_log_probs)
+            fields["off_policy_log_probs"] = log_probs
+        return super().as_dict() | fields
 
 
 class OffPolicyAgentLoop(AgentLoopBase):
@@ -81,6 +89,7 @@ class OffPolicyAgentLoop(AgentLoopBase):
             response_logprobs=log_probs,
             prefix_length=len(prefix),
             requests=requests,
+            off_policy_log_probs=row["target_log_probs"][: len(prefix)] if self.options.use_target_probs else None,
             num_turns=2,
             metrics=AgentLoopMetrics(**metrics),
             extra_fields=extra | {"turn_scores": [], "tool_rewards": []},

@@ -29,6 +29,11 @@ from training.run.metrics import require_finite
 POLL_SECONDS = 0.1  # verl's 2 s would be most of a step of a small model
 
 
+def fit_width(values: torch.Tensor, width: int) -> torch.Tensor:
+    """``values`` cut or filled with zeros to ``[batch, width]``: verl's padding rows copy fields of another length."""
+    return torch.nn.functional.pad(values[:, :width], (0, max(width - values.shape[1], 0)))
+
+
 @register_trainer("mixed")
 class MixedPolicyTrainer(PPOTrainerSync):
     """Mixed-policy GRPO. The order of a step, and everything that is not overridden here, is verl's."""
@@ -89,6 +94,8 @@ class MixedPolicyTrainer(PPOTrainerSync):
         ]
         if self.use_reference_policy:
             fields.append("ref_log_prob")
+        if self.options.use_target_probs:
+            fields.append("off_policy_log_probs")
         data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
         nested_mask = data["response_mask"]
         index = np.array(data.pop("uid").tolist(), dtype=object)
@@ -122,6 +129,8 @@ class MixedPolicyTrainer(PPOTrainerSync):
         self._prefix_lengths = dict(zip(batch.keys, rows["prefix_length"].tolist(), strict=True))
 
         output = {"advantages": advantages, "returns": advantages, "rollout_is_weights": correction}
+        if self.options.use_target_probs:
+            output["off_policy_log_probs"] = fit_width(rows["off_policy_log_probs"], mask.shape[1])
         nested = {name: response_to_nested(value.float(), nested_mask) for name, value in output.items()}
         batch = tq.kv_batch_put(
             keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict(nested, batch_size=len(batch))

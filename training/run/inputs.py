@@ -1,6 +1,7 @@
 """Check the targets and the model of a run before anything starts: verl would only fail on them much later."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ from omegaconf import DictConfig
 from core.errors import InputError
 from core.files import read_json
 from core.manifest import InputRecord, TargetsRecord
-from core.schemas import TARGET
-from core.tokens import Lengths, load_lengths
+from core.schemas import TARGET, TARGET_LOG_PROBS
+from core.tokens import END_TOKEN, Lengths, load_lengths
 
 ROWS = 1024  # read and tokenized at a time
+NAMED_ROWS = 5  # in one message
 
 
 def check_context(model: Path, config: DictConfig) -> None:
@@ -67,6 +69,8 @@ def check_targets(targets: InputRecord, model: Path, config: DictConfig) -> Targ
         for table in file.iter_batches(ROWS, columns=["prompt", "target", "reward_model"]):
             _check_rows(path, start, table.to_pylist(), lengths, limits)
             start += table.num_rows
+    if config.mixed.use_target_probs:
+        _check_log_probs(path, file, lengths)
     kept = {key: value for key, value in metadata.items() if key not in ("ARROW:schema", "pandas")}
     return TargetsRecord(path=path, digest=targets.digest, rows=rows, metadata=kept)
 
@@ -102,6 +106,41 @@ def _check_rows(
                     f"targets {path}: row {number}: its {name} has {tokens} tokens as it is trained on, more than "
                     f"{key}={limit}: raise it, or reject such rows with `python -m targets`"
                 )
+
+
+def _check_log_probs(path: Path, file: pq.ParquetFile, lengths: Lengths) -> None:
+    """Each target has one log-probability for each of its tokens and its end token."""
+    column = TARGET_LOG_PROBS.name
+    if column not in file.schema_arrow.names:
+        raise InputError(
+            f"targets {path}: no column {column}, which mixed.use_target_probs=true reads: give the teacher's "
+            "log-probability of each token of the target and its end token, or set it to false"
+        )
+    absent: list[int] = []
+    start = 0
+    for table in file.iter_batches(ROWS, columns=["target", column]):
+        rows = table.to_pylist()
+        counts = lengths.count([row["target"][0]["content"] if row["target"] else "" for row in rows])
+        for number, (row, tokens) in enumerate(zip(rows, counts, strict=True), start):
+            log_probs = row[column]
+            if not row["target"]:
+                continue
+            if log_probs is None:
+                absent.append(number)
+            elif len(log_probs) != tokens + END_TOKEN:
+                raise InputError(
+                    f"targets {path}: row {number}: {len(log_probs)} {column} for a target of {tokens + END_TOKEN} "
+                    "tokens, its end token included: give one for each, counted with the tokenizer of the model"
+                )
+            elif any(value is None or not (math.isfinite(value) and value <= 0) for value in log_probs):
+                raise InputError(f"targets {path}: row {number}: {column} must be finite numbers of at most 0")
+        start += len(rows)
+    if absent:
+        named = ", ".join(map(str, absent[:NAMED_ROWS])) + (", …" if len(absent) > NAMED_ROWS else "")
+        raise InputError(
+            f"targets {path}: {len(absent)} rows have a target without {column}: {named}: give it for all of them, "
+            "remove the rows, or set mixed.use_target_probs=false"
+        )
 
 
 def _conversation(messages: Any) -> bool:

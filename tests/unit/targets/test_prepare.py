@@ -275,3 +275,20 @@ def test_settings_that_do_not_exist_or_fit_are_named(tmp_path: Path, tokenizer: 
         read_config(tmp_path / "nowhere.yaml")
     with pytest.raises(InputError, match="no such file; give the policy's tokenizer"):
         run("embedded", tmp_path / "out", tmp_path / "no-model")
+
+
+def test_log_probabilities_of_the_teacher_travel_to_the_training_file(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
+) -> None:
+    digests = set()
+    for last in (-1.0, -2.0):
+        source = jsonl(good(1, target_log_probs=[-0.25, last]), good(2), good(3, answer="7", target_log_probs=[-1.0]))
+        prepared = run(source, tmp_path / "out", tokenizer)
+        split = select_train(prepared, tmp_path / "train")
+        for file in (prepared.prepared, split.train):
+            assert pq.read_schema(file).names == [*TARGET.names, "target_log_probs"]
+            assert [row["target_log_probs"] for row in rows(file)] == [[-0.25, last], None]
+        digests.add(split.digest)
+    assert len(digests) == 2
+    again = run(split.train, tmp_path / "again", tokenizer)  # what was written is a source, too
+    assert rows(again.prepared)[0]["target_log_probs"] == [-0.25, -2.0]

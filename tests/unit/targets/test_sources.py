@@ -270,3 +270,19 @@ def test_observing_sees_content_not_dates(jsonl: Any, good: Any) -> None:
     jsonl(good(1), good(3))
     assert observe(config).digest != first.digest
     assert observe(build_config({"embedded_rows": 8})) != observe(build_config({"embedded_rows": 8, "seed": 1}))
+
+
+def test_log_probabilities_are_read_where_they_are(jsonl: Any) -> None:
+    path = jsonl(
+        {"problem": "2+2=?", "answer": "4", "response": "\\boxed{4}", "target_log_probs": [-0.5, 0, -1]},
+        {"problem": "2+3=?", "answer": "5", "response": "\\boxed{5}"},
+        {"problem": "2+4=?", "answer": "6", "response": ["a", "b"], "target_log_probs": [[-1.0], None]},
+        *(
+            {"problem": "2+5=?", "answer": "7", "response": "\\boxed{7}", "target_log_probs": bad}
+            for bad in ([0.1], ["-1"], [True], -1.0, [float("-inf")])
+        ),
+    )
+    traces = list(read(path))
+    assert [trace.target_log_probs for trace in traces[:4]] == [[-0.5, 0.0, -1.0], None, [-1.0], None]
+    assert [trace.reasons for trace in traces] == [[]] * 4 + [["wrong_type"]] * 5
+    assert "0.1 is no log-probability" in (traces[4].detail or "")

@@ -10,7 +10,8 @@ import pytest
 
 from core.errors import InputError
 from core.manifest import InputRecord, TargetsRecord
-from core.schemas import TARGET
+from core.schemas import TARGET, TARGET_LOG_PROBS
+from core.tokens import load_lengths
 from training.base.resolve import SHIPPED
 from training.run.configuration import compose_run
 from training.run.inputs import check_context, check_targets
@@ -115,3 +116,47 @@ def test_a_run_that_needs_more_context_than_the_model_has_is_told_so(tmp_path: P
     check_context(SHIPPED, compose_run("luffy", "cpu", fits, run=tmp_path))
     with pytest.raises(InputError, match=r"a context of 1024 tokens .* needs 1025.*max_prompt_length=513"):
         check_context(SHIPPED, compose_run("luffy", "cpu", ["data.max_prompt_length=513", fits[1]], run=tmp_path))
+
+
+def with_log_probs(number: int, *, more: int = 0, value: float = -0.5) -> Row:
+    """A target, and a log-probability for each of its tokens, its end token, and ``more``."""
+    made = row(number)
+    tokens = load_lengths(SHIPPED).count([made["target"][0]["content"]])[0]
+    return made | {"target_log_probs": [value] * (tokens + 1 + more)}
+
+
+def check_log_probs(file: Path, rows: list[Row], schema: pa.Schema | None = None) -> TargetsRecord:
+    schema = schema or TARGET.append(TARGET_LOG_PROBS)
+    # The metadata says that the lengths were checked before: log-probabilities are checked all the same.
+    metadata = {"tokenizer_digest": load_lengths(SHIPPED).digest}
+    metadata["config"] = '{"max_prompt_tokens": 1, "max_target_tokens": 1}'
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema.with_metadata(metadata)), file)
+    config = compose_run("luffy", "cpu", [*LIMITS, "mixed.use_target_probs=true"], run=file.parent)
+    return check_targets(InputRecord(path=file, digest="d"), SHIPPED, config)
+
+
+def test_log_probabilities_of_every_token_pass(tmp_path: Path) -> None:
+    no_target = row(3) | {"target": []}
+    assert check_log_probs(tmp_path / "t.parquet", [with_log_probs(1), with_log_probs(2), no_target]).rows == 3
+
+
+def test_log_probabilities_that_are_not_there_are_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "t.parquet"
+    with pytest.raises(InputError, match=r"no column target_log_probs, which mixed\.use_target_probs=true reads"):
+        check_log_probs(file, [row(1), row(2)], TARGET)
+    with pytest.raises(InputError, match=r"7 rows have a target without target_log_probs: 1, 2, 3, 4, 5, …: give"):
+        check_log_probs(file, [with_log_probs(0), *(row(n) for n in range(1, 8))])
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (with_log_probs(2, more=1), r"row 1: 31 target_log_probs for a target of 30 tokens, its end token included"),
+        (with_log_probs(2, more=-1), r"row 1: 29 target_log_probs for a target of 30 tokens"),
+        (with_log_probs(2, value=0.1), r"row 1: target_log_probs must be finite numbers of at most 0"),
+        (with_log_probs(2, value=float("nan")), r"row 1: target_log_probs must be finite"),
+    ],
+)
+def test_log_probabilities_that_do_not_fit_name_the_row(bad: Row, words: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=words):
+        check_log_probs(tmp_path / "t.parquet", [with_log_probs(1), bad])

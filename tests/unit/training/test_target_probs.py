@@ -1,0 +1,87 @@
+"""The teacher's log-probabilities, from a row of the targets to the loss."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from verl.utils import tensordict_utils as tu
+
+from training.algorithms.mixed_loss import mixed_policy_token_loss
+from training.algorithms.options import LossOptions, MixedPolicyOptions
+from training.mixed.loss import mixed_policy_loss
+from training.mixed.metrics import update_counts
+from training.mixed.rollout import OffPolicyOutput
+from training.mixed.trainer import fit_width
+
+PHI = (0.5, 0.25)  # the teacher's probabilities of two off-policy tokens
+P = (0.4, 0.1)  # the policy's
+
+
+def nested(*rows: Any) -> torch.Tensor:
+    return torch.nested.as_nested_tensor([torch.as_tensor(row) for row in rows], layout=torch.jagged)
+
+
+def policy_loss(**mixed: Any) -> tuple[float, torch.Tensor]:
+    """The sum of the token losses of two off-policy tokens (A = 1) and an on-policy one (A = 0), and its gradient."""
+    mask, off_policy = torch.tensor([[1, 1], [1, 0]]).bool(), torch.tensor([[1, 1], [0, 0]]).bool()
+    data = {
+        "prompts": nested([5], [5]),
+        "responses": nested([7, 8], [9]),
+        "response_mask": nested([1, 1], [1]),
+        "old_log_probs": nested([-1.0, -1.0], [-1.0]),
+        "advantages": nested([1.0, 1.0], [0.0]),
+        "rollout_is_weights": nested([1.0, 1.0], [1.0]),
+        "prefix_length": torch.tensor([2, 0]),
+        "off_policy_log_probs": nested(torch.tensor(PHI).log(), [0.0]),
+    }
+    counts = {"batch_num_tokens": 1, "dp_size": 1, **update_counts(mask, off_policy, 1.0)}
+    log_prob = torch.tensor([*P, 1.0, 0.3, 1.0]).log().requires_grad_()
+    output = {"log_probs": torch.nested.nested_tensor_from_jagged(log_prob, torch.tensor([0, 3, 5]))}
+    options = MixedPolicyOptions(prefix={"n_prefix": 1}, **mixed)  # pyright: ignore[reportArgumentType]
+    actor = SimpleNamespace(use_kl_loss=False, entropy_coeff=0.0)
+    loss, _ = mixed_policy_loss(actor, options, 2, output, tu.get_tensordict(data, counts))  # pyright: ignore[reportArgumentType]
+    loss.backward()
+    assert log_prob.grad is not None
+    return loss.item(), log_prob.grad[:2]
+
+
+@pytest.mark.parametrize("reshape", ["no_reshape", "p_div_p_0.1"])
+def test_the_ratio_to_the_teacher_is_shaped(reshape: str) -> None:
+    ratios = torch.tensor(P, dtype=torch.float64).requires_grad_()
+    ratio = ratios / (torch.tensor(PHI, dtype=torch.float64) + 1e-6)
+    shaped = ratio if reshape == "no_reshape" else ratio / (ratio + 0.1)
+    expected = -shaped.sum()
+    (gradient,) = torch.autograd.grad(expected, ratios)
+    loss, ours = policy_loss(use_target_probs=True, off_policy_reshape=reshape)
+    assert loss == pytest.approx(expected.item(), rel=1e-5)
+    torch.testing.assert_close(ours, (gradient * torch.tensor(P)).float(), rtol=1e-5, atol=0)  # d/dlog p = p d/dp
+
+
+def test_without_the_option_the_teacher_counts_as_certain() -> None:
+    assert policy_loss()[0] == pytest.approx(-sum(P))
+
+
+def test_a_probability_of_one_is_the_papers_phi() -> None:
+    tensors = [torch.rand(3, 5).log() for _ in range(2)]
+    advantages, mask = torch.randn(3, 5), torch.ones(3, 5)
+    arguments = *tensors, advantages, mask, torch.ones(3, 5).bool(), LossOptions(off_policy_reshape="p_div_p_0.1")
+    losses, _ = mixed_policy_token_loss(*arguments)
+    torch.testing.assert_close(mixed_policy_token_loss(*arguments, torch.ones(3, 5))[0], losses, rtol=1e-4, atol=1e-6)
+
+
+def test_a_sample_carries_them_for_its_prefix() -> None:
+    fields: dict[str, Any] = {"prompt_ids": [1], "response_ids": [2, 3, 4], "response_mask": [1] * 3, "num_turns": 2}
+    fields |= {"metrics": {}, "requests": 1}
+    sample = OffPolicyOutput(**fields, prefix_length=2, off_policy_log_probs=[-0.5, -0.25]).as_dict()
+    assert sample["off_policy_log_probs"].tolist() == [-0.5, -0.25, 0.0]
+    on_policy = OffPolicyOutput(**fields, prefix_length=0, off_policy_log_probs=[]).as_dict()
+    assert on_policy["off_policy_log_probs"].tolist() == [0.0] * 3
+    assert "off_policy_log_probs" not in OffPolicyOutput(**fields, prefix_length=2).as_dict()
+
+
+def test_padding_rows_with_a_copy_of_another_length_fit() -> None:
+    """verl's padding rows have one token, and copy unknown fields of a real one."""
+    values = nested([-1.0, -2.0, -3.0], [-4.0]).to_padded_tensor(0.0)
+    assert fit_width(values, 2).tolist() == [[-1.0, -2.0], [-4.0, 0.0]]
+    assert fit_width(values, 4).tolist() == [[-1.0, -2.0, -3.0, 0.0], [-4.0, 0.0, 0.0, 0.0]]
