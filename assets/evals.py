@@ -162,14 +162,15 @@ def grade(
     from core.files import write_table
     from grading.grader import Grader, grade_table
 
-    settings = [options.thinking, options.grade_limit_s, code_version(*GRADING_CODE)]
+    settings = [options.thinking, options.truncated, options.grade_limit_s, code_version(*GRADING_CODE)]
     folders = {
         name: storage.folder("graded", name, identity(path.parent.name, settings)) for name, path in samples.items()
     }
     if missing := [name for name, folder in folders.items() if not folder.exists()]:
         with Grader(options.grade_workers, options.grade_limit_s) as grader:
             for name in missing:
-                table = grade_table(pq.read_table(samples[name]), suite, grader, thinking=options.thinking)
+                rules = {"thinking": options.thinking, "truncated": options.truncated}
+                table = grade_table(pq.read_table(samples[name]), suite, grader, **rules)
                 with storage.writing(folders[name]) as folder:
                     write_table(table, folder / "graded.parquet")
                 context.log.info(f"{name}: graded {table.num_rows} samples")

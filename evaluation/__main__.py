@@ -141,6 +141,8 @@ def _grading_options() -> argparse.ArgumentParser:
     options.add_argument("--limit-s", type=float, default=5.0, help="seconds per comparison (default %(default)s)")
     options.add_argument("--thinking", action=argparse.BooleanOptionalAction, help="an answer counts only after "
                          "</think> (default: as the prompt template says)")  # fmt: skip
+    options.add_argument("--truncated", choices=("zero", "by_text"), default="zero", help="score of a sample that "
+                         "was cut at the token limit: zero, or as its text says (default %(default)s)")  # fmt: skip
     return options
 
 
@@ -190,7 +192,8 @@ def grade(options: argparse.Namespace) -> None:
     table = read_suite_file(options.suite)
     with Grader(options.workers, options.limit_s) as grader:
         for name, samples in read_folder(options.samples, "samples").items():
-            graded = grade_table(samples, table, grader, thinking=options.thinking)
+            rules = {"thinking": options.thinking, "truncated": options.truncated}
+            graded = grade_table(samples, table, grader, **rules)
             write_table(graded, options.out / f"{name}.parquet")
             print(f"{name}: {summarize(graded).to_text()}")
 
@@ -224,6 +227,7 @@ def compare(options: argparse.Namespace) -> None:
         workers=options.workers,
         limit_s=options.limit_s,
         thinking=options.thinking,
+        truncated=options.truncated,
     )
     with _sampling_process():
         print(comparison_table(evaluate(options.models, evaluation, options.out), pass_at=options.pass_at).to_text())

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
-from grading.answers import THINK_END
+from grading import whole_text
 from grading.equivalence import Compare, serve
 from grading.pool import WorkerPool
 
@@ -23,15 +23,6 @@ EXAMPLES = 5  # of each kind of disagreement in the text
 WORKERS = 2
 
 
-def whole_text(text: str, gold: str) -> tuple[str, str]:
-    """math-verify on ``text`` as it stands."""
-    from math_verify import parse, verify
-
-    expected = parse(f"${gold}$", parsing_timeout=None)  # pyright: ignore[reportArgumentType]  # documented, not typed
-    read = parse(text, parsing_timeout=None)  # pyright: ignore[reportArgumentType]  # documented, not typed
-    return ("correct", "equal") if verify(expected, read, timeout_seconds=None) else ("wrong", f"read {read[:1]}")
-
-
 def prime(answer: str, gold: str) -> tuple[str, str]:
     """PRIME's grader on an extracted answer."""
     from verl.utils.reward_score.prime_math import grade_answer
@@ -39,7 +30,7 @@ def prime(answer: str, gold: str) -> tuple[str, str]:
     return ("correct", "equal") if grade_answer(answer, gold) else ("wrong", "not equal")
 
 
-GRADERS: dict[str, Compare] = {"whole-text": whole_text, "prime": prime}
+GRADERS: dict[str, Compare] = {"whole-text": whole_text.compare, "prime": prime}
 
 
 def disagreements(graded: "Mapping[str, pa.Table]", second: str, *, limit_s: float = 5.0) -> "pa.Table":
@@ -98,8 +89,7 @@ def _stated(row: Mapping[str, Any], second: str) -> str | None:
     """The text, or for "prime" the extracted answer, that the second grader compares; None if there is no answer."""
     if second == "prime":
         return row["extracted"]
-    response = row["response"] or ""
-    return response.split(THINK_END, 1)[1] if THINK_END in response else response
+    return whole_text.text_after_thoughts(row["response"] or "", thinking=False)
 
 
 def _short(text: str | None, longest: int = 60) -> str:

@@ -1,8 +1,8 @@
 """One grader for rewards, targets and benchmarks: it takes a response and a gold answer, and returns a verdict.
 
 The answer is in the last box after the last ``</think>``, and a thinking response that never closes its thoughts has no
-answer (LUFFY's published evaluation grades its whole text). Answers are compared by math-verify, or by letter for
-multiple choice. A verdict always has a reason.
+answer. Answers are compared by math-verify, or by letter for multiple choice. A verdict always has a reason. The rule
+of LUFFY's published reward can be chosen instead (`grading.whole_text`).
 """
 
 import json
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from core.errors import InputError
 from core.prompts import PromptRecord
+from grading import whole_text
 from grading.answers import (
     answer_part,
     compare_numbers,
@@ -29,7 +30,7 @@ from grading.answers import (
     same_choice,
     same_string,
 )
-from grading.pool import WorkerPool
+from grading.pool import PROGRAM, WorkerPool
 from grading.verdict_cache import VerdictStore
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 __all__ = ["GRADERS", "Grade", "Grader", "Verdict", "answer_part", "extract_boxed", "extract_choice", "grade_table"]
 
 GRADERS = ("math", "choice")
+RULES = ("boxed", "whole-text")
+TRUNCATED = ("zero", "by_text")  # what a response that was cut at the token limit scores
 MAX_CHARACTERS = 1_000  # the longest gold of the paper's nine benchmarks has under 300
 MAX_NESTING = 40
 MAX_DIGITS = 300
@@ -78,11 +81,16 @@ class Grader:
         workers: processes that compare answers; they start when the first pair needs symbolic algebra.
         limit_s: seconds per comparison.
         shared: a file through which graders on this machine share their verdicts.
+        rule: where a mathematical answer is: "boxed", or "whole-text" as in LUFFY's published reward.
     """
 
-    def __init__(self, workers: int = 2, limit_s: float = 5.0, shared: Path | None = None) -> None:
-        self._workers = workers
-        self._pool = WorkerPool(workers, limit_s)
+    def __init__(
+        self, workers: int = 2, limit_s: float = 5.0, shared: Path | None = None, *, rule: str = "boxed"
+    ) -> None:
+        if rule not in RULES:
+            raise InputError(f"unknown rule {rule!r}: expected one of {', '.join(RULES)}")
+        self._workers, self._rule = workers, rule
+        self._pool = WorkerPool(workers, limit_s, PROGRAM if rule == "boxed" else whole_text.PROGRAM)
         self._store = VerdictStore(shared) if shared else None
         # Cached, because samples of a problem repeat their answers.
         self._equivalence = lru_cache(maxsize=KEPT_COMPARISONS)(self._ask)
@@ -106,6 +114,8 @@ class Grader:
         """Grade a response; one that was ``truncated`` at the token limit scores 0 whatever it contains."""
         if kind not in GRADERS:
             raise ValueError(f"unknown grader {kind!r}: expected one of {', '.join(GRADERS)}")
+        if self._rule == "whole-text" and kind == "math":
+            return self._grade_whole_text(text, gold, thinking=thinking, truncated=truncated)
         part = answer_part(text, thinking=thinking)
         extracted = None if part is None else (extract_boxed if kind == "math" else extract_choice)(part)
         if truncated:
@@ -119,6 +129,15 @@ class Grader:
             return Grade(Verdict.CORRECT if correct else Verdict.WRONG, extracted, "by letter")
         verdict, reason = self._compare(extracted, gold)
         return Grade(verdict, extracted, reason)
+
+    def _grade_whole_text(self, text: str, gold: str, *, thinking: bool, truncated: bool) -> Grade:
+        if truncated:
+            return Grade(Verdict.TRUNCATED, None, "stopped at the token limit")
+        part = whole_text.text_after_thoughts(text, thinking=thinking)
+        if part is None:
+            return Grade(Verdict.NO_THINK_END, None, "no </think>")
+        verdict, reason = self._equivalence(part, gold)
+        return Grade(Verdict(verdict), None, reason)
 
     def grade_many(
         self, items: Iterable[tuple[str, str, str]], *, thinking: bool = True, truncated: Iterable[bool] | None = None
@@ -185,10 +204,13 @@ class Grader:
         return reply
 
 
-def grade_table(samples: "pa.Table", suite: "pa.Table", grader: Grader, *, thinking: bool | None = None) -> "pa.Table":
+def grade_table(
+    samples: "pa.Table", suite: "pa.Table", grader: Grader, *, thinking: bool | None = None, truncated: str = "zero"
+) -> "pa.Table":
     """The GRADED table of a SAMPLE table of one benchmark, with the same rows in the same order.
 
     With ``thinking`` an answer counts only after ``</think>``; None leaves that to the prompt template of the samples.
+    A sample that was cut at the token limit scores 0; with ``truncated="by_text"`` its text decides, as for any other.
     Raises InputError for a grader that does not exist, and if the samples do not cover the problems of the suite
     equally, because a missing row would change the score.
     """
@@ -220,7 +242,7 @@ def grade_table(samples: "pa.Table", suite: "pa.Table", grader: Grader, *, think
     grades = grader.grade_many(
         ((row["response"] or "", problems[row["id"]]["gold"], problems[row["id"]]["grader"]) for row in rows),
         thinking=needs_end,
-        truncated=[row["finish_reason"] == "length" for row in rows],
+        truncated=[truncated == "zero" and row["finish_reason"] == "length" for row in rows],
     )
     graded = [
         {
@@ -235,7 +257,10 @@ def grade_table(samples: "pa.Table", suite: "pa.Table", grader: Grader, *, think
         for row, grade in zip(rows, grades, strict=True)
     ]
     assert len(graded) == samples.num_rows, "a sample was lost in grading"
-    metadata = {**(samples.schema.metadata or {}), b"grading": json.dumps({"thinking": needs_end})}
+    metadata = {
+        **(samples.schema.metadata or {}),
+        b"grading": json.dumps({"thinking": needs_end, "truncated": truncated}),
+    }
     return pa.Table.from_pylist(graded, schema=GRADED.with_metadata(metadata))
 
 

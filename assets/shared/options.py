@@ -169,6 +169,10 @@ class EvaluationOptions(Options):
     thinking: bool | None = Field(
         default=None, description="Count answers only after </think>. None: as the template says."
     )
+    truncated: Literal["zero", "by_text"] = Field(
+        default="zero",
+        description="Score of a sample that was cut at the token limit: zero, or by_text, as for any other.",
+    )
     trust_remote_code: bool = Field(default=False, description="Run code that the model folder brings.")
     grade_workers: int = Field(default=2, ge=1, description="Processes that compare answers.")
     grade_limit_s: float = Field(default=5.0, gt=0, description="Seconds allowed for comparing one answer.")

@@ -127,10 +127,11 @@ def _read_graded(file: Path) -> "pa.Table | None":
 
 
 def _settings(table: "pa.Table", metadata: Mapping[bytes, bytes]) -> str:
-    """The sampling settings, the prompt's digest, and whether answers count only after ``</think>``."""
+    """The sampling settings, the prompt's digest, whether answers count only after ``</think>``, and if cut ones do."""
     sampling, grading = (json.loads(metadata.get(key, b"{}")) for key in (b"sampling", b"grading"))
     settings = ", ".join(f"{name} {value}" for name, value in sampling.items() if name != "samples")
     frame = PromptRecord.of(table).frame
     prompt = "not recorded" if frame is None else digest_bytes(frame.encode())[:8]
     thoughts = ", answers after </think>" if grading.get("thinking") else ""
-    return f"{settings or 'sampling not recorded'}, prompt {prompt}{thoughts}"
+    cut = ", cut samples by their text" if grading.get("truncated") == "by_text" else ""
+    return f"{settings or 'sampling not recorded'}, prompt {prompt}{thoughts}{cut}"

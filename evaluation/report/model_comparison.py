@@ -41,6 +41,7 @@ class Evaluation:
     workers: int
     limit_s: float
     thinking: bool | None
+    truncated: str = "zero"
 
 
 def evaluate(names: Sequence[str], how: Evaluation, out: Path | None = None) -> dict[str, Results]:
@@ -98,7 +99,7 @@ def _evaluate(
     )
     with Grader(how.workers, how.limit_s) as grader:
         graded = {
-            name: grade_table(samples, suite, grader, thinking=how.thinking)
+            name: grade_table(samples, suite, grader, thinking=how.thinking, truncated=how.truncated)
             for name, samples in read_folder(folder, "samples").items()
         }
     if out:

@@ -77,7 +77,7 @@ def summarize(graded: "pa.Table") -> Summary:
         high=high,
         standard_error=error,
         majority=majority_at_k(graded),
-        truncated=verdicts[Verdict.TRUNCATED] / total,
+        truncated=graded["finish_reason"].to_pylist().count("length") / total,
         unanswered=sum(verdicts[v] for v in UNANSWERED) / total,
         unsettled=sum(verdicts[v] for v in UNSETTLED) / total,
         mean_tokens=sum(graded["tokens"].to_pylist()) / total,

@@ -5,11 +5,13 @@ from typing import Any
 
 from grading.grader import Grader
 
+TRUNCATED = "truncated"  # entry of a sample's extra fields: it was cut at the response limit, and so scores 0
+
 
 @cache
-def grader() -> Grader:
+def grader(rule: str) -> Grader:
     """One grader per reward process; its worker starts when an answer needs more than a comparison of strings."""
-    return Grader(workers=1)
+    return Grader(workers=1, rule=rule)
 
 
 def compute_score(
@@ -25,5 +27,22 @@ def compute_score(
     verl's reward workers call it once per sample, off-policy samples included. With ``thinking`` a response without a
     closing tag scores 0.
     """
-    grade = grader().grade(solution_str, ground_truth, "math", thinking=thinking)
+    return _score("boxed", solution_str, ground_truth, extra_info, thinking)
+
+
+def compute_score_whole_text(
+    data_source: str,
+    solution_str: str,
+    ground_truth: str,
+    extra_info: dict[str, Any] | None = None,
+    *,
+    thinking: bool = True,
+) -> dict[str, float]:
+    """As `compute_score`, for any answer after the first ``</think>``, boxed or not: the rule of the published run."""
+    return _score("whole-text", solution_str, ground_truth, extra_info, thinking)
+
+
+def _score(rule: str, response: str, gold: str, extra_info: dict[str, Any] | None, thinking: bool) -> dict[str, float]:
+    truncated = bool((extra_info or {}).get(TRUNCATED))
+    grade = grader(rule).grade(response, gold, "math", thinking=thinking, truncated=truncated)
     return {"score": grade.score, "acc": grade.score}

@@ -10,6 +10,7 @@ from verl.utils.profiler import simple_timer
 from core.files import digest_bytes
 from core.prompts import encode_example, encode_prompt
 from training.algorithms.prefix import cut_prefix, prefix_ratio
+from training.mixed.reward import TRUNCATED
 from training.run.configuration import mixed_options
 
 HASHES = 2**60  # values of stable_hash
@@ -92,8 +93,14 @@ class OffPolicyAgentLoop(AgentLoopBase):
             off_policy_log_probs=row["target_log_probs"][: len(prefix)] if self.options.use_target_probs else None,
             num_turns=2,
             metrics=AgentLoopMetrics(**metrics),
-            extra_fields=extra | {"turn_scores": [], "tool_rewards": []},
+            extra_fields=extra | {"turn_scores": [], "tool_rewards": [], TRUNCATED: self._truncated(response)},
         )
+
+    def _truncated(self, response: list[int]) -> bool:
+        """Whether a response scores 0 because it filled its limit without an end token (a model may have several)."""
+        if self.config.reward.truncated == "by_text":
+            return False
+        return len(response) >= self.response_length and response[-1] not in self.tokenizer.all_special_ids
 
     def _prefix(self, row: dict[str, Any]) -> list[int]:
         """Tokens of the target that this sample starts with; [] for an on-policy sample."""

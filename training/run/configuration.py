@@ -17,13 +17,14 @@ from omegaconf.errors import OmegaConfBaseException
 
 from core.code import PROJECT
 from core.errors import InputError
+from grading.grader import TRUNCATED
 from training.algorithms.options import MixedPolicyOptions
 from training.config.keys import OPEN, check_key, check_switches, leaves, nearest, rules, within
 
 CONFIG = PROJECT / "training" / "config"
 
-# For two updates per batch; the larger half, so that a batch of any size has two.
-OmegaConf.register_new_resolver("half", lambda number: -(-number // 2), replace=True)
+# For two updates per batch; an odd number has no half, so such a batch is one update.
+OmegaConf.register_new_resolver("half", lambda number: number // (2 - number % 2), replace=True)
 
 # The section ``mixed`` with its defaults, a part of train.yaml that the class of the options writes. The clip range is
 # verl's own key, so that it has one place.
@@ -68,7 +69,7 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
         raise InputError(f"configuration: {str(error).splitlines()[0]}") from error
     for key in keys:
         check_switches(key, lambda switch: OmegaConf.select(config, switch))
-    _check_sizes(config)
+    _check_values(config)
     mixed_options(config)
     return config
 
@@ -103,8 +104,8 @@ def _files_of(group: str, name: str) -> Iterator[Path]:
             yield from _files_of(group, parent)
 
 
-def _check_sizes(config: DictConfig) -> None:
-    """Raise InputError for two numbers that fight, or for one with which a run would leave no policy."""
+def _check_values(config: DictConfig) -> None:
+    """Raise InputError for two numbers that fight, for one with which a run would leave no policy, or a wrong name."""
     data, actor, trainer = config.data, config.actor_rollout_ref.actor, config.trainer
     context = config.actor_rollout_ref.rollout.max_model_len
     batch, update = data.train_batch_size, actor.ppo_mini_batch_size
@@ -118,7 +119,10 @@ def _check_sizes(config: DictConfig) -> None:
             f"actor_rollout_ref.rollout.max_model_len={context} and data.max_prompt_length={data.max_prompt_length} + "
             f"data.max_response_length={data.max_response_length} fight: leave the first out, and the others set it"
         )
-    for name in ("total_training_steps", "save_freq"):
+    if config.reward.truncated not in TRUNCATED:
+        raise InputError(f"reward.truncated: got {config.reward.truncated!r}, expected one of {', '.join(TRUNCATED)}")
+    length = "total_epochs" if trainer.total_training_steps is None else "total_training_steps"
+    for name in (length, "save_freq"):
         if (value := trainer[name]) is None or value < 1:
             raise InputError(f"trainer.{name}: got {value}, expected 1 or more: without it a run leaves no policy")
 

@@ -238,7 +238,8 @@ def test_the_template_says_whether_thoughts_must_end(grader):
     for template, expected in (({"thinking": True}, 0.0), ({"thinking": False}, 1.0), (None, 0.0)):
         table = grade_table(samples(unclosed, template), suite("p"), grader)
         assert table["score"].to_pylist() == [expected]
-        assert json.loads(table.schema.metadata[b"grading"]) == {"thinking": expected == 0.0}
+        grading = {"thinking": expected == 0.0, "truncated": "zero"}
+        assert json.loads(table.schema.metadata[b"grading"]) == grading
     assert grade_table(samples(unclosed), suite("p"), grader, thinking=False)["score"].to_pylist() == [1.0]
 
 
@@ -255,3 +256,38 @@ def test_the_template_says_whether_thoughts_must_end(grader):
 def test_tables_that_would_lose_or_double_rows_are_refused(grader, table, problems, expected):
     with pytest.raises(InputError, match=expected):
         grade_table(table, problems, grader)
+
+
+def test_a_sample_that_was_cut_scores_zero_or_by_its_text(grader):
+    table = samples({"p": [think("\\boxed{4}"), think("\\boxed{5}")]})
+    cut = table.set_column(
+        table.schema.get_field_index("finish_reason"), "finish_reason", pa.array(["length"] * 2, pa.string())
+    )
+    graded = grade_table(cut, suite("p"), grader)
+    assert (graded["score"].to_pylist(), graded["verdict"].to_pylist()) == ([0.0, 0.0], ["truncated"] * 2)
+    by_text = grade_table(cut, suite("p"), grader, truncated="by_text")
+    assert by_text["score"].to_pylist() == [1.0, 0.0]
+    assert json.loads(by_text.schema.metadata[b"grading"])["truncated"] == "by_text"
+
+
+def test_the_published_rule_takes_any_answer_after_the_first_thoughts():
+    with Grader(workers=1, limit_s=20.0, rule="whole-text") as published:
+        verdicts = {
+            text: published.grade(text, "4").verdict
+            for text in (
+                "<think>a</think> So the answer is 4.",
+                "<think>a</think> $x = 4$",
+                "<think>a</think> \\boxed{4} </think> nothing here",
+                "<think>a</think> So the answer is 5.",
+                "<think>a</think> none",
+                "So the answer is 4.",
+            )
+        }
+        assert [str(verdict) for verdict in verdicts.values()] == [
+            *("correct", "correct", "correct"),
+            *("wrong", "no_answer", "no_think_end"),
+        ]
+        assert published.grade("So the answer is 4.", "4", thinking=False).score == 1.0
+        assert published.grade("<think>a</think> 4", "4", truncated=True).verdict is Verdict.TRUNCATED
+    with pytest.raises(InputError, match="unknown rule 'last': expected one of boxed, whole-text"):
+        Grader(rule="last")

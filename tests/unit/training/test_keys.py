@@ -26,6 +26,8 @@ ALSO_READ = {
     "first_stage": "the command starts the first stage (training.run.job)",
     "run": "the command carries the run out (training.run.job)",
     "trainer.total_training_steps": "the command follows the steps",
+    "trainer.total_epochs": "the command makes steps of it, where total_training_steps is null",
+    "reward.truncated": "the agent loop marks cut samples by it (training.mixed.rollout)",
     "transfer_queue.backend": "handed to TransferQueue as it is",
     "transfer_queue.metrics": "handed to TransferQueue as it is",
     "actor_rollout_ref.actor.fsdp_config.wrap_policy": "handed to FSDP as it is",
@@ -219,7 +221,7 @@ def test_sections_that_are_handed_on_take_any_key() -> None:
         ),
         (["actor_rollout_ref.rollout.max_model_len=99"], "max_model_len=99 and .* fight"),
         (["trainer.save_freq=-1"], "without it a run leaves no policy"),
-        (["trainer.total_training_steps=null"], "without it a run leaves no policy"),
+        (["trainer.total_training_steps=null", "trainer.total_epochs=0"], "without it a run leaves no policy"),
         (["data.seed"], "expected KEY=VALUE"),
     ],
 )

@@ -31,6 +31,7 @@ CHANGES: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "off_policy_reshape_pow_exp": ({"off_policy_reshape": "pow"}, 0.5, 0.7),
     "off_max_clip": ({}, None, 0.1),
     "off_min_clip": ({}, None, 0.6),
+    "use_target_probs": ({}, False, True),
     "all_max_clip": ({}, None, 0.4),
     "baseline": ({}, "union", "on_policy"),
     "use_std": ({}, False, True),
@@ -87,7 +88,8 @@ def computed(chosen: MixedPolicyOptions) -> tuple[Any, ...]:
     advantages = group_advantage(scores, index, on_policy, chosen).unsqueeze(-1) * mask
     advantages = apply_prefix_weights(advantages, off_policy_mask, chosen.prefix)
     weights, *_ = rollout_correction(old, rollout, mask, off_policy_mask, chosen.rollout_correction)
-    losses, _ = LOSSES.function(chosen.loss)(old, log_prob, advantages, mask, off_policy_mask, chosen)
+    phi = torch.full_like(log_prob, 0.5) if chosen.use_target_probs else None
+    losses, _ = LOSSES.function(chosen.loss)(old, log_prob, advantages, mask, off_policy_mask, chosen, phi)
     tokens = int(mask.sum())
     size = BatchSize(tokens=tokens, sequences=6, batch_tokens=tokens, batch_sequences=6, response_length=10)
     loss = agg_loss(losses * weights, mask, chosen.loss_agg_mode, size)
