@@ -90,11 +90,17 @@ class OffPolicyAgentLoop(AgentLoopBase):
             response_logprobs=log_probs,
             prefix_length=len(prefix),
             requests=requests,
-            off_policy_log_probs=row["target_log_probs"][: len(prefix)] if self.options.use_target_probs else None,
+            off_policy_log_probs=self._log_probs(row, len(prefix)),
             num_turns=2,
             metrics=AgentLoopMetrics(**metrics),
             extra_fields=extra | {"turn_scores": [], "tool_rewards": [], TRUNCATED: self._truncated(response)},
         )
+
+    def _log_probs(self, row: dict[str, Any], length: int) -> list[float] | None:
+        """The teacher's log-probabilities of the first ``length`` tokens of the target."""
+        if not self.options.use_target_probs:
+            return None
+        return list(row["target_log_probs"])[:length] if length else []
 
     def _truncated(self, response: list[int]) -> bool:
         """Whether a response scores 0 because it filled its limit without an end token (a model may have several)."""

@@ -13,7 +13,7 @@ from core.errors import InputError
 from core.files import read_json
 from core.manifest import InputRecord, TargetsRecord
 from core.schemas import TARGET, TARGET_LOG_PROBS
-from core.tokens import END_TOKEN, Lengths, load_lengths
+from core.tokens import Lengths, load_lengths
 
 ROWS = 1024  # read and tokenized at a time
 NAMED_ROWS = 5  # in one message
@@ -118,18 +118,19 @@ def _check_log_probs(path: Path, file: pq.ParquetFile, lengths: Lengths) -> None
         )
     absent: list[int] = []
     start = 0
-    for table in file.iter_batches(ROWS, columns=["target", column]):
+    for table in file.iter_batches(ROWS, columns=["prompt", "target", column]):
         rows = table.to_pylist()
-        counts = lengths.count([row["target"][0]["content"] if row["target"] else "" for row in rows])
-        for number, (row, tokens) in enumerate(zip(rows, counts, strict=True), start):
+        examples = [(row["prompt"], row["target"][0]["content"] if row["target"] else "") for row in rows]
+        counts = lengths.count_examples(examples)
+        for number, (row, (_, tokens)) in enumerate(zip(rows, counts, strict=True), start):
             log_probs = row[column]
             if not row["target"]:
                 continue
             if log_probs is None:
                 absent.append(number)
-            elif len(log_probs) != tokens + END_TOKEN:
+            elif len(log_probs) != tokens:
                 raise InputError(
-                    f"targets {path}: row {number}: {len(log_probs)} {column} for a target of {tokens + END_TOKEN} "
+                    f"targets {path}: row {number}: {len(log_probs)} {column} for a target of {tokens} "
                     "tokens, its end token included: give one for each, counted with the tokenizer of the model"
                 )
             elif any(value is None or not (math.isfinite(value) and value <= 0) for value in log_probs):
