@@ -21,6 +21,7 @@ VERDICT_CODE = (
     "grading/answers.py",
     "grading/equivalence.py",
     "grading/pool.py",
+    "grading/whole_text.py",
     "core/patterns.py",
 )
 GRADING_CODE = (*VERDICT_CODE, "core/prompts.py", "core/schemas.py")  # of files with verdicts

@@ -91,7 +91,7 @@ class Grader:
             raise InputError(f"unknown rule {rule!r}: expected one of {', '.join(RULES)}")
         self._workers, self._rule = workers, rule
         self._pool = WorkerPool(workers, limit_s, PROGRAM if rule == "boxed" else whole_text.PROGRAM)
-        self._store = VerdictStore(shared) if shared else None
+        self._store = VerdictStore(shared) if shared and rule == "boxed" else None  # it holds verdicts on boxed answers
         # Cached, because samples of a problem repeat their answers.
         self._equivalence = lru_cache(maxsize=KEPT_COMPARISONS)(self._ask)
 
