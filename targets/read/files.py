@@ -5,21 +5,22 @@ read is a `Rejection` in its place, so that the row is still counted.
 """
 
 import hashlib
-import json
+import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 
 from core.errors import InputError
+from targets.read.json_rows import Row, first_line, json_rows, lines, read_chunks
+from targets.read.parquet_rows import open_parquet, parquet_rows
 from targets.trace import Rejection
 
 SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz")
-ROWS_PER_READ = 256
 ROWS_TO_SAMPLE = 100  # rows read to learn the columns of a JSONL file
-CHUNK_BYTES = 1 << 20
-
-Row = dict[str, Any] | Rejection
+MOST_COLUMNS = 10_000
 
 
 @dataclass(frozen=True)
@@ -80,16 +81,19 @@ def with_unique_names(files: Sequence[DataFile]) -> list[DataFile]:
 def column_names(file: DataFile) -> list[str]:
     """Top-level columns; of JSON rows, the keys of the first rows."""
     if file.is_parquet:
-        return _open_parquet(file).schema_arrow.names
+        return open_parquet(file).schema_arrow.names
     columns: dict[str, None] = {}
     rejections: list[Rejection] = []
-    for count, (_, row) in enumerate(_json_rows(file)):
-        if count == ROWS_TO_SAMPLE:
-            break
+    for _, row in islice(_json_rows(file), ROWS_TO_SAMPLE):
         if isinstance(row, Rejection):
             rejections.append(row)
         else:
             columns.update(dict.fromkeys(row))
+        if len(columns) > MOST_COLUMNS:
+            raise InputError(
+                f"source {file.path}: the rows have more than {MOST_COLUMNS:,} different keys; expected one JSON "
+                "object per line with the columns of a trace"
+            )
     if not columns:
         why = f"its first line: {rejections[0].detail}" if rejections else "it is empty"
         raise InputError(f"source {file.path}: it holds no JSON row ({why}); expected one JSON object per line")
@@ -98,40 +102,12 @@ def column_names(file: DataFile) -> list[str]:
 
 def row_groups(file: DataFile) -> int:
     """Pieces of a parquet file that can be read independently; 1 for any other file."""
-    return _open_parquet(file).num_row_groups if file.is_parquet else 1
+    return open_parquet(file).num_row_groups if file.is_parquet else 1
 
 
 def read_rows(file: DataFile, columns: Sequence[str], groups: Sequence[int] | None = None) -> Iterator[tuple[int, Row]]:
     """(number, row) of every row in order; of a parquet only ``columns``, and only the row ``groups``."""
-    if not file.is_parquet:
-        yield from _json_rows(file)
-        return
-    import pyarrow as pa
-
-    parquet = _open_parquet(file)
-    sizes = [parquet.metadata.row_group(k).num_rows for k in range(parquet.num_row_groups)]
-    number = sum(sizes[: groups[0]]) if groups else 0
-    try:
-        for batch in parquet.iter_batches(ROWS_PER_READ, columns=list(columns), row_groups=groups):
-            for row in batch_rows(batch):
-                yield number, row
-                number += 1
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"source {file.path}: damaged after row {number}: {_short(error)}") from error
-
-
-def batch_rows(batch: Any) -> Iterator[Row]:
-    """Rows of a RecordBatch or Table; one whose text is not UTF-8 becomes a `Rejection`."""
-    try:
-        yield from batch.to_pylist()
-        return
-    except UnicodeDecodeError:
-        pass  # one row spoils the whole batch: find it
-    for index in range(batch.num_rows):
-        try:
-            yield batch.slice(index, 1).to_pylist()[0]
-        except UnicodeDecodeError as error:
-            yield Rejection("bad_text", f"not UTF-8: {error.reason} at byte {error.start}")
+    return parquet_rows(file, columns, groups) if file.is_parquet else _json_rows(file)
 
 
 def fingerprint(file: DataFile) -> tuple[str, int]:
@@ -143,7 +119,7 @@ def fingerprint(file: DataFile) -> tuple[str, int]:
     else:
         digest, rows = _digest(file)
     if file.is_parquet:
-        rows = _open_parquet(file).metadata.num_rows
+        rows = open_parquet(file).metadata.num_rows
     elif file.path.removesuffix(".gz").endswith(".json"):
         rows = sum(1 for _ in _json_rows(file))
     return digest, rows
@@ -151,69 +127,34 @@ def fingerprint(file: DataFile) -> tuple[str, int]:
 
 def _digest(file: DataFile) -> tuple[str, int]:
     """sha256 of the (uncompressed) bytes and the number of lines that are not blank."""
-    digest, lines = hashlib.sha256(), 0
-    with file.filesystem.open(file.path, "rb", compression="infer") as stream:
-        if file.is_parquet:
-            while chunk := stream.read(CHUNK_BYTES):
-                digest.update(chunk)
-        else:
-            for line in stream:
-                digest.update(line)
-                lines += bool(line.strip())
-    return digest.hexdigest(), lines
+    digest, count = hashlib.sha256(), 0
 
+    def hashed(stream: Any) -> Iterator[bytes]:
+        for chunk in read_chunks(stream):
+            digest.update(chunk)
+            yield chunk
 
-def _open_parquet(file: DataFile) -> Any:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        # Buffering ahead would keep what has been read until the file ends.
-        return pq.ParquetFile(file.filesystem.open(file.path, "rb"), pre_buffer=False)
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"source {file.path}: not a readable parquet file: {_short(error)}") from error
+    with _opened(file) as stream:
+        chunks = hashed(stream)
+        count = sum(1 for _ in (chunks if file.is_parquet else lines(chunks)))
+    return digest.hexdigest(), count
 
 
 def _json_rows(file: DataFile) -> Iterator[tuple[int, Row]]:
+    with _opened(file) as stream:
+        yield from enumerate(json_rows(stream, f"source {file.path}"))
+
+
+@contextmanager
+def _opened(file: DataFile) -> Iterator[Any]:
+    """The decompressed bytes of a file; InputError where they cannot be read."""
     try:
         with file.filesystem.open(file.path, "rb", compression="infer") as stream:
-            head = stream.read(1)
-            while head.isspace():
-                head = stream.read(1)
-            stream.seek(0)
-            rows = _array(stream.read(), file) if head == b"[" else map(_parse, filter(bytes.strip, stream))
-            yield from enumerate(rows)
-    except (OSError, EOFError) as error:
-        raise InputError(f"source {file.path}: cannot be read: {_short(error)}") from error
-
-
-def _parse(line: bytes) -> Row:
-    try:
-        row = json.loads(line)
-    except UnicodeDecodeError as error:
-        return Rejection("bad_text", f"not UTF-8: {error.reason} at byte {error.start}")
-    except (ValueError, RecursionError) as error:
-        return Rejection("unreadable", f"not JSON: {_short(error)}")
-    return (
-        row
-        if isinstance(row, dict)
-        else Rejection("wrong_type", f"a row that is a {type(row).__name__}, not an object")
-    )
-
-
-def _array(content: bytes, file: DataFile) -> Iterator[Row]:
-    try:
-        rows = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"source {file.path}: not JSON: {_short(error)}") from error
-    for row in rows:
-        yield row if isinstance(row, dict) else Rejection("wrong_type", f"a row that is a {type(row).__name__}")
+            yield stream
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"source {file.path}: cannot be read: {first_line(error)}") from error
 
 
 def _printable(name: str) -> str:
     """A file's name in ids, which are written as UTF-8."""
     return name.encode("utf-8", "replace").decode()
-
-
-def _short(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]

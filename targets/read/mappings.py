@@ -14,6 +14,7 @@ from targets.trace import Rejection, Trace
 
 TARGET_LOG_PROBS = "target_log_probs"
 READY = Path(__file__).with_name("mappings.yaml")
+NAMED_COLUMNS = 30  # of a file, in a message
 
 
 @cache
@@ -39,7 +40,8 @@ def choose_mapping(mapping: ColumnMapping | str, columns: Sequence[str], where: 
 
 
 def _choose(mapping: ColumnMapping | str, columns: Sequence[str], where: str) -> ColumnMapping:
-    present = f"it has {', '.join(columns) or 'no columns'}"
+    more = f" and {len(columns) - NAMED_COLUMNS:,} more" if len(columns) > NAMED_COLUMNS else ""
+    present = f"it has {', '.join(columns[:NAMED_COLUMNS]) or 'no columns'}{more}"
     ready = ready_mappings()
     if mapping == "auto":
         for candidate in ready.values():

@@ -16,11 +16,8 @@ from core.files import digest_bytes
 from core.patterns import compile_full_match
 from targets.config import EMBEDDED, ColumnMapping, PrepareConfig
 from targets.read.files import (
-    ROWS_PER_READ,
     SUFFIXES,
     DataFile,
-    Row,
-    batch_rows,
     column_names,
     find_files,
     fingerprint,
@@ -28,7 +25,9 @@ from targets.read.files import (
     row_groups,
     with_unique_names,
 )
+from targets.read.json_rows import Row
 from targets.read.mappings import choose_mapping, reject_unreadable, to_traces
+from targets.read.parquet_rows import ROWS_PER_READ, batch_rows
 from targets.trace import Trace
 
 TRACES_PER_BATCH = 256
@@ -90,7 +89,7 @@ class Part:
         characters = 0
         for trace in islice(self.traces(piece), limit):
             batch.append(trace)
-            characters += len(trace.response or "") + len(trace.problem or "")
+            characters += sum(len(text or "") for text in (trace.response, trace.problem, trace.gold, trace.system))
             if len(batch) == TRACES_PER_BATCH or characters > CHARACTERS_PER_BATCH:
                 yield batch
                 batch, characters = [], 0

@@ -1,0 +1,148 @@
+"""Rows of JSON files, a bounded part of the file at a time: lines, or the elements of one array.
+
+A row of more than `LARGEST_ROW` bytes is never held in memory, whatever the file decompresses to.
+"""
+
+import codecs
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from core.errors import InputError
+from targets.trace import Rejection
+
+CHUNK_BYTES = 1 << 20
+LARGEST_ROW = 16 << 20  # bytes; parsed, lists of short values take up to 24 times as much
+BLANKS = " \t\n\r"
+
+Row = dict[str, Any] | Rejection
+
+
+def read_chunks(stream: Any) -> Iterator[bytes]:
+    """The content of a binary stream."""
+    while chunk := stream.read(CHUNK_BYTES):
+        yield chunk
+
+
+def json_rows(stream: Any, where: str) -> Iterator[Row]:
+    """The objects in a seekable stream; InputError that begins with ``where`` for an array that is not JSON."""
+    head = next((text for chunk in read_chunks(stream) if (text := chunk.lstrip())), b"")[:1]
+    stream.seek(0)
+    return _elements(stream, where) if head == b"[" else map(_parse, lines(read_chunks(stream)))
+
+
+def lines(chunks: Iterable[bytes]) -> Iterator[bytes | Rejection]:
+    """The lines that are not blank; one of more than `LARGEST_ROW` bytes becomes a `Rejection`."""
+    kept: list[bytes] = []
+    size, blank = 0, True
+    for chunk in chunks:
+        pieces = chunk.split(b"\n")
+        for number, piece in enumerate(pieces):
+            size, blank = size + len(piece), blank and not piece.strip()
+            if size <= LARGEST_ROW:
+                kept.append(piece)
+            else:
+                kept.clear()
+            if number < len(pieces) - 1:  # a newline follows
+                if not blank:
+                    yield _line(kept, size)
+                kept, size, blank = [], 0, True
+    if not blank:
+        yield _line(kept, size)
+
+
+def _line(pieces: list[bytes], size: int) -> bytes | Rejection:
+    if size > LARGEST_ROW:
+        return Rejection("too_large", f"a line of {size:,} bytes (limit {LARGEST_ROW:,}): split it into rows")
+    return b"".join(pieces)
+
+
+def _parse(line: bytes | Rejection) -> Row:
+    if isinstance(line, Rejection):
+        return line
+    try:
+        row = json.loads(line)
+    except UnicodeDecodeError as error:
+        return Rejection("bad_text", f"not UTF-8: {error.reason} at byte {error.start}")
+    except (ValueError, RecursionError) as error:
+        return Rejection("unreadable", f"not JSON: {first_line(error)}")
+    return _object(row, ", not an object")
+
+
+def _object(row: Any, otherwise: str = "") -> Row:
+    if isinstance(row, dict):
+        return row
+    return Rejection("wrong_type", f"a row that is a {type(row).__name__}{otherwise}")
+
+
+def _elements(stream: Any, where: str) -> Iterator[Row]:
+    """The elements of the array that a stream holds, decoded one after the other."""
+    decode = json.JSONDecoder().raw_decode
+    text = _Window(stream, where)
+    text.expect("[")
+    number = 0
+    while (following := text.peek()) != "]":
+        if number:
+            text.expect(",")
+            following = text.peek()
+        if following == "]":
+            raise InputError(f"{where}: not JSON: element {number} is missing after a comma")
+        while True:
+            try:
+                row, end = decode(text.text, text.position)
+                problem = "it ends too early"
+            except ValueError as error:
+                row, end, problem = None, len(text.text), first_line(error)
+            except RecursionError as error:
+                raise InputError(f"{where}: not JSON: element {number}: {first_line(error)}") from error
+            if end < len(text.text):  # a number at the end may go on
+                break
+            if len(text.text) - text.position > LARGEST_ROW:
+                raise InputError(
+                    f"{where}: element {number} has more than {LARGEST_ROW:,} bytes, or is not JSON ({problem}); "
+                    "write one JSON object per line, or make the element smaller"
+                )
+            if not text.grow():
+                raise InputError(f"{where}: not JSON: element {number}: {problem}")
+        text.position = end
+        number += 1
+        yield _object(row)
+
+
+class _Window:
+    """The part of a UTF-8 stream that is being decoded: ``text`` from ``position`` on."""
+
+    def __init__(self, stream: Any, where: str) -> None:
+        self.text, self.position = "", 0
+        self._stream, self._where = stream, where
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+
+    def grow(self) -> bool:
+        """Read as much as is there again, so that decoding anew takes no more than twice the time."""
+        chunk = self._stream.read(max(CHUNK_BYTES, len(self.text) - self.position))
+        try:
+            new = self._decoder.decode(chunk, final=not chunk)
+        except UnicodeDecodeError as error:
+            raise InputError(f"{self._where}: not JSON: not UTF-8: {error.reason}") from error
+        self.text, self.position = self.text[self.position :] + new, 0
+        return bool(chunk)
+
+    def peek(self) -> str:
+        """The next character that is not blank."""
+        while True:
+            while self.position < len(self.text):
+                if (character := self.text[self.position]) not in BLANKS:
+                    return character
+                self.position += 1
+            if not self.grow():
+                raise InputError(f"{self._where}: not JSON: the array is not closed")
+
+    def expect(self, character: str) -> None:
+        if (following := self.peek()) != character:
+            raise InputError(f"{self._where}: not JSON: expected {character!r}, found {following!r}")
+        self.position += 1
+
+
+def first_line(error: BaseException) -> str:
+    """The beginning of an error's message."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]

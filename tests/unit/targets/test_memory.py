@@ -1,0 +1,209 @@
+"""No file makes a preparation use more memory than it states, however little of the disk it takes."""
+
+import gzip
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from core.code import PROJECT
+from core.errors import InputError
+from targets.config import build_config
+from targets.read import parquet_rows
+from targets.read.json_rows import LARGEST_ROW
+from targets.read.sources import read_source
+
+LIMIT_MIB = 700  # of the 2 GiB that a preparation states, for the process that reads
+MEASURE = """
+import sys
+from collections import Counter
+from targets.config import build_config
+from targets.read.sources import find_parts, observe
+config = build_config({"source": sys.argv[1]})
+reasons = Counter()
+try:
+    observe(config)
+    for part in find_parts(config):
+        for batch in part.batches():
+            reasons.update(reason for trace in batch for reason in trace.reasons or ["accepted"])
+    result = dict(reasons)
+except ValueError as error:
+    result = f"{type(error).__name__}: {error}"
+peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(int(peak) // 1024, result)
+"""
+GOOD = {"problem": "1+1=?", "answer": "2", "response": "<think>\na\n</think>\n\n\\boxed{2}"}
+Write = Callable[[Path], None]
+
+
+def parquet(column: pa.Array, **options: Any) -> Write:
+    def write(path: Path) -> None:
+        text = pa.array(["2"] * len(column))
+        pq.write_table(pa.table({"problem": text, "answer": text, "response": column}), path, **options)
+
+    return write
+
+
+def repeated(size: int, rows: int) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array(["x" * size]))
+
+
+def messages(size: int, rows: int) -> pa.Array:
+    struct = pa.StructArray.from_arrays([repeated(4, rows), repeated(size, rows)], ["role", "content"])
+    return pa.ListArray.from_arrays(pa.array(range(rows + 1), pa.int32()), struct)
+
+
+def zipped(*pieces: tuple[bytes, int]) -> Write:
+    def write(path: Path) -> None:
+        with gzip.open(path, "wb", compresslevel=1) as file:
+            for piece, times in pieces:
+                for _ in range(times):
+                    file.write(piece)
+
+    return write
+
+
+MIB = b" " * (1 << 20)
+BOMBS: dict[str, tuple[str, Write]] = {
+    "a text of 40 MB in 256 rows": ("x.parquet", parquet(repeated(40_000_000, 256), compression="zstd")),
+    "a text of 1 MB in 5,000 rows": ("x.parquet", parquet(repeated(1_000_000, 5_000))),
+    "a message of 40 MB in 256 rows": ("x.parquet", parquet(messages(40_000_000, 256))),
+    "lists of 20 million nulls": (
+        "x.parquet",
+        parquet(pa.ListArray.from_arrays([0, 20_000_000], pa.nulls(20_000_000, pa.string()))),
+    ),
+    "a line of 400 MiB": (
+        "x.jsonl.gz",
+        zipped((json.dumps(GOOD).encode() + b'\n{"problem": "', 1), (b"x" * len(MIB), 400), (b'"}\n', 1)),
+    ),
+    "400 MiB of blanks": ("x.jsonl.gz", zipped((MIB, 400), (json.dumps(GOOD).encode(), 1))),
+    "a text of 400 MiB in an array": ("x.json.gz", zipped((b'[{"problem": "', 1), (b"x" * len(MIB), 400))),
+    "an array of 4 million lists": ("x.json.gz", zipped((b"[", 1), (b"[]," * 40_000, 100), (b"[]]", 1))),
+    "a row of 5 million lists": ("x.jsonl", lambda path: path.write_bytes(b'{"a": [' + b"[]," * 5_000_000 + b"[]]}\n")),
+    "rows with new keys": (
+        "x.jsonl",
+        lambda path: path.write_text(
+            "".join(json.dumps({f"{row}-{key}": 1 for key in range(40_000)}) + "\n" for row in range(9))
+        ),
+    ),
+}
+
+
+QUICK = ("a text of 40 MB in 256 rows", "lists of 20 million nulls", "rows with new keys")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in BOMBS]
+)
+def test_a_small_file_does_not_fill_the_memory(tmp_path: Path, name: str) -> None:
+    file, write = BOMBS[name]
+    write(tmp_path / file)
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(tmp_path / file)], cwd=PROJECT, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    mib, result = done.stdout.split(" ", 1)
+    print(f"{name}: {mib} MiB, {result}")
+    assert int(mib) < LIMIT_MIB, result
+
+
+def read(path: Path) -> list[Any]:
+    return list(read_source(build_config({"source": str(path), "max_text_bytes": 1 << 30})))
+
+
+def test_a_row_that_is_too_large_is_told_with_its_size(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text(
+        json.dumps(GOOD) + "\n" + json.dumps({**GOOD, "problem": "x" * LARGEST_ROW}) + "\n" + json.dumps(GOOD)
+    )
+    traces = read(path)
+    assert [trace.reasons for trace in traces] == [[], ["too_large"], []]
+    assert "a line of 16,777," in traces[1].detail and "limit 16,777,216" in traces[1].detail
+    parquet(pa.array(["a", "x" * LARGEST_ROW, "b"]))(tmp_path / "x.parquet")
+    traces = read(tmp_path / "x.parquet")
+    assert [trace.reasons for trace in traces] == [[], ["too_large"], []]
+    assert "limit 16,777,216" in traces[1].detail
+
+
+def test_a_row_group_that_is_too_large_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parquet(pa.array(["x" * 5000] * 4))(tmp_path / "x.parquet")
+    monkeypatch.setattr(parquet_rows, "LARGEST_COLUMN", 4000)
+    with pytest.raises(
+        InputError,
+        match=r"x\.parquet: row group 0, column response: 4 values and .*limits 50,000,000 and 4,000.*smaller",
+    ):
+        read(tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize(("read_bytes", "small_bytes"), [(1, 0), (1, 1 << 20), (1 << 20, 1 << 20)])
+def test_rows_are_the_same_however_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_bytes: int, small_bytes: int
+) -> None:
+    responses = [[{"role": "assistant", "content": f"text {k % 3}" * (k % 7)}] * (k % 4) for k in range(50)]
+    parquet(pa.array(responses), row_group_size=20)(tmp_path / "x.parquet")
+    monkeypatch.setattr(parquet_rows, "READ_BYTES", read_bytes)
+    monkeypatch.setattr(parquet_rows, "SMALL_BYTES", small_bytes)
+    expected = [row[-1]["content"] if row and row[-1]["content"] else None for row in responses]
+    assert [trace.response for trace in read(tmp_path / "x.parquet")] == expected
+
+
+def test_sizes_are_those_of_the_texts() -> None:
+    values = 16
+    assert parquet_rows._text_bytes(pa.array(["ab", None, "c"])) == 3 * values + 3
+    assert parquet_rows._text_bytes(pc.dictionary_encode(pa.array(["ab", "ab", None]))) == 3 * values + 4
+    assert parquet_rows._text_bytes(messages(5, 3)) == 4 * 3 * values + 3 * 9
+    assert parquet_rows._text_bytes(messages(5, 3).slice(1, 1)) == 4 * values + 9
+
+
+def test_a_dictionary_has_the_size_that_its_page_says(tmp_path: Path) -> None:
+    for size in (1, 100, 10_000, 1_000_000):
+        parquet(repeated(size, 3), compression="zstd")(tmp_path / "x.parquet")
+        column = pq.read_metadata(tmp_path / "x.parquet").row_group(0).column(2)
+        with (tmp_path / "x.parquet").open("rb") as stream:
+            assert parquet_rows._dictionary_bytes(stream, column) == size + 4
+
+
+def test_dates_that_python_cannot_hold_spoil_one_row(tmp_path: Path) -> None:
+    dates = pa.array([datetime(2020, 1, 1), None, None], pa.timestamp("s"))
+    far = pa.array([0, 1 << 62, 0], pa.int64()).cast(pa.timestamp("us"))
+    for column in (dates, far):
+        text = pa.array(["a", "b", "c"])
+        pq.write_table(pa.table({"problem": text, "answer": column, "response": text}), tmp_path / "x.parquet")
+        assert {reason for trace in read(tmp_path / "x.parquet") for reason in trace.reasons} <= {
+            "wrong_type",
+            "no_gold",
+        }
+    assert "cannot hold" in (read(tmp_path / "x.parquet")[1].detail or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("[]", 0),
+        (' [ {"a": 1} , 2, "x", null ]\n', 4),
+        ("[" + ", ".join(["12345678"] * 300_000) + "]", 300_000),
+    ],
+)
+def test_arrays_are_read_element_by_element(tmp_path: Path, text: str, rows: int) -> None:
+    from targets.read.json_rows import json_rows
+
+    (tmp_path / "x.json").write_text(text)
+    with (tmp_path / "x.json").open("rb") as stream:
+        elements = list(json_rows(stream, "x"))
+    assert len(elements) == rows == len(json.loads(text))
+
+
+@pytest.mark.parametrize("text", ["[", "[1", "[1,", "[1,]", "[,1]", "[1 2]", '[{"a": ]', '["\\q"]', "[" * 5000])
+def test_arrays_that_are_not_json_are_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"x\.json: not JSON"):
+        read(path)
