@@ -1,4 +1,7 @@
-"""Processes on this machine (Linux): find them, tie them to their parent, end them with all their descendants."""
+"""Processes on this machine (Linux): find them, tie them to their parent, end them with all their descendants.
+
+psutil's signals are not used: between its look at a process and its signal the id may pass to another process.
+"""
 
 import contextlib
 import ctypes
@@ -6,11 +9,9 @@ import os
 import signal
 import sys
 import time
+from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import psutil  # every load of the code location imports this module and needs `start_ticks` only
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -29,22 +30,54 @@ def adopt_orphans() -> None:
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
-def descendants(pid: int | None = None) -> "list[psutil.Process]":
+@dataclass(frozen=True)
+class Process:
+    """A process, named for good: an id comes back, but not with the same start."""
+
+    pid: int
+    since: int  # clock ticks from boot to its start; psutil's start times move when the clock is set
+
+    def is_alive(self) -> bool:
+        """Whether it still runs; a zombie does not."""
+        stat = _stat(self.pid)
+        return stat is not None and stat.since == self.since and stat.state not in "ZX"
+
+    def send_signal(self, signum: signal.Signals) -> bool:
+        """Signal this process; False, and no process gets the signal, if it has ended."""
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return False
+        try:
+            # The descriptor stands for whoever has the id now; if that is still us, it stays us.
+            if start_ticks(self.pid) != self.since:
+                return False
+            signal.pidfd_send_signal(descriptor, signum)
+        except ProcessLookupError:
+            return False
+        finally:
+            os.close(descriptor)
+        return True
+
+
+def running() -> list[Process]:
+    """Every process of this machine that we see; look at what one does only after you have it from here."""
+    return [Process(pid, stat.since) for pid, stat in _stats().items()]
+
+
+def descendants(pid: int | None = None) -> list[Process]:
     """All living descendants of process ``pid`` (default: of this one), parents first; [] if it is gone."""
-    import psutil
-
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return [process for process in psutil.Process(pid).children(recursive=True) if is_alive(process)]
-    return []
-
-
-def is_alive(process: "psutil.Process") -> bool:
-    """Whether ``process`` still runs: no other process has taken its id, and it is no zombie."""
-    import psutil
-
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    return False
+    stats = _stats()
+    children: dict[int, list[int]] = defaultdict(list)
+    for child, stat in stats.items():
+        children[stat.parent].append(child)
+    family, ours = [], [os.getpid() if pid is None else pid]
+    for parent in ours:
+        if parent not in stats or start_ticks(parent) != stats[parent].since:
+            continue  # it has ended, so its id may have passed to the parent of other children
+        family += [Process(child, stats[child].since) for child in children[parent] if stats[child].state not in "ZX"]
+        ours += children[parent]
+    return family
 
 
 def stop_descendants(grace: float) -> None:
@@ -61,22 +94,35 @@ def stop_descendants(grace: float) -> None:
 
 
 def start_ticks(pid: int) -> int | None:
-    """Start time of a process in clock ticks since boot, or None if it is gone.
+    """Start time of a process in clock ticks since boot, or None if it is gone."""
+    stat = _stat(pid)
+    return stat.since if stat else None
 
-    With the id it names a process for good. psutil's start times are wall-clock times: they move when the clock is set.
-    """
+
+@dataclass(frozen=True)
+class _Stat:
+    parent: int
+    since: int
+    state: str
+
+
+def _stat(pid: int) -> _Stat | None:
+    """What the kernel says of process ``pid`` at one moment; None if there is none."""
     try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rsplit(")", 1)[1].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
+    return _Stat(parent=int(fields[1]), since=int(fields[19]), state=fields[0])
 
 
-def _signal_descendants(signum: int) -> None:
-    import psutil
+def _stats() -> dict[int, _Stat]:
+    pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    return {pid: stat for pid in pids if (stat := _stat(pid)) is not None}
 
+
+def _signal_descendants(signum: signal.Signals) -> None:
     for process in descendants():
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.send_signal(signum)
+        process.send_signal(signum)
 
 
 def _reap() -> None:

@@ -19,6 +19,7 @@ import time
 from collections.abc import Sequence
 
 from core.code import PROJECT
+from core.processes import Process, descendants
 
 START_S = 120.0  # importing sympy on a busy machine
 END_S = 1.0  # from the end of its input to the end of an idle program
@@ -42,7 +43,7 @@ class Worker:
         self._limit_s = limit_s
         self._buffer = b""
         self._asked = 0
-        self._fork = 0
+        self._fork: Process | None = None  # the one that compares
         self._owner = os.getpid()
         self._process = subprocess.Popen(
             [sys.executable, "-m", *program, str(limit_s)],
@@ -103,8 +104,8 @@ class Worker:
 
     def _replace(self) -> None:
         """Kill the fork that hangs; the program then forks again."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._fork, signal.SIGKILL)
+        if self._fork is not None:
+            self._fork.send_signal(signal.SIGKILL)
         while "ready" not in self._next(time.monotonic() + START_S):
             pass  # a reply that came too late
 
@@ -119,7 +120,9 @@ class Worker:
             self._buffer += chunk
         line, self._buffer = self._buffer.split(b"\n", 1)
         message = json.loads(line)
-        self._fork = message.get("ready", self._fork)
+        if "ready" in message:  # None: that fork has ended already
+            forks = {fork.pid: fork for fork in descendants(self._process.pid)}
+            self._fork = forks.get(message["ready"])
         return message
 
     def _readable(self, deadline: float) -> bool:

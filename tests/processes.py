@@ -11,9 +11,8 @@ from core import processes
 
 
 def alive(pid: int) -> bool:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return processes.is_alive(psutil.Process(pid))
-    return False
+    since = processes.start_ticks(pid)
+    return since is not None and processes.Process(pid, since).is_alive()
 
 
 def children(pid: int) -> list[int]:

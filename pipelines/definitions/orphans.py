@@ -7,15 +7,17 @@ left behind.
 
 import contextlib
 import os
+import signal
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import dagster as dg
 import psutil
 
 from assets.shared.interpreter import RUN_VARIABLE
-from core.processes import start_ticks
+from core.processes import Process, running, start_ticks
 
 SETTLE_SECONDS = 60.0  # after a run's end its own supervisor has time to stop everything
 KILL_SECONDS = 60.0  # from TERM to KILL
@@ -23,12 +25,16 @@ KILL_SECONDS = 60.0  # from TERM to KILL
 
 @dataclass(frozen=True)
 class Leftover:
-    """A process of a run that has ended. ``key`` tells it from a later process with the same id."""
+    """A process of a run that has ended."""
 
-    process: psutil.Process
+    process: Process
     run_id: str
-    key: str
     command: str
+
+    @property
+    def key(self) -> str:
+        """Tells it from a later process with the same id."""
+        return f"{self.process.pid}-{self.process.since}"
 
 
 def find_leftovers(instance: dg.DagsterInstance, now: float | None = None) -> list[Leftover]:
@@ -38,14 +44,8 @@ def find_leftovers(instance: dg.DagsterInstance, now: float | None = None) -> li
     """
     now = time.time() if now is None else now
     runs = _runs_of_processes()
-    ended = {run_id for run_id in set(runs.values()) if _ended(instance, run_id, now)}
-    leftovers = []
-    for process, run_id in sorted(runs.items(), key=lambda item: item[0].pid):
-        if run_id in ended and (ticks := start_ticks(process.pid)) is not None:
-            leftovers.append(
-                Leftover(process, run_id, f"{process.pid}-{ticks}", " ".join(process.info["cmdline"])[:120])
-            )
-    return leftovers
+    ended = {run_id for run_id, _ in set(runs.values()) if _ended(instance, run_id, now)}
+    return [Leftover(process, run, command) for process, (run, command) in runs.items() if run in ended]
 
 
 def stop(leftovers: Iterable[Leftover], asked: Mapping[str, float], now: float) -> dict[str, float]:
@@ -53,35 +53,38 @@ def stop(leftovers: Iterable[Leftover], asked: Mapping[str, float], now: float) 
     times: dict[str, float] = {}
     for leftover in leftovers:
         first = times[leftover.key] = asked.get(leftover.key, now)
-        with contextlib.suppress(psutil.NoSuchProcess):  # it ended meanwhile, even if another process has its id
-            if leftover.key not in asked:
-                leftover.process.terminate()
-            elif now - first >= KILL_SECONDS:
-                leftover.process.kill()
+        if leftover.key not in asked:
+            leftover.process.send_signal(signal.SIGTERM)
+        elif now - first >= KILL_SECONDS:
+            leftover.process.send_signal(signal.SIGKILL)
     return times
 
 
-def _runs_of_processes() -> dict[psutil.Process, str]:
-    """The run of each process that has one, by its own environment or that of an ancestor.
+def _runs_of_processes() -> dict[Process, tuple[str, str]]:
+    """The run and the command of each process that has a run, by its own environment or that of an ancestor.
 
     Ray's workers overwrite their environment with their titles, so the descendants of a marked process count as marked.
     """
-    ours = {
-        process.pid: process
-        for process in psutil.process_iter(["ppid", "uids", "status", "environ", "cmdline"])
-        if process.pid != os.getpid()
-        and process.info["environ"] is not None  # None: access denied
-        and process.info["uids"].effective == os.geteuid()
-        and process.info["status"] != psutil.STATUS_ZOMBIE
-    }
-    runs = {pid: run for pid, process in ours.items() if (run := process.info["environ"].get(RUN_VARIABLE))}
+    ours: dict[int, tuple[Process, dict[str, Any]]] = {}
+    for process in running():  # with its start, before anything else is looked at: whoever has its id later is another
+        with contextlib.suppress(psutil.NoSuchProcess):
+            facts = psutil.Process(process.pid).as_dict(["ppid", "uids", "status", "environ", "cmdline"])
+            if (
+                process.pid != os.getpid()
+                and facts["environ"] is not None  # None: access denied
+                and facts["uids"].effective == os.geteuid()
+                and facts["status"] != psutil.STATUS_ZOMBIE
+            ):
+                ours[process.pid] = process, facts
+    runs = {pid: run for pid, (_, facts) in ours.items() if (run := facts["environ"].get(RUN_VARIABLE))}
     for pid in ours:
         chain = [pid]
         while chain[-1] not in runs and chain[-1] in ours:
-            chain.append(ours[chain[-1]].info["ppid"])
-        if run := runs.get(chain[-1]):
-            runs.update(dict.fromkeys(chain, run))
-    return {ours[pid]: run for pid, run in runs.items()}
+            chain.append(ours[chain[-1]][1]["ppid"])
+        if (run := runs.get(chain[-1])) and all(start_ticks(p) == ours[p][0].since for p in chain[1:]):
+            runs[pid] = run
+    commands = {pid: " ".join(facts["cmdline"] or [])[:120] for pid, (_, facts) in ours.items()}
+    return {ours[pid][0]: (run, commands[pid]) for pid, run in sorted(runs.items())}
 
 
 def _ended(instance: dg.DagsterInstance, run_id: str, now: float) -> bool:

@@ -8,9 +8,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import dagster as dg
-import psutil
 import pytest
 from processes import alive, wait_gone
 
@@ -96,12 +96,19 @@ def test_runs_of_terminals_that_are_gone_are_ended_here_only(build):
 
 
 def test_a_process_that_took_over_the_id_is_not_signalled(runs, monkeypatch):
-    _, started = runs
-    process, child = spawn("0" * 36, stubborn=False)
+    project, started = runs
+    ended = project.instance.create_run_for_job(project.defs.resolve_job_def("everything"))
+    project.instance.report_run_failed(ended)
+    monkeypatch.setattr(orphans, "SETTLE_SECONDS", 0.0)
+    process, child = spawn(ended.run_id, stubborn=False)
     started.append(process)
-    earlier = psutil.Process(process.pid)
-    monkeypatch.setattr(earlier, "_ident", (process.pid, 0.0))  # as if it had started at another time
-    orphans.stop([orphans.Leftover(earlier, "r", "key", "")], {}, 0.0)
+    (first, second) = orphans.find_leftovers(project.instance)
+    assert {first.process.pid, second.process.pid} == {process.pid, child}
+    assert all(leftover.process.is_alive() and leftover.command for leftover in (first, second))
+    # As if the processes that were looked at had ended, and these innocent ones had got their ids.
+    earlier = [replace(each, process=replace(each.process, since=each.process.since - 1)) for each in (first, second)]
+    orphans.stop(earlier, {}, 0.0)
+    orphans.stop(earlier, {each.key: 0.0 for each in earlier}, orphans.KILL_SECONDS)
     time.sleep(0.3)
-    assert process.poll() is None
+    assert process.poll() is None and alive(child)
     os.kill(child, signal.SIGKILL)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from core.arithmetic import problems
-from core.processes import descendants, die_with_parent, is_alive
+from core.processes import Process, descendants, die_with_parent, start_ticks
 from core.schemas import TARGET
 from training.base.resolve import SHIPPED
 from training.config.keys import read_by
@@ -67,22 +67,20 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def family(pid: int) -> set[psutil.Process]:
+def family(pid: int) -> set[Process]:
     """The living descendants of ``pid``, and the process itself if it is alive."""
-    try:
-        return {process for process in (psutil.Process(pid), *descendants(pid)) if is_alive(process)}
-    except psutil.NoSuchProcess:
-        return set()
+    since = start_ticks(pid)
+    return set() if since is None else alive({Process(pid, since), *descendants(pid)})
 
 
-def alive(processes: set[psutil.Process]) -> set[psutil.Process]:
+def alive(processes: set[Process]) -> set[Process]:
     """Those of ``processes`` that still run."""
-    return {process for process in processes if is_alive(process)}
+    return {process for process in processes if process.is_alive()}
 
 
-def command_line(process: psutil.Process) -> str:
+def command_line(process: Process) -> str:
     try:
-        return " ".join(process.cmdline())
+        return " ".join(psutil.Process(process.pid).cmdline())
     except psutil.NoSuchProcess:
         return ""
 
@@ -100,7 +98,7 @@ class Training:
         command += [part for override in overrides for part in ("--set", override)]
         self.out = out
         self.lines: list[str] = []
-        self.seen: set[psutil.Process] = set()
+        self.seen: set[Process] = set()
         environment = own_environment()
         parent = os.getpid()
         self.process = subprocess.Popen(

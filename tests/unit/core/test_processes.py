@@ -1,0 +1,85 @@
+"""Processes: the right ones are found, and a signal never reaches a process that only has the id of another."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from core.processes import Process, descendants, running, start_ticks
+
+LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
+SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
+
+
+def named(process: "subprocess.Popen[bytes]") -> Process:
+    since = start_ticks(process.pid)
+    assert since is not None
+    return Process(process.pid, since)
+
+
+def end(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    process.wait()
+
+
+def with_the_id(pid: int) -> "subprocess.Popen[bytes] | None":
+    """A new process with the id ``pid``; None if others took it all the time."""
+    for _ in range(50):
+        LAST_PID.write_text(str(pid - 1))
+        process = subprocess.Popen(["/bin/sleep", "600"])
+        if process.pid == pid:
+            return process
+        end(process)
+    return None
+
+
+def test_a_signal_reaches_its_process_and_nobody_after_its_end() -> None:
+    child = subprocess.Popen(SLEEP)
+    process = named(child)
+    assert process.is_alive() and process in running()
+    assert process.send_signal(signal.SIGTERM)
+    assert child.wait(10) == -signal.SIGTERM
+    assert not process.is_alive() and not process.send_signal(signal.SIGKILL)
+
+
+def test_a_process_that_got_the_id_is_left_alone() -> None:
+    child = subprocess.Popen(SLEEP)
+    try:
+        other = Process(child.pid, named(child).since - 1)
+        assert not other.is_alive() and not other.send_signal(signal.SIGKILL)
+        assert child.poll() is None
+    finally:
+        end(child)
+
+
+@pytest.mark.skipif(not os.access(LAST_PID, os.W_OK), reason="only root chooses the next process id")
+def test_a_process_that_really_got_the_id_is_left_alone() -> None:
+    child = subprocess.Popen(SLEEP)
+    process = named(child)
+    end(child)
+    time.sleep(0.05)  # starts are told apart by clock ticks of 10 ms, in which all the ids cannot be used up
+    if (innocent := with_the_id(process.pid)) is None:
+        pytest.skip("other processes took the id")
+    try:
+        assert not process.is_alive() and not process.send_signal(signal.SIGKILL)
+        assert innocent.poll() is None
+    finally:
+        end(innocent)
+
+
+def test_descendants_are_found_through_their_parents() -> None:
+    code = f"import subprocess; child = subprocess.Popen({SLEEP!r}); print(child.pid, flush=True); child.wait()"
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    grandchild = int(parent.stdout.readline())
+    ours = [process for process in descendants() if process.pid in (parent.pid, grandchild)]
+    assert [process.pid for process in ours] == [parent.pid, grandchild]
+    assert [process.pid for process in descendants(parent.pid)] == [grandchild]
+    for process in reversed(ours):
+        assert process.send_signal(signal.SIGKILL)
+    parent.wait()
+    assert not descendants(parent.pid) and not [process for process in ours if process in descendants()]
