@@ -23,10 +23,12 @@ POLICY = dg.AssetKey(["training", "policy"])
 METRICS = dg.AssetKey(["training", "metrics"])
 POINTS = 80  # the UI keeps about 100 observations
 SAMPLES = 4  # of the first and of the last step, shown in the UI
+SCORE = "validation/score"
 # What is plotted at the end, in this order.
 CURVES = {
     "reward/on_policy": "Reward of on-policy samples",
     "reward/off_policy": "Reward of off-policy samples",
+    SCORE: "Validation: reward without demonstrations",
     "groups/solve_all": "Groups with only right samples",
     "groups/solve_none": "Groups without a right sample",
     "actor/off_policy_prob": "Probability of off-policy tokens",
@@ -50,7 +52,16 @@ CURVES = {
     "run/cost": "Cost",
 }
 # What is plotted while a run goes on, of the 120 numbers that verl reports; metrics.jsonl and tensorboard/ have all.
-LIVE = ("actor/", "batch/", "groups/", "reward/", "rollout_correction/", "timing_s/", "critic/score/mean")
+LIVE = (
+    "actor/",
+    "batch/",
+    "groups/",
+    "reward/",
+    "rollout_correction/",
+    "timing_s/",
+    "validation/",
+    "critic/score/mean",
+)
 LIVE += ("response_length/mean", "response_length/clip_ratio", "perf/throughput", "perf/mfu/actor")
 
 
@@ -248,6 +259,8 @@ def _curves(records: list[dict[str, Any]]) -> dict[str, Any]:
         metadata["time by phase"] = dg.MetadataValue.md(table)
     if records and _finite(reward := records[-1]["data"].get("reward/on_policy")):
         metadata["reward"] = rounded(reward)
+    if validated := [record["data"][SCORE] for record in records if _finite(record["data"].get(SCORE))]:
+        metadata |= {"validation": rounded(validated[-1]), "best validation": rounded(max(validated))}
     return metadata
 
 

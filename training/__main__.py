@@ -49,6 +49,8 @@ def print_event(event: Mapping[str, Any]) -> None:
         case "step":
             reward = event["metrics"].get("reward/on_policy")
             reached = "" if reward is None else f", reward {reward:.2f}"
+            validated = event["metrics"].get("validation/score")
+            reached += "" if validated is None else f", validation {validated:.2f}"
             line = f"step {event['step']} of {event['total']}{reached}, {event['seconds_left']:.0f} s left"
         case "done":
             line = f"{'reused' if event['reused'] else 'wrote'} {event['policy']}"

@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 
 from assets.benchmarks import build_benchmarks
+from assets.checkpoints import build_checkpoints
 from assets.checks import build_checks
 from assets.evals import build_evals
 from assets.experiments import build_experiments
@@ -43,6 +44,7 @@ def build_defs(
             *build_training(settings.training, retrain_on_new_targets()),
             *build_benchmarks(suite, settings.benchmarks),
             *build_evals(suite, settings.evaluation),
+            *build_checkpoints(suite, settings.evaluation),
             *build_report(suite),
             *build_registry(suite, settings.promotion),
             *build_experiments(suite, settings.experiments, settings.training, settings.evaluation),

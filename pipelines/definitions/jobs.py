@@ -9,7 +9,10 @@ SCORE = "score_policy"
 EXPERIMENT = "experiment"
 COMPARE = "compare_experiments"
 RETAIN = "retention"
-ON_REQUEST = dg.AssetSelection.groups("experiments", "operations")  # launched on their own
+# Launched on their own.
+ON_REQUEST = dg.AssetSelection.groups("experiments", "operations") | dg.AssetSelection.assets(
+    ["training", "checkpoints"]
+)
 
 everything = dg.define_asset_job(
     EVERYTHING,

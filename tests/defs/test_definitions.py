@@ -16,7 +16,14 @@ from tests.defs.project import settings_of
 ROOT = Path(__file__).resolve().parents[2]
 LINE = [
     *("targets/source", "targets/prepared", "targets/rejected", "targets/train", "models/base"),
-    *("training/policy", "training/metrics", "benchmarks/suite", "report/scorecard", "registry/champion"),
+    *(
+        "training/policy",
+        "training/metrics",
+        "training/checkpoints",
+        "benchmarks/suite",
+        "report/scorecard",
+        "registry/champion",
+    ),
     *("experiments/policy", "experiments/metrics", "experiments/scores", "experiments/comparison"),
     "operations/retention",
 ]
@@ -55,6 +62,7 @@ def test_the_arrows_are_those_of_the_architecture():
     assert parents("targets/train") == {"targets/prepared"}
     assert parents("training/policy") == {"targets/train", "models/base"}
     assert parents("training/metrics") == {"training/policy"}
+    assert parents("training/checkpoints") == {"training/policy", "benchmarks/suite"}
     assert parents("evals/base/arithmetic") == {"models/base", "benchmarks/suite"}
     assert parents("ood/policy/arithmetic_mul") == {"training/policy", "benchmarks/suite"}
     assert {"evals/base/arithmetic", "evals/policy/arithmetic"} <= parents("report/scorecard")
@@ -111,6 +119,7 @@ def test_training_and_evaluation_share_the_gpu_pool():
 def test_the_line_is_run_without_experiments_and_operations():
     keys = definitions("embedded").resolve_job_def("everything").asset_layer.executable_asset_keys
     assert {key.path[0] for key in keys}.isdisjoint({"experiments", "operations"})
+    assert dg.AssetKey(["training", "checkpoints"]) not in keys
     assert {"targets/train", "registry/champion"} <= {key.to_user_string() for key in keys}
 
 

@@ -1,5 +1,7 @@
 """What a step reports, and the counts that its loss divides by. On- and off-policy tokens never enter one figure."""
 
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,3 +66,24 @@ def group_metrics(
     if len(off_policy):
         metrics["reward/off_policy"] = float(off_policy.mean())
     return metrics
+
+
+def validation_metrics(
+    sources: Sequence[str], rewards: Sequence[float], expected: Mapping[tuple[str, str], int]
+) -> dict[str, float]:
+    """The mean reward of a validation's samples, over all and for each source where there are several.
+
+    >>> validation_metrics(["a", "b"], [1.0, 0.0], {("a", "p"): 2, ("b", "q"): 1})  # a sample of a has failed
+    {'validation/score': 0.3333333333333333, 'validation/a': 0.5, 'validation/b': 0.0}
+
+    Args:
+        sources: of each sample.
+        expected: how many samples there should be, by source and prompt; one that failed scores 0.
+    """
+    totals, counts = defaultdict(float), Counter[str]()
+    for source, reward in zip(sources, rewards, strict=True):
+        totals[source] += reward
+    for (source, _), count in expected.items():
+        counts[source] += count
+    score = {"validation/score": sum(totals.values()) / counts.total()}
+    return score | ({f"validation/{name}": totals[name] / counts[name] for name in counts} if len(counts) > 1 else {})

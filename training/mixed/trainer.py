@@ -21,8 +21,8 @@ from training.algorithms.entropy import EntropyController
 from training.algorithms.tensors import mask_of_prefix
 from training.mixed.groups import GroupBuffer
 from training.mixed.loss import mixed_policy_loss
-from training.mixed.metrics import group_metrics, mean_of_sums, token_metrics, update_counts
-from training.run.checkpoints import TrainerState, mark_complete, read_state
+from training.mixed.metrics import group_metrics, mean_of_sums, token_metrics, update_counts, validation_metrics
+from training.run.checkpoints import TrainerState, mark_complete, read_state, record_score
 from training.run.configuration import mixed_options
 from training.run.metrics import require_finite
 
@@ -166,6 +166,11 @@ class MixedPolicyTrainer(PPOTrainerSync):
         lengths = [self._prefix_lengths.get(key, 0) for key in reward_extra_infos_dict["uid"]]
         extra = {**reward_extra_infos_dict, "prefix_length": lengths}
         super()._dump_generations(*args, reward_extra_infos_dict=extra, **kwargs)
+
+    def _val_metrics_update(self, data_sources: Any, sample_uids: Any, infos: Any, turns: Any, **counts: Any) -> Any:
+        metrics = validation_metrics(data_sources, infos["reward"], counts["expected_acc_counts"])
+        record_score(Path(self.config.trainer.default_local_dir), self.global_steps, metrics["validation/score"])
+        return metrics
 
     def _save_checkpoint(self) -> None:
         super()._save_checkpoint()

@@ -16,7 +16,7 @@ from typing import Any
 from core.files import read_json, write_json
 from core.patterns import compile_quick_pattern
 from training.run.backends.task import Backend, Task
-from training.run.metrics import MetricsFile
+from training.run.metrics import MetricsFile, seconds_of
 
 POLL_SECONDS = 0.5
 LOG_TAIL_LINES = 30
@@ -112,7 +112,7 @@ def _watch(
             moved = time.monotonic()
         for record in metrics.new_records():
             moved = time.monotonic()
-            seconds.append(record["data"]["timing_s/step"])
+            seconds.append(seconds_of(record))
             report(_step_event(record, total, seconds))
         if status is not None:
             return status, "" if status == 0 else reason_of(attempt.log, status)

@@ -3,6 +3,7 @@
 checkpoints/global_step_N/           verl's files of step N; our ``state.json``, written last, has their digests
 checkpoints/global_step_N.damaged/   a checkpoint that was set aside because its files are not those any more
 checkpoints/latest_…txt              verl's pointer to the checkpoint it resumes from
+checkpoints/validation.json          the score of each validation, by its step
 """
 
 import shutil
@@ -31,6 +32,7 @@ STATE = "state.json"
 HUGGING_FACE = Path("actor/huggingface")
 NAME = compile_full_match(r"global_step_(\d+)")
 DIGEST_THREADS = 4  # sha256 takes longer than reading
+SCORES = "validation.json"
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,28 @@ def latest_step(checkpoints: Path) -> int:
     return max(complete_steps(checkpoints), default=0)
 
 
+def scores(checkpoints: Path) -> dict[int, float]:
+    """The score of each validation, by its step."""
+    file = Path(checkpoints) / SCORES
+    return {int(step): score for step, score in read_json(file).items()} if file.exists() else {}
+
+
+def record_score(checkpoints: Path, step: int, score: float) -> None:
+    """Keep the score of the validation after ``step``; those of later steps, which a resumed run repeats, go."""
+    Path(checkpoints).mkdir(parents=True, exist_ok=True)
+    earlier = {done: known for done, known in scores(checkpoints).items() if done < step}
+    write_json({str(done): known for done, known in {**earlier, step: score}.items()}, Path(checkpoints) / SCORES)
+
+
+def best_step(checkpoints: Path) -> int | None:
+    """Step of the complete checkpoint with the highest validation score, the latest of equals; None if none has one."""
+    known = scores(checkpoints)
+    scored = [(known[step], step) for step in complete_steps(checkpoints) if step in known]
+    return max(scored)[1] if scored else None
+
+
 def mark_complete(checkpoints: Path, step: int, state: TrainerState, keep: int) -> None:
-    """Complete the checkpoint of ``step`` with ``state`` and its files' digests, then keep only the ``keep`` newest.
+    """Complete the checkpoint of ``step`` with ``state`` and its files' digests; keep the ``keep`` newest and the best.
 
     Raises:
         ValueError: ``keep`` is below 1.
@@ -80,7 +102,8 @@ def mark_complete(checkpoints: Path, step: int, state: TrainerState, keep: int) 
     write_json({**asdict(state), "files": files}, folder / STATE)
     write_text(str(step), Path(checkpoints) / LATEST)
     for old in complete_steps(checkpoints)[:-keep]:
-        remove_folder(folder_of(checkpoints, old))
+        if old != best_step(checkpoints):
+            remove_folder(folder_of(checkpoints, old))
 
 
 def read_state(checkpoints: Path, step: int) -> TrainerState:
@@ -129,13 +152,21 @@ def prepare_resume(checkpoints: Path, say: Callable[[str], None]) -> int:
     return steps[-1]
 
 
+def exported_step(checkpoints: Path, policy_from: str) -> int:
+    """Step of the checkpoint that becomes the policy: the ``last`` one, or the ``best``."""
+    best = best_step(checkpoints) if policy_from == "best" else None
+    return latest_step(checkpoints) if best is None else best
+
+
 def export_policy(checkpoints: Path, policy: Path, manifest: Manifest) -> None:
-    """Copy the Hugging Face part of the newest checkpoint to ``policy`` with manifest and card; complete or absent.
+    """Copy the Hugging Face part of the checkpoint of ``manifest.steps`` to ``policy`` with manifest and card.
+
+    The folder is complete or absent.
 
     Raises:
         InputError: the part has no weights, or a file of it is not what was saved.
     """
-    step = latest_step(checkpoints)
+    step = manifest.steps
     source = folder_of(checkpoints, step) / HUGGING_FACE
     records = {Path(name): record for name, record in _records(folder_of(checkpoints, step)).items()}
     saved = {name.relative_to(HUGGING_FACE): record for name, record in records.items() if HUGGING_FACE in name.parents}

@@ -119,6 +119,8 @@ def _check_values(config: DictConfig) -> None:
             f"actor_rollout_ref.rollout.max_model_len={context} and data.max_prompt_length={data.max_prompt_length} + "
             f"data.max_response_length={data.max_response_length} fight: leave the first out, and the others set it"
         )
+    if config.policy_from not in ("last", "best"):
+        raise InputError(f"policy_from: got {config.policy_from!r}, expected last or best")
     if config.reward.truncated not in TRUNCATED:
         raise InputError(f"reward.truncated: got {config.reward.truncated!r}, expected one of {', '.join(TRUNCATED)}")
     length = "total_epochs" if trainer.total_training_steps is None else "total_training_steps"

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from omegaconf import DictConfig
 
 from core.errors import InputError
-from core.files import read_json
+from core.files import digest_bytes, read_json, write_table
 from core.manifest import InputRecord, TargetsRecord
 from core.schemas import TARGET, TARGET_LOG_PROBS
 from core.tokens import Lengths, load_lengths
@@ -32,11 +33,14 @@ def check_context(model: Path, config: DictConfig) -> None:
         )
 
 
-def check_targets(targets: InputRecord, model: Path, config: DictConfig) -> TargetsRecord:
+def check_targets(targets: InputRecord, model: Path, config: DictConfig, least: int | None = None) -> TargetsRecord:
     """Check the parquet file of ``targets`` and return it with its number of rows and its schema metadata.
 
     The tokens of prompts and targets are counted with the tokenizer of ``model`` and compared with the limits of
     ``config``, unless the file's metadata says that its preparation did so.
+
+    Args:
+        least: rows that there must be; a batch by default.
 
     Raises:
         InputError: the file is missing or not a parquet; a column is missing or has another type; a row has no gold
@@ -59,7 +63,7 @@ def check_targets(targets: InputRecord, model: Path, config: DictConfig) -> Targ
             "prepare them with `python -m targets`"
         )
     rows, batch = file.metadata.num_rows, config.data.train_batch_size
-    if rows < batch:
+    if rows < (batch if least is None else least):
         raise InputError(f"targets {path}: {rows} rows are less than one batch of data.train_batch_size={batch}")
     metadata = {key.decode(): value.decode() for key, value in (file.schema_arrow.metadata or {}).items()}
     lengths = load_lengths(model)
@@ -73,6 +77,55 @@ def check_targets(targets: InputRecord, model: Path, config: DictConfig) -> Targ
         _check_log_probs(path, file, lengths)
     kept = {key: value for key, value in metadata.items() if key not in ("ARROW:schema", "pandas")}
     return TargetsRecord(path=path, digest=targets.digest, rows=rows, metadata=kept)
+
+
+def split_validation(targets: Path, config: DictConfig, folder: Path) -> tuple[Path, Path]:
+    """Write the problems that a run validates on into ``folder``, without their targets.
+
+    They come from ``data.val_files``, or they are ``data.val_max_samples`` of the problems of ``targets``, which are
+    then no part of the training: those with the lowest digests, so that every run on the same targets has the same.
+
+    Returns:
+        The file to train on and the file to validate on.
+
+    Raises:
+        InputError: a problem of ``data.val_files`` is one of ``targets``, or too few rows are left to train on.
+    """
+    count, batch = config.data.val_max_samples, config.data.train_batch_size
+    rows, given = pq.read_table(targets), config.data.val_files
+    problems = _problems(rows)
+    if given:
+        source = pq.read_table(given)
+        if both := set(problems) & set(_problems(source)):
+            raise InputError(f"data.val_files={given}: {len(both)} of its problems are in {targets}, too: remove them")
+    else:
+        source = rows
+    candidates = _problems(source)
+    first = {problem: row for row, problem in reversed(list(enumerate(candidates)))}  # one row of each
+    chosen = sorted(first)[:count]
+    validation = source.take([first[problem] for problem in chosen])
+    column = validation.schema.get_field_index("target")
+    empty = pa.array([[] for _ in chosen], validation.schema.field(column).type)
+    write_table(validation.set_column(column, validation.schema.field(column), empty), folder / "validation.parquet")
+    if given:
+        return targets, folder / "validation.parquet"
+    aside = set(chosen)
+    training = rows.filter(pa.array([problem not in aside for problem in problems]))
+    if training.num_rows < batch:
+        raise InputError(
+            f"targets {targets}: {training.num_rows} rows are left to train on without the {len(chosen)} problems of "
+            f"data.val_max_samples={count}, less than one batch of data.train_batch_size={batch}: lower one of them, "
+            "or give other problems with data.val_files"
+        )
+    write_table(training, folder / "train.parquet")
+    return folder / "train.parquet", folder / "validation.parquet"
+
+
+def _problems(table: pa.Table) -> list[str]:
+    """The digest of the problem of each row: of what the user says in its prompt, blanks aside."""
+    prompts = (prompt.as_py() for prompt in table["prompt"])
+    texts = (" ".join(message["content"] for message in prompt if message["role"] == "user") for prompt in prompts)
+    return [digest_bytes(" ".join(text.split()).encode()) for text in texts]
 
 
 def _prepared_for(metadata: Mapping[str, str], lengths: Lengths, limits: Mapping[str, int]) -> bool:

@@ -12,12 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from core.code import PROJECT
 from core.errors import InputError
 from core.files import atomic_write, digest_bytes
-from core.manifest import read_manifest
+from core.manifest import InputRecord, read_manifest
 from training.export.hub import push_to_hub
 from training.run.attempts import Attempt, Report, attempts, follow
 from training.run.backends import build_backend
@@ -25,7 +26,7 @@ from training.run.backends.task import Task
 from training.run.checkpoints import export_policy, latest_step, prepare_resume
 from training.run.configuration import compose_run
 from training.run.folder import RunFolder
-from training.run.inputs import check_context, check_targets
+from training.run.inputs import check_context, check_targets, split_validation
 from training.run.lineage import build_manifest
 from training.run.request import TrainingRequest
 
@@ -64,6 +65,9 @@ def run_job(
         data = request.heldout
     check_context(request.model.path, config)
     targets = check_targets(data, request.model.path, config)
+    if config.data.val_files:
+        given = Path(config.data.val_files)
+        check_targets(InputRecord(path=given, digest=""), request.model.path, config, least=1)
     with folder.locked() as lock:
         reused = not force and folder.has_policy_of(request, partial(_progress, report))
         if not reused:
@@ -74,7 +78,9 @@ def run_job(
                 reporter = partial(_report_first_stage, report)
                 run_job(stage, folder.first_stage.path, reporter, upstream=upstream, force=force)
                 model, first = folder.first_stage.policy, read_manifest(folder.first_stage.policy)
-            environment = _fill_in(config, data=data.path, rows=targets.rows, model=model)
+            validates = config.trainer.test_freq > 0
+            training, problems = split_validation(data.path, config, out) if validates else (data.path, data.path)
+            environment = _fill_in(config, data=training, problems=problems, model=model)
             with atomic_write(folder.config) as temporary:
                 OmegaConf.save(config, temporary, resolve=True)
             _train(request, folder, config, environment, lock, report)
@@ -96,13 +102,15 @@ def _check_trackers(config: DictConfig) -> None:
             raise InputError(f"run.trackers: {name} is not installed: {sys.executable} -m pip install {name}")
 
 
-def _fill_in(config: DictConfig, *, data: Path, rows: int, model: Path) -> dict[str, str]:
+def _fill_in(config: DictConfig, *, data: Path, problems: Path, model: Path) -> dict[str, str]:
     """Fill in the inputs; returns the environment of the training process, which is no part of verl's configuration."""
     with open_dict(config):
         if config.trainer.total_training_steps is None:
-            config.trainer.total_training_steps = config.trainer.total_epochs * (rows // config.data.train_batch_size)
+            batches = pq.read_metadata(data).num_rows // config.data.train_batch_size
+            config.trainer.total_training_steps = config.trainer.total_epochs * batches
         config.data.train_files = str(data.resolve())
-        config.data.val_files = config.data.train_files  # verl demands a file; scores come from evaluation/
+        config.data.val_files = str(problems.resolve())  # verl demands a file, also where nothing is validated
+        config.data.val_max_samples = -1 if config.trainer.test_freq > 0 else 1
         config.actor_rollout_ref.model.path = str(model.resolve())
         config.trainer.logger = ["console", "file", *config.run.trackers]
         return dict(config.pop("environment"))

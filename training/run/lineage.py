@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from core.code import PROJECT
 from core.manifest import CodeRecord, Manifest, StageRecord, TargetsRecord
 from training.run.attempts import attempts
-from training.run.checkpoints import latest_step
+from training.run.checkpoints import exported_step
 from training.run.folder import RunFolder
 from training.run.metrics import merge_attempts
 from training.run.request import TrainingRequest
@@ -28,7 +28,7 @@ def build_manifest(
     first: Manifest | None,
 ) -> Manifest:
     """Describe the run that ended in ``folder``, and write its ``metrics.jsonl``; ``first``: of its first stage."""
-    ended = attempts(folder.attempts)
+    ended, step = attempts(folder.attempts), exported_step(folder.checkpoints, config.policy_from)
     devices, price = config.trainer.nnodes * config.trainer.n_gpus_per_node, config.run.device_hour_price
     steps = merge_attempts([attempt.metrics for attempt in ended], folder.metrics, devices=devices, price=price)
     hours = devices * sum(attempt.seconds() for attempt in ended) / 3600
@@ -46,8 +46,8 @@ def build_manifest(
         finished=ended[-1].read_record().ended,
         device_hours=round(hours, 4),
         cost=round(price * hours, 2) if price else None,
-        steps=latest_step(folder.checkpoints),
-        last_step=steps[-1]["data"] if steps else {},
+        steps=step,
+        last_step=next((record["data"] for record in steps if record["step"] == step), {}),
         first_stage=StageRecord(**{name: getattr(first, name) for name in StageRecord.model_fields}) if first else None,
     )
 

@@ -11,6 +11,7 @@ from core.files import atomic_write
 
 PHASE = "timing_s/"
 # The parts of a step; verl also times what happens inside them.
+VALIDATION = f"{PHASE}testing"  # after the step, and no part of its time
 PHASES = ("gen", "old_log_prob", "ref", "adv", "update_actor", "update_weights", "save_checkpoint")
 
 
@@ -46,7 +47,7 @@ def merge_attempts(
     hours = 0.0
     for attempt in attempts:
         for record in MetricsFile(attempt).new_records():
-            hours += devices * record["data"]["timing_s/step"] / 3600
+            hours += devices * seconds_of(record) / 3600
             record["data"]["run/device_hours"] = hours
             if price:
                 record["data"]["run/cost"] = price * hours
@@ -57,12 +58,18 @@ def merge_attempts(
     return list(steps.values())
 
 
+def seconds_of(record: Mapping[str, Any]) -> float:
+    """How long a step took, with the validation after it."""
+    return record["data"][f"{PHASE}step"] + record["data"].get(VALIDATION, 0.0)
+
+
 def time_by_phase(records: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """The seconds that all steps together spent in each phase, and in ``other``."""
-    spent = dict.fromkeys((*PHASES, "other"), 0.0)
+    """The seconds that all steps together spent in each phase, in validations, and in ``other``."""
+    spent = dict.fromkeys((*PHASES, "validation", "other"), 0.0)
     for record in records:
         for name in PHASES:
             spent[name] += record["data"].get(f"{PHASE}{name}", 0.0)
+        spent["validation"] += record["data"].get(VALIDATION, 0.0)
         spent["other"] += record["data"][f"{PHASE}step"]
     spent["other"] -= sum(spent[name] for name in PHASES)
     return {name: seconds for name, seconds in spent.items() if seconds > 0}

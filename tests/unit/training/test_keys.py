@@ -24,6 +24,7 @@ ALSO_READ = {
     "actor_rollout_ref.model.override_config": "handed to the model's configuration as it is",
     "mixed": "test_every_option_of_the_algorithm_changes_what_is_computed",
     "first_stage": "the command starts the first stage (training.run.job)",
+    "policy_from": "the command chooses the checkpoint (training.run.checkpoints)",
     "run": "the command carries the run out (training.run.job)",
     "trainer.total_training_steps": "the command follows the steps",
     "trainer.total_epochs": "the command makes steps of it, where total_training_steps is null",

@@ -1,0 +1,110 @@
+"""training/checkpoints: what the saved checkpoints of the policy's run score on one benchmark, launched on request."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import dagster as dg
+from pydantic import Field
+
+from assets.benchmarks import KEY as SUITE
+from assets.evals import generate, grade
+from assets.shared.failures import reports_input_errors
+from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.metadata import pictures, rounded
+from assets.shared.options import EvaluationOptions, with_defaults
+from assets.shared.references import PolicyReference, Reference, SuiteReference
+from assets.shared.storage import Storage
+from assets.training import POLICY
+from core.code import GENERATION_CODE, GRADING_CODE, code_version, identity
+from core.errors import InputError
+from evaluation.benchmarks.registry import Benchmark
+
+CHECKPOINTS = dg.AssetKey(["training", "checkpoints"])
+
+
+class CheckpointOptions(EvaluationOptions):
+    """training/checkpoints."""
+
+    benchmark: str = Field(description="The benchmark that the checkpoints are scored on.")
+
+
+def build_checkpoints(suite: Sequence[Benchmark], options: EvaluationOptions) -> list[dg.AssetsDefinition]:
+    """The asset, with the first benchmark of the suite as its default."""
+
+    class Config(with_defaults(CheckpointOptions(**options.model_dump(), benchmark=suite[0].name))): ...
+
+    @dg.asset(
+        key=CHECKPOINTS,
+        group_name=CHECKPOINTS.path[0],
+        kinds={"vllm"},
+        pool="gpu",
+        code_version=code_version(*GENERATION_CODE, *GRADING_CODE),
+        ins={"policy": dg.AssetIn(POLICY), "suite": dg.AssetIn(SUITE)},
+        description="The accuracy of every saved checkpoint of the policy's run on one benchmark. run.keep_checkpoints "
+        "says how many there are. Materialize it on request; no job includes it.",
+    )
+    @reports_input_errors
+    def checkpoints(
+        context: dg.AssetExecutionContext,
+        config: Config,
+        policy: PolicyReference,
+        suite: SuiteReference,
+        storage: Storage,
+        interpreter: TrainingInterpreter,
+    ) -> dg.MaterializeResult[Reference]:
+        import pyarrow.parquet as pq
+
+        from core.model_files import model_digest
+        from evaluation.report.figures import training_curves
+        from evaluation.statistics.scores import summarize
+        from evaluation.tables import read_suite_file
+        from training.run.checkpoints import complete_steps
+
+        if config.benchmark not in suite.digests:
+            raise InputError(f"benchmark {config.benchmark!r}: expected one of {', '.join(suite.digests)}")
+        run = Path(policy.path).parent
+        if not (steps := complete_steps(run / "checkpoints")):
+            raise InputError(f"{run}: it has no checkpoints any more (retention.drop_checkpoints removes them)")
+        problems, records = read_suite_file(Path(suite.path)), []
+        rows = ["| step | accuracy | 95% interval |", "|--:|--:|---|"]
+        for step in steps:
+            with storage.scratch("checkpoints") as folder:
+                model = folder / f"step_{step}"
+                _write_model(context, run, step, model, interpreter)
+                reference = Reference(path=str(model), digest=model_digest(model))
+                samples = generate(context, [config.benchmark], reference, suite, config, storage, interpreter)
+            graded = grade(context, samples, problems, config, storage)
+            summary = summarize(pq.read_table(graded[config.benchmark]))
+            context.log.info(f"step {step}: {config.benchmark} {summary.mean:.1%}")
+            records.append({"step": step, "data": {"accuracy": summary.mean}})
+            rows.append(f"| {step} | {summary.mean:.1%} | {summary.low:.1%} to {summary.high:.1%} |")
+        best = max(records, key=lambda record: (record["data"]["accuracy"], record["step"]))
+        digest = identity(policy.digest, suite.digests[config.benchmark], records)
+        curve = training_curves(records, {"accuracy": f"{config.benchmark} by checkpoint"})
+        return dg.MaterializeResult(
+            value=Reference(path=str(run / "checkpoints"), digest=digest),
+            data_version=dg.DataVersion(digest),
+            metadata={
+                "benchmark": config.benchmark,
+                "scores": dg.MetadataValue.md("\n".join(rows)),
+                "best step": best["step"],
+                "best accuracy": rounded(best["data"]["accuracy"]),
+                **({"curve": pictures(*curve)} if curve else {}),
+            },
+        )
+
+    return [checkpoints]
+
+
+def _write_model(
+    context: dg.AssetExecutionContext, run: Path, step: int, out: Path, interpreter: TrainingInterpreter
+) -> None:
+    """The model of a checkpoint, with the lineage of the policy, which says what prompt it was trained with."""
+    import shutil
+
+    from core.manifest import MANIFEST
+    from training.run.checkpoints import folder_of
+
+    source = folder_of(run / "checkpoints", step) / "actor" / "huggingface"
+    shutil.copytree(source, out, copy_function=lambda file, copy: Path(copy).symlink_to(Path(file).resolve()))
+    shutil.copy(run / "policy" / MANIFEST, out / MANIFEST)

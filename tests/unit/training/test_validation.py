@@ -1,0 +1,125 @@
+"""Validation in a run: which problems it has, which checkpoint is the best, and what its time counts for."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from core.errors import InputError
+from core.schemas import TARGET
+from training.mixed.metrics import validation_metrics
+from training.run.checkpoints import (
+    TrainerState,
+    best_step,
+    complete_steps,
+    exported_step,
+    folder_of,
+    mark_complete,
+    record_score,
+    scores,
+)
+from training.run.configuration import compose_run
+from training.run.inputs import split_validation
+from training.run.metrics import seconds_of, time_by_phase
+
+
+def write(file: Path, problems: list[str]) -> Path:
+    rows = [
+        {
+            "data_source": "test",
+            "prompt": [{"role": "system", "content": f"way {number}"}, {"role": "user", "content": problem}],
+            "target": [{"role": "assistant", "content": "<think>\n1\n</think>\n\n\\boxed{1}"}],
+            "ability": "math",
+            "reward_model": {"style": "rule", "ground_truth": "1"},
+            "extra_info": {"split": "train", "index": number, "id": str(number), "source": "test"},
+        }
+        for number, problem in enumerate(problems)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, schema=TARGET), file)
+    return file
+
+
+def users(file: Path) -> list[str]:
+    return [row[-1]["content"] for row in pq.read_table(file)["prompt"].to_pylist()]
+
+
+def config(run: Path, *overrides: str) -> Any:
+    settings = ["data.train_batch_size=4", "trainer.test_freq=2", "data.val_max_samples=5", *overrides]
+    return compose_run("luffy", "cpu", [*settings, "actor_rollout_ref.actor.ppo_mini_batch_size=4"], run=run)
+
+
+def test_problems_are_set_aside_whole_and_the_same_in_every_run(tmp_path: Path) -> None:
+    problems = [f"{number % 20}+1=?" for number in range(40)]  # two targets of each
+    targets = write(tmp_path / "targets.parquet", problems)
+    training, validation = split_validation(targets, config(tmp_path), tmp_path)
+    aside, left = users(validation), users(training)
+    assert len(aside) == len(set(aside)) == 5 and len(left) == 30
+    assert not set(aside) & set(left) and set(aside) | set(left) == set(problems)
+    assert pq.read_table(validation)["target"].to_pylist() == [[]] * 5
+    # The order of the rows, the seed and blanks decide nothing.
+    (tmp_path / "other").mkdir()
+    other = write(tmp_path / "other.parquet", [f" {problem}" for problem in reversed(problems)])
+    _, again = split_validation(other, config(tmp_path, "seed=3"), tmp_path / "other")
+    assert [text.strip() for text in users(again)] == aside
+
+
+def test_given_problems_must_not_be_trained_on(tmp_path: Path) -> None:
+    targets = write(tmp_path / "targets.parquet", ["a", "b", "c", "d"])
+    write(tmp_path / "given.parquet", ["e", "f"])
+    given = config(tmp_path, f"data.val_files={tmp_path / 'given.parquet'}")
+    training, validation = split_validation(targets, given, tmp_path)
+    assert training == targets and sorted(users(validation)) == ["e", "f"]
+    write(tmp_path / "given.parquet", ["e", " b "])
+    with pytest.raises(InputError, match=r"given\.parquet: 1 of its problems are in .*targets\.parquet, too"):
+        split_validation(targets, given, tmp_path)
+
+
+def test_too_few_rows_are_an_error_that_names_both_keys(tmp_path: Path) -> None:
+    targets = write(tmp_path / "targets.parquet", [str(number) for number in range(8)])
+    with pytest.raises(InputError, match=r"3 rows are left .*data\.val_max_samples=5.*data\.train_batch_size=4"):
+        split_validation(targets, config(tmp_path), tmp_path)
+
+
+def save(checkpoints: Path, step: int, keep: int = 1) -> None:
+    folder_of(checkpoints, step).mkdir(parents=True)
+    mark_complete(checkpoints, step, TrainerState(), keep)
+
+
+def test_the_best_checkpoint_is_kept_beside_the_newest(tmp_path: Path) -> None:
+    for step, score in ((1, 0.2), (2, 0.6), (3, 0.6), (4, 0.1), (5, None), (6, 0.3)):
+        save(tmp_path, step)
+        if score is not None:
+            record_score(tmp_path, step, score)
+    assert complete_steps(tmp_path) == [3, 6]
+    assert (best_step(tmp_path), exported_step(tmp_path, "best"), exported_step(tmp_path, "last")) == (3, 3, 6)
+
+
+def test_without_a_score_the_last_checkpoint_is_the_policy(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    assert (best_step(tmp_path), exported_step(tmp_path, "best")) == (None, 1)
+
+
+def test_a_resumed_run_drops_the_scores_that_it_repeats(tmp_path: Path) -> None:
+    for step in (2, 4, 6):
+        record_score(tmp_path, step, step / 10)
+    record_score(tmp_path, 4, 0.9)
+    assert scores(tmp_path) == {2: 0.2, 4: 0.9}
+
+
+def test_a_sample_that_failed_scores_nothing() -> None:
+    assert validation_metrics(["a"], [1.0], {("a", "p"): 1, ("a", "q"): 1}) == {"validation/score": 0.5}
+
+
+def test_a_validation_is_time_of_the_run() -> None:
+    record = {"data": {"timing_s/step": 4.0, "timing_s/gen": 3.0, "timing_s/testing": 2.0}}
+    assert seconds_of(record) == 6.0
+    assert time_by_phase([record]) == {"gen": 3.0, "validation": 2.0, "other": 1.0}
+
+
+def test_the_policy_comes_from_the_last_or_the_best(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="policy_from: got 'first', expected last or best"):
+        config(tmp_path, "policy_from=first")
+    with pytest.raises(InputError, match=r"policy_from has no effect with trainer\.test_freq=-1"):
+        compose_run("luffy", "cpu", ["policy_from=best"], run=tmp_path)
