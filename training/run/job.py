@@ -80,7 +80,8 @@ def run_job(
                 model, first = folder.first_stage.policy, read_manifest(folder.first_stage.policy)
             validates = config.trainer.test_freq > 0
             training, problems = split_validation(data.path, config, out) if validates else (data.path, data.path)
-            environment = _fill_in(config, data=training, problems=problems, model=model)
+            rows = pq.read_metadata(training).num_rows
+            environment = _fill_in(config, data=training, problems=problems, rows=rows, model=model)
             with atomic_write(folder.config) as temporary:
                 OmegaConf.save(config, temporary, resolve=True)
             _train(request, folder, config, environment, lock, report)
@@ -102,12 +103,11 @@ def _check_trackers(config: DictConfig) -> None:
             raise InputError(f"run.trackers: {name} is not installed: {sys.executable} -m pip install {name}")
 
 
-def _fill_in(config: DictConfig, *, data: Path, problems: Path, model: Path) -> dict[str, str]:
+def _fill_in(config: DictConfig, *, data: Path, problems: Path, rows: int, model: Path) -> dict[str, str]:
     """Fill in the inputs; returns the environment of the training process, which is no part of verl's configuration."""
     with open_dict(config):
         if config.trainer.total_training_steps is None:
-            batches = pq.read_metadata(data).num_rows // config.data.train_batch_size
-            config.trainer.total_training_steps = config.trainer.total_epochs * batches
+            config.trainer.total_training_steps = config.trainer.total_epochs * (rows // config.data.train_batch_size)
         config.data.train_files = str(data.resolve())
         config.data.val_files = str(problems.resolve())  # verl demands a file, also where nothing is validated
         config.data.val_max_samples = -1 if config.trainer.test_freq > 0 else 1

@@ -119,7 +119,7 @@ def test_the_baselines_are_as_published() -> None:
 def test_the_passes_of_supervised_training_become_steps() -> None:
     for rows, steps in ((46_000, 3 * 718), (64, 3), (127, 3)):
         config = compose_run("sft", "cpu", [], run=RUN)
-        _fill_in(config, data=RUN, rows=rows, model=RUN)
+        _fill_in(config, data=RUN, problems=RUN, rows=rows, model=RUN)
         assert config.trainer.total_training_steps == steps
 
 
