@@ -19,6 +19,7 @@ FULL = {
     "mixed.rollout_correction.type": "reinforce_pro",
     "algorithm.filter_groups.enable": "true",
     "trainer.test_freq": "1",
+    "data.val_max_samples": "4",
     "trainer.total_training_steps": "1",
 }
 

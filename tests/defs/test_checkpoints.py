@@ -1,0 +1,74 @@
+"""training/checkpoints for real: every saved checkpoint of a run is scored with the prompt of its training."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import dagster as dg
+import manifests
+import pytest
+
+from core.files import write_json
+from core.manifest import write_manifest
+from tests.defs.project import Project, message
+from training.run.checkpoints import TrainerState, folder_of, mark_complete
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = ROOT / ".venv-train" / "bin" / "python"
+KEY = "training/checkpoints"
+SMALL = {"benchmarks__limit": "4", "evaluation__max_tokens": "64"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def training_interpreter() -> None:
+    """Skips where there is none that can generate."""
+    needs = "import importlib.util, sys; sys.exit(any(importlib.util.find_spec(n) is None for n in sys.argv[1:]))"
+    if not PYTHON.exists() or subprocess.run([PYTHON, "-c", needs, "vllm", "dagster_pipes"], check=False).returncode:
+        pytest.skip(f"{PYTHON} has no vllm and dagster_pipes: run `make setup`")
+
+
+def write_run(project: Project, steps: tuple[int, ...]) -> Path:
+    """A run whose checkpoints and policy all are the base model."""
+    base = Path(project.metadata("models/base")["folder"])
+    run = project.storage / "training" / "policy" / "run"
+    for step in steps:
+        shutil.copytree(base, folder_of(run / "checkpoints", step) / "actor" / "huggingface")
+        mark_complete(run / "checkpoints", step, TrainerState(), keep=9)
+    shutil.copytree(base, run / "policy")
+    prepared = manifests.targets(metadata={"config": '{"system_prompt": ""}'})
+    write_manifest(run / "policy", manifests.manifest(targets=prepared))
+    reference = {"path": str(run / "policy"), "digest": "d" * 64, "base": "b" * 64, "metrics": "metrics.jsonl"}
+    write_json(reference, project.storage / "references" / "training" / "policy.json")
+    return run
+
+
+def materialize(project: Project, benchmark: str):
+    return project.defs.resolve_implicit_global_asset_job_def().execute_in_process(
+        instance=project.instance,
+        asset_selection=[dg.AssetKey.from_user_string(KEY)],
+        run_config={"ops": {"training__checkpoints": {"config": {"benchmark": benchmark}}}},
+        raise_on_error=False,
+    )
+
+
+def test_every_saved_checkpoint_is_scored(build):
+    project: Project = build(**SMALL)
+    assert project.run("models/base", "benchmarks/suite").success
+    write_run(project, (2, 4))
+    assert materialize(project, "arithmetic_short").success
+    shown = project.metadata(KEY)
+    assert (shown["benchmark"], shown["best step"]) == ("arithmetic_short", 4)
+    lines = shown["scores"].splitlines()
+    assert [line.split(" | ")[0] for line in lines[2:]] == ["| 2", "| 4"]
+    assert 0 <= shown["best accuracy"] <= 1
+    assert "curve" in shown
+    assert not list((project.storage / "checkpoints").glob("*"))  # the links to the models are gone
+
+
+def test_what_cannot_be_scored_is_named(build):
+    project: Project = build(**SMALL)
+    assert project.run("models/base", "benchmarks/suite").success
+    run = write_run(project, (2,))
+    assert "expected one of arithmetic" in message(materialize(project, "sums"))
+    shutil.rmtree(run / "checkpoints")
+    assert "it has no checkpoints any more" in message(materialize(project, "arithmetic"))
