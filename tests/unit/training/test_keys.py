@@ -10,7 +10,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from core.errors import InputError
-from training.config.keys import OPEN, check_key, check_switches, leaves, read_by, rules, within
+from training.config.keys import OPEN, check_key, check_switches, leaves, nearest, read_by, rules, within
 from training.run import configuration
 from training.run.configuration import compose_run
 
@@ -210,12 +210,7 @@ def test_sections_that_are_handed_on_take_any_key() -> None:
     [
         (["lr=1"], "did you mean 'actor_rollout_ref.actor.optim.lr'"),
         (["mixed.gama=1"], "mixed has loss, .*adaptive_entropy.max"),
-        (["mixed.adaptive_entropy.targt=1"], "did you mean 'mixed.adaptive_entropy.target'"),
-        (["n_prefix=2"], "did you mean 'mixed.prefix.n_prefix'"),
-        (["actor_rollout_ref.rollout.n_prefix=2"], "did you mean 'mixed.prefix.n_prefix'"),
-        (["batch_size=4"], "did you mean 'data.train_batch_size'"),
         (["zzz=4"], "--print-config prints those there are"),
-        (["clip_grad=1"], "did you mean 'actor_rollout_ref.actor.optim.clip_grad'"),
         (
             ["data.train_batch_size=9", "actor_rollout_ref.actor.ppo_mini_batch_size=2"],
             "data.train_batch_size=9 and .*=2 fight",
@@ -229,3 +224,19 @@ def test_sections_that_are_handed_on_take_any_key() -> None:
 def test_what_a_mistake_is_told(overrides: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         compose_run("luffy", "cpu", overrides, run=RUN)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("lr", "actor_rollout_ref.actor.optim.lr"),
+        ("n_prefix", "mixed.prefix.n_prefix"),
+        ("actor_rollout_ref.rollout.n_prefix", "mixed.prefix.n_prefix"),
+        ("batch_size", "data.train_batch_size"),
+        ("clip_grad", "actor_rollout_ref.actor.optim.clip_grad"),
+        ("mixed.adaptive_entropy.targt", "mixed.adaptive_entropy.target"),
+        ("zzz", None),
+    ],
+)
+def test_the_nearest_key_is_one_that_recipes_set(typed: str, meant: str | None, config: DictConfig) -> None:
+    assert nearest(typed, settable(config), configuration._common_keys()) == meant
