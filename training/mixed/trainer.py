@@ -167,8 +167,15 @@ class MixedPolicyTrainer(PPOTrainerSync):
         extra = {**reward_extra_infos_dict, "prefix_length": lengths}
         super()._dump_generations(*args, reward_extra_infos_dict=extra, **kwargs)
 
-    def _val_metrics_update(self, data_sources: Any, sample_uids: Any, infos: Any, turns: Any, **counts: Any) -> Any:
-        metrics = validation_metrics(data_sources, infos["reward"], counts["expected_acc_counts"])
+    def _val_metrics_update(
+        self,
+        data_sources: list[str],
+        sample_uids: list[str],
+        reward_extra_infos_dict: dict[str, list[Any]],
+        sample_turns: list[int],
+        expected_acc_counts: dict[tuple[str, str], int],
+    ) -> dict[str, float]:
+        metrics = validation_metrics(data_sources, reward_extra_infos_dict["reward"], expected_acc_counts)
         record_score(Path(self.config.trainer.default_local_dir), self.global_steps, metrics["validation/score"])
         return metrics
 

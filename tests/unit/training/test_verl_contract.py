@@ -17,12 +17,14 @@ from training.mixed.trainer import MixedPolicyTrainer
 
 BUFFER = "trainer_mode trainer_config max_off_policy_threshold max_off_policy_strategy sampler_kwargs refill_fn "
 BUFFER += "poll_interval filter_groups_metric train_batch_size gen_batch_size max_inflight_gen_batches"
+VALIDATION = "data_sources sample_uids reward_extra_infos_dict sample_turns expected_acc_counts"
 OVERRIDDEN: list[tuple[Any, Any, str, str]] = [
     (PPOTrainerSync, MixedPolicyTrainer, "_setup", ""),
     (PPOTrainerSync, MixedPolicyTrainer, "_build_replay_buffer", ""),
     (PPOTrainerSync, MixedPolicyTrainer, "_compute_old_log_prob", "batch metrics"),
     (PPOTrainerSync, MixedPolicyTrainer, "_compute_advantage", "batch metrics"),
     (PPOTrainerSync, MixedPolicyTrainer, "_update_actor", "batch metrics"),
+    (PPOTrainerSync, MixedPolicyTrainer, "_val_metrics_update", VALIDATION),
     (PPOTrainerSync, MixedPolicyTrainer, "_save_checkpoint", ""),
     (PPOTrainerSync, MixedPolicyTrainer, "_load_checkpoint", ""),
     (PPOTrainerSync, MixedPolicyTrainer, "_log_rollout_data", "batch timing_raw rollout_data_dir"),
@@ -41,7 +43,6 @@ CALLED: list[tuple[Any, str, str]] = [
     (PPOTrainerSync, "_add_prompts_to_generate", "num_prompts"),
     (PPOTrainerSync, "_shutdown_dump_executor", ""),
     (ReplayBuffer, "__init__", BUFFER),
-    (AgentLoopBase, "ct_build_initial_tokens", "messages"),
 ]
 
 
