@@ -1,8 +1,11 @@
-"""How the command lines of the project end: exit status and error message."""
+"""How the command lines of the project read numbers, and how they end: exit status and error message."""
 
+import argparse
+import math
 import os
 import sys
 from collections.abc import Callable
+from typing import NoReturn
 
 from core.errors import InputError
 
@@ -26,9 +29,45 @@ def exit_status(work: Callable[[], int | None]) -> int:
     except InputError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
+    except (IsADirectoryError, NotADirectoryError, FileExistsError) as error:
+        sys.stderr.write(f"error: {error.filename2 or error.filename}: {error.strerror}; give another path\n")
+        return 2
     except OSError as error:
         what = f"{error.filename}: " if error.filename else ""
         sys.stderr.write(f"error: {what}{error.strerror or error}\n")
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are errors like all others: one line, status 2. Use it within `exit_status`."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message}; see {self.prog} --help")
+
+
+def number(
+    kind: type[int] | type[float], least: float = -math.inf, most: float = math.inf, *, above: float = -math.inf
+) -> Callable[[str], float]:
+    """The ``type`` of an option that takes a finite number from ``least`` to ``most``, and greater than ``above``."""
+    limits = [f"above {above:g}"] if above > -math.inf else [f"from {least:g}"] if least > -math.inf else []
+    limits += [f"up to {most:g}"] if most < math.inf else []
+    expected = " ".join([f"a {'whole ' if kind is int else ''}number", *limits])
+
+    def parse(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if math.isfinite(value) and least <= value <= most and value > above:
+            return value
+        raise argparse.ArgumentTypeError(f"got {text[:80]!r}, expected {expected}")
+
+    return parse
+
+
+COUNT = number(int, 1)
+PORT = number(int, 1, 65535)
+SECONDS = number(float, above=0)
+SEED = number(int, 0, 2**63 - 1)

@@ -26,7 +26,7 @@ def explain_validation(error: "ValidationError", model: "type[BaseModel]") -> st
     first = next((entry for entry in errors if entry["type"] == "extra_forbidden"), errors[0])
     path = [str(part) for part in first["loc"] if part not in UNION_BRANCHES]
     if first["type"] != "extra_forbidden":
-        return f"{'.'.join(path)}: {first['msg']} (got {first['input']!r:.80})"
+        return f"{'.'.join(path)}: {first['msg'].removeprefix('Value error, ')} (got {first['input']!r:.80})"
     section: Any = model
     for part in path[:-1]:
         section = section.model_fields[part].annotation if hasattr(section, "model_fields") else get_args(section)[0]

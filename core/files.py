@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
+from core.parse import parse_json, parse_object, parse_yaml
 from core.patterns import compile_full_match
 from core.processes import start_ticks
 
@@ -213,23 +214,19 @@ def _machine() -> str:
 
 def read_json(path: Path) -> Any:
     """The value of a JSON file; InputError if it is missing or not UTF-8 JSON."""
-    try:
-        return json.loads(_read_text(path))
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}: not JSON ({error})") from error
+    return parse_json(_read_text(path), str(path))
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; InputError if it is missing or holds something else."""
+    return parse_object(_read_text(path), str(path))
 
 
 def read_json_lines(path: Path) -> list[Any]:
     """The values of a file with one JSON value per line; blank lines are skipped."""
-    values = []
     # Split at \n only: texts hold U+2028, at which str.splitlines would cut.
-    for number, line in enumerate(_read_text(path).split("\n"), start=1):
-        if line.strip():
-            try:
-                values.append(json.loads(line))
-            except json.JSONDecodeError as error:
-                raise InputError(f"{path}, line {number}: not JSON ({error}); expected one value per line") from error
-    return values
+    lines = enumerate(_read_text(path).split("\n"), start=1)
+    return [parse_json(line, f"{path}, line {number}") for number, line in lines if line.strip()]
 
 
 def _read_text(path: Path) -> str:
@@ -237,6 +234,8 @@ def _read_text(path: Path) -> str:
         return Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise InputError(f"{path}: is a folder; expected a file") from None
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from error
 
@@ -272,16 +271,14 @@ def write_text(text: str, path: Path) -> None:
 
 def read_yaml(path: Path, what: str) -> dict[str, Any]:
     """The mapping in a YAML file; InputError that starts with ``what`` and the path if there is none."""
-    import yaml
-
     try:
-        values = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+        values = parse_yaml(Path(path).read_bytes(), f"{what} {path}")
     except OSError as error:
         raise InputError(f"{what} {path}: {error.strerror}; give a YAML file") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{what} {path}: not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict | None):
         raise InputError(f"{what} {path}: expected a mapping of keys to values, got {type(values).__name__}")
+    if odd := [key for key in values or {} if not isinstance(key, str)]:
+        raise InputError(f"{what} {path}: the key {odd[0]!r:.80} is no text; expected names as keys")
     return values or {}
 
 

@@ -1,6 +1,5 @@
 """Hugging Face model folders: which files make the model, their digest, whether they are whole, and their download."""
 
-import json
 import math
 import os
 from pathlib import Path
@@ -8,7 +7,9 @@ from typing import Any
 
 from core.errors import InputError
 from core.files import digest_bytes, digest_file, read_json
+from core.parse import parse_object
 from core.patterns import compile_full_match
+from core.prompts import check_chat_template
 
 # The files that make a model what it is; anything else in its folder (a README, a manifest) does not change it.
 MODEL_FILES = (
@@ -28,7 +29,7 @@ MODEL_FILES = (
 )
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "*.tiktoken")
-HUB_ID = compile_full_match(r"(?P<repository>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
+HUB_ID = compile_full_match(r"(?P<repository>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>[\w./-]+))?")
 
 
 def model_files(folder: Path) -> list[Path]:
@@ -48,11 +49,18 @@ def check_model(folder: Path, *, chat_template: bool = True) -> None:
     Raises:
         InputError: something is missing or damaged; the message names the file and the remedy.
     """
-    if "model_type" not in _read_json(folder, "config.json"):
-        raise InputError(f"{folder / 'config.json'}: no model_type in it; expected the config.json of transformers")
+    if not isinstance(_read_json(folder, "config.json").get("model_type"), str):
+        raise InputError(
+            f"{folder / 'config.json'}: no model_type in it, or one that is no name; expected the config.json of "
+            "transformers"
+        )
     _check_weights(folder)
     if not any(file for pattern in TOKENIZERS for file in folder.glob(pattern)):
         raise InputError(f"{folder}: no tokenizer; expected one of {', '.join(TOKENIZERS)}: save it with the model")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        if (folder / name).is_file():
+            _read_json(folder, name)
+    check_chat_template(folder)
     if not chat_template or any(folder.glob("chat_template*")):
         return
     if "chat_template" not in _read_json(folder, "tokenizer_config.json"):
@@ -68,11 +76,16 @@ def safetensors_header(file: Path) -> dict[str, Any] | None:
         if not 0 < length < file.stat().st_size:
             return None
         try:
-            header: dict[str, Any] = json.loads(stream.read(length))
-        except ValueError:
+            header = parse_object(stream.read(length), str(file))
+        except InputError:
             return None
     header.pop("__metadata__", None)
-    return header
+    return header if all(map(_has_offsets, header.values())) else None
+
+
+def _has_offsets(tensor: Any) -> bool:
+    offsets = tensor.get("data_offsets") if isinstance(tensor, dict) else None
+    return isinstance(offsets, list) and len(offsets) == 2 and all(isinstance(offset, int) for offset in offsets)
 
 
 def bfloat16_bytes(folder: Path) -> int:
@@ -105,6 +118,8 @@ def download_model(repository: str, revision: str | None) -> tuple[Path, str]:
             f"model {name!r} is neither a folder here nor a model on the hub: check the name, and HF_TOKEN if the "
             "model is private"
         ) from error
+    except errors.HFValidationError as error:
+        raise InputError(f"model {name!r} is neither a folder here nor a hub id (owner/name[@revision])") from error
     except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, OSError) as error:
         offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") else ""
         raise InputError(
@@ -121,7 +136,10 @@ def _check_weights(folder: Path) -> None:
             f"{folder}: no weights; expected *.safetensors or pytorch_model*.bin: is the download complete?"
         )
     for index in [file for pattern in WEIGHTS for file in folder.glob(f"{pattern}.index.json")]:
-        if missing := set(_read_json(folder, index.name).get("weight_map", {}).values()) - shards:
+        weights = _read_json(folder, index.name).get("weight_map")
+        if not isinstance(weights, dict) or not all(isinstance(name, str) for name in weights.values()):
+            raise InputError(f"{index}: no weight_map of tensor names to files in it: save the model again")
+        if missing := set(weights.values()) - shards:
             raise InputError(f"{index}: names {len(missing)} files that are not there ({min(missing)}): copy them too")
     for file in folder.glob("*.safetensors"):
         header = safetensors_header(file)

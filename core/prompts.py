@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from core.errors import InputError
+from core.parse import parse_object
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +26,8 @@ METADATA_KEY = b"template"  # of a parquet file of samples
 OPEN_THOUGHTS = "<think>"
 
 Messages = Sequence[dict[str, str]]
+# What the expressions of a template raise, besides errors of Jinja.
+RENDERING = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 class ChatTokenizer(Protocol):
@@ -100,11 +103,12 @@ def render_prompt(
 
         try:
             return tokenizer.apply_chat_template(list(conversation), tokenize=False, add_generation_prompt=True)
-        except (jinja2.TemplateError, TypeError) as error:
+        except (jinja2.TemplateError, *RENDERING) as error:
             roles = ", ".join(message["role"] for message in conversation)
             raise InputError(
-                f"{tokenizer.name_or_path}: its chat template does not render a conversation of {roles}: {error}. Give "
-                "the conversation the messages that the template asks for (targets.system_prompt is the system message)"
+                f"{tokenizer.name_or_path}: its chat template does not render a conversation of {roles}: "
+                f"{_line(error)}. Give the conversation the messages that the template asks for "
+                "(targets.system_prompt is the system message)"
             ) from error
     if bare:
         return "\n".join(message["content"] for message in conversation)
@@ -216,18 +220,36 @@ class ChatTemplate:
         )
 
 
+def check_chat_template(folder: Path) -> None:
+    """Raise InputError unless the chat template in ``folder``, if there is one, renders a plain conversation."""
+    chat = ChatTemplate(folder)
+    if chat.chat_template is None:
+        return
+    try:
+        render_prompt(messages("1+1=?", "Be brief."), chat)
+    except InputError as refused:  # a template may ask for a system message, or allow none
+        try:
+            render_prompt(messages("1+1=?"), chat)
+        except InputError:
+            raise refused from None
+
+
 def _settings(folder: Path) -> tuple[dict[str, Any], str | None]:
     """tokenizer_config.json, and the chat template in it or beside it."""
     file = folder / "tokenizer_config.json"
-    try:
-        settings = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    except ValueError as error:
-        raise InputError(f"tokenizer settings {file}: not JSON: {error}") from error
+    settings = parse_object(file.read_bytes(), str(file)) if file.is_file() else {}
     template = settings.get("chat_template")
-    if isinstance(template, list):  # several named ones
-        template = next((entry["template"] for entry in template if entry.get("name") == "default"), None)
     beside = folder / "chat_template.jinja"
-    return settings, beside.read_text(encoding="utf-8") if beside.is_file() else template
+    if beside.is_file():
+        try:
+            return settings, beside.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{beside}: not UTF-8 at byte {error.start}; convert the chat template to UTF-8") from None
+    if isinstance(template, list) and all(isinstance(entry, dict) for entry in template):  # several named ones
+        template = next((entry.get("template") for entry in template if entry.get("name") == "default"), None)
+    if not isinstance(template, str | None):
+        raise InputError(f"{file}: chat_template is a {type(template).__name__}; expected the chat template's text")
+    return settings, template
 
 
 def _compile(template: str, folder: Path) -> Any:
@@ -244,13 +266,17 @@ def _compile(template: str, folder: Path) -> Any:
     try:
         return environment.from_string(template)
     except jinja2.TemplateError as error:
-        raise InputError(f"tokenizer {folder}: its chat template is not Jinja: {error}") from error
+        raise InputError(f"tokenizer {folder}: its chat template is not Jinja: {_line(error)}") from error
 
 
 def _raise(message: str) -> None:
     import jinja2
 
     raise jinja2.TemplateError(message)
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
 
 
 def _token(value: Any) -> str | None:

@@ -5,7 +5,6 @@ counts 780 (``python -m perf.targets`` measures both). It is used only where it 
 and on a sample of the source's texts (`Lengths.agreeing`).
 """
 
-import json
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +13,8 @@ from typing import Any
 
 from core.errors import InputError
 from core.files import digest_bytes
-from core.prompts import ChatTemplate, Messages, messages, render_prompt, render_target
+from core.parse import parse_object
+from core.prompts import ChatTemplate, Messages, check_chat_template, render_prompt, render_target
 
 END_TOKEN = 1  # the trainer appends the end-of-sequence token to a target
 
@@ -96,11 +96,12 @@ def load_lengths(path: Path) -> Lengths:
         tokenizer = tokenizers.Tokenizer.from_buffer(content)
     except ValueError as error:
         raise InputError(f"tokenizer {file}: not a tokenizer.json: {error}") from error
+    check_chat_template(file.parent)
     chat = ChatTemplate(file.parent)
     # No cut, no padding: a tokenizer.json may carry either from its last use, and both would falsify the counts.
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    model = json.loads(content)
+    model = parse_object(content, f"tokenizer {file}")
     lengths = Lengths(
         tokenizer,
         chat,
@@ -108,13 +109,6 @@ def load_lengths(path: Path) -> Lengths:
         _fast(model),
         (model.get("normalizer") or {}).get("type") == "NFC",
     ).agreeing(PROBES)
-    try:
-        lengths.prompt_text(messages("1+1=?", "Be brief."))
-    except InputError as refused:  # a template may ask for a system message, or allow none
-        try:
-            lengths.prompt_text(messages("1+1=?"))
-        except InputError:
-            raise refused from None
     return lengths
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.cli import exit_status
+from core.cli import COUNT, SECONDS, SEED, Parser, exit_status, number
 
 if TYPE_CHECKING:
     from evaluation.generation.requests import Sampling
@@ -27,24 +27,27 @@ SECOND_GRADERS = {
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns its exit status."""
-    options = parser().parse_args(arguments)
-    command: Callable[[argparse.Namespace], None] = options.command
-    return exit_status(lambda: command(options))
+
+    def work() -> None:
+        options = parser().parse_args(arguments)
+        options.command(options)
+
+    return exit_status(work)
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The command line; the docstring of each command is its help."""
-    result = argparse.ArgumentParser(prog="python -m evaluation", description=(__doc__ or "").split(": ", 1)[1])
+    result = Parser(prog="python -m evaluation", description=(__doc__ or "").split(": ", 1)[1])
     commands = result.add_subparsers(required=True, metavar="COMMAND")
 
-    def add(command: Callable[[argparse.Namespace], None], *parents: argparse.ArgumentParser) -> Callable[..., object]:
+    def add(command: Callable[[argparse.Namespace], None], *parents: Parser) -> Callable[..., object]:
         text = (command.__doc__ or "").rstrip(".")
         added = commands.add_parser(command.__name__, parents=parents, help=text, description=f"{text}.")
         added.set_defaults(command=command)
         return added.add_argument
 
     problems, seed, sampling, grading = _problem_options(), _options(), _sampling_options(), _grading_options()
-    seed.add_argument("--seed", type=int, default=0, help="of samples of problems and of responses (default 0)")
+    seed.add_argument("--seed", type=SEED, default=0, help="of samples of problems and of responses (default 0)")
 
     option = add(suite, problems, seed)
     option("--system-prompt", metavar="TEXT", help="system message before every problem")
@@ -67,13 +70,13 @@ def parser() -> argparse.ArgumentParser:
     option("results", type=Path, metavar="DIR", help="folder written by `grade`")
     graders = "; ".join(map(": ".join, SECOND_GRADERS.items()))
     option("--second", choices=SECOND_GRADERS, default="whole-text", help=f"{graders} (default %(default)s)")
-    option("--limit-s", type=float, default=5.0, help="seconds per sample (default %(default)s)")
+    option("--limit-s", type=SECONDS, default=5.0, help="seconds per sample (default %(default)s)")
     option("--out", type=Path, metavar="FILE.parquet", help="also write all of them, with prompt and response")
 
     option = add(compare, problems, seed, sampling, grading)
     option("models", nargs="+", metavar="MODEL", help="model folder, hub id[@revision], MODEL@URL of an OpenAI-"
            "compatible endpoint, or folder written by `grade`; the others are compared with the first")  # fmt: skip
-    option("--pass-at", type=int, metavar="K", help="also report pass@K; every problem needs K stored samples")
+    option("--pass-at", type=COUNT, metavar="K", help="also report pass@K; every problem needs K stored samples")
     option("--out", type=Path, metavar="DIR", help="keep the graded results of each model below this folder")
 
     option = add(leaderboard)
@@ -96,33 +99,35 @@ def parser() -> argparse.ArgumentParser:
     return result
 
 
-def _options() -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(add_help=False)
+def _options() -> Parser:
+    return Parser(add_help=False)
 
 
-def _problem_options() -> argparse.ArgumentParser:
+def _problem_options() -> Parser:
     options = _options()
     options.add_argument("--suite", default="embedded", help="name of a suite in evaluation/benchmarks/suites, "
                          "a YAML file, or (compare) a file written by `suite` (default %(default)s)")  # fmt: skip
     options.add_argument("--roots", nargs="*", type=Path, default=[], metavar="DIR", help="folders of benchmark files")
     options.add_argument("--benchmarks", nargs="*", metavar="NAME", help="only these (default: all of the suite)")
-    options.add_argument("--limit", type=int, help="problems per benchmark, a seeded sample (default: all)")
+    options.add_argument("--limit", type=COUNT, help="problems per benchmark, a seeded sample (default: all)")
     return options
 
 
-def _sampling_options() -> argparse.ArgumentParser:
+def _sampling_options() -> Parser:
     from evaluation.generation.generate import CACHE
     from evaluation.generation.templates import TRAINING, template_names
 
     options = _options()
-    options.add_argument("--samples", type=int, help="per problem (default: the k of each benchmark's avg@k)")
-    options.add_argument("--temperature", type=float, default=0.6, help="0 is greedy (default %(default)s)")
-    options.add_argument("--top-p", type=float, default=0.95, help="nucleus sampling (default %(default)s)")
-    options.add_argument("--max-tokens", type=int, default=8192, help="per response (default %(default)s)")
+    options.add_argument("--samples", type=COUNT, help="per problem (default: the k of each benchmark's avg@k)")
+    options.add_argument("--temperature", type=number(float, 0), default=0.6, help="0 is greedy (default %(default)s)")
+    options.add_argument(
+        "--top-p", type=number(float, most=1, above=0), default=0.95, help="nucleus sampling (default %(default)s)"
+    )
+    options.add_argument("--max-tokens", type=COUNT, default=8192, help="per response (default %(default)s)")
     options.add_argument("--template", choices=template_names(), default=TRAINING, help="prompt template; `training` "
                          "means the checkpoint's own, or else the chat template (default %(default)s)")  # fmt: skip
     options.add_argument("--cache", type=Path, default=CACHE, metavar="DIR", help="of samples (default %(default)s)")
-    options.add_argument("--replicas", type=int, help="engines with GPUs of their own (default: as many as fit)")
+    options.add_argument("--replicas", type=COUNT, help="engines with GPUs of their own (default: as many as fit)")
     options.add_argument("--tensor-parallel", default="auto", metavar="GPUS", type=_gpus,
                          help="GPUs per engine (default %(default)s: as few as the weights need)")  # fmt: skip
     options.add_argument("--trust-remote-code", action="store_true", help="run code that the model folder contains")
@@ -135,10 +140,12 @@ def _gpus(text: str) -> str:
     return text
 
 
-def _grading_options() -> argparse.ArgumentParser:
+def _grading_options() -> Parser:
     options = _options()
-    options.add_argument("--workers", type=int, default=2, help="processes that compare answers (default %(default)s)")
-    options.add_argument("--limit-s", type=float, default=5.0, help="seconds per comparison (default %(default)s)")
+    options.add_argument(
+        "--workers", type=COUNT, default=2, help="processes that compare answers (default %(default)s)"
+    )
+    options.add_argument("--limit-s", type=SECONDS, default=5.0, help="seconds per comparison (default %(default)s)")
     options.add_argument("--thinking", action=argparse.BooleanOptionalAction, help="an answer counts only after "
                          "</think> (default: as the prompt template says)")  # fmt: skip
     options.add_argument("--truncated", choices=("zero", "by_text"), default="zero", help="score of a sample that "
@@ -247,8 +254,9 @@ def leaderboard(options: argparse.Namespace) -> None:
 
 def report(options: argparse.Namespace) -> None:
     """Write the scorecard of a base model and a policy."""
-    from core.files import read_json, read_json_lines, write_text
+    from core.files import write_text
     from evaluation.benchmarks.registry import suite_entries
+    from evaluation.report.inputs import read_funnel, read_lineage, read_metrics
     from evaluation.report.scorecard import build_scorecard
     from evaluation.report.scorecard_html import write_page
     from evaluation.report.scorecard_text import render_markdown, render_text
@@ -256,7 +264,7 @@ def report(options: argparse.Namespace) -> None:
     from grading.contamination import search_lineage, search_targets
 
     table = read_suite_file(options.suite)
-    lineage = read_json(options.lineage) if options.lineage else {}
+    lineage = read_lineage(options.lineage) if options.lineage else {}
     scorecard = build_scorecard(
         read_folder(options.base, "graded"),
         read_folder(options.policy, "graded"),
@@ -264,8 +272,8 @@ def report(options: argparse.Namespace) -> None:
         champion=read_folder(options.champion, "graded") if options.champion else None,
         contamination=search_targets(options.targets, table) if options.targets else search_lineage(lineage, table),
         lineage=lineage,
-        training_metrics=read_json_lines(options.metrics) if options.metrics else [],
-        funnel=read_json(options.funnel) if options.funnel else [],
+        training_metrics=read_metrics(options.metrics) if options.metrics else [],
+        funnel=read_funnel(options.funnel) if options.funnel else [],
     )
     write_page(scorecard, options.out)
     if options.markdown:

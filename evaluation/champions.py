@@ -1,7 +1,6 @@
 """The records of policies and of the decisions about them, and the folder on disk that names the champion."""
 
 import getpass
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -14,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from core.code import SHORT_DIGEST
 from core.errors import InputError, explain_validation
 from core.files import write_text
-from core.manifest import MANIFEST, read_manifest
+from core.manifest import MANIFEST, parse_manifest, read_manifest
 
 POINTER = "champion.json"
 DECISIONS = "decisions"
@@ -270,7 +269,7 @@ class Registry:
         runs = self._storage / "training" / "policy"
         matches = {}
         for manifest in sorted(runs.glob(f"*/policy/{MANIFEST}")):
-            digest = json.loads(manifest.read_text(encoding="utf-8"))["checkpoint_digest"]
+            digest = parse_manifest(manifest.parent).checkpoint_digest
             if len(name) >= 4 and digest.startswith(name):
                 matches[digest] = manifest.parent
         if len(matches) != 1:
@@ -306,7 +305,7 @@ def _by_hand(action: Literal["promote", "rollback"], reason: str) -> Decision:
 
 def _read(file: Path) -> PolicyRecord:
     try:
-        return PolicyRecord.model_validate_json(file.read_text(encoding="utf-8"))
+        return PolicyRecord.model_validate_json(file.read_bytes())
     except ValidationError as error:
         raise InputError(
             f"{file}: not a decision: {explain_validation(error, PolicyRecord)}; restore it, the champion's from "

@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.errors import InputError
-from core.files import read_parquet
+from core.parquet import read_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+OPTIONAL = ("subject", "extracted", "reason")  # columns that may be empty
 
 
 def read_suite_file(path: Path) -> "pa.Table":
@@ -40,7 +42,4 @@ def read_folder(folder: Path, kind: str) -> "dict[str, pa.Table]":
 
 
 def _read(path: Path, schema: "pa.Schema", maker: str) -> "pa.Table":
-    table = read_parquet(path, f"make it with {maker}")
-    if missing := [name for name in schema.names if name not in table.schema.names]:
-        raise InputError(f"{path}: no column {', '.join(missing)}; expected a file of {maker}")
-    return table.select(schema.names).cast(schema.with_metadata(table.schema.metadata))
+    return read_table(path, schema, f"expected a file of {maker}", optional=OPTIONAL)

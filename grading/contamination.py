@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.files import read_parquet
+from core.parquet import read_table
 from core.patterns import compile_quick_pattern
 
 if TYPE_CHECKING:
@@ -135,7 +135,12 @@ class Contamination:
 
 def search_targets(path: Path, benchmark: "pa.Table") -> Contamination:
     """Search the prompts of a file of targets (`core.schemas.TARGET`) for the problems of a BENCHMARK table."""
-    prompts = read_parquet(path, "give the file of targets/train", columns=["prompt"])["prompt"].to_pylist()
+    import pyarrow as pa
+
+    from core.schemas import TARGET
+
+    schema = pa.schema([TARGET.field("prompt")])
+    prompts = read_table(path, schema, "give the file of targets/train")["prompt"].to_pylist()
     problems = [next((m["content"] for m in reversed(prompt) if m["role"] == "user"), "") for prompt in prompts]
     pairs = zip(problems, overlaps(problems, benchmark), strict=True)
     matches = tuple((problem, match) for problem, match in pairs if match)

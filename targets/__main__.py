@@ -10,24 +10,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.cli import exit_status
+from core.cli import COUNT, Parser, exit_status, number
 from core.code import PROJECT
 from core.errors import InputError
+from core.parquet import read_table
 from core.progress import Progress, Terminal
-from targets.check.expectations import SUITE, validate
+from targets.check.expectations import SUITE, load_checks, validate
 from targets.check.version_diff import compare_versions
 from targets.config import PrepareConfig, build_config, read_config
 from targets.prepare import prepare
 from targets.prepared import PROFILE_FILE, Prepared
 from targets.select.split import Split, reconcile, select_train
-from targets.tables import readable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(
+    result = Parser(
         prog="python -m targets",
         description="Turn raw traces into training targets: filter, verify and deduplicate them, and say of every "
         "other trace why it is rejected. Writes prepared, profile, rejected, train, heldout and left_out .parquet.",
@@ -40,10 +40,15 @@ def parser() -> argparse.ArgumentParser:
     add("--set", action="append", default=[], metavar="KEY=VALUE", help="one setting; may be repeated")
     add("--benchmarks", help="suite (embedded, paper, a YAML file) or parquet whose problems must not become targets")
     add("--benchmark-root", type=Path, action="append", default=[], help="folder of the suite's files; may be repeated")
-    add("--heldout-share", type=float, default=0.0, help="share of problems held out (default %(default)s)")
-    add("--max-rows", type=int, help="largest number of rows in train.parquet")
+    add(
+        "--heldout-share",
+        type=number(float, 0, 0.999),
+        default=0.0,
+        help="share of problems held out (default %(default)s)",
+    )
+    add("--max-rows", type=COUNT, help="largest number of rows in train.parquet")
     add("--engine", help=_described("engine"))
-    add("--workers", type=int, help=_described("workers"))
+    add("--workers", type=COUNT, help=_described("workers"))
     add("--cache", type=Path, help="folder for the decisions on each file (default OUT/.decisions; you may delete it)")
     add("--prepare-only", action="store_true", help="do not split or check the targets")
     add("--check", action="store_true", help="run the quality checks; the exit status is 1 if one blocks")
@@ -64,6 +69,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     config = read_config(options.config, options.set)
     given = {name: value for name in ("source", "engine", "workers") if (value := getattr(options, name)) is not None}
     config = build_config({**config.model_dump(), **given}, where="command line")
+    previous = options.previous / PROFILE_FILE if options.previous else None
+    if previous and not previous.is_file():
+        raise InputError(
+            f"--previous {options.previous}: no {PROFILE_FILE} in it; expected the folder of a preparation"
+        )
+    if options.check:
+        load_checks(options.suite)
     began = time.monotonic()
     prepared = prepare(
         config,
@@ -80,7 +92,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prepared, options.out, heldout_share=options.heldout_share, max_rows=options.max_rows, seed=config.seed
     )
     _print(prepared, split, time.monotonic() - began)
-    previous = options.previous / PROFILE_FILE if options.previous else None
     if previous:
         for name, before, after in compare_versions(previous, prepared.profile):
             print(f"{name:46}{before:>14}{after:>14}")
@@ -91,7 +102,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _benchmarks(name: str | None, roots: Sequence[Path]) -> "pa.Table | None":
     """The problems of a parquet file, or of a suite that the evaluation reads in its own process."""
-    import pyarrow.parquet as pq
+    import pyarrow as pa
+
+    from core.schemas import BENCHMARK
 
     if name is None:
         return None
@@ -106,8 +119,8 @@ def _benchmarks(name: str | None, roots: Sequence[Path]) -> "pa.Table | None":
             if done.returncode:
                 message = done.stderr.strip().splitlines()[-1].removeprefix("error: ")
                 raise InputError(f"benchmarks {name}: {message}")
-        with readable(path, "give a parquet with benchmark, id and problem"):
-            return pq.read_table(path, columns=["benchmark", "id", "problem"])
+        schema = pa.schema([BENCHMARK.field(column) for column in ("benchmark", "id", "problem")])
+        return read_table(path, schema, "give a parquet with benchmark, id and problem")
 
 
 def _print(prepared: Prepared, split: Split | None, seconds: float) -> None:

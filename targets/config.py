@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from core.errors import InputError, explain_validation
 from core.files import digest_bytes, read_yaml
+from core.parse import parse_yaml
 
 EMBEDDED = "embedded"
+MAPPINGS = Path(__file__).parent / "read" / "mappings.yaml"
 # Settings that say which traces are read and which of several survive, not whether a trace alone is good.
 NOT_FILTERING = frozenset(
     {"source", "mapping", "split", "subset", "revision", "limit", "seed"}
@@ -45,6 +47,20 @@ class ColumnMapping(BaseModel):
         return list(dict.fromkeys(path.split(".")[0] for path in paths if path))
 
 
+def ready_names() -> list[str]:
+    """The names of the ready mappings."""
+    return list(read_yaml(MAPPINGS, "mappings"))
+
+
+def _known(mapping: ColumnMapping | str) -> ColumnMapping | str:
+    if isinstance(mapping, str) and mapping not in (names := ["auto", *ready_names()]):
+        raise ValueError(f"{mapping!r} does not exist: expected one of {', '.join(names)}, or the columns")
+    return mapping
+
+
+Mapping = Annotated[ColumnMapping | str, AfterValidator(_known)]
+
+
 def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
@@ -52,7 +68,7 @@ def _as_list(value: Any) -> Any:
 class PrepareConfig(BaseModel):
     """Everything that decides which targets come out. Two equal configs on equal input give equal bytes."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     # --- where the traces are
     source: Annotated[list[str], BeforeValidator(_as_list)] = Field(
@@ -60,7 +76,7 @@ class PrepareConfig(BaseModel):
         min_length=1,
         description="'embedded', a parquet/JSONL file, folder or glob (local or s3://, gs://), or a hub dataset id",
     )
-    mapping: ColumnMapping | str = Field(default="auto", description="'auto', a ready mapping's name, or the columns")
+    mapping: Mapping = Field(default="auto", description="'auto', a ready mapping's name, or the columns")
     split: str = Field(default="train", description="split of a hub dataset")
     subset: str | None = Field(default=None, description="subset (configuration) of a hub dataset")
     revision: str | None = Field(default=None, description="revision of a hub dataset")
@@ -146,15 +162,10 @@ def build_config(values: dict[str, Any], *, where: str = "targets config") -> Pr
 
 def read_config(path: Path | None, overrides: Sequence[str] = ()) -> PrepareConfig:
     """The config in a YAML file (none: the defaults) with ``KEY=VALUE`` overrides, VALUE being YAML."""
-    import yaml
-
     values = {} if path is None else read_yaml(path, "targets config")
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals:
             raise InputError(f"--set {override!r}: expected KEY=VALUE")
-        try:
-            values[key] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise InputError(f"--set {override!r}: the value is not YAML: {error}") from error
+        values[key] = parse_yaml(value, f"--set {override!r:.200}")
     return build_config(values, where=f"targets config {path}" if path else "targets config")

@@ -3,15 +3,15 @@
 import argparse
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
-from core.cli import exit_status
+from core.cli import SEED, Parser, exit_status
 from core.errors import InputError
-from core.files import read_json
+from core.files import read_object
 from core.progress import reporter
 from training.run.attempts import TrainingFailed
 from training.run.configuration import compose_run, names
@@ -20,7 +20,7 @@ from training.run.request import TrainingRequest, has_first_stage
 
 
 def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(prog="python -m training", description="Train a policy on prepared targets.")
+    result = Parser(prog="python -m training", description="Train a policy on prepared targets.")
     result.add_argument("--recipe", default="luffy", help=f"one of: {', '.join(names('recipe'))} (default %(default)s)")
     result.add_argument(
         "--hardware", default="cpu", help=f"one of: {', '.join(names('hardware'))} (default %(default)s)"
@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help="override a configuration key"
     )
-    result.add_argument("--seed", type=int, default=0, help="random seed (default %(default)s)")
+    result.add_argument("--seed", type=SEED, default=0, help="random seed (default %(default)s)")
     result.add_argument("--lineage", type=Path, help="JSON file that says where targets and model came from")
     result.add_argument("--force", action="store_true", help="train even if --out has the policy of the same run")
     result.add_argument("--print-config", action="store_true", help="print the resolved configuration and stop")
@@ -60,8 +60,8 @@ def print_event(event: Mapping[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def main() -> int:
-    arguments = parser().parse_args()
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = parser().parse_args(argv)
     if arguments.print_config:
         run = arguments.out or Path("run")
         config = compose_run(arguments.recipe, arguments.hardware, arguments.overrides, run=run)
@@ -84,7 +84,7 @@ def main() -> int:
         model=arguments.model,
         heldout=heldout,
     )
-    upstream = read_json(arguments.lineage) if arguments.lineage else {}
+    upstream = read_object(arguments.lineage) if arguments.lineage else {}
     # SIGTERM unwinds the stack as Ctrl-C does, so that the job is stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with reporter() as send:

@@ -38,7 +38,7 @@ class TrainingInterpreter(dg.ConfigurableResource):
     def executable(self) -> Path:
         """The interpreter's path; InputError if there is none."""
         path = PROJECT / Path(self.python).expanduser()
-        if not os.access(path, os.X_OK):
+        if not (path.is_file() and os.access(path, os.X_OK)):
             raise InputError(
                 f"no training interpreter at {path}: run `make setup`, or choose another one "
                 "(interpreter.python in the profile, or LUFFY__INTERPRETER__PYTHON)"

@@ -14,8 +14,9 @@ from assets.shared.failures import as_failure
 from core.code import HARDWARE, PROJECT, RECIPES
 from core.errors import InputError, explain_validation
 from evaluation.champions import PromotionLimits
+from evaluation.generation.templates import template_names
 from evaluation.retention import RetentionRules
-from targets.config import ColumnMapping, PrepareConfig
+from targets.config import Mapping, PrepareConfig
 
 Chosen = TypeVar("Chosen", bound="Options")
 # Keys of the training configuration that name folders of a run.
@@ -32,7 +33,7 @@ RUN_FOLDERS = (
 class Options(dg.Config):
     """Base of all option classes. Unknown keys are errors, and defaults are validated like any other value."""
 
-    model_config = ConfigDict(extra="forbid", validate_default=True)
+    model_config = ConfigDict(extra="forbid", validate_default=True, allow_inf_nan=False)
 
 
 class _Launched(Options):
@@ -88,6 +89,14 @@ def file_of(group: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def known_template(name: str) -> str:
+    """``name``; ValueError unless it is a prompt template."""
+    if name not in template_names():
+        raise ValueError(f"there is no {name!r}, expected one of {', '.join(template_names())}")
+    return name
+
+
+Recipe = Annotated[str, file_of(RECIPES)]
 Overrides = Annotated[list[str], AfterValidator(settable)]
 
 
@@ -95,7 +104,7 @@ class TargetOptions(PrepareConfig, Options):
     """targets/prepared."""
 
     # Dagster has no type for a name or a mapping; "any" lets the Launchpad take both, and pydantic checks them.
-    mapping: Annotated[Any, AfterValidator(TypeAdapter(ColumnMapping | str).validate_python)] = Field(
+    mapping: Annotated[Any, AfterValidator(TypeAdapter(Mapping).validate_python)] = Field(
         default="auto", description=PrepareConfig.model_fields["mapping"].description
     )
 
@@ -126,9 +135,7 @@ class BenchmarkOptions(Options):
 class TrainingOptions(Options):
     """training/policy."""
 
-    recipe: Annotated[str, file_of(RECIPES)] = Field(
-        default="luffy", description="Name of a file in training/config/recipe."
-    )
+    recipe: Recipe = Field(default="luffy", description="Name of a file in training/config/recipe.")
     hardware: Annotated[str, file_of(HARDWARE)] = Field(
         default="cpu", description="Name of a file in training/config/hardware."
     )
@@ -140,10 +147,10 @@ class TrainingOptions(Options):
 class ExperimentOptions(Options):
     """experiments/*: the recipes that are compared beside the main line of training and evaluation."""
 
-    recipes: list[str] = Field(default=[], description="Recipes that `make experiments` trains. Empty: all.")
+    recipes: list[Recipe] = Field(default=[], description="Recipes that `make experiments` trains. Empty: all.")
     seeds: int = Field(default=1, ge=1, description="Runs per recipe. Their seeds count up from training.seed.")
-    baseline: str = Field(default="on_policy", description="Recipe that the others are compared with.")
-    overrides: dict[str, Overrides] = Field(
+    baseline: Recipe = Field(default="on_policy", description="Recipe that the others are compared with.")
+    overrides: dict[Recipe, Overrides] = Field(
         default={}, description="Per recipe, KEY=VALUE settings that win over training.overrides."
     )
 
@@ -158,7 +165,7 @@ class EvaluationOptions(Options):
     top_p: float = Field(default=0.95, gt=0, le=1, description="Share of the probability that is sampled from.")
     max_tokens: int = Field(default=8192, ge=1, description="Token limit of a response.")
     seed: int = Field(default=0, description="Seed of the samples.")
-    template: str = Field(
+    template: Annotated[str, AfterValidator(known_template)] = Field(
         default="training",
         description="Prompt template: training (the checkpoint's own), own, qwen, simplerl, prime, none or tokenizer.",
     )

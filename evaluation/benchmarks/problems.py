@@ -148,7 +148,7 @@ def _from_files(benchmark: Benchmark, roots: Sequence[Path], seed: int) -> list[
 
 def _problem(row: dict[str, Any], source: Source, where: str, seed: int) -> Problem:
     columns = source.columns
-    text = _text(_value(row, columns.problem, where))
+    text = _text(_value(row, columns.problem, where), where)
     gold = _answer(_value(row, columns.gold, where))
     if columns.options and gold:
         options, gold = _options(row, columns, gold, where)
@@ -196,10 +196,12 @@ def _value(row: dict[str, Any], path: str, where: str) -> Any:
     return value
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, where: str) -> str:
     """A problem: a string, or the user message of a conversation."""
     if isinstance(value, list):
-        return next((m.get("content") or "" for m in reversed(value) if m.get("role") == "user"), "")
+        if not all(isinstance(message, dict) for message in value):
+            raise InputError(f"{where}: the problem is a list; expected a text, or messages with a role and a content")
+        return str(next((m.get("content") or "" for m in reversed(value) if m.get("role") == "user"), ""))
     return "" if value is None else str(value)
 
 

@@ -152,6 +152,8 @@ def open_model(name: str, **options: Any) -> LocalModel | Endpoint:
     folder = Path(name).expanduser()
     if not folder.exists() and (hub := HUB_ID(name)):
         folder, _ = download_model(hub["repository"], hub["revision"])
+    elif not folder.is_dir():
+        raise InputError(f"{name}: no such folder, and not a hub id (owner/name[@revision])")
     return LocalModel(folder, **options)
 
 

@@ -5,7 +5,6 @@ that ``make ui`` shows. A backfill of experiments/policy and experiments/scores 
 are reused, so an interrupted command continues where it stopped.
 """
 
-import argparse
 import os
 import shutil
 import sys
@@ -14,7 +13,7 @@ from pathlib import Path
 import dagster as dg
 
 from assets.shared.references import Reference
-from core.cli import INTERRUPTED, exit_status
+from core.cli import INTERRUPTED, Parser, exit_status
 from core.code import PROJECT
 from core.errors import InputError
 from core.files import atomic_write
@@ -26,8 +25,8 @@ from pipelines.definitions.jobs import COMPARE, EVERYTHING, EXPERIMENT, OBSERVE,
 from pipelines.definitions.settings import load_settings
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
+def main(arguments: list[str] | None = None) -> int:
+    parser = Parser(
         prog="python -m pipelines.cli.experiments", description="Train and score recipes, and compare them on one page."
     )
     parser.add_argument(
@@ -43,7 +42,9 @@ def main() -> int:
     parser.add_argument(
         "--copy-to", type=Path, metavar="FOLDER", help="also copy the tables and figures to this folder"
     )
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    if options.copy_to and options.copy_to.exists() and not options.copy_to.is_dir():
+        raise InputError(f"--copy-to {options.copy_to}: is a file; expected a folder")
     configure(options.profile, options.overrides)
     os.chdir(PROJECT)
     prepare_home()

@@ -3,13 +3,12 @@
 Models are evaluated first, on the suite and with the sampling of the profile.
 """
 
-import argparse
 import subprocess
 import sys
 
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.storage import Storage
-from core.cli import exit_status
+from core.cli import Parser, exit_status
 from core.code import PROJECT
 from evaluation.__main__ import main as evaluation
 from pipelines.cli.run import configure
@@ -17,9 +16,7 @@ from pipelines.definitions.settings import Settings, load_settings
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m pipelines.cli.leaderboard", description="Rank every checkpoint that was evaluated."
-    )
+    parser = Parser(prog="python -m pipelines.cli.leaderboard", description="Rank every checkpoint that was evaluated.")
     parser.add_argument("models", nargs="*", metavar="MODEL", help="model folders or hub ids to evaluate first")
     parser.add_argument("--profile", help="name or file of a profile")
     options = parser.parse_args(arguments)

@@ -4,7 +4,6 @@
 registry/champion to the instance, so the UI shows who moved the champion, when and why.
 """
 
-import argparse
 import sys
 
 import dagster as dg
@@ -13,17 +12,15 @@ from assets.registry import CHAMPION
 from assets.shared.metadata import cell
 from assets.shared.references import ChampionReference
 from assets.shared.storage import Storage
-from core.cli import exit_status
+from core.cli import Parser, exit_status
 from core.code import SHORT_DIGEST
 from evaluation.champions import PolicyRecord, Registry
 from pipelines.definitions.instance import prepare_home
 from pipelines.definitions.settings import load_settings
 
 
-def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(
-        prog="python -m pipelines.cli.registry", description="Show the champion, or move it by hand."
-    )
+def parser() -> Parser:
+    result = Parser(prog="python -m pipelines.cli.registry", description="Show the champion, or move it by hand.")
     actions = result.add_subparsers(dest="action", required=True)
     actions.add_parser("show", help="show the champion and the last decisions")
     promote = actions.add_parser("promote", help="make a policy the champion")
@@ -34,8 +31,8 @@ def parser() -> argparse.ArgumentParser:
     return result
 
 
-def main() -> int:
-    options = parser().parse_args()
+def main(arguments: list[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
     storage = Storage(root=load_settings().storage.root)
     registry = Registry(storage.path)
     if options.action == "show":

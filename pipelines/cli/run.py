@@ -3,7 +3,6 @@
 ``make demo`` and ``make run`` call it. The run is recorded in the instance that ``make ui`` shows.
 """
 
-import argparse
 import json
 import os
 import signal
@@ -16,7 +15,7 @@ from typing import Any
 import dagster as dg
 
 from assets.shared.references import Reference
-from core.cli import INTERRUPTED, exit_status
+from core.cli import COUNT, INTERRUPTED, Parser, exit_status
 from core.code import PROJECT
 from core.errors import InputError
 from core.progress import Terminal
@@ -28,8 +27,8 @@ from pipelines.definitions.settings import PREFIX, PROFILE
 NEEDS_TRAINING_PYTHON = {"training", "evals", "ood"}
 
 
-def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(
+def parser() -> Parser:
+    result = Parser(
         prog="python -m pipelines.cli.run", description="Materialize the graph through Dagster and show its progress."
     )
     result.add_argument(
@@ -40,19 +39,19 @@ def parser() -> argparse.ArgumentParser:
         "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", dest="overrides", help="override a setting"
     )
     result.add_argument(
-        "--max-concurrent", type=int, default=2, help="number of stages that run at the same time (default %(default)s)"
+        "--max-concurrent", type=COUNT, default=2, help="stages that run at the same time (default %(default)s)"
     )
     return result
 
 
-def main() -> int:
-    options = parser().parse_args()
+def main(arguments: list[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
     configure(options.profile, options.overrides)
     os.chdir(PROJECT)
     prepare_home()
     from pipelines.definitions.code_location import defs  # here, since mistakes in settings show on import
 
-    keys = selection_keys(defs, options.select or "*")
+    keys = selection_keys(defs, "*" if options.select is None else options.select)
     if not keys:
         raise InputError(f"--select {options.select!r}: the selection contains no asset; `*` selects all")
     if any(key.path[0] in NEEDS_TRAINING_PYTHON for key in keys):

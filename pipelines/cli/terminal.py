@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import dagster as dg
 
+from core.errors import InputError
 from core.progress import Terminal
 from pipelines.definitions.jobs import EVERYTHING
 from pipelines.definitions.sensors import reason
@@ -122,10 +123,16 @@ def _name(step: str) -> str:
 
 
 def selection_keys(defs: dg.Definitions, text: str) -> Sequence[dg.AssetKey]:
-    """The assets of the job `everything` that a selection string names."""
+    """The assets of the job `everything` that a selection string names; InputError if it is none."""
     graph = defs.resolve_asset_graph()
     executable = defs.resolve_job_def(EVERYTHING).asset_layer.executable_asset_keys
     with warnings.catch_warnings():  # Dagster's own use of its own beta parameter
         warnings.simplefilter("ignore", dg.BetaWarning)
-        keys = dg.AssetSelection.from_string(text).required_multi_asset_neighbors().resolve(graph)
+        try:
+            keys = dg.AssetSelection.from_string(text).required_multi_asset_neighbors().resolve(graph)
+        except dg.DagsterError as error:
+            raise InputError(
+                f"--select {text!r}: {str(error).splitlines()[0]:.200}; expected a selection such as group:targets, "
+                "key:targets/train or +key:training/policy"
+            ) from error
     return sorted(key for key in keys if key in executable)

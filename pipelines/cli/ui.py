@@ -1,29 +1,26 @@
 """``python -m pipelines.cli.ui``: serve the Dagster UI with the project's instance; ``make ui`` calls it."""
 
-import argparse
 import os
 import signal
 import socket
 import sys
 
-from core.cli import exit_status
+from core.cli import PORT, Parser, exit_status
 from core.code import PROJECT
 from core.errors import InputError
 from pipelines.definitions.instance import prepare_home
 from pipelines.definitions.settings import load_settings
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m pipelines.cli.ui", description="Serve the Dagster UI until Ctrl-C."
-    )
-    parser.add_argument("--port", type=int, default=3000, help="port of the UI (default %(default)s)")
+def main(arguments: list[str] | None = None) -> None:
+    parser = Parser(prog="python -m pipelines.cli.ui", description="Serve the Dagster UI until Ctrl-C.")
+    parser.add_argument("--port", type=PORT, default=3000, help="port of the UI (default %(default)s)")
     parser.add_argument(
         "--host",
         default="127.0.0.1",
         help="address to listen on; keep it local, as the UI has no login (default %(default)s)",
     )
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     load_settings()
     check_port(options.host, options.port)
     home = prepare_home()

@@ -6,7 +6,6 @@ GraphQL mutation in its address. Reports and Data Docs of the storage are served
 does not follow links from a web page to a local file.
 """
 
-import argparse
 import os
 import signal
 import subprocess
@@ -33,7 +32,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from assets.shared.storage import FILES, Storage
-from core.cli import exit_status
+from core.cli import PORT, Parser, exit_status
 from core.errors import InputError
 from pipelines.definitions.settings import load_settings
 
@@ -103,12 +102,12 @@ class GuardedWebserver(DagsterWebserver):
         return FileResponse(file, headers=SANDBOX)
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Start a code server and the daemon, and serve the UI until one of the three ends."""
-    parser = argparse.ArgumentParser(prog="python -m pipelines.cli.webserver", description="Serve the Dagster UI.")
+    parser = Parser(prog="python -m pipelines.cli.webserver", description="Serve the Dagster UI.")
     parser.add_argument("--host", required=True)
-    parser.add_argument("--port", type=int, required=True)
-    options = parser.parse_args()
+    parser.add_argument("--port", type=PORT, required=True)
+    options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     storage = Storage(root=load_settings().storage.root).path
     with tempfile.TemporaryDirectory(prefix="luffy-ui-") as folder:

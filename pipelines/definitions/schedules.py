@@ -1,7 +1,10 @@
 """Schedules. They are delivered stopped; turn them on in the UI."""
 
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
 import dagster as dg
 
+from core.errors import InputError
 from pipelines.definitions.jobs import EVERYTHING, everything, observe_sources
 from pipelines.definitions.settings import ScheduleSettings
 
@@ -21,15 +24,21 @@ def unfinished(instance: dg.DagsterInstance, job: str) -> str | None:
 
 
 def build_schedules(settings: ScheduleSettings) -> list[dg.ScheduleDefinition]:
-    """The weekly run, and the hourly observation of the sources."""
+    """The weekly run, and the hourly observation of the sources; InputError for a time that does not exist."""
+    try:
+        ZoneInfo(settings.timezone)
+    except (OSError, ValueError, ZoneInfoNotFoundError):
+        raise InputError(
+            f"schedule.timezone: {settings.timezone!r} is no time zone; expected a name such as Europe/Berlin, or UTC"
+        ) from None
 
     def once(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         if earlier := unfinished(context.instance, EVERYTHING):
             return dg.SkipReason(f"run {earlier} of {EVERYTHING} is under way and takes the present data")
         return dg.RunRequest()
 
-    return [
-        dg.ScheduleDefinition(
+    try:
+        weekly = dg.ScheduleDefinition(
             name="weekly_retrain",
             job=everything,
             cron_schedule=settings.retrain,
@@ -37,7 +46,13 @@ def build_schedules(settings: ScheduleSettings) -> list[dg.ScheduleDefinition]:
             execution_fn=once,
             default_status=dg.DefaultScheduleStatus.STOPPED,
             description="Run everything; unchanged targets reuse the checkpoint. Skipped during such a run.",
-        ),
+        )
+    except dg.DagsterInvalidDefinitionError:
+        raise InputError(
+            f"schedule.retrain: {settings.retrain!r} is no cron line; expected five fields such as '0 3 * * 1'"
+        ) from None
+    return [
+        weekly,
         dg.ScheduleDefinition(
             name="hourly_observation",
             job=observe_sources,

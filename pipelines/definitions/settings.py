@@ -7,10 +7,9 @@ are those of the classes below, and their values are the defaults that the Launc
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
@@ -34,6 +33,7 @@ from assets.shared.options import (
 from core.code import PROJECT
 from core.errors import InputError, explain_validation
 from core.files import read_yaml
+from core.parse import parse_yaml
 from evaluation.benchmarks.registry import Benchmark, load_suite
 from pipelines.definitions.notices import NotifySettings
 
@@ -43,11 +43,20 @@ PREFIX = "LUFFY__"
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+def folder(root: str) -> str:
+    """``root``; ValueError if it is an address."""
+    if "://" in root:
+        raise ValueError("expected a folder of this machine or a mounted one")
+    return root
 
 
 class StorageSettings(_Section):
-    root: str = Field(default="var/storage", description="Folder of all outputs. A relative one is below the project.")
+    root: Annotated[str, AfterValidator(folder)] = Field(
+        default="var/storage", description="Folder of all outputs. A relative one is below the project."
+    )
 
 
 class InterpreterSettings(_Section):
@@ -75,7 +84,7 @@ class YamlVariables(EnvSettingsSource):
         return True
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
-        return yaml.safe_load(value)
+        return parse_yaml(value, f"variable {PREFIX}{field_name}".upper())
 
 
 class Settings(BaseSettings):
@@ -126,9 +135,9 @@ def load_settings() -> Settings:
     try:
         return Settings()
     except ValidationError as error:
-        key = "__".join(str(part) for part in error.errors()[0]["loc"][:2])
-        variable = f"{PREFIX}{key}".upper()
-        where = f"variable {variable}" if variable in os.environ else f"profile {profile_file()}"
+        name = PREFIX + "__".join(str(part) for part in error.errors()[0]["loc"][:2]).upper()
+        variables = [key for key in os.environ if f"{key.upper()}__".startswith(f"{name}__")]
+        where = f"variable {variables[0]}" if variables else f"profile {profile_file()}"
         raise InputError(f"{where}: {explain_validation(error, Settings)}") from error
 
 
@@ -139,10 +148,7 @@ def check_variables() -> None:
         if not separator or section not in Settings.model_fields:
             sections = ", ".join(Settings.model_fields).upper()
             raise InputError(f"variable {variable}: expected {PREFIX}SECTION__KEY, with a section of {sections}")
-        try:
-            yaml.safe_load(os.environ[variable])
-        except yaml.YAMLError as error:
-            raise InputError(f"variable {variable}: not YAML: {' '.join(str(error).split())}") from error
+        parse_yaml(os.environ[variable], f"variable {variable}")
 
 
 def profile_file() -> Path:

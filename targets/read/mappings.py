@@ -3,24 +3,22 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from core.errors import InputError
 from core.files import read_yaml
 from grading.answers import extract_boxed
-from targets.config import ColumnMapping, PrepareConfig
+from targets.config import MAPPINGS, ColumnMapping, PrepareConfig
 from targets.trace import Rejection, Trace
 
 TARGET_LOG_PROBS = "target_log_probs"
-READY = Path(__file__).with_name("mappings.yaml")
 NAMED_COLUMNS = 30  # of a file, in a message
 
 
 @cache
 def ready_mappings() -> dict[str, ColumnMapping]:
     """The mappings that have a name, the most specific first."""
-    return {name: ColumnMapping(**columns) for name, columns in read_yaml(READY, "mappings").items()}
+    return {name: ColumnMapping(**columns) for name, columns in read_yaml(MAPPINGS, "mappings").items()}
 
 
 class _Unusable(Exception):

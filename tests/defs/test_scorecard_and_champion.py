@@ -17,7 +17,14 @@ from core.schemas import BENCHMARK, GRADED
 from tests.defs.project import Project, message
 
 BENCHMARKS = {"arithmetic": "evals", "arithmetic_long": "ood", "arithmetic_mul": "ood", "arithmetic_short": "ood"}
-PROBLEM = {"benchmark": "arithmetic", "id": "0000", "problem": "What is 12 + 30 + 5?", "prompt": [], "gold": "47"}
+PROBLEM = {
+    "benchmark": "arithmetic",
+    "id": "0000",
+    "problem": "What is 12 + 30 + 5?",
+    "prompt": [],
+    "gold": "47",
+    "grader": "math",
+}
 CLEAN = "What is 2 + 2?"
 OUTPUTS = ("report/scorecard", "registry/champion")
 

@@ -3,7 +3,6 @@
 Writes ``DIR/model`` (a Hugging Face folder) and ``DIR/making.json``: recipe, digests, versions, time and scores.
 """
 
-import argparse
 import platform
 import random
 import sys
@@ -17,7 +16,7 @@ import yaml
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
 
 from core.arithmetic import problems as draw_problems
-from core.cli import exit_status
+from core.cli import Parser, exit_status
 from core.errors import InputError
 from core.files import digest_file, write_json
 from core.model_files import model_digest
@@ -112,11 +111,11 @@ def make(out: Path, recipe: dict[str, Any]) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; its exit status is 2 for a mistake in the input."""
-    parser = argparse.ArgumentParser(prog="python -m training.base", description=__doc__)
+    parser = Parser(prog="python -m training.base", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder to create")
-    arguments = parser.parse_args(argv)
 
     def work() -> None:
+        arguments = parser.parse_args(argv)
         if arguments.out.exists():
             raise InputError(f"{arguments.out}: exists already: give the name of a new folder")
         arguments.out.mkdir(parents=True)

@@ -3,14 +3,13 @@
 The weights are de-quantised to float32. `training.base.resolve` calls it in the training interpreter.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
 
-from core.cli import exit_status
+from core.cli import Parser, exit_status
 from core.errors import InputError
 
 TURN_END = "<|im_end|>"  # ChatML: ends a turn, so generation must stop there
@@ -50,12 +49,12 @@ def end_turns(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Non
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; its exit status is 2 for a mistake in the input."""
-    parser = argparse.ArgumentParser(prog="python -m training.export.convert", description=__doc__)
+    parser = Parser(prog="python -m training.export.convert", description=__doc__)
     parser.add_argument("--gguf", type=Path, required=True, help="the file to convert")
     parser.add_argument("--out", type=Path, required=True, help="a new or empty folder")
-    arguments = parser.parse_args(argv)
 
     def work() -> None:
+        arguments = parser.parse_args(argv)
         if arguments.out.exists() and any(arguments.out.iterdir()):
             raise InputError(f"{arguments.out}: exists already: give the name of a new or empty folder")
         if not arguments.gguf.is_file():

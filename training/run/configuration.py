@@ -6,13 +6,14 @@ value is reported within a second, before anything starts.
 
 import importlib.util
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from core.code import PROJECT
@@ -22,6 +23,14 @@ from training.algorithms.options import MixedPolicyOptions
 from training.config.keys import OPEN, check_key, check_switches, leaves, nearest, rules, within
 
 CONFIG = PROJECT / "training" / "config"
+COUNTS = (
+    "data.train_batch_size",
+    "data.max_prompt_length",
+    "data.max_response_length",
+    "actor_rollout_ref.rollout.n",
+    "actor_rollout_ref.actor.ppo_mini_batch_size",
+    "trainer.save_freq",
+)
 
 # For two updates per batch; an odd number has no half, so such a batch is one update.
 OmegaConf.register_new_resolver("half", lambda number: number // (2 - number % 2), replace=True)
@@ -61,6 +70,9 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
     for key in keys:
         check_key(key)
     config = compose_files(recipe, hardware, overrides, run=run)
+    if keys:
+        _check_kinds(keys, config, _defaults(recipe, hardware))
+    _check_counts(config)
     if config.actor_rollout_ref.rollout.max_model_len is None:
         config.actor_rollout_ref.rollout.max_model_len = config.data.max_prompt_length + config.data.max_response_length
     try:
@@ -104,9 +116,38 @@ def _files_of(group: str, name: str) -> Iterator[Path]:
             yield from _files_of(group, parent)
 
 
+@cache
+def _defaults(recipe: str, hardware: str) -> DictConfig:
+    return compose_files(recipe, hardware, (), run=Path("run"))
+
+
+def _check_kinds(keys: Sequence[str], config: DictConfig, defaults: DictConfig) -> None:
+    """Raise InputError for a key that has a number, a switch or a list by default, and was given something else."""
+    kinds = ((bool, "true or false"), ((int, float), "a number"), ((list, ListConfig), "a list"))
+    for key in keys:
+        try:
+            default, value = OmegaConf.select(defaults, key), OmegaConf.select(config, key)
+        except OmegaConfBaseException as error:
+            raise InputError(f"{key}: {str(error).splitlines()[0]}") from error
+        for kind, expected in kinds:
+            if isinstance(default, kind):
+                if value is not None and (not isinstance(value, kind) or isinstance(value, bool) != (kind is bool)):
+                    raise InputError(f"{key}: got {value!r:.80}, expected {expected}")
+                break
+
+
+def _check_counts(config: DictConfig) -> None:
+    length = "total_epochs" if config.trainer.total_training_steps is None else "total_training_steps"
+    for key in (*COUNTS, f"trainer.{length}"):
+        value = OmegaConf.select(config, key)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            more = ": without it a run leaves no policy" if key.startswith("trainer.") else ""
+            raise InputError(f"{key}: got {value!r:.80}, expected a whole number from 1{more}")
+
+
 def _check_values(config: DictConfig) -> None:
-    """Raise InputError for two numbers that fight, for one with which a run would leave no policy, or a wrong name."""
-    data, actor, trainer = config.data, config.actor_rollout_ref.actor, config.trainer
+    """Raise InputError for two numbers that fight, or a wrong name."""
+    data, actor = config.data, config.actor_rollout_ref.actor
     context = config.actor_rollout_ref.rollout.max_model_len
     batch, update = data.train_batch_size, actor.ppo_mini_batch_size
     if config.objective == "rl" and batch % update:
@@ -123,10 +164,6 @@ def _check_values(config: DictConfig) -> None:
         raise InputError(f"policy_from: got {config.policy_from!r}, expected last or best")
     if config.reward.truncated not in TRUNCATED:
         raise InputError(f"reward.truncated: got {config.reward.truncated!r}, expected one of {', '.join(TRUNCATED)}")
-    length = "total_epochs" if trainer.total_training_steps is None else "total_training_steps"
-    for name in (length, "save_freq"):
-        if (value := trainer[name]) is None or value < 1:
-            raise InputError(f"trainer.{name}: got {value}, expected 1 or more: without it a run leaves no policy")
 
 
 def _keys_of(overrides: Sequence[str]) -> Iterator[str]:

@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 from omegaconf import DictConfig
 
 from core.errors import InputError
-from core.files import digest_bytes, read_json, write_table
+from core.files import digest_bytes, read_object, write_table
 from core.manifest import InputRecord, TargetsRecord
+from core.model_files import check_model
 from core.schemas import TARGET, TARGET_LOG_PROBS
 from core.tokens import Lengths, load_lengths
 
@@ -21,10 +22,13 @@ NAMED_ROWS = 5  # in one message
 
 
 def check_context(model: Path, config: DictConfig) -> None:
-    """Raise InputError if a prompt and a response of maximal length do not fit into the context of ``model``."""
-    settings = read_json(model / "config.json")
+    """Raise InputError if ``model`` is not whole, or a prompt and a response of maximal length exceed its context."""
+    check_model(model)
+    settings = read_object(model / "config.json")
     settings = settings | settings.get("text_config", {}) | dict(config.actor_rollout_ref.model.override_config)
     context, needed = settings.get("max_position_embeddings"), config.actor_rollout_ref.rollout.max_model_len
+    if not isinstance(context, int | None):
+        raise InputError(f"model {model}: config.json: max_position_embeddings is {context!r:.80}; expected a number")
     if context is not None and needed > context:
         raise InputError(
             f"model {model}: a context of {context} tokens (max_position_embeddings), but the run needs {needed}: "

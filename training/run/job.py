@@ -21,7 +21,7 @@ from core.files import atomic_write, digest_bytes
 from core.manifest import InputRecord, read_manifest
 from training.export.hub import push_to_hub
 from training.run.attempts import Attempt, Report, attempts, follow
-from training.run.backends import build_backend
+from training.run.backends import BACKENDS, build_backend
 from training.run.backends.task import Task
 from training.run.checkpoints import export_policy, latest_step, prepare_resume
 from training.run.configuration import compose_run
@@ -57,7 +57,7 @@ def run_job(
     config = compose_run(
         request.recipe, request.hardware, (f"seed={request.seed}", *request.overrides), run=out.resolve()
     )
-    _check_trackers(config)
+    _check_run(config)
     data = request.targets
     if config.first_stage is not None:
         if request.heldout is None:
@@ -95,7 +95,9 @@ def run_job(
     return reused
 
 
-def _check_trackers(config: DictConfig) -> None:
+def _check_run(config: DictConfig) -> None:
+    if config.run.backend not in BACKENDS:
+        raise InputError(f"run.backend: got {config.run.backend!r}, expected one of {', '.join(BACKENDS)}")
     for name in config.run.trackers:
         if name not in TRACKERS:
             raise InputError(f"run.trackers: got {name!r}, expected some of {', '.join(TRACKERS)}")

@@ -18,6 +18,8 @@ WITHOUT_NUMBERS = {
     "core.code": "computes the digests",
     "core.cli": "ends a command line",
     "core.errors": "an exception class",
+    "core.parquet": "refuses files that are not what their schema says",
+    "core.parse": "refuses what is not JSON or YAML",
     "core.files": "writes files and digests bytes",
     "core.loopback": "says where ports listen",
     "core.manifest": "describes what was computed",

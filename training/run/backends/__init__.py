@@ -12,6 +12,8 @@ from training.run.backends.ray_job import RayJobBackend
 from training.run.backends.slurm import SlurmBackend
 from training.run.backends.task import Backend
 
+BACKENDS = ("local", "ray", "slurm")
+
 
 def build_backend(run: Mapping[str, Any], lock: int) -> Backend:
     """The backend that the section ``run`` of the configuration names.
@@ -33,4 +35,4 @@ def build_backend(run: Mapping[str, Any], lock: int) -> Backend:
         case "slurm", _:
             return SlurmBackend(run["slurm"])
         case name, _:
-            raise InputError(f"run.backend: got {name!r}, expected local, ray or slurm")
+            raise InputError(f"run.backend: got {name!r}, expected one of {', '.join(BACKENDS)}")

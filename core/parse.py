@@ -1,0 +1,57 @@
+"""JSON and YAML that users give: parsed, or refused in one message, however broken they are."""
+
+import json
+from typing import Any
+
+from core.errors import InputError
+
+DEEPEST = 100  # levels of nesting; libyaml crashes the process far beyond, Python's own parsers give up at about 1000
+
+
+def parse_json(content: str | bytes, where: str) -> Any:
+    """The value of a JSON text; InputError that starts with ``where`` if it is none that the project can hold."""
+    try:
+        value = json.loads(content)
+        escapes = b"\\u" in content if isinstance(content, bytes) else "\\u" in content
+        if escapes:
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise InputError(f"{where}: nested too deep; expected at most {DEEPEST} levels") from None
+    except UnicodeEncodeError:
+        raise InputError(f"{where}: a lone surrogate, half of a character, in a text; write the whole one") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{where}: not UTF-8 at byte {error.start}; convert it to UTF-8") from None
+    except ValueError as error:  # also whole numbers of more than 4,300 digits
+        raise InputError(f"{where}: not JSON ({_first_line(error)})") from None
+    return value
+
+
+def parse_object(content: str | bytes, where: str) -> dict[str, Any]:
+    """The object in a JSON text; InputError if it is another value."""
+    value = parse_json(content, where)
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: expected a JSON object, got a {type(value).__name__}")
+    return value
+
+
+def parse_yaml(content: str | bytes, where: str) -> Any:
+    """The value of a YAML text; InputError that starts with ``where`` if it is none."""
+    import yaml
+
+    try:
+        depth = 0
+        for event in yaml.parse(content, Loader=yaml.CSafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEEPEST:
+                raise InputError(f"{where}: nested too deep; expected at most {DEEPEST} levels")
+        return yaml.load(content, Loader=yaml.CSafeLoader)
+    except yaml.YAMLError as error:
+        raise InputError(f"{where}: not YAML: {' '.join(str(error).split())}") from None
+    except InputError:
+        raise
+    except ValueError as error:  # a date that does not exist, bytes that are no text
+        raise InputError(f"{where}: not YAML: {_first_line(error)}") from None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
