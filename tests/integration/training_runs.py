@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 
 from core.arithmetic import problems
 from core.processes import Process, descendants, die_with_parent, start_ticks
-from core.schemas import TARGET
+from core.schemas import TARGET, TARGET_LOG_PROBS
+from core.tokens import load_lengths
 from training.base.resolve import SHIPPED
 from training.config.keys import read_by
 
@@ -34,8 +35,8 @@ SMALL = {
 }
 
 
-def write_targets(file: Path, rows: int, seed: int = 0) -> Path:
-    """Arithmetic problems with their traces of at most 90 characters."""
+def write_targets(file: Path, rows: int, seed: int = 0, log_prob: float | None = None) -> Path:
+    """Arithmetic problems with their traces of at most 90 characters, each token with the teacher's ``log_prob``."""
     kept: list[dict[str, Any]] = []
     for problem in problems("train", 20 * rows, seed):
         if len(kept) < rows and len(problem.trace) <= 90:
@@ -50,7 +51,13 @@ def write_targets(file: Path, rows: int, seed: int = 0) -> Path:
                 }
             )
     assert len(kept) == rows
-    pq.write_table(pa.Table.from_pylist(kept, schema=TARGET), file)
+    schema = TARGET
+    if log_prob is not None:
+        schema = TARGET.append(TARGET_LOG_PROBS)
+        counts = load_lengths(SHIPPED).count_examples([(row["prompt"], row["target"][0]["content"]) for row in kept])
+        for row, (_, tokens) in zip(kept, counts, strict=True):
+            row["target_log_probs"] = [log_prob] * tokens
+    pq.write_table(pa.Table.from_pylist(kept, schema=schema), file)
     return file
 
 

@@ -137,7 +137,7 @@ class LossOptions(Options):
 
     @field_validator("on_policy_reshape", "off_policy_reshape")
     @classmethod
-    def _known(cls, reshape: str) -> str:
+    def _registered(cls, reshape: str) -> str:
         parse_reshape(reshape)
         return reshape
 

@@ -82,7 +82,8 @@ def mixed_policy_loss(
 
 def batch_size(data: TensorDict, response_length: int) -> BatchSize:
     """The counts of an update, of which ``data`` is a micro-batch."""
-    tokens, sequences = data["batch_num_tokens"], data["sequences"]
+    # An update can be all padding, where groups were dropped: its sums are 0, whatever they are divided by.
+    tokens, sequences = max(data["batch_num_tokens"], 1), max(data["sequences"], 1)
     return BatchSize(tokens, sequences, tokens, sequences, response_length, data["dp_size"])
 
 

@@ -120,9 +120,9 @@ def test_a_run_that_needs_more_context_than_the_model_has_is_told_so(tmp_path: P
 
 def with_log_probs(number: int, *, more: int = 0, value: float = -0.5) -> Row:
     """A target, and a log-probability for each of its tokens, its end token, and ``more``."""
-    made = row(number)
-    ((_, tokens),) = load_lengths(SHIPPED).count_examples([(made["prompt"], made["target"][0]["content"])])
-    return made | {"target_log_probs": [value] * (tokens + more)}
+    target = row(number)
+    ((_, tokens),) = load_lengths(SHIPPED).count_examples([(target["prompt"], target["target"][0]["content"])])
+    return target | {"target_log_probs": [value] * (tokens + more)}
 
 
 def check_log_probs(file: Path, rows: list[Row], schema: pa.Schema | None = None) -> TargetsRecord:

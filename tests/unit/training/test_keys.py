@@ -28,7 +28,6 @@ ALSO_READ = {
     "run": "the command carries the run out (training.run.job)",
     "trainer.total_training_steps": "the command follows the steps",
     "trainer.total_epochs": "the command makes steps of it, where total_training_steps is null",
-    "reward.truncated": "the agent loop marks cut samples by it (training.mixed.rollout)",
     "transfer_queue.backend": "handed to TransferQueue as it is",
     "transfer_queue.metrics": "handed to TransferQueue as it is",
     "actor_rollout_ref.actor.fsdp_config.wrap_policy": "handed to FSDP as it is",

@@ -13,6 +13,7 @@ from verl.utils.metric import reduce_metrics
 
 from training.algorithms.entropy import EntropyController
 from training.algorithms.options import MixedPolicyOptions
+from training.algorithms.registry import LOSS_AGG_MODES
 from training.mixed import trainer
 from training.mixed.loss import mixed_policy_loss
 from training.mixed.metrics import mean_of_sums, pair_of_sums, update_counts
@@ -92,6 +93,22 @@ def test_a_mean_over_nothing_is_left_out() -> None:
     metrics = pair_of_sums("off_ratio_mean", 0.0, 0.0)
     mean_of_sums(metrics)
     assert metrics == {}
+
+
+@pytest.mark.parametrize("mode", LOSS_AGG_MODES)
+def test_an_update_of_padding_rows_has_no_loss(mode: str) -> None:
+    data = {name: nested([0.0], [0.0]) for name in ("old_log_probs", "advantages", "rollout_is_weights")}
+    data |= {name: nested([0], [0]) for name in ("response_mask", "responses", "prompts")}
+    counts = {"batch_num_tokens": 0, "dp_size": 1, "entropy_coeff": 0.1}
+    counts |= dict.fromkeys(("sequences", "on_policy_sequences", "on_policy_tokens", "off_policy_tokens"), 0)
+    log_prob = torch.zeros(4, requires_grad=True)
+    jagged = torch.nested.nested_tensor_from_jagged(log_prob, torch.tensor([0, 2, 4]))
+    options = MixedPolicyOptions(prefix={"n_prefix": 1}, loss_agg_mode=mode, sft_multitask={"use": True})  # pyright: ignore[reportArgumentType]
+    td = tu.get_tensordict({**data, "prefix_length": torch.tensor([0, 0])}, counts)
+    loss, _ = mixed_policy_loss(ACTOR, options, 8, {"log_probs": jagged, "entropy": jagged}, td)  # pyright: ignore[reportArgumentType]
+    loss.backward()
+    assert loss.item() == 0
+    assert log_prob.grad is not None and not log_prob.grad.any()
 
 
 class Store:
