@@ -1,6 +1,7 @@
 """Mixed-policy training on verl's V1 trainer: the hooks, one per file.
 
-``rollout`` makes the samples (on- and off-policy), ``reward`` scores them, ``trainer`` computes advantages and rollout
-correction over the whole batch, ``loss`` is what each worker differentiates; ``supervised`` trains without rollouts.
-The formulas are in training.algorithms.
+``rollout`` makes the samples (on- and off-policy), ``reward`` scores them, ``groups`` drops groups that teach nothing
+or lost a sample, ``trainer`` computes advantages and rollout correction over the whole batch, ``loss`` is what each
+worker differentiates, ``metrics`` is what a step reports; ``supervised`` trains without rollouts. The formulas are in
+training.algorithms.
 """
