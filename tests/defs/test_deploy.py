@@ -38,7 +38,8 @@ def test_compose_has_the_processes_and_publishes_on_loopback_only():
         assert (DEPLOY / services[name]["build"]["context"] / services[name]["build"]["dockerfile"]).is_file()
         waits = services[name]["depends_on"]
         assert waits["postgres"]["condition"] == "service_healthy" and waits.keys() <= SERVICES
-    volumes = {volume.split(":")[0] for service in services.values() for volume in service.get("volumes", [])}
+    mounted = [volume for service in services.values() for volume in service.get("volumes", [])]
+    volumes = {volume.split(":")[0] for volume in mounted if isinstance(volume, str)}
     assert volumes == load("compose.yaml")["volumes"].keys()
     assert load("compose.gpu.yaml")["services"].keys() <= SERVICES
 
@@ -69,9 +70,32 @@ def test_the_ui_reads_what_steps_print_where_the_code_server_writes_it():
     logs = load("dagster-postgres.yaml")["compute_logs"]["config"]["base_dir"]["env"]
     services = load("compose.yaml")["services"]
     for name in SERVICES - {"postgres"}:
-        mounts = [volume.split(":")[1] for volume in services[name]["volumes"]]
+        mounts = [volume.split(":")[1] for volume in services[name]["volumes"] if isinstance(volume, str)]
         assert services[name]["environment"][logs] in mounts, name
     assert "mkdir /logs && chown -R luffy /dagster /logs" in stages()["orchestration"]  # a new volume takes its owner
+
+
+def test_the_code_server_gets_settings_traces_profiles_and_a_cache_of_the_hub():
+    code = load("compose.yaml")["services"]["code"]
+    assert code["env_file"] == [{"path": "luffy.env", "required": False}]
+    binds = {volume["target"]: volume for volume in code["volumes"] if isinstance(volume, dict)}
+    assert binds.keys() == {"/traces", "/app/pipelines/profiles"} and all(bind["read_only"] for bind in binds.values())
+    assert (ROOT / "pipelines" / "profiles").is_dir() and "WORKDIR /app" in stages()["orchestration"]
+    assert f"hub:{code['environment']['HF_HOME']}" in code["volumes"]
+    assert "mkdir -p /storage /hub && chown luffy /storage /hub" in stages()["trainer"]
+
+
+def test_the_pods_of_a_training_may_write_the_volume_and_run_on_gpu_nodes():
+    spec = load("ray/rayjob.yaml")["spec"]["rayClusterSpec"]
+    values = load("helm-values.yaml")["dagster-user-deployments"]["deployments"][0]
+    user = int(re.findall(r"^USER (\d+)$", stages()["trainer"], flags=re.MULTILINE)[-1])
+    assert values["podSecurityContext"] == {"fsGroup": user}
+    for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
+        pod = group["template"]["spec"]
+        assert pod["securityContext"] == {"fsGroup": user}
+        assert pod["tolerations"] == values["tolerations"]
+        names = {variable["name"] for variable in pod["containers"][0]["env"]}
+        assert names >= {"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"}
 
 
 def test_public_images_are_pinned_in_place(tmp_path):
