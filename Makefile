@@ -14,6 +14,7 @@ TRAIN_LOCKS := requirements/train-$(HARDWARE).lock $(if $(filter cpu,$(HARDWARE)
 digest = $(shell cat $(1) 2>/dev/null | sha256sum | cut -c1-12)
 ORCHESTRATION_STAMP := .venv/installed.$(call digest,requirements/orchestration.lock)
 TRAINING_STAMP := .venv-train/installed.$(HARDWARE).$(call digest,$(TRAIN_LOCKS))
+GPU_LOCK_STAMP := .venv-gpu-lock/installed.$(call digest,requirements/train-gpu.lock)
 AUDIT_STAMP := .venv-audit/installed.$(call digest,requirements/audit.lock)
 export DAGSTER_HOME := $(CURDIR)/var/dagster
 export PYTHONPATH := $(CURDIR)
@@ -24,7 +25,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help demo run ui promote rollback experiments compare leaderboard test test-all test-unit bench lint lock audit pin-images \
-  setup clean unit-orchestration unit-training
+  setup clean doctor test-gpu-lock unit-orchestration unit-training
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +60,16 @@ $(AUDIT_STAMP):
 	@.venv-audit/bin/python $(PIP_INSTALL) --require-hashes -r requirements/audit.lock
 	@touch $@
 
+$(GPU_LOCK_STAMP):
+	@echo "setup: .venv-gpu-lock (the GPU lock, to be tested without a GPU; 11 GB)"
+	@rm -f .venv-gpu-lock/installed*
+	@$(PYTHON) -m venv .venv-gpu-lock
+	@.venv-gpu-lock/bin/python $(PIP_INSTALL) --require-hashes -r requirements/train-gpu.lock
+	@touch $@
+
+doctor:  ## say what this machine lacks, then train and evaluate the embedded model on it (HARDWARE=gpu_single, ...)
+	@$(PYTHON) -m pipelines.cli.doctor --hardware $(HARDWARE) --port $(PORT)
+
 demo: setup  ## run the whole graph on the embedded task: targets, training, evals, scorecard
 	@LUFFY_PROFILE=embedded $(ORCHESTRATION) -m pipelines.cli.run
 
@@ -87,6 +98,10 @@ test: test-unit  ## unit, definition, UI and integration tests, in both environm
 test-all: test-unit  ## the same with the slow ones: every recipe, resumes, killed processes, a browser that trains
 	@$(ORCHESTRATION) -m pytest tests --ignore tests/unit -q
 	@$(TRAINING) -m pytest tests --ignore tests/unit -q
+
+test-gpu-lock: $(GPU_LOCK_STAMP)  ## the packages of the GPU lock with our code, on a machine without a GPU (11 GB, minutes)
+	@.venv-gpu-lock/bin/python -m pytest tests/gpu_lock tests/integration/test_training_profiles.py \
+	  tests/integration/test_training_layouts.py -q
 
 test-unit: setup  ## the unit tests alone, those of both environments at once
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target unit-orchestration unit-training

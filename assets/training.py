@@ -148,7 +148,7 @@ def build_policy(
         from training.run.request import TrainingRequest, has_first_stage
 
         settings = config if of_partition is None else of_partition(config, context.partition_key)
-        overrides, unread = read_by(settings.recipe, settings.overrides)
+        overrides, unread = read_by(settings.recipe, settings.all_overrides())
         if unread:
             context.log.info(f"left out, because recipe {settings.recipe} has no rollouts: {', '.join(unread)}")
         interpreter.executable()
@@ -203,6 +203,7 @@ def build_policy(
                 "device-hours": rounded(manifest.device_hours),
                 **({"cost": rounded(manifest.cost)} if manifest.cost else {}),
                 **_curves(records),
+                **_prediction(out, records),
                 **_samples(out / "rollouts"),
             },
         )
@@ -262,6 +263,14 @@ def _curves(records: list[dict[str, Any]]) -> dict[str, Any]:
     if validated := [record["data"][SCORE] for record in records if _finite(record["data"].get(SCORE))]:
         metadata |= {"validation": rounded(validated[-1]), "best validation": rounded(max(validated))}
     return metadata
+
+
+def _prediction(out: Path, records: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the plan of the run predicted beside what was measured, where there is a plan for its devices."""
+    from training.plan.summary import figures, table
+
+    rows = figures(out, records)
+    return {"predicted and measured": dg.MetadataValue.md(table(rows))} if rows else {}
 
 
 def _samples(folder: Path) -> dict[str, Any]:

@@ -32,7 +32,7 @@ COMMON = {
     "data.max_response_length": "144",
     "actor_rollout_ref.actor.optim.lr": "0",
     "trainer.save_freq": "-1",
-    "actor_rollout_ref.actor.checkpoint.save_contents": "[model,hf_model]",
+    "actor_rollout_ref.actor.checkpoint.save_contents": "[model]",
 }
 RUNS = {
     "verl": (

@@ -21,6 +21,7 @@ settings.load_profile("default")
 # `make test` runs this folder in both interpreters; each collects what its packages can run.
 TRAINING = [
     "gpu/*",
+    "gpu_lock/*",
     "unit/training/*",
     "integration/test_generate.py",
     "integration/test_base_model.py",

@@ -1,4 +1,7 @@
-"""``python -m training``: train a policy on prepared targets, with the training interpreter (``.venv-train``)."""
+"""``python -m training``: train a policy on prepared targets, with the training interpreter (``.venv-train``).
+
+``python -m training COMMAND`` runs one of `COMMANDS` instead.
+"""
 
 import argparse
 import signal
@@ -13,14 +16,18 @@ from core.cli import SEED, Parser, exit_status
 from core.errors import InputError
 from core.files import read_object
 from core.progress import reporter
+from training.commands import export, preflight
 from training.run.attempts import TrainingFailed
 from training.run.configuration import compose_run, names
 from training.run.job import run_job
 from training.run.request import TrainingRequest, has_first_stage
 
+COMMANDS = {"export": export.main, "preflight": preflight.main}
+EPILOG = f"Other commands, each with --help: {', '.join(COMMANDS)}."
+
 
 def parser() -> argparse.ArgumentParser:
-    result = Parser(prog="python -m training", description="Train a policy on prepared targets.")
+    result = Parser(prog="python -m training", description="Train a policy on prepared targets.", epilog=EPILOG)
     result.add_argument("--recipe", default="luffy", help=f"one of: {', '.join(names('recipe'))} (default %(default)s)")
     result.add_argument(
         "--hardware", default="cpu", help=f"one of: {', '.join(names('hardware'))} (default %(default)s)"
@@ -61,7 +68,10 @@ def print_event(event: Mapping[str, Any]) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    arguments = parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    if given and given[0] in COMMANDS:
+        return COMMANDS[given[0]](given[1:])
+    arguments = parser().parse_args(given)
     if arguments.print_config:
         run = arguments.out or Path("run")
         config = compose_run(arguments.recipe, arguments.hardware, arguments.overrides, run=run)

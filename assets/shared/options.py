@@ -142,6 +142,17 @@ class TrainingOptions(Options):
     overrides: Overrides = Field(default=[], description="KEY=VALUE settings of the training configuration.")
     seed: int = Field(default=0, description="Seed of the training.")
     force: bool = Field(default=False, description="Train even if a checkpoint of the same identity exists.")
+    attention: str | None = Field(
+        default=None,
+        description="Attention kernel: auto, flash_attention_2, flash_attention_4, sdpa, flex_attention. None: the "
+        "hardware profile's.",
+    )
+    force_fit: bool = Field(default=False, description="Start a run that does not fit its machine by its plan.")
+
+    def all_overrides(self) -> list[str]:
+        """`overrides`, and those that stand for the other options."""
+        attention = [] if self.attention is None else [f"attention={self.attention}"]
+        return [*self.overrides, *attention, *(["run.force_fit=true"] if self.force_fit else [])]
 
 
 class ExperimentOptions(Options):

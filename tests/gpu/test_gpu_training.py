@@ -1,58 +1,63 @@
-"""Short trainings with the profile ``gpu`` on one device: CUDA, NCCL, bfloat16, packed sequences, vLLM asleep while the
-actor trains."""
+"""Short trainings on one device with the profile ``gpu_single``: CUDA, NCCL, bfloat16, packed sequences, vLLM asleep
+while the actor trains. The embedded model, and a model of the shape of Qwen2.5-1.5B with random weights."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
+from transformers import AutoConfig, AutoModelForCausalLM
 
-from core.arithmetic import problems
 from core.manifest import read_manifest
-from core.schemas import TARGET
 from training.base.resolve import SHIPPED
+from training.plan.attention import installed_kernels
+from training.plan.summary import figures, table
+from training.preflight.trial import write_targets
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
 ROOT = Path(__file__).resolve().parents[2]
-SETTINGS = (
-    "trainer.n_gpus_per_node=1",
-    "data.train_batch_size=16",
-    "data.max_prompt_length=64",
-    "data.max_response_length=192",
-    "actor_rollout_ref.rollout.gpu_memory_utilization=0.3",
-    "actor_rollout_ref.rollout.agent.num_workers=2",
-    "reward.num_workers=2",
-    "actor_rollout_ref.actor.optim.lr=1e-4",
-    "trainer.total_training_steps=3",
-    "trainer.save_freq=3",
-)
+COMMON = {
+    "data.train_batch_size": 16,
+    "data.max_prompt_length": 64,
+    "algorithm.filter_groups.enable": "false",
+    "trainer.total_training_steps": 3,
+    "trainer.save_freq": 3,
+}
+TINY = {"data.max_response_length": 192, "actor_rollout_ref.actor.optim.lr": 1e-4}
+ROLLOUTS = {"actor_rollout_ref.rollout.gpu_memory_utilization": 0.3}
+LONG = {"data.max_response_length": 4032, "actor_rollout_ref.rollout.gpu_memory_utilization": 0.5}
+SHAPE = {
+    "hidden_size": 1536,
+    "intermediate_size": 8960,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 12,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 8192,
+    "layer_types": ["full_attention"] * 28,
+}
+
+
+def train(folder: Path, recipe: str, model: Path, settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """The metrics of the steps of a run in ``folder / "run"``."""
+    write_targets(folder / "train.parquet", rows=64)
+    command = [sys.executable, "-m", "training", "--recipe", recipe, "--hardware", "gpu_single", "--model", str(model)]
+    command += ["--targets", str(folder / "train.parquet"), "--out", str(folder / "run")]
+    command += [part for key, value in (COMMON | settings).items() for part in ("--set", f"{key}={value}")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    sys.stdout.write(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("recipe", ["luffy", "sft"])
 def test_a_short_training_on_one_device(recipe: str, tmp_path: Path) -> None:
-    rows = [
-        {
-            "data_source": "arithmetic",
-            "prompt": [{"role": "user", "content": problem.problem}],
-            "target": [{"role": "assistant", "content": problem.trace}],
-            "ability": "math",
-            "reward_model": {"style": "rule", "ground_truth": problem.answer},
-            "extra_info": {"split": "train", "index": number, "id": problem.id, "source": "test"},
-        }
-        for number, problem in enumerate(problems("train", 64))
-    ]
-    pq.write_table(pa.Table.from_pylist(rows, schema=TARGET), tmp_path / "train.parquet")
-    command = [sys.executable, "-m", "training", "--recipe", recipe, "--hardware", "gpu", "--model", str(SHIPPED)]
-    command += ["--targets", str(tmp_path / "train.parquet"), "--out", str(tmp_path / "run")]
-    command += [part for setting in SETTINGS for part in ("--set", setting)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    steps = [json.loads(line)["data"] for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    records = train(tmp_path, recipe, SHIPPED, TINY | (ROLLOUTS if recipe == "luffy" else {}))
+    steps = [record["data"] for record in records]
     assert len(steps) == 3
     if recipe == "luffy":
         assert all(step["batch/off_policy_samples"] == 16 for step in steps)
@@ -61,3 +66,28 @@ def test_a_short_training_on_one_device(recipe: str, tmp_path: Path) -> None:
         assert steps[-1]["actor/sft_loss"] < steps[0]["actor/sft_loss"]
     assert all(step["actor/perf/max_memory_allocated_gb"] > 0 for step in steps)
     assert read_manifest(tmp_path / "run" / "policy").steps == 3
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The embedded model in the shape of Qwen2.5-1.5B, its layers random: it hardly ever ends a response."""
+    folder = tmp_path_factory.mktemp("large") / "model"
+    shutil.copytree(SHIPPED, folder, ignore=shutil.ignore_patterns("*.safetensors"))
+    config = AutoConfig.from_pretrained(SHIPPED, **SHAPE)
+    AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("attention", ["flash_attention_4", "sdpa", "flex_attention"])
+def test_a_model_of_a_usual_size(attention: str, large: Path, tmp_path: Path) -> None:
+    if attention not in installed_kernels():
+        pytest.skip(f"{attention}: its package is not installed")
+    if attention == "flash_attention_4" and torch.cuda.get_device_capability()[0] not in (9, 10, 11):
+        pytest.skip(f"{attention} needs Hopper or Blackwell")
+    records = train(tmp_path, "luffy", large, LONG | {"attention": attention})
+    rows = figures(tmp_path / "run", records)
+    sys.stdout.write(f"{attention}\n{table(rows)}\n")
+    assert all(record["data"]["rollout_correction/abs_log_ratio_mean"] < 0.05 for record in records)
+    memory = next(row for row in rows if "memory" in row.name)
+    assert memory.predicted is not None and memory.measured is not None and memory.measured < memory.predicted

@@ -9,15 +9,20 @@ from verl.utils.config import omega_conf_to_dataclass, validate_config
 
 from training.algorithms.registry import CORRECTIONS
 from training.base.resolve import SHIPPED
+from training.plan.machine import Gpu, Machine
+from training.plan.resolve import resolve_auto
+from training.plan.shape import ModelShape
 from training.run.configuration import compose_run, mixed_options, names
 
 RUN = Path("run")
+EIGHT_GPUS = Machine(2, (Gpu("NVIDIA H100 80GB HBM3", 85.5e9, (9, 0)),) * 8, 128, 1e12, 64e9, 1e12)
 
 
 @pytest.mark.parametrize("hardware", names("hardware"))
 @pytest.mark.parametrize("recipe", names("recipe"))
 def test_every_recipe_composes_on_every_hardware_profile_and_verl_accepts_it(recipe: str, hardware: str) -> None:
     config = compose_run(recipe, hardware, [], run=RUN)
+    resolve_auto(config, EIGHT_GPUS, ModelShape.of_folder(SHIPPED))
     assert config.trainer.v1.trainer_mode == "mixed"
     assert config.trainer.device == ("cpu" if hardware == "cpu" else "cuda")
     limits = config.data.max_prompt_length + config.data.max_response_length

@@ -10,7 +10,7 @@ import pytest
 from training_runs import Training, write_targets
 
 from core.manifest import read_manifest
-from training.run.checkpoints import HUGGING_FACE, STATE, folder_of, latest_step
+from training.run.checkpoints import STATE, folder_of, latest_step
 
 # What the clock and the machine decide; the largest rounding error between vLLM and the actor is of that kind.
 MEASURED = ("timing", "perf/", "actor/perf/", "run/", "rollout_correction/abs_log_ratio_max")
@@ -77,8 +77,8 @@ def test_a_damaged_policy_and_checkpoint_are_set_aside_and_made_again(tmp_path: 
     whole = weights.read_bytes()
     weights.write_bytes(whole[:-1])
     checkpoint = folder_of(out / "checkpoints", 2)
-    saved = checkpoint / HUGGING_FACE / "model.safetensors"
-    flipped = bytearray(whole)
+    saved = checkpoint / "actor" / "model_world_size_1_rank_0.pt"
+    flipped = bytearray(saved.read_bytes())
     flipped[-1] ^= 1
     saved.write_bytes(flipped)
 

@@ -28,6 +28,7 @@ from verl.workers.engine_workers import TrainingWorker, TrainingWorkerConfig
 from core.errors import InputError
 from core.prompts import encode_example
 from training.mixed.loss import supervised_loss
+from training.plan.fit import require_disk
 from training.run.checkpoints import TrainerState, folder_of, latest_step, mark_complete
 from training.run.metrics import require_finite
 
@@ -94,7 +95,8 @@ class SupervisedTrainer:
             optimizer_config=actor.optim,
             checkpoint_config=actor.checkpoint,
         )
-        pool = RayResourcePool(process_on_nodes=[trainer.n_gpus_per_node] * trainer.nnodes)
+        # One process per GPU: verl's default would reserve the CPUs of ten.
+        pool = RayResourcePool(process_on_nodes=[trainer.n_gpus_per_node] * trainer.nnodes, max_colocate_count=1)
         build = RayClassWithInitArgs(ray.remote(TrainingWorker), config=worker)
         workers = RayWorkerGroup(resource_pool=pool, ray_cls_with_init=build, device_name=trainer.device)
         workers.set_loss_fn(supervised_loss)
@@ -158,6 +160,7 @@ class SupervisedTrainer:
         }
 
     def _save(self, step: int) -> None:
+        require_disk(Path(self.config.paths.run))
         folder = folder_of(self.checkpoints, step)
         self.workers.save_checkpoint(str(folder / "actor"), None, step)
         torch.save(self.loader.state_dict(), folder / DATA)

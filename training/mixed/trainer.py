@@ -22,6 +22,7 @@ from training.algorithms.tensors import mask_of_prefix
 from training.mixed.groups import GroupBuffer
 from training.mixed.loss import mixed_policy_loss
 from training.mixed.metrics import group_metrics, mean_of_sums, token_metrics, update_counts, validation_metrics
+from training.plan.fit import require_disk
 from training.run.checkpoints import TrainerState, mark_complete, read_state, record_score
 from training.run.configuration import mixed_options
 from training.run.metrics import require_finite
@@ -180,6 +181,7 @@ class MixedPolicyTrainer(PPOTrainerSync):
         return metrics
 
     def _save_checkpoint(self) -> None:
+        require_disk(Path(self.config.paths.run))
         super()._save_checkpoint()
         folder, keep = Path(self.config.trainer.default_local_dir), self.config.run.keep_checkpoints
         mark_complete(folder, self.global_steps, TrainerState(self.entropy.state_dict()), keep)

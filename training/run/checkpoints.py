@@ -6,12 +6,15 @@ checkpoints/latest_…txt              verl's pointer to the checkpoint it resum
 checkpoints/validation.json          the score of each validation, by its step
 """
 
-import shutil
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from core.code import PROJECT
 from core.errors import InputError
 from core.files import (
     atomic_folder,
@@ -29,7 +32,6 @@ from training.export.card import model_card
 
 LATEST = "latest_checkpointed_iteration.txt"
 STATE = "state.json"
-HUGGING_FACE = Path("actor/huggingface")
 NAME = compile_full_match(r"global_step_(\d+)")
 DIGEST_THREADS = 4  # sha256 takes longer than reading
 SCORES = "validation.json"
@@ -158,36 +160,42 @@ def exported_step(checkpoints: Path, policy_from: str) -> int:
     return latest_step(checkpoints) if best is None else best
 
 
-def export_policy(checkpoints: Path, policy: Path, manifest: Manifest) -> None:
-    """Copy the Hugging Face part of the checkpoint of ``manifest.steps`` to ``policy`` with manifest and card.
+def export_policy(checkpoints: Path, policy: Path, manifest: Manifest, dtype: str) -> None:
+    """Write the model of the checkpoint of ``manifest.steps`` to ``policy`` with manifest and card.
 
     The folder is complete or absent.
 
     Raises:
-        InputError: the part has no weights, or a file of it is not what was saved.
+        InputError: a file of the checkpoint is not what was saved.
     """
     step = manifest.steps
-    source = folder_of(checkpoints, step) / HUGGING_FACE
-    records = {Path(name): record for name, record in _records(folder_of(checkpoints, step)).items()}
-    saved = {name.relative_to(HUGGING_FACE): record for name, record in records.items() if HUGGING_FACE in name.parents}
-    if not any(name.suffix == ".safetensors" for name in saved):
+    if reason := damage(checkpoints, step):
         raise InputError(
-            f"{source}: no weights there; keep hf_model in actor_rollout_ref.actor.checkpoint.save_contents"
+            f"{folder_of(checkpoints, step)} is damaged: {reason}: start the training again, which sets this "
+            "checkpoint aside and resumes from the one before"
         )
     with atomic_folder(policy, replace=True) as temporary:
-        for name in saved:
-            (temporary / name).parent.mkdir(parents=True, exist_ok=True)
-            if (source / name).is_file():
-                shutil.copy2(source / name, temporary / name)
-        copied = _describe(temporary)
-        for name, record in saved.items():
-            if copied.get(name.as_posix()) != record:
-                raise InputError(
-                    f"{source / name}: not what was saved at step {step}: start the training again, which sets this "
-                    "checkpoint aside and resumes from the one before"
-                )
+        export_model(checkpoints, step, temporary, dtype)
         write_manifest(temporary, manifest)
         (temporary / "README.md").write_text(model_card(manifest), encoding="utf-8")
+
+
+def export_model(checkpoints: Path, step: int, out: Path, dtype: str) -> None:
+    """Write the model of the checkpoint of ``step`` into the folder ``out``, its weights in ``dtype``.
+
+    It happens in a process of its own, whose memory and torch the training command does not keep.
+
+    Raises:
+        InputError: the checkpoint is not whole, or ``dtype`` is unknown.
+    """
+    command = [sys.executable, "-m", "training.export.merge", "--actor", str(folder_of(checkpoints, step) / "actor")]
+    command += ["--dtype", dtype, "--out", str(out)]
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(PROJECT)}
+    done = subprocess.run(command, cwd=PROJECT, env=environment, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode == 2:  # a mistake in the input, which the last line explains
+        raise InputError(done.stderr.strip().splitlines()[-1].removeprefix("error: "))
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with status {done.returncode}:\n{done.stderr[-4000:]}")
 
 
 def _describe(folder: Path) -> dict[str, FileRecord]:

@@ -2,6 +2,7 @@
 
 request.json         what the run was asked for
 config.yaml          the resolved configuration
+plan.json            what the run needs and is predicted to take
 attempts/0001.*      .jsonl: step metrics of an attempt, .log: its output, .json: how it ended
 metrics.jsonl        step metrics of the whole run, written when it ends
 checkpoints/         verl's checkpoints

@@ -20,14 +20,21 @@ from core.errors import InputError
 from core.files import atomic_write, digest_bytes
 from core.manifest import InputRecord, read_manifest
 from training.export.hub import push_to_hub
+from training.plan.fit import check_fit, write_plan
+from training.plan.layout import Layout
+from training.plan.machine import machine_of
+from training.plan.resolve import resolve_auto
+from training.plan.shape import ModelShape
+from training.plan.summary import figures, table
 from training.run.attempts import Attempt, Report, attempts, follow
 from training.run.backends import BACKENDS, build_backend
 from training.run.backends.task import Task
-from training.run.checkpoints import export_policy, latest_step, prepare_resume
+from training.run.checkpoints import complete_steps, export_policy, latest_step, prepare_resume
 from training.run.configuration import compose_run
 from training.run.folder import RunFolder
 from training.run.inputs import check_context, check_targets, split_validation
 from training.run.lineage import build_manifest
+from training.run.metrics import read_metrics
 from training.run.request import TrainingRequest
 
 TRACKERS = {"tensorboard": "tensorboard", "mlflow": "mlflow", "wandb": "wandb"}  # name -> module
@@ -78,6 +85,7 @@ def run_job(
                 reporter = partial(_report_first_stage, report)
                 run_job(stage, folder.first_stage.path, reporter, upstream=upstream, force=force)
                 model, first = folder.first_stage.policy, read_manifest(folder.first_stage.policy)
+            _plan(config, folder, model, report)
             validates = config.trainer.test_freq > 0
             training, problems = split_validation(data.path, config, out) if validates else (data.path, data.path)
             rows = pq.read_metadata(training).num_rows
@@ -87,7 +95,9 @@ def run_job(
             _train(request, folder, config, environment, lock, report)
             _progress(report, "writing the policy")
             manifest = build_manifest(request, folder, config, targets, upstream, first)
-            export_policy(folder.checkpoints, folder.policy, manifest)
+            export_policy(folder.checkpoints, folder.policy, manifest, config.policy_dtype)
+            if rows := figures(folder.path, read_metrics(folder.metrics)):
+                _progress(report, f"predicted and measured\n{table(rows)}")
         if config.run.push_to_hub:
             _progress(report, f"uploading to {config.run.push_to_hub}")
             push_to_hub(folder.policy, config.run.push_to_hub)
@@ -105,6 +115,26 @@ def _check_run(config: DictConfig) -> None:
             raise InputError(f"run.trackers: {name} is not installed: {sys.executable} -m pip install {name}")
 
 
+def _plan(config: DictConfig, folder: RunFolder, model: Path, report: Report) -> None:
+    """Give the ``auto`` keys their values, and say whether the run fits.
+
+    Raises:
+        InputError: it does not, or the checkpoints in the folder are parts for another number of GPUs.
+    """
+    machine = machine_of(OmegaConf.to_container(config.run), folder.path)
+    shape, saved = ModelShape.of_folder(model), complete_steps(folder.checkpoints)
+    resolve_auto(config, machine, shape)
+    if saved and folder.config.is_file():
+        before = Layout.of(OmegaConf.load(folder.config)).devices
+        if before != (devices := Layout.of(config).devices):
+            raise InputError(
+                f"{folder.path}: its checkpoints are in {before} parts, one per GPU, and this run has {devices} GPUs: "
+                f"resume it with {before}, or give --force to train anew"
+            )
+    plan = check_fit(config, machine, shape, partial(_progress, report), saved=len(saved))
+    write_plan(plan, folder.path)
+
+
 def _fill_in(config: DictConfig, *, data: Path, problems: Path, rows: int, model: Path) -> dict[str, str]:
     """Fill in the inputs; returns the environment of the training process, which is no part of verl's configuration."""
     with open_dict(config):
@@ -115,7 +145,7 @@ def _fill_in(config: DictConfig, *, data: Path, problems: Path, rows: int, model
         config.data.val_max_samples = -1 if config.trainer.test_freq > 0 else 1
         config.actor_rollout_ref.model.path = str(model.resolve())
         config.trainer.logger = ["console", "file", *config.run.trackers]
-        return dict(config.pop("environment"))
+        return {name: str(value) for name, value in config.pop("environment").items()}
 
 
 def _train(

@@ -35,6 +35,11 @@ class MetricsFile:
                 yield json.loads(line)
 
 
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The records of the ``metrics.jsonl`` of a finished run."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
 def merge_attempts(
     attempts: Iterable[Path], path: Path, *, devices: int = 1, price: float = 0.0
 ) -> list[dict[str, Any]]:

@@ -2,17 +2,21 @@
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from manifests import manifest
+from safetensors.torch import load_file
 
 from core.errors import InputError
 from core.files import temporary_name
 from core.manifest import read_manifest
+from core.model_files import model_files
+from training.base.resolve import SHIPPED
 from training.run.checkpoints import (
-    HUGGING_FACE,
     LATEST,
     STATE,
     TrainerState,
@@ -24,6 +28,8 @@ from training.run.checkpoints import (
     prepare_resume,
     read_state,
 )
+
+HUGGING_FACE = Path("actor/huggingface")  # verl's folder for configuration and tokenizer
 
 
 def saved(folder: Path, step: int) -> None:
@@ -139,17 +145,40 @@ def test_a_damaged_newest_checkpoint_is_set_aside_and_the_one_before_is_used(tmp
     assert not (tmp_path / LATEST).exists()
 
 
+def saved_model(folder: Path, step: int) -> Path:
+    """The checkpoint of one rank with the shipped model, as verl writes it; the file with its weights."""
+    actor = folder_of(folder, step) / "actor"
+    part = folder_of(folder, step) / HUGGING_FACE
+    part.mkdir(parents=True)
+    for file in model_files(SHIPPED):
+        if file.suffix != ".safetensors":
+            shutil.copy2(file, part / file.name)
+    (actor / "fsdp_config.json").write_text(json.dumps({"FSDP_version": 2, "world_size": 1}))
+    weights = actor / "model_world_size_1_rank_0.pt"
+    torch.save(load_file(SHIPPED / "model.safetensors"), weights)
+    mark_complete(folder, step, TrainerState(), keep=1)
+    return weights
+
+
 def test_a_policy_is_what_was_saved_or_it_is_none(tmp_path: Path) -> None:
     policy = tmp_path / "policy"
-    saved(tmp_path, 3)
-    mark_complete(tmp_path, 3, TrainerState(), keep=1)
-    (folder_of(tmp_path, 3) / HUGGING_FACE / "notes").write_text("nobody saved this")
-    export_policy(tmp_path, policy, manifest(steps=3))
+    weights = saved_model(tmp_path, 3)
+    export_policy(tmp_path, policy, manifest(steps=3), "float32")
     assert read_manifest(policy).steps == 3
-    assert sorted(path.name for path in policy.iterdir()) == ["README.md", "lineage.json", "model.safetensors"]
+    assert {"README.md", "lineage.json", "config.json", "tokenizer.json"} <= {path.name for path in policy.iterdir()}
+    exported, shipped = load_file(policy / "model.safetensors"), load_file(SHIPPED / "model.safetensors")
+    assert exported.keys() == shipped.keys()
+    assert all(torch.equal(exported[name], shipped[name]) for name in shipped)
     earlier = (policy / "lineage.json").read_bytes()
     for damage in (flip_a_bit, truncate, Path.unlink):
-        damage(folder_of(tmp_path, 3) / HUGGING_FACE / "model.safetensors")
-        with pytest.raises(InputError, match=r"model.safetensors: not what was saved at step 3: start the training"):
-            export_policy(tmp_path, policy, manifest(steps=3))
+        damage(weights)
+        with pytest.raises(InputError, match=r"global_step_3 is damaged: .*start the training again"):
+            export_policy(tmp_path, policy, manifest(steps=3), "float32")
         assert (policy / "lineage.json").read_bytes() == earlier
+
+
+def test_an_unknown_type_of_weights_is_refused(tmp_path: Path) -> None:
+    saved_model(tmp_path, 3)
+    with pytest.raises(InputError, match="policy_dtype: got 'int8', expected one of bfloat16, float32"):
+        export_policy(tmp_path, tmp_path / "policy", manifest(steps=3), "int8")
+    assert not (tmp_path / "policy").exists()

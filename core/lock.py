@@ -1,0 +1,42 @@
+"""Whether an environment has the packages of a lock. Standard library only: it also looks at broken environments."""
+
+import re
+from importlib import metadata
+from pathlib import Path
+
+PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.M)
+SHOWN = 5
+
+
+def locked_versions(lock: Path) -> dict[str, str]:
+    """Normalized name -> version of the packages in a lock file."""
+    return {_normalized(name): version for name, version in PIN.findall(lock.read_text(encoding="utf-8"))}
+
+
+def differences(lock: Path, site: list[str] | None = None) -> list[str]:
+    """What the environment has not as the lock says, one phrase per package; [] if it agrees.
+
+    Args:
+        lock: the file.
+        site: folders of the environment (default: of this interpreter).
+    """
+    found = metadata.distributions(path=site) if site is not None else metadata.distributions()
+    installed = {_normalized(dist.metadata["Name"]): dist.version for dist in found if dist.metadata["Name"]}
+    result: list[str] = []
+    for name, version in locked_versions(lock).items():
+        here = installed.get(name)
+        if here is None:
+            result.append(f"{name} is missing")
+        elif here != version and not (name == "torch" and here.partition("+")[0] == version.partition("+")[0]):
+            result.append(f"{name} is {here}, not {version}")
+    return result
+
+
+def summary(phrases: list[str]) -> str:
+    """The first few of ``phrases``, and how many there are."""
+    more = f" and {len(phrases) - SHOWN} more" if len(phrases) > SHOWN else ""
+    return ", ".join(phrases[:SHOWN]) + more
+
+
+def _normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

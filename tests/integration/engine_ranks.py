@@ -1,0 +1,160 @@
+"""One of the ranks of test_training_layouts: verl's FSDP2 engine on gloo, the same batch in every layout.
+
+``python engine_ranks.py FOLDER``: rank 0 prints one JSON line per layout. Also on a CUDA build of torch, without a GPU.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+torch.version.cuda = None  # `training.platforms.cpu` leaves a CUDA build alone
+torch.set_num_threads(1)
+os.environ["VERL_USE_EXTERNAL_MODULES"] = "training.platforms.cpu"
+
+import torch.distributed as dist  # noqa: E402
+import verl  # noqa: E402, F401
+from tensordict import TensorDict  # noqa: E402
+from verl.trainer.config import CheckpointConfig  # noqa: E402
+from verl.utils import tensordict_utils as tu  # noqa: E402
+from verl.utils.dataset.dataset_utils import DatasetPadMode  # noqa: E402
+from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig, HFModelConfig  # noqa: E402
+from verl.workers.engine import EngineRegistry  # noqa: E402
+
+from training.base.resolve import SHIPPED  # noqa: E402
+
+LENGTHS = (17, 29, 11, 40, 23, 35, 8, 31)
+PROMPT = 4
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "padded": {"use_remove_padding": False},
+    "packed": {},
+    "eager": {"attention": "eager", "use_remove_padding": False},
+    "sequence parallel": {"sequence_parallel": 2},
+    # From here on all are fused: verl changes the class of the model for it.
+    "fused": {"use_fused_kernels": True},
+    "offload rollout": {"use_fused_kernels": True, "offload": "rollout"},
+    "offload always": {"use_fused_kernels": True, "offload": "always"},
+    "checkpointing": {"use_fused_kernels": True, "enable_gradient_checkpointing": True},
+    "bf16": {"use_fused_kernels": True, "dtype": "bf16"},
+    "lora": {"use_fused_kernels": True, "lora_rank": 8},
+}
+
+
+def build(
+    *,
+    attention: str = "sdpa",
+    offload: str = "none",
+    sequence_parallel: int = 1,
+    dtype: str = "fp32",
+    use_remove_padding: bool = True,
+    **model: Any,
+) -> Any:
+    """The engine of a layout."""
+    options = {"fused_kernel_options": {"impl_backend": "torch"}, "enable_gradient_checkpointing": False, **model}
+    engine = EngineRegistry.new(
+        model_type="language_model",
+        backend="fsdp2",
+        model_config=HFModelConfig(
+            path=str(SHIPPED),
+            use_remove_padding=use_remove_padding,
+            override_config={"attn_implementation": attention},
+            **options,
+        ),
+        engine_config=FSDPEngineConfig(
+            strategy="fsdp2",
+            dtype="float32",
+            mixed_precision={"param_dtype": dtype, "reduce_dtype": "fp32", "buffer_dtype": "fp32"},
+            use_torch_compile=False,
+            ulysses_sequence_parallel_size=sequence_parallel,
+            param_offload=offload == "rollout",
+            optimizer_offload=offload == "rollout",
+            offload_policy=offload == "always",
+        ),
+        optimizer_config=FSDPOptimizerConfig(
+            lr=1e-3, total_training_steps=10, lr_scheduler_type="constant", lr_warmup_steps=0
+        ),
+        checkpoint_config=CheckpointConfig(save_contents=["model", "optimizer", "extra"]),
+    )
+    engine.initialize()
+    return engine
+
+
+def batch(rank: int, ranks: int, *, packed: bool, fused: bool) -> TensorDict:
+    """This rank's share of eight sequences of random tokens, in micro-batches of 64."""
+    draw = torch.Generator().manual_seed(1)
+    sequences = [torch.randint(5, 250, (length,), generator=draw) for length in LENGTHS]
+    mine = sequences[rank::ranks]
+
+    def nest(rows: list[torch.Tensor]) -> torch.Tensor:
+        return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
+
+    positions = [torch.arange(len(row)) for row in mine]
+    data = TensorDict(
+        {
+            "input_ids": nest(mine),
+            "position_ids": nest(positions),
+            "loss_mask": nest([(row >= PROMPT).long() for row in positions]),
+        },
+        batch_size=[len(mine)],
+    )
+    tu.assign_non_tensor(
+        data,
+        use_remove_padding=packed,
+        use_dynamic_bsz=True,
+        max_token_len_per_gpu=64,
+        micro_batch_size_per_gpu=None,
+        use_fused_kernels=fused,
+        temperature=1.0,
+        pad_mode=DatasetPadMode.NO_PADDING,
+        pad_token_id=0,
+        global_batch_size=len(LENGTHS),
+        calculate_entropy=True,
+    )
+    return data
+
+
+def loss(model_output: dict[str, torch.Tensor], data: TensorDict, dp_group: Any = None) -> tuple[torch.Tensor, dict]:
+    log_probs, entropy = (model_output[name].values() for name in ("log_probs", "entropy"))
+    mask = data["loss_mask"].values().float()
+    return (-(log_probs * mask).sum() - 0.1 * (entropy * mask).sum()) / data["batch_num_tokens"] * data["dp_size"], {}
+
+
+def measure(folder: Path, name: str, options: dict[str, Any], rank: int, ranks: int) -> dict[str, float]:
+    """Sums over all tokens before an update, its gradient norm, and the same sums after it."""
+    torch.manual_seed(0)
+    engine = build(**options)
+    parallel = options.get("sequence_parallel", 1)
+    packed, fused = options.get("use_remove_padding", True), options.get("use_fused_kernels", False)
+    share = rank // parallel, ranks // parallel
+    result: dict[str, float] = {}
+    for when in ("", " after"):
+        with engine.eval_mode():
+            output = engine.forward_backward_batch(batch(*share, packed=packed, fused=fused), None, forward_only=True)
+        for key in ("log_probs", "entropy"):
+            values = output["model_output"][key]
+            total = (values.values() if values.is_nested else values).double().sum()
+            dist.all_reduce(total)
+            result[key + when] = total.item() / parallel
+        if not when:
+            with engine.train_mode():
+                engine.forward_backward_batch(batch(*share, packed=packed, fused=fused), loss, forward_only=False)
+                result["grad_norm"] = engine.optimizer_step()
+    engine.save_checkpoint(str(folder / name), global_step=1)
+    return result
+
+
+def main() -> None:
+    folder, rank, ranks = Path(sys.argv[1]), int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    dist.init_process_group("gloo", rank=rank, world_size=ranks)
+    for name, options in LAYOUTS.items():
+        result = measure(folder, name, options, rank, ranks)
+        if rank == 0:
+            sys.stdout.write(json.dumps({"layout": name, **result}) + "\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""verl's engine computes the same in every layout that a profile may choose: two real ranks, and one for comparison."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from engine_ranks import LAYOUTS, LENGTHS
+from training_runs import ROOT, free_port
+from transformers import AutoModelForCausalLM
+
+from training.base.resolve import SHIPPED
+from training.export.merge import merge
+
+Results = dict[str, dict[str, float]]
+SAME = [name for name in LAYOUTS if name not in ("bf16", "lora", "sequence parallel")]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("layouts")
+
+
+@pytest.fixture(scope="module")
+def results(folder: Path) -> Results:
+    """What both ranks computed together, by layout."""
+    script = Path(__file__).with_name("engine_ranks.py")
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "PYTHONPATH": str(ROOT)}
+    common |= {"TORCHDYNAMO_DISABLE": "1", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(script), str(folder)],
+            env={**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    outputs = [process.communicate(timeout=500) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], "\n".join(errors[-3000:] for _, errors in outputs)
+    lines = [json.loads(line) for line in outputs[0][0].splitlines() if line.startswith('{"layout"')]
+    return {line.pop("layout"): line for line in lines}
+
+
+@pytest.fixture(scope="module")
+def alone() -> float:
+    """Sum of the log-probabilities of all sequences, each on its own, without verl."""
+    model = AutoModelForCausalLM.from_pretrained(SHIPPED, dtype=torch.float32, attn_implementation="eager")
+    draw, total = torch.Generator().manual_seed(1), 0.0
+    for length in LENGTHS:
+        ids = torch.randint(5, 250, (length,), generator=draw)
+        with torch.no_grad():
+            log_probs = model(ids[None]).logits[0, :-1].log_softmax(-1)
+        total += log_probs.gather(-1, ids[1:, None]).double().sum().item()
+    return total
+
+
+def test_every_layout_ran(results: Results) -> None:
+    assert list(results) == list(LAYOUTS)
+
+
+@pytest.mark.parametrize("layout", SAME)
+def test_layouts_agree(layout: str, results: Results) -> None:
+    for name, value in results["padded"].items():
+        assert results[layout][name] == pytest.approx(value, rel=1e-5), name
+
+
+def test_bfloat16_is_near(results: Results) -> None:
+    assert results["bf16"]["log_probs"] == pytest.approx(results["padded"]["log_probs"], rel=5e-3)
+    assert results["bf16"]["grad_norm"] == pytest.approx(results["padded"]["grad_norm"], rel=5e-2)
+
+
+def test_adapters_start_as_the_model_and_learn(results: Results) -> None:
+    lora, full = results["lora"], results["padded"]
+    assert lora["log_probs"] == pytest.approx(full["log_probs"], rel=1e-5)
+    assert 0 < lora["grad_norm"] != pytest.approx(full["grad_norm"], rel=1e-2)
+    assert lora["log_probs after"] > lora["log_probs"]
+
+
+def test_torchs_own_attention_is_wrong_where_sequences_are_split(results: Results) -> None:
+    """Why `training.plan.attention` refuses it: nothing fails, and the sum is another one."""
+    assert results["sequence parallel"]["log_probs"] != pytest.approx(results["padded"]["log_probs"], rel=1e-3)
+
+
+def log_probs_of(folder: Path) -> float:
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    draw, total = torch.Generator().manual_seed(1), 0.0
+    for length in LENGTHS:
+        ids = torch.randint(5, 250, (length,), generator=draw)
+        with torch.no_grad():
+            log_probs = model(ids[None]).logits[0].log_softmax(-1)
+        # The engine scores each token with the next one, and the last one with the first.
+        total += log_probs.gather(-1, ids.roll(-1)[:, None]).double().sum().item()
+    return total
+
+
+@pytest.mark.parametrize("layout", ["packed", "offload always", "lora"])
+def test_a_merged_checkpoint_is_the_model_that_the_ranks_trained(
+    layout: str, results: Results, folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "model"
+    out.mkdir()
+    merge(folder / layout, out, "float32")
+    assert not any("lora" in name for name in os.listdir(out))
+    assert log_probs_of(out) == pytest.approx(results[layout]["log_probs after"], rel=1e-4)
+
+
+def test_a_policy_in_bfloat16_has_half_the_bytes(results: Results, folder: Path, tmp_path: Path) -> None:
+    sizes = {}
+    for dtype in ("float32", "bfloat16"):
+        out = tmp_path / dtype
+        out.mkdir()
+        merge(folder / "packed", out, dtype)
+        sizes[dtype] = (out / "model.safetensors").stat().st_size
+        assert json.loads((out / "config.json").read_text())["dtype"] == dtype
+    assert sizes["bfloat16"] < 0.55 * sizes["float32"]

@@ -1,0 +1,213 @@
+"""Whether a run fits: what is decided for it, what is said, and what is refused."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import DictConfig
+from test_memory import QWEN_7B
+
+from core.errors import InputError
+from training.plan.attention import choose_attention
+from training.plan.cards import CARDS, card_of
+from training.plan.fit import check_fit, require_disk, write_plan
+from training.plan.machine import Gpu, Machine, available_memory, this_machine, visible_gpus
+from training.plan.resolve import resolve_auto
+from training.plan.shape import ModelShape
+from training.run.configuration import compose_run
+
+SHAPE_7B = ModelShape.of_config(QWEN_7B)
+SMALL = {
+    "hidden_size": 1536,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 12,
+    "num_key_value_heads": 2,
+    "intermediate_size": 8960,
+    "vocab_size": 151936,
+    "tie_word_embeddings": True,
+}
+SHAPE_1B = ModelShape.of_config(SMALL)
+FLASH = {"flash_attention_4", "sdpa", "flex_attention", "eager"}
+
+
+def machine(kind: str, count: int, **changes: Any) -> Machine:
+    card = card_of(kind)
+    assert card is not None
+    gpus = (Gpu(f"NVIDIA {kind}", card.memory, card.capability),) * count
+    values: dict[str, Any] = {"nodes": 1, "cpus": 16 * count, "memory": 256e9 * count, "shared_memory": 64e9}
+    return Machine(gpus=gpus, **{**values, "disk": 2e12, **changes})
+
+
+def planned(
+    there: Machine,
+    shape: ModelShape = SHAPE_7B,
+    overrides: Sequence[str] = (),
+    hardware: str = "gpu",
+    recipe: str = "luffy",
+) -> tuple[DictConfig, list[str]]:
+    config = compose_run(recipe, hardware, list(overrides), run=Path("run"))
+    said: list[str] = []
+    resolve_auto(config, there, shape, FLASH)
+    check_fit(config, there, shape, said.append)
+    return config, said
+
+
+def test_a_7b_model_on_eight_h100_needs_no_offload() -> None:
+    config, said = planned(machine("H100", 8))
+    assert (config.trainer.n_gpus_per_node, config.offload, config.attention) == (8, "none", "flash_attention_4")
+    assert config.actor_rollout_ref.model.override_config.attn_implementation == "flash_attention_4"
+    assert not config.actor_rollout_ref.actor.fsdp_config.param_offload
+    (training,) = [line for line in said if line.startswith("each GPU while it trains")]
+    assert "needs 36.3 GB of 81.2 GB (state 15.2 GB, gathered 5.3 GB, activations 8.7 GB" in training
+    assert any(line.startswith("a step takes about") for line in said)
+
+
+def test_one_gpu_keeps_the_state_of_a_7b_model_in_the_memory_of_the_node() -> None:
+    config, _ = planned(machine("H200", 1), hardware="gpu_single")
+    assert config.offload == "always"
+    assert config.actor_rollout_ref.actor.fsdp_config.offload_policy
+    config, _ = planned(machine("H200", 1), overrides=["actor_rollout_ref.model.lora_rank=64"])
+    assert config.offload != "always"
+    config, _ = planned(machine("H100", 1), SHAPE_1B)
+    assert config.offload in ("none", "rollout")
+
+
+@pytest.mark.parametrize(
+    ("there", "overrides", "message"),
+    [
+        (machine("H100", 2), ["trainer.n_gpus_per_node=4"], r"GPUs per node: needs 4 of 2.*trainer\.n_gpus_per_node"),
+        (machine("H200", 1), ["offload=none"], r"each GPU while it trains: needs 142.9.*offload=always"),
+        (machine("L4", 8), ["offload=none"], r"each GPU while it trains.*ppo_max_token_len_per_gpu"),
+        (machine("L4", 8), [], r"vLLM's cache for one sample.*gpu_memory_utilization"),
+        (machine("H100", 8, disk=100e9), [], r"disk of the run's folder: needs 289.*run\.keep_checkpoints"),
+        (machine("H100", 8, memory=30e9), [], r"memory of the node: needs"),
+        (machine("H100", 8, shared_memory=64e6), [], r"/dev/shm: needs.*--shm-size"),
+        (machine("H100", 8, cpus=8), [], r"CPUs that verl and Ray reserve: needs 27 of 8.*num_cpus"),
+        (
+            machine("H100", 8),
+            ["actor_rollout_ref.actor.ppo_max_token_len_per_gpu=4096"],
+            r"tokens of a micro-batch: needs 9,216 of 4,096",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_the_key_to_change(
+    there: Machine, overrides: list[str], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        planned(there, overrides=overrides)
+    _, said = planned(there, overrides=[*overrides, "run.force_fit=true"])
+    assert any(line.startswith("does not fit, and run.force_fit=true") for line in said)
+
+
+def test_auto_without_a_gpu_says_so() -> None:
+    with pytest.raises(InputError, match="no GPU is here"):
+        planned(Machine(1, (), 8, 64e9, 1e9, 1e12))
+
+
+def test_what_auto_decides_cannot_be_set_beside_it() -> None:
+    for key in ("param_offload", "offload_policy"):
+        with pytest.raises(InputError, match="offload"):
+            planned(machine("H100", 8), overrides=[f"actor_rollout_ref.actor.fsdp_config.{key}=true"])
+    with pytest.raises(InputError, match="attention"):
+        planned(
+            machine("H100", 8),
+            overrides=["+actor_rollout_ref.model.override_config.attn_implementation=flex_attention"],
+        )
+    with pytest.raises(InputError, match="offload: got 'sometimes'"):
+        planned(machine("H100", 8), overrides=["offload=sometimes"])
+
+
+@pytest.mark.parametrize(
+    ("kinds", "installed", "kernel"),
+    [
+        (["H100"], FLASH | {"flash_attention_2"}, "flash_attention_2"),
+        (["H100"], FLASH, "flash_attention_4"),
+        (["B200"], FLASH, "flash_attention_4"),
+        (["A100"], FLASH, "sdpa"),
+        (["H100", "A100"], FLASH, "sdpa"),
+        (["H100"], {"sdpa", "eager"}, "sdpa"),
+        ([], FLASH, "sdpa"),
+    ],
+)
+def test_the_kernel_follows_from_the_card_and_the_packages(kinds: list[str], installed: set[str], kernel: str) -> None:
+    gpus = [machine(kind, 1).gpus[0] for kind in kinds]
+    chosen = choose_attention("auto", gpus=gpus, head_dim=128, sequence_parallel=1, installed=installed)
+    assert chosen == kernel
+
+
+def test_a_kernel_that_cannot_split_sequences_is_refused_with_sequence_parallelism() -> None:
+    gpus = machine("A100", 1).gpus
+    for asked in ("auto", "sdpa", "flex_attention"):
+        with pytest.raises(InputError, match=r"ulysses_sequence_parallel_size=2.*flash-attn"):
+            choose_attention(asked, gpus=gpus, head_dim=128, sequence_parallel=2, installed=FLASH)
+    with pytest.raises(InputError, match="flash-attn is not installed"):
+        choose_attention("flash_attention_2", gpus=gpus, head_dim=128, sequence_parallel=1, installed=FLASH)
+    with pytest.raises(InputError, match="expected one of auto"):
+        choose_attention("paged", gpus=gpus, head_dim=128, sequence_parallel=1, installed=FLASH)
+
+
+@pytest.mark.parametrize("hardware", ["gpu", "gpu_single", "gpu_multinode"])
+@pytest.mark.parametrize("recipe", ["luffy", "sft"])
+def test_no_key_stays_auto(recipe: str, hardware: str) -> None:
+    config, _ = planned(machine("H200", 8, nodes=2), hardware=hardware, recipe=recipe)
+
+    def values(node: Any) -> Any:
+        if hasattr(node, "items"):
+            for key, value in node.items():
+                if key != "enable" and key != "checkpoint_engine":
+                    yield from values(value)
+        else:
+            yield node
+
+    ours = [config.attention, config.offload, *values(config.transfer_queue), *values(config.trainer)]
+    ours += [config.reward.num_workers, config.actor_rollout_ref.rollout.agent.num_workers, *values(config.ray_kwargs)]
+    assert "auto" not in [value for value in ours if value != config.trainer.resume_mode]
+    size = {"gpu": -1, "gpu_single": -1, "gpu_multinode": 8}[hardware]
+    assert config.actor_rollout_ref.actor.fsdp_config.fsdp_size == size
+    assert config.trainer.n_gpus_per_node == (1 if hardware == "gpu_single" else 8)
+
+
+def test_every_card_is_known_by_the_name_that_its_driver_gives() -> None:
+    names = ("NVIDIA H100 80GB HBM3", "NVIDIA H200", "NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-40GB", "NVIDIA L40S")
+    assert [card_of(name).name for name in names] == ["H100", "H200", "A100", "A100-SXM4-40GB", "L40S"]  # type: ignore[union-attr]
+    assert card_of("Tesla V100") is None
+    assert all(card.memory > 1e10 and card.flops > card.bandwidth for card in CARDS)
+
+
+NVIDIA_SMI = """#!/bin/sh
+echo "NVIDIA H100 80GB HBM3, 81559, 9.0, 580.65.06, GPU-aa11"
+echo "NVIDIA H100 80GB HBM3, 81559, 9.0, 580.65.06, GPU-bb22"
+"""
+
+
+def test_the_gpus_are_those_that_the_driver_lists_and_we_may_see(tmp_path: Path) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(NVIDIA_SMI)
+    tool.chmod(0o755)
+    path = {"PATH": str(tmp_path)}
+    assert visible_gpus({"PATH": "/nowhere"}) == ()
+    both = visible_gpus(path)
+    assert [gpu.capability for gpu in both] == [(9, 0), (9, 0)]
+    assert both[0].memory == pytest.approx(85.5e9, rel=1e-3)
+    for chosen, count in (("0", 1), ("GPU-bb", 1), ("1,0", 2), ("", 0)):
+        assert len(visible_gpus({**path, "CUDA_VISIBLE_DEVICES": chosen})) == count
+    with pytest.raises(InputError, match="CUDA_VISIBLE_DEVICES=7: this machine has 2 GPUs"):
+        visible_gpus({**path, "CUDA_VISIBLE_DEVICES": "7"})
+    tool.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed' >&2; exit 9\n")
+    with pytest.raises(InputError, match="NVIDIA-SMI has failed"):
+        visible_gpus(path)
+
+
+def test_this_machine_is_measured(tmp_path: Path) -> None:
+    here = this_machine(tmp_path / "not" / "yet")
+    assert here.nodes == 1 and here.cpus >= 1 and here.disk > 0
+    assert 0 < here.memory <= available_memory() * 1.5
+
+
+def test_a_full_disk_is_said_before_a_checkpoint_is_written(tmp_path: Path) -> None:
+    write_plan({"checkpoint_bytes": 1.0}, tmp_path)
+    require_disk(tmp_path)
+    write_plan({"checkpoint_bytes": 1e18}, tmp_path)
+    with pytest.raises(InputError, match="make room and run the command again"):
+        require_disk(tmp_path)

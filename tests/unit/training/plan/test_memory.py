@@ -1,0 +1,101 @@
+"""The bytes of a run: the worked table of a 7B model, and what a CPU was measured to hold."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from training.base.resolve import SHIPPED
+from training.plan.host import host_memory
+from training.plan.layout import Layout
+from training.plan.machine import Machine
+from training.plan.memory import checkpoint_bytes, training_memory
+from training.plan.resolve import resolve_auto
+from training.plan.shape import ModelShape
+from training.run.configuration import compose_run
+
+QWEN_7B = {
+    "hidden_size": 3584,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "intermediate_size": 18944,
+    "vocab_size": 152064,
+    "tie_word_embeddings": False,
+}
+SHAPE = ModelShape.of_config(QWEN_7B)
+RUN = Path("run")
+
+
+def layout(gpus: int, **changes: object) -> Layout:
+    config = compose_run("luffy", "gpu", [f"trainer.n_gpus_per_node={gpus}", "offload=none"], run=RUN)
+    return replace(Layout.of(config), attention="flash_attention_4", **changes)  # type: ignore[arg-type]
+
+
+def test_the_parameters_of_a_model_follow_from_its_configuration_and_from_its_files() -> None:
+    assert SHAPE.parameters == pytest.approx(7.616e9, rel=1e-3)
+    counted = ModelShape.of_folder(SHIPPED)
+    assert counted.parameters == 477_184
+    assert ModelShape.of_config({**QWEN_7B, "tie_word_embeddings": True}).root == SHAPE.root / 2
+
+
+@pytest.mark.parametrize(
+    ("gpus", "offload", "row", "gigabytes"),
+    [
+        (8, "none", "state", 15.2),
+        (1, "none", "state", 121.9),
+        (1, "always", "state", 0.0),
+        (8, "none", "gathered", 5.3),
+        (8, "none", "activations", 8.8),
+        (8, "none", "vLLM asleep", 5.5),
+    ],
+)
+def test_a_7b_model_takes_what_the_table_says(gpus: int, offload: str, row: str, gigabytes: float) -> None:
+    assert training_memory(SHAPE, layout(gpus, offload=offload))[row] / 1e9 == pytest.approx(gigabytes, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("attention", "fused", "logits", "on_eight", "on_one"),
+    [
+        ("flash_attention_4", False, 31, 66, 173),
+        ("flash_attention_2", False, 25, 60, 166),
+        ("flash_attention_4", True, 1.5, 36, 143),
+    ],
+)
+def test_the_peak_depends_on_how_the_logits_are_computed(
+    attention: str, fused: bool, logits: float, on_eight: float, on_one: float
+) -> None:
+    for gpus, peak in ((8, on_eight), (1, on_one)):
+        parts = training_memory(SHAPE, replace(layout(gpus), attention=attention, fused=fused))
+        assert parts["logits"] / 1e9 == pytest.approx(logits, abs=0.2)
+        assert sum(parts.values()) / 1e9 == pytest.approx(peak, abs=0.9)
+
+
+def test_a_checkpoint_of_a_7b_model_has_no_second_copy_of_its_weights() -> None:
+    assert checkpoint_bytes(SHAPE, layout(8)) / 1e9 == pytest.approx(91.4, abs=0.1)
+    assert checkpoint_bytes(SHAPE, layout(8, lora_rank=64)) / 1e9 == pytest.approx(31.8, abs=0.5)
+
+
+# Peak of the proportional set sizes of all processes of a run with the embedded model, in MiB.
+MEASURED = [
+    ("luffy", [], 5738),
+    (
+        "luffy",
+        [
+            "trainer.n_gpus_per_node=2",
+            "ray_kwargs.ray_init.num_gpus=2",
+            "actor_rollout_ref.rollout.agent.num_workers=2",
+        ],
+        8112,
+    ),
+    ("sft", ["data.train_batch_size=8"], 2052),
+]
+
+
+@pytest.mark.parametrize(("recipe", "overrides", "measured"), MEASURED)
+def test_the_memory_of_a_node_is_what_was_measured_on_a_cpu(recipe: str, overrides: list[str], measured: float) -> None:
+    shape = ModelShape.of_folder(SHIPPED)
+    config = compose_run(recipe, "cpu", overrides, run=RUN)
+    resolve_auto(config, Machine(1, (), 2, 24e9, None, 50e9), shape)
+    predicted = sum(host_memory(shape, Layout.of(config), config, cuda=False).values()) / 2**20
+    assert predicted == pytest.approx(measured, rel=0.15)

@@ -1,0 +1,38 @@
+"""``python -m training export``: the model of a checkpoint as a Hugging Face folder, during the run or after it."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from core.errors import InputError
+from core.files import atomic_folder
+from training.run.checkpoints import complete_steps, export_model
+from training.run.folder import RunFolder
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; its exit status.
+
+    Raises:
+        InputError: there is no such checkpoint, or the folder to create exists.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m training export", description="Write the model of a checkpoint as a Hugging Face folder."
+    )
+    parser.add_argument("--run", type=Path, required=True, help="folder of the run")
+    parser.add_argument("--step", type=int, help="step of the checkpoint (default: the newest)")
+    parser.add_argument("--dtype", default="bfloat16", help="bfloat16 or float32 (default %(default)s)")
+    parser.add_argument("--out", type=Path, required=True, help="the folder to create")
+    arguments = parser.parse_args(argv)
+    checkpoints = RunFolder(arguments.run).checkpoints
+    steps = complete_steps(checkpoints)
+    if not steps:
+        raise InputError(f"--run {arguments.run}: no complete checkpoint in it: give the folder of a training run")
+    step = steps[-1] if arguments.step is None else arguments.step
+    if step not in steps:
+        raise InputError(f"--step {step}: expected one of {', '.join(map(str, steps))}")
+    if arguments.out.exists():
+        raise InputError(f"--out {arguments.out}: exists already: give the name of a new folder")
+    with atomic_folder(arguments.out) as temporary:
+        export_model(checkpoints, step, temporary, arguments.dtype)
+    return 0

@@ -1,0 +1,113 @@
+"""Turn a checkpoint of verl into a Hugging Face folder; `training.run.checkpoints` starts it in a process of its own.
+
+verl's ranks each save their part of the parameters, in float32. Here they are joined on one processor, after or beside
+the training: no GPU waits for it, and a checkpoint has no second copy of the model. LoRA's adapters are added to the
+matrices that they adapt.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import save_torch_state_dict
+from torch.distributed.tensor import DTensor
+
+from core.cli import exit_status
+from core.errors import InputError
+from core.files import read_json, write_json
+from core.model_files import model_files
+
+DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
+SHARD_SIZE = "5GB"
+BASE, DOWN, UP = ".base_layer.weight", ".lora_A.default.weight", ".lora_B.default.weight"
+PEFT = "base_model.model."
+
+
+def merge(actor: Path, out: Path, dtype: str) -> None:
+    """Write the model of the checkpoint folder ``actor`` to the folder ``out``, which must exist.
+
+    Raises:
+        InputError: ``dtype`` is unknown, or a part of the checkpoint is missing.
+    """
+    if dtype not in DTYPES:
+        raise InputError(f"policy_dtype: got {dtype!r}, expected one of {', '.join(DTYPES)}")
+    source = actor / "huggingface"
+    if not (source / "config.json").is_file():
+        raise InputError(f"{source}: no config.json there: expected a checkpoint of verl")
+    config: dict[str, Any] = read_json(source / "config.json")
+    weights = dict(_whole(actor, DTYPES[dtype]))
+    if config.get("tie_word_embeddings"):
+        weights.pop("lm_head.weight", None)
+    for file in model_files(source):
+        if file.suffix != ".safetensors" and not file.name.endswith(".index.json"):
+            (out / file.name).write_bytes(file.read_bytes())
+    write_json({**config, "dtype": dtype}, out / "config.json")
+    save_torch_state_dict(weights, out, max_shard_size=SHARD_SIZE, metadata={"format": "pt"})
+
+
+def _whole(actor: Path, dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor]]:
+    """(name, tensor) of every parameter, joined from the ranks and merged with its adapters."""
+    ranks = _ranks(actor)
+    scale = _lora_scale(actor)
+    for name in list(ranks[0]):
+        if DOWN in name or UP in name:
+            continue
+        tensor = _join([rank[name] for rank in ranks])
+        if name.endswith(BASE):
+            module = name.removesuffix(BASE)
+            down, up = (_join([rank[module + part] for rank in ranks]).float() for part in (DOWN, UP))
+            tensor = tensor.float() + scale * (up @ down)
+        yield name.removeprefix(PEFT).replace(BASE, ".weight"), tensor.to(dtype).contiguous()
+
+
+def _ranks(actor: Path) -> list[dict[str, torch.Tensor]]:
+    """The parameters of each rank of one copy of the model, mapped from their files."""
+    world = read_json(actor / "fsdp_config.json")["world_size"]
+    files = [actor / f"model_world_size_{world}_rank_{rank}.pt" for rank in range(world)]
+    if missing := [file.name for file in files if not file.is_file()]:
+        raise InputError(f"{actor}: no {', '.join(missing)}: copy the parts of all nodes there")
+    first = _load(files[0])
+    sharded = next((tensor for tensor in first.values() if isinstance(tensor, DTensor)), None)
+    copy = 1 if sharded is None else sharded.device_mesh.mesh.shape[-1]
+    return [first, *(_load(file) for file in files[1:copy])]
+
+
+def _load(file: Path) -> dict[str, torch.Tensor]:
+    return torch.load(file, map_location="cpu", mmap=True, weights_only=False)  # written by this run
+
+
+def _join(parts: list[torch.Tensor]) -> torch.Tensor:
+    """The tensor of which each rank of a copy has a part; what is no DTensor is whole on each of them."""
+    first = parts[0]
+    if not isinstance(first, DTensor):
+        return first
+    placement = first.placements[-1]
+    local = [part._local_tensor for part in parts]
+    whole = torch.cat(local, dim=placement.dim) if placement.is_shard() else local[0]
+    assert whole.shape == first.shape, f"parts of {first.shape} join to {whole.shape}"
+    return whole
+
+
+def _lora_scale(actor: Path) -> float:
+    file = actor / "lora_train_meta.json"
+    if not file.is_file():
+        return 0.0
+    settings = read_json(file)
+    return settings["lora_alpha"] / settings["r"]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line; its exit status is 2 for a mistake in the input."""
+    parser = argparse.ArgumentParser(prog="python -m training.export.merge", description=__doc__)
+    parser.add_argument("--actor", type=Path, required=True, help="folder of a checkpoint's actor")
+    parser.add_argument("--dtype", required=True, help=f"one of {', '.join(DTYPES)}")
+    parser.add_argument("--out", type=Path, required=True, help="an empty folder")
+    arguments = parser.parse_args(argv)
+    return exit_status(lambda: merge(arguments.actor, arguments.out, arguments.dtype))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""The values of the ``auto`` keys of a configuration, from the machine and the model of a run."""
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from core.errors import InputError
+from training.plan.attention import AUTO, choose_attention, installed_kernels
+from training.plan.host import BUNDLE, object_store
+from training.plan.layout import FSDP, GPUS, OFFLOADS, STORE, Layout
+from training.plan.machine import Machine
+from training.plan.memory import USABLE, generation_memory, training_memory
+from training.plan.shape import ModelShape
+
+WORKERS = 8  # of a kind, at most
+CORES = {"agent": 8, "reward": 4, "storage": 8}  # for each worker of a kind
+AGENTS, REWARDS = "actor_rollout_ref.rollout.agent.num_workers", "reward.num_workers"
+UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
+
+
+def resolve_auto(
+    config: DictConfig, machine: Machine, shape: ModelShape, installed: Collection[str] | None = None
+) -> None:
+    """Give every ``auto`` key of ``config`` its value; ``installed``: attention kernels (default: this interpreter's).
+
+    Raises:
+        InputError: there is no GPU, or a key has an unknown value.
+    """
+    with open_dict(config):
+        if config.trainer.n_gpus_per_node == AUTO:
+            if not machine.gpus:
+                raise InputError(
+                    f"{GPUS}=auto: no GPU is here (nvidia-smi, CUDA_VISIBLE_DEVICES): install the driver, say how many "
+                    "there are, or take the hardware profile cpu"
+                )
+            for key in (GPUS, f"{FSDP}.fsdp_size", "actor_rollout_ref.ref.fsdp_config.fsdp_size"):
+                _fill(config, key, len(machine.gpus))
+        gpus = int(config.trainer.n_gpus_per_node)
+        cores = max(0, (machine.cpus or 0) - BUNDLE * gpus)
+        for key, kind in ((AGENTS, "agent"), (REWARDS, "reward"), (UNITS, "storage")):
+            _fill(config, key, max(1, min(WORKERS, cores // CORES[kind])))
+        _attention(config, machine, shape, installed_kernels() if installed is None else installed)
+        _offload(config, machine, shape)
+        _fill(config, STORE, object_store(Layout.of(config)))
+
+
+def _fill(config: DictConfig, key: str, value: Any) -> None:
+    """Set ``key`` to ``value`` if it is ``auto``."""
+    if OmegaConf.select(config, key) == AUTO:
+        OmegaConf.update(config, key, value)
+
+
+def _attention(config: DictConfig, machine: Machine, shape: ModelShape, installed: Collection[str]) -> None:
+    config.attention = choose_attention(
+        config.attention,
+        gpus=machine.gpus if config.trainer.device == "cuda" else (),
+        head_dim=shape.head_dim,
+        sequence_parallel=config.actor_rollout_ref.actor.fsdp_config.ulysses_sequence_parallel_size,
+        installed=installed,
+    )
+    config.actor_rollout_ref.model.override_config.attn_implementation = config.attention
+
+
+def _offload(config: DictConfig, machine: Machine, shape: ModelShape) -> None:
+    section = config.actor_rollout_ref.actor.fsdp_config
+    if config.offload == AUTO:
+        config.offload = _smallest_offload(Layout.of(config), machine, shape)
+    if config.offload not in OFFLOADS:
+        raise InputError(f"offload: got {config.offload!r}, expected one of {AUTO}, {', '.join(OFFLOADS)}")
+    section.param_offload = section.optimizer_offload = config.offload == "rollout"
+    section.offload_policy = config.offload == "always"
+
+
+def _smallest_offload(layout: Layout, machine: Machine, shape: ModelShape) -> str:
+    """The first way that fits every GPU; the last one if none does."""
+    memory = min((gpu.memory for gpu in machine.gpus if gpu.memory), default=None)
+    if memory is None:
+        return OFFLOADS[0]
+    for offload in OFFLOADS:
+        tried = replace(layout, offload=offload)
+        peaks = [sum(training_memory(shape, tried).values())]
+        if layout.objective == "rl":
+            peaks.append(sum(generation_memory(shape, tried, memory).values()))
+        if max(peaks) <= USABLE * memory:
+            return offload
+    return OFFLOADS[-1]

@@ -1,0 +1,1 @@
+"""``python -m training preflight``: whether this machine can train. ``machine`` looks at it, ``trial`` trains."""

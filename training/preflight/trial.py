@@ -1,0 +1,147 @@
+"""The checks that train, each by the command that users give.
+
+The embedded model goes through a mixed-policy run that is stopped and resumed, a supervised step, and an evaluation.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from core.arithmetic import problems
+from core.code import PROJECT
+from core.errors import InputError
+from core.schemas import TARGET
+from training.base.resolve import SHIPPED
+from training.preflight.checks import Check
+
+ROWS, PROMPTS = 16, 8
+TARGET_CHARACTERS = 90  # the embedded tokenizer has one token per byte
+SETTINGS = {
+    "data.train_batch_size": f"{PROMPTS}",
+    "data.max_prompt_length": "64",
+    "data.max_response_length": "96",
+    "actor_rollout_ref.rollout.n": "4",
+    "actor_rollout_ref.actor.optim.lr": "1e-4",
+    "algorithm.filter_groups.enable": "false",
+    "trainer.save_freq": "1",
+}
+SUPERVISED = ("actor_rollout_ref.rollout", "algorithm.")  # keys that supervised training does not read
+LIMIT = 900  # seconds of one command
+BENCHMARK = "arithmetic_short"
+
+
+def trial_checks(hardware: str, folder: Path) -> Iterator[Check]:
+    """The checks, in folders below ``folder``; each needs those before it."""
+    targets, run = folder / "train.parquet", folder / "luffy"
+
+    def start() -> str:
+        write_targets(targets)
+        said = _train(hardware, "luffy", 2, targets, run, stop_after=1)
+        if "step 2 of 2" in said:
+            raise InputError("the training was to be stopped after its first step, and made both: run this again")
+        return "1 step, then stopped"
+
+    def resume() -> str:
+        said = _train(hardware, "luffy", 2, targets, run)
+        if "step 1 of 2" in said or not (run / "policy" / "lineage.json").is_file():
+            raise InputError(f"the run in {run} began anew instead of going on after its first step: see its attempts")
+        return "second step, policy written"
+
+    def supervised() -> str:
+        _train(hardware, "sft", 1, targets, folder / "sft")
+        return "1 step, policy written"
+
+    def evaluation() -> str:
+        suite, samples = folder / "suite.parquet", folder / "samples"
+        _command(
+            "evaluation", "suite", "--suite", "embedded", "--benchmarks", BENCHMARK, "--limit", "4", "--out", str(suite)
+        )
+        arguments = ["--model", str(run / "policy"), "--suite", str(suite), "--samples", "1", "--replicas", "1"]
+        arguments += ["--max-tokens", "64", "--cache", str(folder / "cache"), "--out", str(samples)]
+        _command("evaluation", "generate", *arguments)
+        rows = pq.read_metadata(samples / f"{BENCHMARK}.parquet").num_rows
+        return f"{rows} samples of the policy"
+
+    yield Check("mixed-policy training", start)
+    yield Check("resume", resume)
+    yield Check("supervised training", supervised)
+    yield Check("evaluation", evaluation)
+
+
+def write_targets(file: Path, rows: int = ROWS, seed: int = 0) -> Path:
+    """Arithmetic problems with traces of at most `TARGET_CHARACTERS`."""
+    kept = (problem for problem in problems("train", 20 * rows, seed) if len(problem.trace) <= TARGET_CHARACTERS)
+    table = [
+        {
+            "data_source": "arithmetic",
+            "prompt": [{"role": "user", "content": problem.problem}],
+            "target": [{"role": "assistant", "content": problem.trace}],
+            "ability": "math",
+            "reward_model": {"style": "rule", "ground_truth": problem.answer},
+            "extra_info": {"split": "train", "index": number, "id": problem.id, "source": "preflight"},
+        }
+        for number, problem in enumerate(islice(kept, rows))
+    ]
+    pq.write_table(pa.Table.from_pylist(table, schema=TARGET), file)
+    return file
+
+
+def _train(hardware: str, recipe: str, steps: int, targets: Path, out: Path, stop_after: int | None = None) -> str:
+    settings: dict[str, Any] = {**SETTINGS, "trainer.total_training_steps": steps}
+    if recipe == "sft":
+        settings = {key: value for key, value in settings.items() if not key.startswith(SUPERVISED)}
+    elif hardware != "cpu":
+        settings["actor_rollout_ref.rollout.gpu_memory_utilization"] = 0.3
+    arguments = ["--recipe", recipe, "--hardware", hardware, "--model", str(SHIPPED), "--targets", str(targets)]
+    arguments += ["--out", str(out), *(part for key, value in settings.items() for part in ("--set", f"{key}={value}"))]
+    stop = None if stop_after is None else f"step {stop_after} of {steps}"
+    return _command("training", *arguments, stop=stop)
+
+
+def _command(room: str, *arguments: str, stop: str | None = None) -> str:
+    """Run ``python -m room arguments`` to its end, or until it prints ``stop``; what it printed.
+
+    Raises:
+        InputError: it failed; the message has its last line.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", room, *arguments],
+        cwd=PROJECT,
+        env={**os.environ, "PYTHONPATH": str(PROJECT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    timer = threading.Timer(LIMIT, process.terminate)
+    timer.start()
+    lines: list[str] = []
+    stopped = False
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            lines.append(line.rstrip())
+            if stop is not None and not stopped and stop in line:
+                process.terminate()
+                stopped = True
+        status = process.wait()
+    finally:
+        timer.cancel()
+        if process.poll() is None:  # Ctrl-C: it stops its own processes on the way out
+            process.terminate()
+            process.wait()
+    if status and not stopped:
+        raise InputError(f"python -m {room} ended with status {status}: {_reason(lines)}")
+    return "\n".join(lines)
+
+
+def _reason(lines: Sequence[str]) -> str:
+    errors = [line for line in lines if "error: " in line]
+    return (errors or list(lines) or ["without a word"])[-1]
