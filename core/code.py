@@ -19,6 +19,9 @@ SHORT_DIGEST = 16  # characters of a digest in folder names and in front of peop
 VERDICT_CODE = (
     "grading/grader.py",
     "grading/answers.py",
+    "grading/choices.py",
+    "grading/pairs.py",
+    "grading/spelling.py",
     "grading/equivalence.py",
     "grading/pool.py",
     "grading/whole_text.py",

@@ -19,11 +19,15 @@ import signal
 import sys
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
+
+from grading.pairs import UNIT
 
 Compare = Callable[[str, str], tuple[str, str]]  # (answer, gold) to (verdict, reason)
 
-MEMORY_BYTES = 4 << 30
+MEMORY_BYTES = 160 << 20  # that a comparison may take beside what the program takes
+RENEWED_BYTES = 64 << 20  # by which a fork may grow before the next one takes its place
+RENEW = 3  # exit status of a fork that has grown too large
 REPEAT_S = 0.25  # the alarm repeats, because libraries may swallow the first one in a bare `except:`
 PARENT_CHECK_S = 10.0
 KEPT_FORMS = 4096
@@ -38,16 +42,24 @@ class TimeUp(BaseException):
 def compare(answer: str, gold: str) -> tuple[str, str]:
     """Verdict ("correct" | "wrong" | "gold_unparsed") and its reason for two non-empty answers."""
     from math_verify import verify
+    from sympy import Tuple
 
-    gold_forms = _forms(gold)
-    if not any(not isinstance(form, str) for form in gold_forms):
+    expected, answered = _forms(gold), _forms(answer)
+    if not any(not isinstance(form, str) for form in expected.plain):
         return "gold_unparsed", "math-verify finds no expression in the gold answer"
-    answer_forms = _forms(answer)
-    if not answer_forms:
+    if not answered.plain:
         return "wrong", "math-verify finds no expression in the answer"
-    if _refuted(gold_forms[0], answer_forms[0]):
+    # A letter after a number is a unit if the other side has none, and else a variable.
+    both = expected.symbols and answered.symbols
+    one, other = (expected.lettered, answered.lettered) if both else (expected.plain, answered.plain)
+    one, other = _without_name(one, other), _without_name(other, one)
+    if _refuted(one[0], other[0]):
         return "wrong", "other values"
-    equal = verify(list(gold_forms), list(answer_forms), timeout_seconds=None)
+    # math-verify treats its two sides differently; whichever is the gold answer, the verdict is the same here.
+    directions = [(one, other), (other, one)]
+    if isinstance(one[0], Tuple) != isinstance(other[0], Tuple):  # it sorts a set that it compares with a gold tuple
+        directions = [pair for pair in directions if isinstance(pair[0][0], Tuple)]
+    equal = any(verify(list(first), list(second), timeout_seconds=None) for first, second in directions)
     return ("correct", "symbolically equal") if equal else ("wrong", "not equal")
 
 
@@ -72,19 +84,67 @@ def _refuted(gold: Any, answer: Any) -> bool:
     return True
 
 
-@lru_cache(maxsize=KEPT_FORMS)
-def _forms(answer: str) -> tuple[Any, ...]:
-    """What math-verify reads in an answer; cached, because a gold answer comes with every sample of its problem."""
-    from math_verify import parse
+def _without_name(forms: tuple[Any, ...], others: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The right side of ``b = …`` or ``f(x) = …`` where the other answer states a value alone."""
+    from sympy import Eq, Expr, Symbol
+    from sympy.core.function import AppliedUndef
 
-    return tuple(parse(f"\\boxed{{{answer}}}", parsing_timeout=None))  # pyright: ignore[reportArgumentType]  # documented, not typed
+    form = forms[0]
+    if isinstance(form, Eq) and isinstance(form.lhs, Symbol | AppliedUndef) and isinstance(others[0], Expr):
+        return (form.rhs,)
+    return forms
+
+
+class Forms(NamedTuple):
+    """What math-verify reads in an answer: without letters that may be units, and with them."""
+
+    plain: tuple[Any, ...]
+    lettered: tuple[Any, ...]
+
+    @property
+    def symbols(self) -> bool:
+        """Whether it holds a variable, if letters are variables."""
+        return bool(getattr(self.lettered[0], "free_symbols", None)) if self.lettered else False
+
+
+@lru_cache(maxsize=KEPT_FORMS)
+def _forms(answer: str) -> Forms:
+    """The forms of an answer; cached, because a gold answer comes with every sample of its problem."""
+    from latex2sympy2_extended.latex2sympy2 import NormalizationConfig, normalize_latex
+    from math_verify import parse
+    from math_verify.parser import LatexExtractionConfig
+
+    def read(text: str, *configs: Any) -> tuple[Any, ...]:
+        options: dict[str, Any] = {"parsing_timeout": None, **({"extraction_config": configs} if configs else {})}
+        return tuple(map(_canonical, parse(f"\\boxed{{{text}}}", **options)))
+
+    plain = read(answer)
+    readable = any(not isinstance(form, str) for form in plain)
+    letters = NormalizationConfig(units=False, malformed_operators=True, nits=True, boxed="last")
+    bare = UNIT.sub("", answer)
+    if not plain or normalize_latex(f"\\boxed{{{bare}}}", letters) == plain[-1]:
+        return Forms(plain, plain)
+    lettered = read(bare, LatexExtractionConfig(normalization_config=letters)) or plain
+    return Forms(plain if readable else lettered, lettered)
+
+
+def _canonical(form: Any) -> Any:
+    """``i`` as the imaginary unit, and hyperbolic functions as exponentials, which algebra compares at once."""
+    from sympy import Basic, I, MatrixBase, Product, Sum, exp
+    from sympy.functions.elementary.hyperbolic import HyperbolicFunction
+
+    if not isinstance(form, Basic | MatrixBase) or form.has(Sum, Product):  # in which i counts
+        return form
+    imaginary = {symbol: I for symbol in form.free_symbols if str(symbol) == "i"}
+    form = form.xreplace(imaginary) if imaginary else form
+    return form.rewrite(exp) if form.has(HyperbolicFunction) else form
 
 
 def limited(answer: str, gold: str, limit_s: float, compare: Compare = compare) -> tuple[str, str]:
     """``compare`` under an alarm of ``limit_s`` seconds; also "timeout" and "error"."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     cpu_limit = math.ceil(used.ru_utime + used.ru_stime + limit_s) + 3
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu_limit, resource.RLIM_INFINITY))
+    _limit(resource.RLIMIT_CPU, cpu_limit)
     try:
         signal.setitimer(signal.ITIMER_REAL, limit_s, REPEAT_S)
         try:
@@ -97,6 +157,18 @@ def limited(answer: str, gold: str, limit_s: float, compare: Compare = compare) 
         return "error", f"{type(error).__name__}: {str(error)[:200]}"
 
 
+def _limit(what: int, most: int) -> None:
+    """Lower a soft limit, within a hard one that somebody may have set (``ulimit -v`` and ``-t`` on clusters)."""
+    hard = resource.getrlimit(what)[1]
+    resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
+def _memory() -> int:
+    """Bytes of this process's address space."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()
+
+
 def _raise_time_up(_signal: int, _frame: Any) -> None:
     raise TimeUp
 
@@ -107,12 +179,12 @@ def serve(limit_s: float, compare: Compare = compare) -> None:
     os.dup2(2, 1)  # a library that prints must not corrupt the replies
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and closes stdin
     signal.signal(signal.SIGALRM, _raise_time_up)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _limit(resource.RLIMIT_CORE, 0)
     logging.disable(logging.CRITICAL)
     sys.setrecursionlimit(5000)
     parent = os.getppid()
     compare("1", "\\frac{1}{2}")  # import and build the parser before the clock runs
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, resource.RLIM_INFINITY))
+    _limit(resource.RLIMIT_AS, _memory() + MEMORY_BYTES)
     while os.getppid() == parent:
         child = os.fork()
         if not child:
@@ -124,7 +196,7 @@ def serve(limit_s: float, compare: Compare = compare) -> None:
 
 
 def _answer(limit_s: float, compare: Compare, replies: TextIO) -> None:
-    parent = os.getppid()
+    parent, most = os.getppid(), _memory() + RENEWED_BYTES
     print(json.dumps({"ready": os.getpid()}), file=replies, flush=True)
     buffer = b""
     while os.getppid() == parent:
@@ -138,7 +210,11 @@ def _answer(limit_s: float, compare: Compare, replies: TextIO) -> None:
             line, buffer = buffer.split(b"\n", 1)
             request = json.loads(line)
             verdict, reason = limited(request["answer"], request["gold"], limit_s, compare)
-            print(json.dumps({"id": request["id"], "verdict": verdict, "reason": reason}), file=replies, flush=True)
+            ends = _memory() > most
+            reply = {"id": request["id"], "verdict": verdict, "reason": reason, "ends": ends}
+            print(json.dumps(reply), file=replies, flush=True)
+            if ends:
+                os._exit(RENEW)
 
 
 if __name__ == "__main__":

@@ -18,19 +18,11 @@ from typing import TYPE_CHECKING
 from core.errors import InputError
 from core.prompts import PromptRecord
 from grading import whole_text
-from grading.answers import (
-    answer_part,
-    compare_numbers,
-    contradiction,
-    extract_boxed,
-    extract_choice,
-    normalize,
-    percent_forms,
-    reconcile,
-    same_choice,
-    same_string,
-)
+from grading.answers import answer_part, extract_boxed
+from grading.choices import extract_choice, same_choice
+from grading.pairs import compare_numbers, contradiction, percent_forms, reconcile
 from grading.pool import PROGRAM, WorkerPool
+from grading.spelling import normalize, same_string
 from grading.verdict_cache import VerdictStore
 
 if TYPE_CHECKING:

@@ -8,8 +8,10 @@ normal pairs but takes 178 s instead of 43 s for 120 hostile ones, and 1.4 s ins
 
 import contextlib
 import json
+import math
 import os
 import queue
+import resource
 import select
 import signal
 import subprocess
@@ -19,11 +21,13 @@ import time
 from collections.abc import Sequence
 
 from core.code import PROJECT
+from core.errors import InputError
 from core.processes import Process, descendants
 
 START_S = 120.0  # importing sympy on a busy machine
 END_S = 1.0  # from the end of its input to the end of an idle program
 GRACE_S = 0.25  # beyond the worker's own alarm before it is killed
+NEEDED_BYTES = 256 << 20  # of address space; with the versions of the lock it starts in 100 MiB
 PROGRAM = ("grading.equivalence",)
 
 
@@ -57,12 +61,15 @@ class Worker:
         try:
             self._next(time.monotonic() + START_S)
         except NoReply as error:
-            status = self._process.poll()
             self.close()
-            raise RuntimeError(
-                f"the grading worker did not start (exit status {status}): {sys.executable} -m {' '.join(program)}; "
-                "see its error above. Is math-verify installed in that interpreter?"
-            ) from error
+            status = self._process.returncode
+            what = f"the grading worker did not start (exit status {status}): {sys.executable} -m {' '.join(program)}"
+            if (space := _address_space()) < NEEDED_BYTES:
+                raise InputError(
+                    f"{what}: the limit on memory is {space >> 20} MiB of address space, and it needs "
+                    f"{NEEDED_BYTES >> 20} MiB: raise `ulimit -v` to {NEEDED_BYTES >> 10} or more"
+                ) from error
+            raise RuntimeError(f"{what}; see its error above. Is math-verify installed in that interpreter?") from error
 
     def ask(self, answer: str, gold: str) -> tuple[str, str]:
         """(verdict, reason); raises NoReply if there is none within the limit."""
@@ -81,6 +88,8 @@ class Worker:
             if "ready" in message:
                 raise NoReply("error", "the process that compared ended")
             if message["id"] == self._asked:
+                if message["ends"]:
+                    self._await_fork()
                 return message["verdict"], message["reason"]
         self._replace()
         raise NoReply("timeout", f"no reply within {self._limit_s + GRACE_S:g} s")
@@ -106,6 +115,10 @@ class Worker:
         """Kill the fork that hangs; the program then forks again."""
         if self._fork is not None:
             self._fork.send_signal(signal.SIGKILL)
+        self._await_fork()
+
+    def _await_fork(self) -> None:
+        """Wait for the next fork."""
         while "ready" not in self._next(time.monotonic() + START_S):
             pass  # a reply that came too late
 
@@ -131,10 +144,21 @@ class Worker:
         return b"\n" in self._buffer or bool(select.select([self._replies.fileno()], [], [], left)[0])
 
 
+def _address_space() -> int:
+    """Bytes that a process may map."""
+    soft = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
+
+
 class WorkerPool:
     """At most ``size`` workers, handed out to threads one comparison at a time."""
 
     def __init__(self, size: int, limit_s: float, program: Sequence[str] = PROGRAM) -> None:
+        """Raises InputError for a size below 1 and for a limit that is no positive number of seconds."""
+        if size < 1:
+            raise InputError(f"{size} workers to compare answers: expected 1 or more")
+        if not 0 < limit_s < math.inf:
+            raise InputError(f"a limit of {limit_s:g} s per comparison: expected a positive number of seconds")
         self._limit_s = limit_s
         self._program = program
         self._slots: queue.LifoQueue[Worker | None] = queue.LifoQueue()

@@ -4,6 +4,7 @@ It is a SQLite file: any number of processes and threads may read and write it, 
 """
 
 import json
+import logging
 import sqlite3
 import threading
 from pathlib import Path
@@ -13,33 +14,61 @@ LASTING = ("correct", "wrong", "gold_unparsed")  # a timeout or an error may not
 
 
 class VerdictStore:
-    """The verdicts in ``file``, which is created if it does not exist."""
+    """The verdicts in ``file``, which is created if it does not exist.
+
+    A file that cannot be used (a full disk) costs time only: every pair is then compared, and a warning says so once.
+    """
 
     def __init__(self, file: Path) -> None:
         self._lock = threading.Lock()
-        self._database = sqlite3.connect(file, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
-        self._database.execute("pragma synchronous = off")  # a crash of the machine ends its readers, too
-        self._database.execute("create table if not exists verdicts (pair text primary key, verdict text)")
+        self._file = file
+        self._database: sqlite3.Connection | None = None
+        try:
+            self._database = sqlite3.connect(file, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
+            self._database.execute("pragma synchronous = off")  # a crash of the machine ends its readers, too
+            self._database.execute("create table if not exists verdicts (pair text primary key, verdict text)")
+        except sqlite3.Error as error:
+            self._give_up(error)
 
     def find(self, answer: str, gold: str) -> tuple[str, str] | None:
         """(verdict, reason) of the pair, if any process has compared it."""
-        with self._lock:
-            row = self._database.execute(
-                "select verdict from verdicts where pair = ?", (json.dumps([answer, gold]),)
-            ).fetchone()
-        if row is None:
+        rows = self._execute("select verdict from verdicts where pair = ?", json.dumps([answer, gold]))
+        if not rows:
             return None
-        verdict, reason = json.loads(row[0])
+        verdict, reason = json.loads(rows[0][0])
         return verdict, reason
 
     def keep(self, answer: str, gold: str, verdict: str, reason: str) -> None:
         """Keep a verdict, if comparing again would be sure to give the same."""
-        if verdict not in LASTING:
-            return
-        # as ASCII, because SQLite does not accept lone surrogates
-        row = (json.dumps([answer, gold]), json.dumps([verdict, reason]))
-        with self._lock:
-            self._database.execute("insert or ignore into verdicts values (?, ?)", row)
+        if verdict in LASTING:
+            # as ASCII, because SQLite does not accept lone surrogates
+            row = (json.dumps([answer, gold]), json.dumps([verdict, reason]))
+            self._execute("insert or ignore into verdicts values (?, ?)", *row)
 
     def close(self) -> None:
-        self._database.close()
+        with self._lock:
+            if self._database is not None:
+                self._database.close()
+                self._database = None
+
+    def _execute(self, statement: str, *values: str) -> list[tuple[str]]:
+        with self._lock:
+            if self._database is None:
+                return []
+            try:
+                return self._database.execute(statement, values).fetchall()
+            except sqlite3.Error as error:
+                self._give_up(error)
+                return []
+
+    def _give_up(self, error: sqlite3.Error) -> None:
+        """Go on without the file."""
+        logging.getLogger(__name__).warning(
+            "%s: verdicts on answers are not cached (%s), so that equal answers are compared again; make room or set "
+            "TMPDIR to another folder",
+            self._file,
+            error,
+        )
+        if self._database is not None:
+            self._database.close()
+            self._database = None

@@ -33,7 +33,7 @@ from core.code import PROJECT
 from core.files import write_table
 from evaluation.benchmarks.problems import read_benchmark, read_suite
 from evaluation.benchmarks.registry import load_suite
-from grading.answers import extract_choice, same_choice
+from grading.choices import extract_choice, same_choice
 from grading.grader import Grade, Grader
 
 DATA = PROJECT.parent / "shared" / "data"

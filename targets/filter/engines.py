@@ -4,6 +4,7 @@ Each engine gives the traces of a part in their order, a batch at a time; a few 
 more. The function that filters is the same, so the decisions are the same.
 """
 
+import logging
 import multiprocessing
 import multiprocessing.util
 import os
@@ -92,7 +93,7 @@ class PoolEngine:
         self._workers = workers
         self._here = SingleEngine(self._inputs)
         self._pool: ProcessPoolExecutor | None = None
-        self._shared = tempfile.TemporaryDirectory(prefix="luffy-verdicts-")
+        self._shared = _verdict_folder()
         self._batches = 0  # so far, counted up to where processes start
 
     def filtered(self, part: Part, limit: int | None, exact: bool) -> Iterator[Batch]:
@@ -132,7 +133,8 @@ class PoolEngine:
     def _submit(self, traces: Batch, exact: bool) -> Future[Batch]:
         if self._pool is None:
             context = multiprocessing.get_context("spawn")  # a fork would copy the locks of other threads
-            inputs = replace(self._inputs(), verdicts=Path(self._shared.name) / "verdicts.sqlite")
+            verdicts = Path(self._shared.name) / "verdicts.sqlite" if self._shared else None
+            inputs = replace(self._inputs(), verdicts=verdicts)
             self._pool = ProcessPoolExecutor(self._workers, context, _start, (inputs,))
         try:
             return self._pool.submit(_filter, traces, exact)
@@ -152,7 +154,21 @@ class PoolEngine:
     def __exit__(self, *_: object) -> None:
         self._stop()
         self._here.__exit__()
-        self._shared.cleanup()
+        if self._shared is not None:
+            self._shared.cleanup()
+
+
+def _verdict_folder() -> tempfile.TemporaryDirectory[str] | None:
+    """The folder in which the processes share verdicts; None, with a warning, where there is no room for one."""
+    try:
+        return tempfile.TemporaryDirectory(prefix="luffy-verdicts-")
+    except OSError as error:
+        logging.getLogger(__name__).warning(
+            "no folder for verdicts on answers (%s): they are not cached, so that equal answers are compared again; "
+            "make room or set TMPDIR to another folder",
+            error,
+        )
+        return None
 
 
 _CONTEXT: list[FilterContext] = []  # of this pool process

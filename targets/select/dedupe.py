@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from core.files import digest_bytes
 from core.patterns import compile_quick_pattern
-from grading.answers import normalize
+from grading.spelling import normalize
 from targets.config import PrepareConfig
 from targets.trace import Rejection, Trace
 

@@ -16,7 +16,7 @@ import pytest
 from core.code import PROJECT
 from core.patterns import MATCHED, SEARCHED, FullMatch, Pattern
 from core.schemas import BENCHMARK
-from grading import answers, contamination
+from grading import answers, choices, contamination, pairs, spelling
 from targets.config import PrepareConfig
 from targets.filter.context import FilterContext
 from targets.filter.registry import FILTERS
@@ -99,15 +99,15 @@ TRACE, CONTEXT = Trace("id", "source", 0), cast(FilterContext, SimpleNamespace(c
 FUNCTIONS: dict[str, Scan] = {
     "extract_boxed": answers.extract_boxed,
     "an unclosed box": lambda text: answers.extract_boxed(f"\\boxed{{{text}"),
-    "extract_choice": answers.extract_choice,
-    "an option with text": lambda text: answers.extract_choice(f"\\boxed{{{text}}}"),
-    "normalize": answers.normalize,
-    "normalize a matrix": lambda text: answers.normalize("\\begin{matrix}" + text),
-    "same_choice": lambda text: answers.same_choice("A", text),
-    "reconcile": lambda text: answers.reconcile(text, "[1,2]"),
-    "contradiction": lambda text: answers.contradiction(text, text),
-    "percent_forms": lambda text: answers.percent_forms(text, f"{text}%"),
-    "compare_numbers": lambda text: answers.compare_numbers(text, text),
+    "extract_choice": choices.extract_choice,
+    "an option with text": lambda text: choices.extract_choice(f"\\boxed{{{text}}}"),
+    "normalize": spelling.normalize,
+    "normalize a matrix": lambda text: spelling.normalize("\\begin{matrix}" + text),
+    "same_choice": lambda text: choices.same_choice("A", text),
+    "reconcile": lambda text: pairs.reconcile(text, "[1,2]"),
+    "contradiction": lambda text: pairs.contradiction(text, text),
+    "percent_forms": lambda text: pairs.percent_forms(text, f"{text}%"),
+    "compare_numbers": lambda text: pairs.compare_numbers(text, text),
     "parse_response": lambda text: parse_response(text, split_plain=True),
     "thoughts that are split": lambda text: parse_response(f"<|im_start|>think{text}\\boxed{{1}}{text}"),
     "dedupe_key": lambda text: dedupe_key(text, text),

@@ -4,14 +4,15 @@ import doctest
 
 import pytest
 
-from grading import answers
-from grading.answers import same_choice
+from grading import answers, choices, pairs, spelling
+from grading.choices import same_choice
 from grading.grader import Grader, Verdict
 
 
 def test_the_examples_in_the_docstrings_are_true():
-    result = doctest.testmod(answers)
-    assert result.attempted > 10 and result.failed == 0
+    for module in (answers, choices, pairs, spelling):
+        result = doctest.testmod(module)
+        assert result.attempted and result.failed == 0
 
 
 LONG = "9" * 4400  # digits: `int` refuses more than 4,300

@@ -1,10 +1,12 @@
 """The store in which graders of several processes keep their verdicts."""
 
 import multiprocessing
+import sqlite3
 from pathlib import Path
 
 import pytest
 
+from grading.grader import Grader
 from grading.verdict_cache import VerdictStore
 
 
@@ -51,4 +53,26 @@ def test_processes_write_at_once_and_nothing_is_lost(tmp_path: Path) -> None:
         assert writer.exitcode == 0
     store = VerdictStore(file)
     assert all(store.find(f"{number}", "gold") == ("wrong", f"reason {number}") for number in range(400))
+    store.close()
+
+
+def test_a_full_disk_costs_the_cache_and_not_the_verdicts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    full = Path("/dev/full")  # every write to it fails as on a full disk
+    for file in (full, tmp_path / "gone" / "verdicts"):
+        caplog.clear()
+        with Grader(workers=1, shared=file) as grader:
+            assert grader.verify("x^2-1", "(x-1)(x+1)") == grader.verify("2x-1", "x+x-1") == "correct"
+        (message,) = caplog.messages
+        assert str(file) in message and "not cached" in message and "TMPDIR" in message
+
+
+def test_a_disk_that_fills_up_later_costs_no_verdict(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "verdicts"
+    store = VerdictStore(file)
+    store.keep("a", "b", "correct", "")
+    with sqlite3.connect(file) as other:
+        other.execute("drop table verdicts")
+    assert store.find("a", "b") is None
+    store.keep("c", "d", "correct", "")
+    assert store.find("c", "d") is None and len(caplog.messages) == 1
     store.close()
