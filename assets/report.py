@@ -123,7 +123,7 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
             tables["policy"],
             suite=suite,
             champion=read_scores(champion_files) or None,
-            contamination=search_lineage(lineage, read_suite_file(Path(problems.path))),
+            contamination=search_lineage(lineage, Path(policy.path), read_suite_file(Path(problems.path))),
             lineage=lineage,
             training_metrics=read_json_lines(Path(policy.metrics)),
             funnel=prepared.funnel,

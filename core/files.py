@@ -114,6 +114,14 @@ def temporary_name(folder: Path) -> Path:
     return Path(folder) / f".{_machine()}-{pid}-{start_ticks(pid)}-{next(_numbers)}.tmp"
 
 
+def is_leftover(temporary: Path) -> bool:
+    """Whether the process that wrote ``temporary`` was killed; of one that we cannot see, whether it rests for long."""
+    match = TEMPORARY(temporary.name)
+    if match and match["machine"] == _machine():
+        return start_ticks(int(match["pid"])) != int(match["since"])
+    return time.time() - measure(temporary)[1] > FOREIGN_SECONDS
+
+
 def measure(path: Path) -> tuple[int, float]:
     """Bytes of a file or of the files below a folder, and when the last of them changed (seconds since 1970)."""
     status = path.lstat()
@@ -157,6 +165,8 @@ def _publish_instead(temporary: Path, path: Path) -> None:
     try:
         publish(temporary, path)
     except OSError:
+        if path.exists():  # it has its name, which may not be on the disk
+            os.rename(path, temporary)
         os.rename(earlier, path)
         raise
     _remove(earlier)
@@ -170,17 +180,12 @@ def _make_folder(folder: Path) -> None:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove what processes that are dead were writing in ``folder`` when they were killed."""
     for entry in os.scandir(folder):
-        if (match := TEMPORARY(entry.name)) is None:
+        if TEMPORARY(entry.name) is None:
             continue
         try:
-            if entry.stat(follow_symlinks=False).st_uid != os.geteuid():
-                continue  # another user's processes may be hidden from us
-            if match["machine"] == _machine():
-                left = start_ticks(int(match["pid"])) != int(match["since"])
-            else:  # of another machine or container, whose processes we do not see
-                left = time.time() - measure(Path(entry.path))[1] > FOREIGN_SECONDS
+            # Another user's processes may be hidden from us.
+            left = entry.stat(follow_symlinks=False).st_uid == os.geteuid() and is_leftover(Path(entry.path))
         except FileNotFoundError:  # its process has just finished it
             continue
         if left:
@@ -200,7 +205,7 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     except OSError as error:
         if error.errno != errno.EINVAL:  # a mounted object store that cannot sync folders
-            raise
+            raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         os.close(descriptor)
 

@@ -1,7 +1,11 @@
-"""``lineage.json``, the manifest in every checkpoint: what it was trained on, and the digest of its files."""
+"""``lineage.json``, the manifest in every checkpoint: what it was trained on, and the digest of its files.
 
+It holds no path that only one machine knows.
+"""
+
+import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -21,8 +25,18 @@ class Record(BaseModel):
 class InputRecord(Record):
     """A file or folder that a training read."""
 
-    path: Path
+    path: Path  # in a manifest as seen from the checkpoint's folder, so that a storage can be moved
     digest: str
+
+    def seen_from(self, checkpoint: Path) -> Self:
+        """The record in the manifest of ``checkpoint``; only the name of what lies in no folder common to both."""
+        path, folder = self.path.resolve(), checkpoint.resolve()
+        shared = os.path.commonpath([path, folder]) != path.anchor
+        return self.model_copy(update={"path": Path(os.path.relpath(path, folder) if shared else path.name)})
+
+    def locate(self, checkpoint: Path) -> Path:
+        """Where what the manifest of ``checkpoint`` names is on this machine, if it is there."""
+        return Path(os.path.normpath(checkpoint.resolve() / self.path))
 
 
 class TargetsRecord(InputRecord):

@@ -264,13 +264,17 @@ def report(options: argparse.Namespace) -> None:
     from grading.contamination import search_lineage, search_targets
 
     table = read_suite_file(options.suite)
-    lineage = read_lineage(options.lineage) if options.lineage else {}
+    lineage, contamination = read_lineage(options.lineage) if options.lineage else {}, None
+    if options.targets:
+        contamination = search_targets(options.targets, table)
+    elif options.lineage:
+        contamination = search_lineage(lineage, options.lineage.parent, table)
     scorecard = build_scorecard(
         read_folder(options.base, "graded"),
         read_folder(options.policy, "graded"),
         suite=suite_entries(table),
         champion=read_folder(options.champion, "graded") if options.champion else None,
-        contamination=search_targets(options.targets, table) if options.targets else search_lineage(lineage, table),
+        contamination=contamination,
         lineage=lineage,
         training_metrics=read_metrics(options.metrics) if options.metrics else [],
         funnel=read_funnel(options.funnel) if options.funnel else [],

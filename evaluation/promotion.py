@@ -47,7 +47,7 @@ def consider(
             f"checkpoint {policy.path} is {manifest.checkpoint_digest[:SHORT_DIGEST]}, but the scores are of "
             f"{policy.digest[:SHORT_DIGEST]}: score it again"
         )
-    overlap = search_lineage(manifest.to_json(), problems)
+    overlap = search_lineage(manifest.to_json(), Path(policy.path), problems)
     contamination = None
     if overlap is not None:
         contamination = {name: overlap.by_benchmark().get(name, 0) for name in policy.scores}

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from core.errors import InputError
-from core.files import measure, read_json, read_yaml, temporary_name
+from core.files import is_leftover, measure, read_json, read_yaml, temporary_name
 from core.manifest import MANIFEST
 from evaluation.champions import Registry
 
@@ -91,7 +91,7 @@ def plan_removals(storage: Path, rules: RetentionRules, *, named: Iterable[str],
         size, changed = measure(output)
         old = now - changed >= rules.keep_days * DAY_S
         if output.name.startswith(".") and output.name.endswith(".tmp"):
-            if now - changed >= DAY_S:
+            if is_leftover(output):
                 removals.append(Removal(output, size, changed, "a temporary folder of a process that was killed"))
         elif old and not uses.need(output, storage):
             removals.append(Removal(output, size, changed, "nothing refers to it"))

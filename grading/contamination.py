@@ -8,6 +8,7 @@ occurs with and without its drawing (``[asy]…[/asy]``), so equality and simila
 without its drawing, a benchmark problem may be little more than "What is the area of this trapezoid?".
 """
 
+import os
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -147,10 +148,11 @@ def search_targets(path: Path, benchmark: "pa.Table") -> Contamination:
     return Contamination(len(problems), benchmark.num_rows, matches)
 
 
-def search_lineage(lineage: Mapping[str, Any], benchmark: "pa.Table") -> Contamination | None:
-    """`search_targets` in the file that a ``lineage.json`` names; None if it names none or the file is gone."""
-    path = lineage.get("targets", {}).get("path")
-    return search_targets(Path(path), benchmark) if path and Path(path).is_file() else None
+def search_lineage(lineage: Mapping[str, Any], checkpoint: Path, benchmark: "pa.Table") -> Contamination | None:
+    """`search_targets` in the file that the ``lineage.json`` of ``checkpoint`` names; None if the file is gone."""
+    name = lineage.get("targets", {}).get("path")
+    path = Path(os.path.normpath(checkpoint.resolve() / name)) if name else None
+    return search_targets(path, benchmark) if path and path.is_file() else None
 
 
 def overlaps(problems: list[str], benchmark: "pa.Table") -> list[Match | None]:

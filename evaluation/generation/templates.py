@@ -44,12 +44,13 @@ def training_system(model: Path) -> str | None:
     prepared = json.loads(targets.metadata.get("config", "{}"))
     if prepared.get("system_prompt") is not None:
         return prepared["system_prompt"]
-    if not targets.path.is_file():
+    path = targets.locate(Path(model))
+    if not path.is_file():
         raise InputError(
-            f"{Path(model) / MANIFEST}: it names targets at {targets.path}, which are not there, so the prompt of the "
+            f"{Path(model) / MANIFEST}: it names targets at {path}, which are not there, so the prompt of the "
             f"training is not known; choose the template yourself, one of {', '.join(templates())}"
         )
     import pyarrow.parquet as pq
 
-    rows = next(pq.ParquetFile(targets.path).iter_batches(1, columns=["prompt"])).to_pylist()
+    rows = next(pq.ParquetFile(path).iter_batches(1, columns=["prompt"])).to_pylist()
     return next((message["content"] for message in rows[0]["prompt"] if message["role"] == "system"), "")

@@ -1,8 +1,10 @@
 """What a finished run says about itself: the manifest of its policy."""
 
+import os
 import subprocess
 from collections.abc import Mapping
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -32,12 +34,16 @@ def build_manifest(
     devices, price = config.trainer.nnodes * config.trainer.n_gpus_per_node, config.run.device_hour_price
     steps = merge_attempts([attempt.metrics for attempt in ended], folder.metrics, devices=devices, price=price)
     hours = devices * sum(attempt.seconds() for attempt in ended) / 3600
+    policy = folder.policy
+    if first is not None:  # its manifest lies elsewhere
+        located = first.targets.model_copy(update={"path": first.targets.locate(folder.first_stage.policy)})
+        first = first.model_copy(update={"targets": located.seen_from(policy)})
     return Manifest(
         identity=request.identity(),
         request=request.record(),
-        config=OmegaConf.to_container(OmegaConf.load(folder.config)),  # pyright: ignore[reportArgumentType]
-        targets=targets,
-        base_model=request.model,
+        config=portable(OmegaConf.to_container(OmegaConf.load(folder.config)), folder.path.resolve()),
+        targets=targets.seen_from(policy),
+        base_model=request.model.seen_from(policy),
         upstream=dict(upstream),
         code=code_record(request),
         packages=package_versions(),
@@ -50,6 +56,18 @@ def build_manifest(
         last_step=next((record["data"] for record in steps if record["step"] == step), {}),
         first_stage=StageRecord(**{name: getattr(first, name) for name in StageRecord.model_fields}) if first else None,
     )
+
+
+def portable(value: Any, run: Path) -> Any:
+    """``value`` with paths in the run's folder or the checkout relative to it, and only the names of other files."""
+    if isinstance(value, dict):
+        return {key: portable(inner, run) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [portable(inner, run) for inner in value]
+    if not isinstance(value, str) or not os.path.isabs(value):
+        return value
+    root = next((root for root in (run, PROJECT) if Path(value).is_relative_to(root)), None)
+    return Path(value).relative_to(root).as_posix() if root else Path(value).name
 
 
 def code_record(request: TrainingRequest) -> CodeRecord:

@@ -24,6 +24,7 @@ WITHOUT_NUMBERS = {
     "core.loopback": "says where ports listen",
     "core.manifest": "describes what was computed",
     "core.model_files": "checks and copies the files of a model, whose digest is part of the identity",
+    "core.processes": "finds and ends processes",
     "core.progress": "reports progress",
     "grading.verdict_cache": "keeps verdicts by the digest of GRADING_CODE",
     "training.run.checkpoints": "keeps and copies the files that verl writes",

@@ -105,10 +105,15 @@ def test_a_folder_is_replaced_only_when_asked_and_comes_back_if_that_fails(
     def full(temporary: Path, path: Path) -> None:
         raise OSError(errno.ENOSPC, "full")
 
-    monkeypatch.setattr(files, "publish", full)
-    with pytest.raises(OSError, match="No space left"):
-        write("fourth", replace=True)
-    assert (tmp_path / "policy" / "file").read_text() == "third" and names(tmp_path) == ["policy"]
+    def full_after_the_rename(temporary: Path, path: Path) -> None:
+        temporary.rename(path)
+        full(temporary, path)
+
+    for fails in (full, full_after_the_rename):
+        monkeypatch.setattr(files, "publish", fails)
+        with pytest.raises(OSError, match="No space left"):
+            write("fourth", replace=True)
+        assert (tmp_path / "policy" / "file").read_text() == "third" and names(tmp_path) == ["policy"]
 
 
 def test_a_full_disk_is_one_message_with_the_file_that_could_not_be_written(tmp_path: Path) -> None:

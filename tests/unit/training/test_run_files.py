@@ -16,6 +16,7 @@ from training.export.card import model_card, write_scores
 from training.run import rollouts
 from training.run.folder import RunFolder
 from training.run.job import TRACKERS, run_job
+from training.run.lineage import portable
 from training.run.metrics import merge_attempts, require_finite, time_by_phase
 from training.run.request import TrainingRequest
 
@@ -107,6 +108,32 @@ def test_a_manifest_is_checked_against_the_files_beside_it(tmp_path: Path) -> No
     (tmp_path / "lineage.json").write_text('{"identity": "i"}')
     with pytest.raises(InputError, match=r"lineage.json: request: Field required"):
         read_manifest(tmp_path)
+
+
+def test_a_manifest_names_its_inputs_as_seen_from_the_checkpoint(tmp_path: Path) -> None:
+    policy = tmp_path / "storage" / "training" / "policy" / "run" / "policy"
+    file = tmp_path / "storage" / "targets" / "train.parquet"
+    for folder in (policy, file.parent):
+        folder.mkdir(parents=True)
+    file.write_text("targets")
+    seen = InputRecord(path=file, digest="t").seen_from(policy)
+    assert seen.path == Path("../../../../targets/train.parquet") and seen.locate(policy) == file.resolve()
+    moved = (tmp_path / "storage").rename(tmp_path / "elsewhere")
+    assert seen.locate(moved / policy.relative_to(tmp_path / "storage")) == moved / "targets" / "train.parquet"
+    assert InputRecord(path=Path("/data/x.parquet"), digest="t").seen_from(policy).path == Path("x.parquet")
+
+
+def test_the_configuration_in_a_manifest_has_no_absolute_path(tmp_path: Path) -> None:
+    config = {
+        "a": [str(tmp_path / "checkpoints")],
+        "b": {"c": str(ROOT / "training" / "mixed"), "d": "/data/t.parquet"},
+    }
+    kept = {"e": "pkg://training.mixed.reward", "f": 1, "g": None}
+    assert portable({**config, **kept}, tmp_path) == {
+        "a": ["checkpoints"],
+        "b": {"c": "training/mixed", "d": "t.parquet"},
+        **kept,
+    }
 
 
 def test_how_a_run_is_carried_out_is_no_part_of_its_identity() -> None:
