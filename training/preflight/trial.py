@@ -45,13 +45,13 @@ def trial_checks(hardware: str, folder: Path) -> Iterator[Check]:
     def start() -> str:
         write_targets(targets)
         said = _train(hardware, "luffy", 2, targets, run, stop_after=1)
-        if "step 2 of 2" in said:
+        if "training: step 2 of 2" in said:
             raise InputError("the training was to be stopped after its first step, and made both: run this again")
         return "1 step, then stopped"
 
     def resume() -> str:
         said = _train(hardware, "luffy", 2, targets, run)
-        if "step 1 of 2" in said or not (run / "policy" / "lineage.json").is_file():
+        if "training: step 1 of 2" in said or not (run / "policy" / "lineage.json").is_file():
             raise InputError(f"the run in {run} began anew instead of going on after its first step: see its attempts")
         return "second step, policy written"
 
@@ -102,7 +102,7 @@ def _train(hardware: str, recipe: str, steps: int, targets: Path, out: Path, sto
         settings["actor_rollout_ref.rollout.gpu_memory_utilization"] = 0.3
     arguments = ["--recipe", recipe, "--hardware", hardware, "--model", str(SHIPPED), "--targets", str(targets)]
     arguments += ["--out", str(out), *(part for key, value in settings.items() for part in ("--set", f"{key}={value}"))]
-    stop = None if stop_after is None else f"step {stop_after} of {steps}"
+    stop = None if stop_after is None else f"training: step {stop_after} of {steps}"
     return _command("training", *arguments, stop=stop)
 
 
