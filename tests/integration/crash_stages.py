@@ -22,7 +22,6 @@ from evaluation.promotion import reason_without_comparison  # noqa: E402
 
 OLD = time.time() - 90 * 86_400
 champions.now = lambda: "2026-01-01T00:00:00+00:00"  # a decision names its time
-BIG = bytes(range(256)) * (1 << 13)  # 2 MiB: a write that a crash can break off
 
 
 def policy_of(folder: Path, number: int) -> Checkpoint:
@@ -77,29 +76,6 @@ def run_retention(folder: Path) -> None:
     plan = plan_removals(folder, rules, named=[], now=time.time())
     for _ in remove(folder, plan.removals, rules, named=list):
         pass
-
-
-def save(folder: Path, step: int) -> None:
-    """What verl does, and then our part: complete the checkpoint."""
-    from training.run.checkpoints import HUGGING_FACE, TrainerState, folder_of, mark_complete
-
-    checkpoints = folder / "checkpoints"
-    part = folder_of(checkpoints, step) / HUGGING_FACE
-    part.mkdir(parents=True, exist_ok=True)
-    (part / "model.safetensors").write_bytes(BIG)
-    mark_complete(checkpoints, step, TrainerState(), keep=1)
-
-
-def prepare_export(folder: Path) -> None:
-    save(folder, 2)
-    (folder / "policy").mkdir()
-    (folder / "policy" / "README.md").write_text("an earlier policy")
-
-
-def run_export(folder: Path) -> None:
-    from training.run.checkpoints import export_policy
-
-    export_policy(folder / "checkpoints", folder / "policy", manifest())
 
 
 if __name__ == "__main__":
