@@ -102,9 +102,10 @@ def _write_model(
     """The model of a checkpoint, with the lineage of the policy, which says what prompt it was trained with."""
     import shutil
 
+    from core.files import read_json
     from core.manifest import MANIFEST
-    from training.run.checkpoints import folder_of
 
-    source = folder_of(run / "checkpoints", step) / "actor" / "huggingface"
-    shutil.copytree(source, out, copy_function=lambda file, copy: Path(copy).symlink_to(Path(file).resolve()))
+    dtype = read_json(run / "policy" / "config.json")["dtype"]
+    arguments = ["training", "export", "--run", str(run), "--step", str(step), "--dtype", dtype, "--out", str(out)]
+    interpreter.run(context, arguments, lambda message: None)
     shutil.copy(run / "policy" / MANIFEST, out / MANIFEST)

@@ -16,6 +16,16 @@ from training.run.checkpoints import TrainerState, folder_of, mark_complete
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-train" / "bin" / "python"
 KEY = "training/checkpoints"
+# What verl saves of one rank: the parameters, and how many ranks there were.
+SAVE = """
+import json, sys, pathlib, torch
+from safetensors.torch import load_file
+actor = pathlib.Path(sys.argv[1])
+weights = actor / "huggingface" / "model.safetensors"
+torch.save(load_file(weights), actor / "model_world_size_1_rank_0.pt")
+(actor / "fsdp_config.json").write_text(json.dumps({"FSDP_version": 2, "world_size": 1}))
+weights.unlink()
+"""
 SMALL = {"benchmarks__limit": "4", "evaluation__max_tokens": "64"}
 
 
@@ -32,7 +42,9 @@ def write_run(project: Project, steps: tuple[int, ...]) -> Path:
     base = Path(project.metadata("models/base")["folder"])
     run = project.storage / "training" / "policy" / "run"
     for step in steps:
-        shutil.copytree(base, folder_of(run / "checkpoints", step) / "actor" / "huggingface")
+        actor = folder_of(run / "checkpoints", step) / "actor"
+        shutil.copytree(base, actor / "huggingface")
+        subprocess.run([PYTHON, "-c", SAVE, actor], check=True)
         mark_complete(run / "checkpoints", step, TrainerState(), keep=9)
     shutil.copytree(base, run / "policy")
     prepared = manifests.targets(metadata={"config": '{"system_prompt": ""}'})

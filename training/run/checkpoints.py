@@ -133,7 +133,8 @@ def damage(checkpoints: Path, step: int) -> str:
 def prepare_resume(checkpoints: Path, say: Callable[[str], None]) -> int:
     """Point verl to the newest checkpoint that is whole, and return its step; 0 if there is none.
 
-    What an interrupted save left is removed. A newer checkpoint that is damaged is set aside, and ``say`` gets a line.
+    What an interrupted save left is removed. A newer checkpoint that is damaged is set aside, and so is the best one if
+    it is damaged; ``say`` gets a line for each.
     """
     checkpoints = Path(checkpoints)
     if not checkpoints.is_dir():
@@ -147,6 +148,9 @@ def prepare_resume(checkpoints: Path, say: Callable[[str], None]) -> int:
         kept = set_aside(broken)
         instead = f"step {steps[-1]}" if steps else "the start"
         say(f"{broken} is damaged: {reason}; set aside as {kept.name}, resuming from {instead}")
+    while (best := best_step(checkpoints)) not in (None, *steps[-1:]) and (reason := damage(checkpoints, best)):
+        kept = set_aside(folder_of(checkpoints, best))
+        say(f"{folder_of(checkpoints, best)}, the best, is damaged: {reason}; set aside as {kept.name}")
     if not steps:
         (checkpoints / LATEST).unlink(missing_ok=True)
         return 0

@@ -22,11 +22,13 @@ from training.run.checkpoints import (
     TrainerState,
     complete_steps,
     export_policy,
+    exported_step,
     folder_of,
     latest_step,
     mark_complete,
     prepare_resume,
     read_state,
+    record_score,
 )
 
 HUGGING_FACE = Path("actor/huggingface")  # verl's folder for configuration and tokenizer
@@ -118,6 +120,18 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "state truncated": (lambda file: file.write_bytes(file.read_bytes()[:40]), STATE, "not JSON"),
     "state of another kind": (lambda file: file.write_text("[]"), STATE, "no sizes and digests"),
 }
+
+
+def test_a_damaged_best_checkpoint_is_set_aside_and_the_next_best_is_exported(tmp_path: Path) -> None:
+    for step, score in ((1, 0.5), (2, 0.9), (3, 0.7)):
+        record_score(tmp_path, step, score)
+        saved(tmp_path, step)
+        mark_complete(tmp_path, step, TrainerState(), keep=9)
+    (folder_of(tmp_path, 2) / "actor" / "model.pt").write_bytes(b"cut")
+    said: list[str] = []
+    assert prepare_resume(tmp_path, said.append) == 3
+    assert said[0].startswith(f"{folder_of(tmp_path, 2)}, the best, is damaged: ") and len(said) == 1
+    assert exported_step(tmp_path, "best") == 3 and complete_steps(tmp_path) == [1, 3]
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
