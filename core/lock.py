@@ -1,16 +1,15 @@
 """Whether an environment has the packages of a lock. Standard library only: it also looks at broken environments."""
 
-import re
 from importlib import metadata
 from pathlib import Path
 
-PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.M)
 SHOWN = 5
 
 
 def locked_versions(lock: Path) -> dict[str, str]:
     """Normalized name -> version of the packages in a lock file."""
-    return {_normalized(name): version for name, version in PIN.findall(lock.read_text(encoding="utf-8"))}
+    pins = [line.partition("==") for line in lock.read_text(encoding="utf-8").splitlines() if line[:1].isalnum()]
+    return {_normalized(name): rest.partition(";")[0].split()[0] for name, _, rest in pins}
 
 
 def differences(lock: Path, site: list[str] | None = None) -> list[str]:
@@ -39,4 +38,4 @@ def summary(phrases: list[str]) -> str:
 
 
 def _normalized(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return "-".join(filter(None, name.lower().replace("_", "-").replace(".", "-").split("-")))
