@@ -94,7 +94,7 @@ def test_the_seeds_of_a_recipe_are_one_experiment(build):
 
 
 def test_settings_name_recipes_that_exist(build):
-    with pytest.raises(InputError, match=r"experiments.overrides: unknown recipe luffi: expected names among luffy"):
+    with pytest.raises(InputError, match=r"there is no 'luffi', expected one of luffy, "):
         build(experiments__overrides="{luffi: [seed=1]}")
 
 

@@ -78,6 +78,82 @@ def run_retention(folder: Path) -> None:
         pass
 
 
+def prepare_rollback(folder: Path) -> None:
+    prepare_promotion(folder)
+    decide(folder, 1)
+
+
+def run_rollback(folder: Path) -> None:
+    registry = Registry(folder)
+    champion = registry.champion()
+    assert champion is not None
+    if champion.checkpoint == policy_of(folder, 1).digest:
+        registry.rollback(reason="it repeats itself")
+
+
+def run_base(folder: Path) -> None:
+    from training.base.resolve import resolve_base
+
+    resolve_base("embedded", folder / "models")
+
+
+def run_preparation(folder: Path) -> None:
+    import targets.__main__
+    from training.base.resolve import SHIPPED
+
+    # One worker: the order of the calls is the same in each run.
+    arguments = ["--source", "embedded", "--set", "embedded_rows=40", "--tokenizer", str(SHIPPED), "--workers", "1"]
+    assert targets.__main__.main([*arguments, "--heldout-share", "0.2", "--out", str(folder / "targets")]) == 0
+
+
+def run_suite(folder: Path) -> None:
+    evaluate("suite", "--suite", "embedded", "--limit", 4, "--out", folder / "suite.parquet")
+
+
+def prepare_grading(folder: Path) -> None:
+    import pyarrow as pa
+
+    from core.files import write_table
+    from core.schemas import SAMPLE
+    from evaluation.tables import read_suite_file
+
+    run_suite(folder)
+    by_benchmark: dict[str, list[dict[str, object]]] = {}
+    for row in read_suite_file(folder / "suite.parquet").to_pylist():
+        values = {"id": row["id"], "sample": 0, "prompt": "?", "prompt_digest": "p" * 64, "seed": 1, "tokens": 5}
+        answer = f"</think>\\boxed{{{row['gold']}}}"
+        sample = {**values, "benchmark": row["benchmark"], "response": answer, "finish_reason": "stop"}
+        by_benchmark.setdefault(row["benchmark"], []).append({name: sample[name] for name in SAMPLE.names})
+    for role in ("base", "policy"):
+        for name, rows in by_benchmark.items():
+            table = pa.Table.from_pylist(rows, schema=SAMPLE)
+            write_table(table, folder / "samples" / role / f"{name}.parquet", {"checkpoint": role * 8})
+
+
+def run_grading(folder: Path) -> None:
+    for role in ("base", "policy"):
+        files = ["--suite", folder / "suite.parquet", "--samples", folder / "samples" / role]
+        evaluate("grade", *files, "--workers", 1, "--out", folder / "graded" / role)
+
+
+def prepare_report(folder: Path) -> None:
+    prepare_grading(folder)
+    run_grading(folder)
+
+
+def run_report(folder: Path) -> None:
+    roles = [part for role in ("base", "policy") for part in (f"--{role}", folder / "graded" / role)]
+    out = ["--out", folder / "scorecard.html", "--markdown", folder / "scorecard.md"]
+    evaluate("report", "--suite", folder / "suite.parquet", *roles, *out)
+
+
+def evaluate(*arguments: object) -> None:
+    from evaluation.__main__ import parser
+
+    options = parser().parse_args(list(map(str, arguments)))
+    options.command(options)
+
+
 if __name__ == "__main__":
     stage, where = sys.argv[1], Path(sys.argv[2])
     if len(sys.argv) == 3:

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGES = Path(__file__).with_name("crash_stages.py")
-NAMES = ("promotion", "retention")
+NAMES = ("base", "suite", "preparation", "grading", "report", "promotion", "rollback", "retention")
 CALLS = ("rename", "fsync", "link", "unlink", "unlinkat", "rmdir", "mkdir", "write", "sendfile", "copy_file_range")
 FULL = ("rename", "fsync", "link", "mkdir", "write", "sendfile", "copy_file_range")  # calls that a full disk fails
 BIG = 1 << 20  # bytes of a write that counts

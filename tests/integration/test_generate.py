@@ -253,14 +253,17 @@ def test_prompts_beyond_the_context_are_kept_as_truncated(model, tmp_path, cache
     ("change", "expected"),
     [
         (("--benchmarks", "chess"), "benchmark chess: not in the suite, which has arithmetic, arithmetic_long"),
-        (("--model", "/nowhere"), "/nowhere: no config.json in it"),
+        (("--model", "/nowhere"), "/nowhere: no such folder, and not a hub id"),
         (("--model", "no/such-model"), "model 'no/such-model' is not a folder here"),
-        (("--replicas", "0"), "replicas: 0; expected 1 or more"),
+        (("--replicas", "0"), "--replicas: got '0', expected a whole number from 1"),
         (("--tensor-parallel", "2"), "tensor_parallel: 2 GPUs per engine, and torch here is a CPU build"),
         (("--model", "tiny@http://127.0.0.1:9/v1"), "tiny@http://127.0.0.1:9/v1: the endpoint cannot be reached"),
         (("--model", "tiny@https://me:secret@127.0.0.1/v1"), "give the key in the variable OPENAI_API_KEY"),
-        (("--suite", "/nowhere.parquet"), "/nowhere.parquet: no such file; make it with python -m evaluation suite"),
-        (("--top-p", "0"), "sampling: top_p = 0.0"),
+        (
+            ("--suite", "/nowhere.parquet"),
+            "/nowhere.parquet: no such file; expected a file of python -m evaluation suite",
+        ),
+        (("--top-p", "0"), "--top-p: got '0', expected a number above 0 up to 1"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(model, suite, tmp_path, change, expected):

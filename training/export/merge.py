@@ -76,7 +76,7 @@ def _ranks(actor: Path) -> list[dict[str, torch.Tensor]]:
 
 
 def _load(file: Path) -> dict[str, torch.Tensor]:
-    return torch.load(file, map_location="cpu", mmap=True, weights_only=False)  # written by this run
+    return torch.load(file, map_location="cpu", mmap=True, weights_only=True)
 
 
 def _join(parts: list[torch.Tensor]) -> torch.Tensor:

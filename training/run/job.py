@@ -28,7 +28,7 @@ from training.plan.shape import ModelShape
 from training.plan.summary import figures, table
 from training.run.attempts import Attempt, Report, attempts, follow
 from training.run.backends import BACKENDS, build_backend
-from training.run.backends.task import Task
+from training.run.backends.task import Backend, Task
 from training.run.checkpoints import complete_steps, export_policy, latest_step, prepare_resume
 from training.run.configuration import compose_run
 from training.run.folder import RunFolder
@@ -78,6 +78,7 @@ def run_job(
     with folder.locked() as lock:
         reused = not force and folder.has_policy_of(request, partial(_progress, report))
         if not reused:
+            backend = build_backend(OmegaConf.to_container(config.run), lock)
             folder.claim(request, force=force)
             model, first = request.model.path, None
             if config.first_stage is not None:
@@ -92,7 +93,7 @@ def run_job(
             environment = _fill_in(config, data=training, problems=problems, rows=rows, model=model)
             with atomic_write(folder.config) as temporary:
                 OmegaConf.save(config, temporary, resolve=True)
-            _train(request, folder, config, environment, lock, report)
+            _train(request, folder, config, environment, backend, report)
             _progress(report, "writing the policy")
             manifest = build_manifest(request, folder, config, targets, upstream, first)
             export_policy(folder.checkpoints, folder.policy, manifest, config.policy_dtype)
@@ -153,12 +154,11 @@ def _train(
     folder: RunFolder,
     config: DictConfig,
     environment: Mapping[str, str],
-    lock: int,
+    backend: Backend,
     report: Report,
 ) -> None:
     """Run the next attempt, or the last one if it still runs, to its end; do nothing if all steps are done."""
     folder.attempts.mkdir(exist_ok=True)
-    backend = build_backend(OmegaConf.to_container(config.run), lock)
     total, earlier = config.trainer.total_training_steps, attempts(folder.attempts)
     task = partial(_task, request, folder, environment)
     if earlier and backend.reattach(task(earlier[-1])):

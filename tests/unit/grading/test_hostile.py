@@ -1,0 +1,68 @@
+"""Generated hostile answers and golds: bounded in time and memory, one of the known verdicts, nothing executed."""
+
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+from hostile import hostile_text
+
+from grading.grader import Grader, Verdict
+
+LIMIT_S, LONGEST_S = 0.25, 0.6
+LARGEST_BYTES = 300 << 20
+
+
+class Memory:
+    """The largest resident memory of any descendant of this process, sampled while the block runs."""
+
+    def __enter__(self) -> "Memory":
+        self.peak, self._end = 0, threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._end.wait(0.02):
+            for process in psutil.Process().children(recursive=True):
+                try:
+                    self.peak = max(self.peak, process.memory_info().rss)
+                except psutil.NoSuchProcess:
+                    continue
+
+
+@pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.timeout(7200)])])
+def test_hostile_pairs_are_bounded_and_nothing_of_them_runs(tmp_path: Path, count: int) -> None:
+    marker, generator = tmp_path / "executed", random.Random(count)
+    plain = ("\\frac{1}{2}", "2", "x+1", "(1,2)", "\\{1,2\\}")
+    pairs = []
+    for number in range(count):
+        text = hostile_text(generator, marker)
+        other = hostile_text(generator, marker) if number % 3 == 2 else generator.choice(plain)
+        pairs.append((text, other) if number % 2 else (other, text))
+
+    def graded(pair: tuple[str, str]) -> tuple[float, Verdict, str]:
+        answer, gold = pair
+        began = time.perf_counter()
+        grade = grader.grade(f"</think>\\boxed{{{answer}}}", gold)
+        return time.perf_counter() - began, grade.verdict, grade.reason
+
+    with Grader(workers=1, limit_s=LIMIT_S) as grader, ThreadPoolExecutor(1) as thread, Memory() as memory:
+        grader.grade_many([("\\boxed{\\sqrt{2}}", f"\\sqrt{{{n}}}", "math") for n in range(50, 60)], thinking=False)
+        outcomes = list(thread.map(graded, pairs))
+        assert grader.verify("\\sqrt{4}", "2") == "correct"  # it still works
+    assert not marker.exists()
+    assert memory.peak < LARGEST_BYTES, memory.peak >> 20
+    slowest, pair = max(
+        ((seconds, pair) for (seconds, *_), pair in zip(outcomes, pairs, strict=True)), key=lambda x: x[0]
+    )
+    print(f"{count} pairs: the slowest {slowest:.2f} s, the largest worker {memory.peak >> 20} MiB")
+    assert slowest < LONGEST_S, (slowest, pair[0][:200], pair[1][:200])
+    assert all(isinstance(verdict, Verdict) and "Traceback" not in reason for _, verdict, reason in outcomes)
