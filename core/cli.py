@@ -33,7 +33,7 @@ def exit_status(work: Callable[[], int | None]) -> int:
         sys.stderr.write(f"error: {error.filename2 or error.filename}: {error.strerror}; give another path\n")
         return 2
     except OSError as error:
-        what = f"{error.filename}: " if error.filename else ""
+        what = f"{error.filename2 or error.filename}: " if error.filename else ""  # the second one is written
         sys.stderr.write(f"error: {what}{error.strerror or error}\n")
         return 1
     except KeyboardInterrupt:

@@ -25,7 +25,7 @@ from targets.filter.engines import build_engine
 from targets.prepared import PREPARED, PROFILE_FILE, REJECTED_FILE, Prepared, find_unchanged, read_prepared
 from targets.read.sources import Part, find_parts
 from targets.select.dedupe import Duplicates
-from targets.staging import staging
+from targets.staging import clear_staging, staging
 from targets.tables import IdDigest, RowDigest, TableWriter, digest_ids
 from targets.trace import Trace
 
@@ -86,6 +86,7 @@ def prepare(
         "mappings": json.dumps(mappings, sort_keys=True),
     }
     if earlier := find_unchanged(out_dir, inputs):
+        clear_staging(out_dir)
         return earlier
 
     def filter_inputs() -> FilterInputs:

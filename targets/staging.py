@@ -2,13 +2,22 @@
 
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from core.errors import InputError
 from core.files import publish
+
+STAGING, LOCK = ".preparing", ".preparing.lock"
+
+
+def clear_staging(out_dir: Path) -> None:
+    """Remove what a preparation left in ``out_dir`` that was killed after its last file, unless one runs there."""
+    if (out_dir / STAGING).exists():
+        with suppress(Timeout), FileLock(out_dir / LOCK, timeout=0):
+            shutil.rmtree(out_dir / STAGING)
 
 
 @contextmanager
@@ -21,8 +30,8 @@ def staging(out_dir: Path, names: Sequence[str]) -> Iterator[Path]:
     two processes could hold two locks of one name.
     """
     created = not out_dir.exists()
-    lock = FileLock(out_dir / ".preparing.lock", timeout=0)
-    staging_dir = out_dir / ".preparing"
+    lock = FileLock(out_dir / LOCK, timeout=0)
+    staging_dir = out_dir / STAGING
     try:
         out_dir.mkdir(parents=True, exist_ok=True)
         lock.acquire()

@@ -7,6 +7,7 @@ person would not ask for again (a promotion of the champion) is not asked for ag
 import os
 import sys
 import time
+from datetime import datetime, tzinfo
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parents[1])]
@@ -22,6 +23,14 @@ from evaluation.promotion import reason_without_comparison  # noqa: E402
 
 OLD = time.time() - 90 * 86_400
 champions.now = lambda: "2026-01-01T00:00:00+00:00"  # a decision names its time
+
+
+class Clock(datetime):
+    """A clock that stands."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> "Clock":
+        return cls(2026, 1, 1, tzinfo=tz)
 
 
 def policy_of(folder: Path, number: int) -> Checkpoint:
@@ -142,6 +151,9 @@ def prepare_report(folder: Path) -> None:
 
 
 def run_report(folder: Path) -> None:
+    from evaluation.report import scorecard
+
+    scorecard.datetime = Clock  # the page names the minute
     roles = [part for role in ("base", "policy") for part in (f"--{role}", folder / "graded" / role)]
     out = ["--out", folder / "scorecard.html", "--markdown", folder / "scorecard.md"]
     evaluate("report", "--suite", folder / "suite.parquet", *roles, *out)

@@ -135,7 +135,7 @@ def test_a_job_that_slurm_ends_fails_with_slurms_reason(cluster: Path, tmp_path:
     assert "Error: Slurm ended the job" in attempt.log.read_text()
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(300)
 def test_a_job_that_waits_in_the_queue_is_not_stalled(cluster: Path, tmp_path: Path) -> None:
     attempt, task = stand_in(tmp_path, 1, 1, "0")
     backend = SlurmBackend({"time": 5, "additional_parameters": {"begin": "now+20"}})

@@ -15,16 +15,16 @@ import psutil
 from training_runs import ROOT, Training, command_line, family, own_environment, write_targets
 
 from core.files import write_table
-from core.processes import die_with_parent
+from core.processes import Process, die_with_parent
 from evaluation.benchmarks.problems import read_suite
 from evaluation.benchmarks.registry import load_suite
 from training.base.resolve import SHIPPED
 
 
-def listening(process: psutil.Process) -> Iterator[tuple[str, str]]:
+def listening(process: Process) -> Iterator[tuple[str, str]]:
     """(address, command line) of each TCP port on which ``process`` listens."""
     try:
-        connections = process.net_connections("tcp")
+        connections = psutil.Process(process.pid).net_connections("tcp")
     except psutil.Error:  # it has ended
         return
     for connection in connections:

@@ -22,7 +22,7 @@ from core.model_files import model_files
 
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 SHARD_SIZE = "5GB"
-BASE, DOWN, UP = ".base_layer.weight", ".lora_A.default.weight", ".lora_B.default.weight"
+BASE, DOWN, UP = ".base_layer.", ".lora_A.default.weight", ".lora_B.default.weight"
 PEFT = "base_model.model."
 
 
@@ -56,11 +56,11 @@ def _whole(actor: Path, dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor]
         if DOWN in name or UP in name:
             continue
         tensor = _join([rank[name] for rank in ranks])
-        if name.endswith(BASE):
-            module = name.removesuffix(BASE)
+        if name.endswith(f"{BASE}weight"):
+            module = name.removesuffix(f"{BASE}weight")
             down, up = (_join([rank[module + part] for rank in ranks]).float() for part in (DOWN, UP))
             tensor = tensor.float() + scale * (up @ down)
-        yield name.removeprefix(PEFT).replace(BASE, ".weight"), tensor.to(dtype).contiguous()
+        yield name.removeprefix(PEFT).replace(BASE, "."), tensor.to(dtype).contiguous()
 
 
 def _ranks(actor: Path) -> list[dict[str, torch.Tensor]]:
