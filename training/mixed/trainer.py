@@ -15,6 +15,7 @@ from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
 from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.utils.padding import response_to_nested
 
+from core.files import digest_bytes
 from training.algorithms.advantage import apply_prefix_weights, group_advantage
 from training.algorithms.correction import rollout_correction
 from training.algorithms.entropy import EntropyController
@@ -72,6 +73,17 @@ class MixedPolicyTrainer(PPOTrainerSync):
             max_inflight_gen_batches=self.config.algorithm.filter_groups.max_inflight_gen_batches,
         )
         return buffer.follow(self.options, self.config.actor_rollout_ref.rollout.n)
+
+    def _balance_batch(self, batch: KVBatchMeta, *arguments: Any, **options: Any) -> KVBatchMeta:
+        """verl's, from an order that does not depend on which rollout ended first: it decides what an update sees."""
+        prompts = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["prompts"])[
+            "prompts"
+        ]
+        order = [digest_bytes(f"{self.global_steps} {prompt.tolist()}".encode()) for prompt in prompts]
+        # Keys are "<prompt>_<sample>_<turn>".
+        places = [(digest, int(key.split("_")[1])) for digest, key in zip(order, batch.keys, strict=True)]
+        batch.reorder(sorted(range(len(places)), key=places.__getitem__))
+        return super()._balance_batch(batch, *arguments, **options)
 
     def _compute_old_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         batch = super()._compute_old_log_prob(batch, metrics)
