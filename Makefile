@@ -96,6 +96,7 @@ test: test-unit  ## unit, definition, UI and integration tests, in both environm
 	@$(TRAINING) -m pytest tests --ignore tests/unit -q -m "not slow"
 
 test-all: test-unit  ## the same with the slow ones: every recipe, resumes, killed processes, a browser that trains
+	@$(ORCHESTRATION) -m pytest tests/unit -q -m slow
 	@$(ORCHESTRATION) -m pytest tests --ignore tests/unit -q
 	@$(TRAINING) -m pytest tests --ignore tests/unit -q
 
@@ -107,9 +108,9 @@ test-unit: setup  ## the unit tests alone, those of both environments at once
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target unit-orchestration unit-training
 
 unit-orchestration:  ## the unit tests of the orchestration environment
-	@$(ORCHESTRATION) -m pytest tests/unit -q
+	@$(ORCHESTRATION) -m pytest tests/unit -q -m "not slow"
 unit-training:  ## the unit tests of the training environment
-	@$(TRAINING) -m pytest tests/unit -q
+	@$(TRAINING) -m pytest tests/unit -q -m "not slow"
 
 lint: $(ORCHESTRATION_STAMP)  ## check style, types, the layers of the rooms, and the declared packages
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/basedpyright
