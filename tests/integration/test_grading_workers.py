@@ -63,14 +63,26 @@ def test_what_can_be_interrupted_keeps_its_worker():
         grader.verify("\\sqrt{4}", "2")
         (worker,) = set(children(os.getpid())) - before
         kept = []
-        for power in (50000, 50001, 50002):  # on a busy machine the worker's own alarm can come too late
+        for most in (1000000, 1000001, 1000002):  # on a busy machine the worker's own alarm can come too late
             compares = children(worker)
-            grade = grader.grade(f"\\boxed{{(1+x)^{{{power}}}}}", "5", thinking=False)
+            answer = f"\\boxed{{\\sum_{{n=1}}^{{{most}}}\\frac{{1}}{{n^2+n+1}}}}"
+            grade = grader.grade(answer, "5", thinking=False)
             assert grade.verdict is Verdict.TIMEOUT
             kept.append(bool(compares) and children(worker) == compares)
             if kept[-1]:
                 assert grade.reason == "not settled in 0.5 s"
         assert any(kept)
+
+
+def test_a_comparison_that_left_its_process_large_gets_a_new_one():
+    before = set(children(os.getpid()))
+    with Grader(workers=1, limit_s=0.5) as grader:
+        grader.verify("\\sqrt{4}", "2")
+        (worker,) = set(children(os.getpid())) - before
+        compares = children(worker)
+        assert grader.verify("(1+x)^{50000}", "5") is Verdict.TIMEOUT
+        wait_gone(set(compares), 5.0)
+        assert grader.verify("\\sqrt{9}", "3") is Verdict.CORRECT
 
 
 def test_what_one_grader_found_no_other_compares(tmp_path: Path):
