@@ -22,6 +22,7 @@ settings.load_profile("default")
 TRAINING = [
     "gpu/*",
     "gpu_lock/*",
+    "messages/test_training_inputs.py",
     "unit/training/*",
     "integration/test_generate.py",
     "integration/test_base_model.py",

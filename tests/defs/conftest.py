@@ -1,6 +1,7 @@
 """A project of its own for each test: storage, instance and settings in a temporary folder, everything else real."""
 
 import importlib.util
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,3 +28,13 @@ def build(tmp_path: Path) -> Iterator[Callable[..., Any]]:
             return Project(build_defs(settings=settings_of(**environment)), tmp_path / "storage", instance)
 
         yield make
+
+
+@pytest.fixture(scope="session")
+def training_interpreter() -> Path:
+    """The Python that generates; skips where it cannot."""
+    python = Path(__file__).resolve().parents[2] / ".venv-train" / "bin" / "python"
+    needs = "import importlib.util, sys; sys.exit(any(importlib.util.find_spec(n) is None for n in sys.argv[1:]))"
+    if not python.exists() or subprocess.run([python, "-c", needs, "vllm", "dagster_pipes"], check=False).returncode:
+        pytest.skip(f"{python} has no vllm and dagster_pipes: run `make setup`")
+    return python

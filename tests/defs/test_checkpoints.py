@@ -6,15 +6,12 @@ from pathlib import Path
 
 import dagster as dg
 import manifests
-import pytest
 
 from core.files import write_json
 from core.manifest import write_manifest
 from tests.defs.project import Project, message
 from training.run.checkpoints import TrainerState, folder_of, mark_complete
 
-ROOT = Path(__file__).resolve().parents[2]
-PYTHON = ROOT / ".venv-train" / "bin" / "python"
 KEY = "training/checkpoints"
 # What verl saves of one rank: the parameters, and how many ranks there were.
 SAVE = """
@@ -29,22 +26,14 @@ weights.unlink()
 SMALL = {"benchmarks__limit": "4", "evaluation__max_tokens": "64"}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def training_interpreter() -> None:
-    """Skips where there is none that can generate."""
-    needs = "import importlib.util, sys; sys.exit(any(importlib.util.find_spec(n) is None for n in sys.argv[1:]))"
-    if not PYTHON.exists() or subprocess.run([PYTHON, "-c", needs, "vllm", "dagster_pipes"], check=False).returncode:
-        pytest.skip(f"{PYTHON} has no vllm and dagster_pipes: run `make setup`")
-
-
-def write_run(project: Project, steps: tuple[int, ...]) -> Path:
+def write_run(project: Project, python: Path, steps: tuple[int, ...]) -> Path:
     """A run whose checkpoints and policy all are the base model."""
     base = Path(project.metadata("models/base")["folder"])
     run = project.storage / "training" / "policy" / "run"
     for step in steps:
         actor = folder_of(run / "checkpoints", step) / "actor"
         shutil.copytree(base, actor / "huggingface")
-        subprocess.run([PYTHON, "-c", SAVE, actor], check=True)
+        subprocess.run([python, "-c", SAVE, actor], check=True)
         mark_complete(run / "checkpoints", step, TrainerState(), keep=9)
     shutil.copytree(base, run / "policy")
     prepared = manifests.targets(metadata={"config": '{"system_prompt": ""}'})
@@ -63,10 +52,10 @@ def materialize(project: Project, benchmark: str):
     )
 
 
-def test_every_saved_checkpoint_is_scored(build):
+def test_every_saved_checkpoint_is_scored(build, training_interpreter):
     project: Project = build(**SMALL)
     assert project.run("models/base", "benchmarks/suite").success
-    write_run(project, (2, 4))
+    write_run(project, training_interpreter, (2, 4))
     assert materialize(project, "arithmetic_short").success
     shown = project.metadata(KEY)
     assert (shown["benchmark"], shown["best step"]) == ("arithmetic_short", 4)
@@ -77,10 +66,10 @@ def test_every_saved_checkpoint_is_scored(build):
     assert not list((project.storage / "checkpoints").glob("*"))  # the links to the models are gone
 
 
-def test_what_cannot_be_scored_is_named(build):
+def test_what_cannot_be_scored_is_named(build, training_interpreter):
     project: Project = build(**SMALL)
     assert project.run("models/base", "benchmarks/suite").success
-    run = write_run(project, (2,))
+    run = write_run(project, training_interpreter, (2,))
     assert "expected one of arithmetic" in message(materialize(project, "sums"))
     shutil.rmtree(run / "checkpoints")
     assert "it has no checkpoints any more" in message(materialize(project, "arithmetic"))

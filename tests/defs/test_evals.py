@@ -1,7 +1,6 @@
 """evals/* for real: vLLM in the training interpreter, grading here."""
 
 import re
-import subprocess
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -10,18 +9,9 @@ import pytest
 from core.schemas import GRADED
 from tests.defs.project import Project, message
 
-ROOT = Path(__file__).resolve().parents[2]
-PYTHON = ROOT / ".venv-train" / "bin" / "python"
+pytestmark = pytest.mark.usefixtures("training_interpreter")
 KEYS = ["evals/base/arithmetic", "ood/base/arithmetic_long", "ood/base/arithmetic_mul", "ood/base/arithmetic_short"]
 SMALL = {"benchmarks__limit": "4", "evaluation__max_tokens": "64"}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def training_interpreter() -> None:
-    """Skips where there is none that can generate."""
-    needs = "import importlib.util, sys; sys.exit(any(importlib.util.find_spec(n) is None for n in sys.argv[1:]))"
-    if not PYTHON.exists() or subprocess.run([PYTHON, "-c", needs, "vllm", "dagster_pipes"], check=False).returncode:
-        pytest.skip(f"{PYTHON} has no vllm and dagster_pipes: run `make setup`")
 
 
 def test_the_base_is_scored_once_for_the_same_model_and_problems(build):

@@ -1,6 +1,6 @@
 """The reward: the grader that benchmarks use, so that training and evaluation agree on what is right."""
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from grading.grader import Grader
@@ -20,6 +20,7 @@ def compute_score(
     ground_truth: str,
     extra_info: dict[str, Any] | None = None,
     *,
+    rule: str = "boxed",
     thinking: bool = True,
 ) -> dict[str, float]:
     """1.0 if the boxed answer after the last ``</think>`` is right, else 0.0.
@@ -27,22 +28,10 @@ def compute_score(
     verl's reward workers call it once per sample, off-policy samples included. With ``thinking`` a response without a
     closing tag scores 0.
     """
-    return _score("boxed", solution_str, ground_truth, extra_info, thinking)
-
-
-def compute_score_whole_text(
-    data_source: str,
-    solution_str: str,
-    ground_truth: str,
-    extra_info: dict[str, Any] | None = None,
-    *,
-    thinking: bool = True,
-) -> dict[str, float]:
-    """As `compute_score`, for any answer after the first ``</think>``, boxed or not: the rule of the published run."""
-    return _score("whole-text", solution_str, ground_truth, extra_info, thinking)
-
-
-def _score(rule: str, response: str, gold: str, extra_info: dict[str, Any] | None, thinking: bool) -> dict[str, float]:
     truncated = bool((extra_info or {}).get(TRUNCATED))
-    grade = grader(rule).grade(response, gold, "math", thinking=thinking, truncated=truncated)
+    grade = grader(rule).grade(solution_str, ground_truth, "math", thinking=thinking, truncated=truncated)
     return {"score": grade.score, "acc": grade.score}
+
+
+compute_score_whole_text = partial(compute_score, rule="whole-text")
+"""As `compute_score`, for any answer after the first ``</think>``, boxed or not: the rule of the published run."""

@@ -1,0 +1,140 @@
+"""Bad inputs of `evaluation`: models, suites, samples, verdicts. To add one, add a row."""
+
+import pytest
+from rows import DEEP, GONE, Row, binary_text, far_dates, name, nulls, numbers, parquet, retyped, safetensors
+
+MINE = "sources: [{file: mine.jsonl, columns: {problem: q, gold: a}}]"
+SUITE_YAML = f"benchmarks:\n  - {{name: mine, group: evals, title: Mine, {MINE}}}\n"
+LONE = '{"q": "\\ud800 1+1=?", "a": "2"}\n'
+
+GENERATE = "evaluation generate --suite suite.parquet --out out --model"
+GRADE = "evaluation grade --suite suite.parquet --samples samples --out out"
+SUITE = "evaluation suite --out out.parquet"
+REPORT = "evaluation report --suite suite.parquet --base graded --policy graded --out out.html"
+
+ROWS: list[Row] = [
+    # command lines
+    ("evaluation", {}, "required: COMMAND"),
+    ("evaluation nothing", {}, "invalid choice: 'nothing'"),
+    ("evaluation suite", {}, "required: --out"),
+    (f"{SUITE} --limit 0", {}, "--limit: got '0', expected a whole number from 1"),
+    (f"{SUITE} --limit x", {}, "--limit: got 'x'"),
+    (f"{SUITE} --seed -1", {}, "--seed: got '-1', expected a whole number from 0"),
+    (f"{SUITE} --seed 99999999999999999999", {}, "--seed: got"),
+    (f"{GRADE} --workers 0", {}, "--workers: got '0'"),
+    (f"{GRADE} --workers -3", {}, "--workers: got '-3'"),
+    (f"{GRADE} --limit-s nan", {}, "--limit-s: got 'nan', expected a number above 0"),
+    (f"{GRADE} --limit-s 0", {}, "--limit-s: got '0'"),
+    (f"{GRADE} --limit-s -1", {}, "--limit-s: got '-1'"),
+    (f"{GRADE} --limit-s inf", {}, "--limit-s: got 'inf'"),
+    ("evaluation disagreements graded --limit-s nan", {}, "--limit-s: got 'nan'"),
+    ("evaluation disagreements graded --second nobody", {}, "invalid choice: 'nobody'"),
+    (f"{GENERATE} model --temperature nan", {}, "--temperature: got 'nan'"),
+    (f"{GENERATE} model --temperature -1", {}, "--temperature: got '-1'"),
+    (f"{GENERATE} model --top-p 1.5", {}, "--top-p: got '1.5', expected a number above 0 up to 1"),
+    (f"{GENERATE} model --max-tokens 0", {}, "--max-tokens: got '0'"),
+    (f"{GENERATE} model --samples 0", {}, "--samples: got '0'"),
+    (f"{GENERATE} model --replicas 0", {}, "--replicas: got '0'"),
+    (f"{GENERATE} model --template nothing", {}, "--template: invalid choice: 'nothing'"),
+    ("evaluation compare graded graded2 --pass-at 0", {}, "--pass-at: got '0'"),
+    # suites
+    (f"{SUITE} --suite nothing", {}, "benchmark suite 'nothing': neither a shipped suite"),
+    (f"{SUITE} --suite s.yaml", {"s.yaml": "a: [b"}, "s.yaml: not YAML"),
+    (f"{SUITE} --suite s.yaml", {"s.yaml": b"\xff\xfe\x00"}, "s.yaml: not YAML"),
+    (f"{SUITE} --suite s.yaml", {"s.yaml": DEEP}, "s.yaml: nested too deep"),
+    (f"{SUITE} --suite s.yaml", {"s.yaml": "[1, 2]"}, "expected a mapping"),
+    (f"{SUITE} --suite s.yaml", {"s.yaml": ""}, "benchmarks"),
+    (f"{SUITE} --suite s.yaml", {"s.yaml": "benchmarks: 3"}, "benchmarks: "),
+    (f"{SUITE} --suite s.yaml", {"s.yaml": "benchmarks: []\ntitel: x"}, "titel is not a setting; did you mean title?"),
+    (f"{SUITE} --suite s.yaml", {"s.yaml": "benchmarks: [{name: A, group: evals, title: x}]"}, "benchmarks.0"),
+    (f"{SUITE} --suite s.yaml", {"s.yaml": "? [a]\n: b\n"}, "s.yaml"),
+    (f"{SUITE} --suite s.yaml", {"s.yaml": "a: &a [*a]"}, "s.yaml"),
+    (f"{SUITE} --suite s.yaml", {"s.yaml": "benchmarks: !!python/object:os.system {}"}, "s.yaml: not YAML"),
+    (f"{SUITE} --suite s.yaml", {"s.yaml": SUITE_YAML}, "no file mine.jsonl"),
+    (f"{SUITE} --suite s.yaml --roots .", {"s.yaml": SUITE_YAML, "mine.jsonl": "{"}, "mine.jsonl, line 1: not JSON"),
+    (f"{SUITE} --suite s.yaml --roots .", {"s.yaml": SUITE_YAML, "mine.jsonl": "[]"}, "expected a JSON object"),
+    (f"{SUITE} --suite s.yaml --roots .", {"s.yaml": SUITE_YAML, "mine.jsonl": ""}, "mine.jsonl"),
+    (f"{SUITE} --suite s.yaml --roots .", {"s.yaml": SUITE_YAML, "mine.jsonl": b"\xff"}, "not UTF-8"),
+    (f"{SUITE} --suite s.yaml --roots .", {"s.yaml": SUITE_YAML, "mine.jsonl": DEEP}, "nested too deep"),
+    (f"{SUITE} --suite s.yaml --roots .", {"s.yaml": SUITE_YAML, "mine.jsonl": LONE}, "lone surrogate"),
+    (f"{SUITE} --suite s.yaml --roots .", {"s.yaml": SUITE_YAML, "mine.jsonl": '{"q": "1"}\n'}, "no column 'a'"),
+    (f"{SUITE} --suite s.yaml --roots .", {"s.yaml": SUITE_YAML, "mine.jsonl": '{"q": "", "a": "2"}\n'}, "is empty"),
+    (f"{SUITE} --suite s.yaml --roots .", {"s.yaml": SUITE_YAML, "mine.jsonl": '{"q": [1], "a": "2"}\n'}, "row 1"),
+    (f"{SUITE} --benchmarks nothing", {}, "benchmark nothing: not in suite embedded"),
+    (f"{SUITE} --suite model", {}, "benchmark suite 'model'"),
+    ("evaluation suite --out model", {}, "model: Is a directory; give another path"),
+    # suite files
+    (f"{GRADE}", {"suite.parquet": GONE}, "suite.parquet: no such file"),
+    (f"{GRADE}", {"suite.parquet": b"PAR1"}, "suite.parquet: not a readable parquet file"),
+    (f"{GRADE}", {"suite.parquet": parquet(a=[1])}, "suite.parquet: no column benchmark"),
+    (f"{GRADE}", {"suite.parquet": retyped("gold", far_dates)}, "suite.parquet: column gold"),
+    (f"{GRADE}", {"suite.parquet": retyped("gold", binary_text)}, "suite.parquet"),
+    (f"{GRADE}", {"suite.parquet": retyped("prompt", numbers)}, "suite.parquet: column prompt"),
+    (f"{GRADE}", {"suite.parquet": retyped("gold", nulls)}, "gold"),
+    (f"{GRADE}", {"suite.parquet": retyped("grader", nulls)}, "grader"),
+    (f"{GENERATE} model", {"suite.parquet": retyped("prompt", numbers)}, "suite.parquet: column prompt"),
+    # results
+    ("evaluation grade --suite suite.parquet --samples nothing --out out", {}, "nothing: no <benchmark>.parquet there"),
+    (f"{GRADE}", {"samples/arithmetic.parquet": b""}, "arithmetic.parquet: not a readable parquet file"),
+    (f"{GRADE}", {"samples/arithmetic.parquet": retyped("id", nulls)}, "samples"),
+    (f"{GRADE}", {"samples/arithmetic.parquet": retyped("response", nulls)}, "samples"),
+    (f"{GRADE}", {"samples/arithmetic.parquet": retyped("response", far_dates)}, "column response"),
+    ("evaluation disagreements nothing", {}, "nothing: no <benchmark>.parquet there"),
+    ("evaluation compare ./nothing ./nothing2", {}, "./nothing: no <benchmark>.parquet"),
+    ("evaluation compare graded graded", {}, "given twice"),
+    ("evaluation compare graded model/config.json", {}, "model/config.json"),
+    ("evaluation leaderboard --results nothing", {}, "nothing: no graded results"),
+    ("evaluation leaderboard --results graded", {"graded/arithmetic.parquet": b"PAR1xxxxPAR1"}, "arithmetic.parquet"),
+    (f"{REPORT} --lineage l.json", {"l.json": "{"}, "l.json: not JSON"),
+    (f"{REPORT} --lineage l.json", {"l.json": "[1]"}, "l.json: expected a JSON object"),
+    (f"{REPORT} --lineage l.json", {"l.json": '{"targets": []}'}, "l.json: targets"),
+    (f"{REPORT} --lineage l.json", {"l.json": DEEP}, "l.json: nested too deep"),
+    (f"{REPORT} --lineage l.json", {"l.json": '{"started": "x", "finished": "y"}'}, "l.json: "),
+    (f"{REPORT} --metrics m.jsonl", {"m.jsonl": "[1]\n"}, "m.jsonl"),
+    (f"{REPORT} --metrics m.jsonl", {"m.jsonl": '{"step": 1}\n'}, "m.jsonl"),
+    (f"{REPORT} --funnel f.json", {"f.json": "{}"}, "f.json"),
+    (f"{REPORT} --funnel f.json", {"f.json": "[[1, 2, 3]]"}, "f.json"),
+    (f"{REPORT} --targets nothing.parquet", {}, "nothing.parquet: no such file"),
+    (f"{REPORT} --targets t.parquet", {"t.parquet": parquet(a=[1])}, "t.parquet: no column prompt"),
+    (f"{REPORT} --targets t.parquet", {"t.parquet": parquet(prompt=["x"])}, "t.parquet: column prompt"),
+    # models
+    (f"{GENERATE} ./nothing", {}, "./nothing: no such folder"),
+    (f"{GENERATE} model", {"model/config.json": "{"}, "config.json: not JSON"),
+    (f"{GENERATE} model", {"model/config.json": "[]"}, "config.json: a JSON list"),
+    (f"{GENERATE} model", {"model/config.json": "{}"}, "config.json: no model_type"),
+    (f"{GENERATE} model", {"model/config.json": DEEP}, "config.json: nested too deep"),
+    (f"{GENERATE} model", {"model/config.json": '{"model_type": 3}'}, "config.json: no model_type"),
+    (f"{GENERATE} model", {"model/config.json": GONE}, "no config.json in it"),
+    (f"{GENERATE} model", {"model/tokenizer_config.json": "[]"}, "tokenizer_config.json: a JSON list"),
+    (f"{GENERATE} model", {"model/tokenizer_config.json": "{"}, "tokenizer_config.json: not JSON"),
+    (f"{GENERATE} model", {"model/tokenizer.json": "{"}, "tokenizer.json: not "),
+    (f"{GENERATE} model", {"model/tokenizer.json": GONE}, "no tokenizer"),
+    (f"{GENERATE} model", {"model/model.safetensors": safetensors(b"{")}, "no readable safetensors header"),
+    (f"{GENERATE} model", {"model/model.safetensors": b""}, "no readable safetensors header"),
+    (f"{GENERATE} model", {"model/model.safetensors": safetensors(b"[1]")}, "no readable safetensors header"),
+    (f"{GENERATE} model", {"model/model.safetensors": safetensors(b'{"a": {"dtype": "F32"}}')}, "no readable safetens"),
+    (f"{GENERATE} model", {"model/model.safetensors": safetensors(b'{"a": 1}')}, "no readable safetensors header"),
+    (f"{GENERATE} model", {"model/model.safetensors": safetensors(b'{"a": {"data_offsets": ["0", "x"]}}')}, "no reada"),
+    (f"{GENERATE} model", {"model/model.safetensors": safetensors(b'{"a": {"data_offsets": [0, 9]}}')}, "header says"),
+    (f"{GENERATE} model", {"model/x.safetensors.index.json": '{"weight_map": []}'}, "index.json: "),
+    (f"{GENERATE} model", {"model/chat_template.jinja": "{% if %}"}, "chat template"),
+    (f"{GENERATE} model", {"model/chat_template.jinja": "{{ ''.__class__.__mro__ }}"}, "chat template"),
+    (f"{GENERATE} model", {"model/chat_template.jinja": "{{ raise_exception('no') }}"}, "chat template"),
+    (f"{GENERATE} model", {"model/chat_template.jinja": "{{ messages[7].content }}"}, "chat template"),
+    (f"{GENERATE} model", {"model/chat_template.jinja": b"\xff"}, "not UTF-8"),
+    (f"{GENERATE} policy", {"policy/lineage.json": "{"}, "lineage.json"),
+    (f"{GENERATE} policy", {"policy/lineage.json": "[]"}, "lineage.json"),
+    (f"{GENERATE} policy", {"policy/lineage.json": b"\xff"}, "lineage.json"),
+    (f"{GENERATE} model --benchmarks nothing", {}, "nothing"),
+]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("row", ROWS, ids=name)
+def test_one_line_says_what_to_do(row, refuse):
+    refuse(row)
+
+
+@pytest.mark.parametrize("row", ROWS[1:2], ids=name)
+def test_the_process_that_a_user_starts_ends_in_the_same_way(row, refuse_process):
+    refuse_process(row)

@@ -1,0 +1,116 @@
+"""Bad inputs of `pipelines`: profiles, variables, selections, the registry. To add one, add a row."""
+
+import pytest
+from rows import DEEP, Row, name
+
+RUN = "pipelines.cli.run"
+
+ROWS: list[Row] = [
+    (f"{RUN} --select nope", {}, "--select 'nope'"),
+    (f"{RUN} --select 'key:((('", {}, "--select 'key:((('"),
+    (f"{RUN} --select group:nothing", {}, "the selection contains no asset"),
+    (f"{RUN} --select ''", {}, "--select ''"),
+    (f"{RUN} --max-concurrent 0", {}, "--max-concurrent: got '0'"),
+    (f"{RUN} --max-concurrent x", {}, "--max-concurrent: got 'x'"),
+    (f"{RUN} --nothing", {}, "unrecognized arguments: --nothing"),
+    (f"{RUN} --set training.seed", {}, "expected SECTION.KEY=VALUE"),
+    (f"{RUN} --set seed=1", {}, "expected SECTION.KEY=VALUE"),
+    (f"{RUN} --set training.seed=x", {}, "LUFFY__TRAINING__SEED: training.seed"),
+    (f"{RUN} --set training.seeed=1", {}, "training.seeed is not a setting; did you mean seed?"),
+    (f"{RUN} --set trainin.seed=1", {}, "with a section of"),
+    (f"{RUN} --set 'training.seed=['", {}, "LUFFY__TRAINING__SEED: not YAML"),
+    (f"{RUN} --set training.recipe=nothing", {}, "training.recipe: there is no 'nothing', expected one of"),
+    (f"{RUN} --set training.hardware=tpu", {}, "training.hardware: there is no 'tpu', expected one of"),
+    (f"{RUN} --set training.recipe=../hardware/cpu", {}, "training.recipe: there is no"),
+    (f"{RUN} --set 'training.overrides=[paths.run=/x]'", {}, "says where a run writes"),
+    (f"{RUN} --set training.overrides=3", {}, "training.overrides"),
+    (f"{RUN} --set 'experiments.recipes=[nothing]'", {}, "there is no 'nothing', expected one of"),
+    (f"{RUN} --set experiments.baseline=nothing", {}, "experiments.baseline: there is no 'nothing'"),
+    (f"{RUN} --set 'experiments.overrides={{nothing: []}}'", {}, "there is no 'nothing'"),
+    (f"{RUN} --set experiments.seeds=0", {}, "experiments.seeds"),
+    (f"{RUN} --set schedule.retrain=nope", {}, "schedule.retrain: 'nope'"),
+    (f"{RUN} --set 'schedule.retrain=61 * * * *'", {}, "schedule.retrain: '61 * * * *'"),
+    (f"{RUN} --set schedule.timezone=Mars/X", {}, "schedule.timezone: 'Mars/X'"),
+    (f"{RUN} --set schedule.timezone=../../etc/passwd", {}, "schedule.timezone"),
+    (f"{RUN} --set evaluation.temperature=.nan", {}, "evaluation.temperature"),
+    (f"{RUN} --set evaluation.grade_limit_s=.nan", {}, "evaluation.grade_limit_s"),
+    (f"{RUN} --set evaluation.grade_limit_s=.inf", {}, "evaluation.grade_limit_s"),
+    (f"{RUN} --set evaluation.template=nothing", {}, "evaluation.template: there is no 'nothing'"),
+    (f"{RUN} --set evaluation.grade_workers=0", {}, "evaluation.grade_workers"),
+    (f"{RUN} --set interpreter.grace_seconds=.nan", {}, "interpreter.grace_seconds"),
+    (f"{RUN} --set interpreter.python={{here}}", {}, "no training interpreter at {here}"),
+    (f"{RUN} --set storage.root=s3://bucket/x", {}, "storage.root: expected a folder"),
+    (f"{RUN} --set targets.mapping=nothing", {}, "targets.mapping"),
+    (f"{RUN} --set 'targets.source=[]'", {}, "targets.source"),
+    (f"{RUN} --set promotion.max_ood_drop=2", {}, "promotion.max_ood_drop"),
+    (f"{RUN} --set retention.keep_days=-1", {}, "retention.keep_days"),
+    (f"{RUN} --set retention.keep_days=.inf", {}, "retention.keep_days"),
+    (f"{RUN} --set suite.name=nothing", {}, "benchmark suite 'nothing'"),
+    (f"{RUN} --set 'suite.only=[nothing]'", {}, "suite.only: nothing"),
+    (f"{RUN} --set suite.name={{here}}/s.yaml", {"s.yaml": "["}, "s.yaml: not YAML"),
+    (f"{RUN} --set 'notify.url_variables=x'", {}, "notify.url_variables"),
+    ("LUFFY__X=1 pipelines.cli.run", {}, "variable LUFFY__X: expected LUFFY__SECTION__KEY"),
+    ("LUFFY__TRAINING=1 pipelines.cli.run", {}, "variable LUFFY__TRAINING"),
+    ("LUFFY__TRAINING__SEED__X=1 pipelines.cli.run", {}, "LUFFY__TRAINING__SEED__X"),
+    ("LUFFY__TRAINING__=1 pipelines.cli.run", {}, "LUFFY__TRAINING__"),
+    ("LUFFY_PROFILE=nothing pipelines.cli.run", {}, "profile 'nothing'"),
+    ("DAGSTER_HOME={here}/traces.jsonl pipelines.cli.run", {}, "DAGSTER_HOME"),
+    (f"{RUN} --profile {{here}}", {}, "profile"),
+    (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": "training: ["}, "p.yaml: not YAML"),
+    (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": "- a"}, "expected a mapping"),
+    (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": "trainig: {}"}, "trainig is not a setting; did you mean training?"),
+    (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": "training: 3"}, "p.yaml: training"),
+    (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": "training: {seed: x}"}, "p.yaml: training.seed"),
+    (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": "training:"}, "p.yaml: training"),
+    (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": "1: {}"}, "p.yaml"),
+    (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": DEEP}, "p.yaml: nested too deep"),
+    (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": b"\x80abc"}, "p.yaml: not YAML"),
+    (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": "a: 1\na: !!python/name:os.system"}, "p.yaml: not YAML"),
+    ("pipelines.cli.experiments nothing", {}, "unknown recipe nothing"),
+    ("pipelines.cli.experiments --set x", {}, "expected SECTION.KEY=VALUE"),
+    ("pipelines.cli.experiments --profile nothing", {}, "profile 'nothing'"),
+    ("pipelines.cli.experiments luffy --copy-to {here}/traces.jsonl", {}, "traces.jsonl"),
+    ("pipelines.cli.registry", {}, "required: action"),
+    ("pipelines.cli.registry promote", {}, "required: TO"),
+    ("pipelines.cli.registry promote abcd", {}, "'abcd' is neither a run's folder nor the digest of a policy"),
+    ("pipelines.cli.registry promote /etc", {}, "/etc"),
+    ("pipelines.cli.registry rollback", {}, "nothing to roll back"),
+    ("pipelines.cli.registry show", {"storage/registry/champion.json": "{"}, "champion.json: not a decision"),
+    ("pipelines.cli.registry show", {"storage/registry/champion.json": "[]"}, "champion.json: not a decision"),
+    ("pipelines.cli.registry show", {"storage/registry/champion.json": b"\xff"}, "champion.json"),
+    ("pipelines.cli.registry show", {"storage/registry/decisions/a.json": "{}"}, "a.json: not a decision"),
+    (
+        "pipelines.cli.registry promote abcd",
+        {"storage/training/policy/x/policy/lineage.json": "{"},
+        "lineage.json",
+    ),
+    (
+        "pipelines.cli.registry promote abcd",
+        {"storage/training/policy/x/policy/lineage.json": "[]"},
+        "lineage.json",
+    ),
+    ("LUFFY__STORAGE__ROOT=s3://x pipelines.cli.registry show", {}, "storage.root: expected a folder"),
+    ("pipelines.cli.execute nothing", {}, "invalid choice: 'nothing'"),
+    ("pipelines.cli.execute everything --tags x", {}, "--tags"),
+    ("pipelines.cli.execute everything --tags 3", {}, "--tags"),
+    ("pipelines.cli.execute everything --assets no/asset", {}, "no/asset"),
+    ("pipelines.cli.execute everything --max-concurrent 0", {}, "--max-concurrent: got '0'"),
+    ("pipelines.cli.ui --port 0", {}, "--port: got '0'"),
+    ("pipelines.cli.ui --port 70000", {}, "--port: got '70000'"),
+    ("pipelines.cli.ui --port x", {}, "--port: got 'x'"),
+    ("pipelines.cli.ui --host nowhere.invalid", {}, "nowhere.invalid"),
+    ("LUFFY__TRAINING__RECIPE=nothing pipelines.cli.ui", {}, "training.recipe: there is no 'nothing', expected one of"),
+    ("pipelines.cli.leaderboard --profile nothing", {}, "profile 'nothing'"),
+    ("pipelines.cli.leaderboard", {}, "no graded results"),
+]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("row", ROWS, ids=name)
+def test_one_line_says_what_to_do(row, refuse):
+    refuse(row)
+
+
+@pytest.mark.parametrize("row", [ROWS[1], ROWS[22]], ids=name)
+def test_the_process_that_a_user_starts_ends_in_the_same_way(row, refuse_process):
+    refuse_process(row)

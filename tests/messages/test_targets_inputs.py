@@ -1,0 +1,74 @@
+"""Bad inputs of `targets`: traces, their settings, the tokenizer. To add one, add a row."""
+
+import pytest
+from rows import DEEP, GONE, Row, name, parquet
+
+PREPARE = "targets --out out --tokenizer model --source traces.jsonl"
+
+ROWS: list[Row] = [
+    ("targets", {}, "required: --out, --tokenizer"),
+    (f"{PREPARE} --heldout-share 2", {}, "--heldout-share: got '2'"),
+    (f"{PREPARE} --heldout-share nan", {}, "--heldout-share: got 'nan'"),
+    (f"{PREPARE} --max-rows 0", {}, "--max-rows: got '0'"),
+    (f"{PREPARE} --workers 0", {}, "--workers: got '0'"),
+    (f"{PREPARE} --engine spark", {}, "engine: "),
+    (f"{PREPARE} --set limit", {}, "--set 'limit': expected KEY=VALUE"),
+    (f"{PREPARE} --set limit=[", {}, "--set 'limit=['"),
+    (f"{PREPARE} --set limt=3", {}, "limt is not a setting; did you mean limit?"),
+    (f"{PREPARE} --set limit=many", {}, "limit: "),
+    (f"{PREPARE} --set near_duplicate=nan", {}, "near_duplicate: "),
+    (f"{PREPARE} --set grade_limit_s=nan", {}, "grade_limit_s: "),
+    (f"{PREPARE} --set grade_limit_s=.inf", {}, "grade_limit_s: "),
+    (f"{PREPARE} --set mapping=nothing", {}, "mapping"),
+    (f"{PREPARE} --set 'mapping={{problem: p}}'", {}, "mapping.answer"),
+    (f"{PREPARE} --config c.yaml", {"c.yaml": "limit: ["}, "c.yaml: not YAML"),
+    (f"{PREPARE} --config c.yaml", {"c.yaml": "3"}, "expected a mapping"),
+    (f"{PREPARE} --config c.yaml", {"c.yaml": "limit: x"}, "c.yaml: limit"),
+    (f"{PREPARE} --config nothing.yaml", {}, "nothing.yaml"),
+    (f"{PREPARE} --config c.yaml", {"c.yaml": DEEP}, "c.yaml: nested too deep"),
+    (f"{PREPARE} --config c.yaml", {"c.yaml": "{1: 2}"}, "c.yaml"),
+    (f"{PREPARE} --suite s.yaml --check", {"s.yaml": "- {name: x}"}, "s.yaml"),
+    (f"{PREPARE} --suite nothing.yaml --check", {}, "nothing.yaml"),
+    (f"{PREPARE} --benchmarks nothing", {}, "nothing"),
+    (f"{PREPARE} --benchmarks b.parquet", {"b.parquet": b"x"}, "b.parquet"),
+    (f"{PREPARE} --benchmarks b.parquet", {"b.parquet": parquet(a=[1])}, "b.parquet"),
+    (f"{PREPARE} --benchmarks b.parquet", {"b.parquet": parquet(benchmark=[1], id=[2], problem=[3])}, "b.parquet"),
+    (f"{PREPARE} --previous nothing", {}, "nothing"),
+    ("targets --out out --tokenizer model --source nothing.jsonl", {}, "nothing.jsonl"),
+    ("targets --out out --tokenizer model --source ''", {}, "source"),
+    ("targets --out out --tokenizer nothing --source traces.jsonl", {}, "tokenizer nothing: no such file"),
+    (PREPARE, {"model/tokenizer.json": "{}"}, "tokenizer.json"),
+    (PREPARE, {"model/tokenizer_config.json": "[]"}, "tokenizer_config.json: "),
+    (PREPARE, {"model/tokenizer_config.json": b"\xff"}, "tokenizer_config.json: not UTF-8"),
+    (
+        PREPARE,
+        {"model/tokenizer_config.json": '{"chat_template": [1]}', "model/chat_template.jinja": GONE},
+        "chat temp",
+    ),
+    (PREPARE, {"model/tokenizer_config.json": '{"chat_template": 3}', "model/chat_template.jinja": GONE}, "chat templ"),
+    (PREPARE, {"model/chat_template.jinja": "{{ ''.__class__.__mro__ }}"}, "chat template"),
+    (PREPARE, {"model/chat_template.jinja": "{% for"}, "chat template is not Jinja"),
+    (PREPARE, {"model/chat_template.jinja": "{{ 1 / 0 }}"}, "chat template does not render"),
+    (PREPARE, {"model/chat_template.jinja": "{{ messages['x'].y.z }}"}, "chat template does not render"),
+    (PREPARE, {"model/chat_template.jinja": b"\xff\xfe"}, "chat_template.jinja: not UTF-8"),
+    (PREPARE, {"traces.jsonl": ""}, "traces.jsonl: it holds no JSON row"),
+    (PREPARE, {"traces.jsonl": b"\x00\x01"}, "traces.jsonl: it holds no JSON row"),
+    (PREPARE, {"traces.jsonl": '{"a": 1}\n'}, "traces.jsonl"),
+    (PREPARE, {"traces.jsonl": DEEP}, "traces.jsonl"),
+    ("targets --out out --tokenizer model --source t.parquet", {"t.parquet": b"PAR1"}, "t.parquet: not a readable"),
+    ("targets --out out --tokenizer model --source t.parquet", {"t.parquet": parquet(a=[1])}, "t.parquet"),
+    ("targets --out out --tokenizer model --source t.csv", {"t.csv": "problem,answer\n1,2\n"}, "t.csv"),
+    ("targets --out out --tokenizer model --source t.jsonl.gz", {"t.jsonl.gz": b"\x1f\x8bxx"}, "t.jsonl.gz"),
+    ("targets --out model/config.json --tokenizer model --source traces.jsonl", {}, "model/config.json"),
+]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("row", ROWS, ids=name)
+def test_one_line_says_what_to_do(row, refuse):
+    refuse(row)
+
+
+@pytest.mark.parametrize("row", ROWS[1:2], ids=name)
+def test_the_process_that_a_user_starts_ends_in_the_same_way(row, refuse_process):
+    refuse_process(row)

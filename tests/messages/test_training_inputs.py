@@ -1,0 +1,67 @@
+"""Bad inputs of `training`: targets, models, options, checkpoints. To add one, add a row."""
+
+import pytest
+from rows import GONE, Row, name, numbers, parquet, retyped, safetensors
+
+SMALL = "--set data.train_batch_size=8 --set data.max_prompt_length=64 --set data.max_response_length=144"
+TRAIN = f"training --targets targets.parquet --model model --out out {SMALL}"
+
+ROWS: list[Row] = [
+    ("training", {}, "missing --targets, --model, --out"),
+    ("training --nothing", {}, "unrecognized arguments: --nothing"),
+    (f"{TRAIN} --seed x", {}, "--seed: got 'x'"),
+    (f"{TRAIN} --seed -1", {}, "--seed: got '-1'"),
+    (f"{TRAIN} --recipe nothing", {}, "no recipe 'nothing': expected one of"),
+    (f"{TRAIN} --hardware tpu", {}, "no hardware 'tpu': expected one of"),
+    (f"{TRAIN} --recipe ../recipe/luffy", {}, "no recipe"),
+    (f"{TRAIN} --recipe sft_rl", {}, "no heldout.parquet"),
+    (f"{TRAIN} --set nothing=1", {}, "unknown key 'nothing'"),
+    (f"{TRAIN} --set trainer.total_training_steps=abc", {}, "trainer.total_training_steps: got 'abc'"),
+    (f"{TRAIN} --set trainer.total_training_steps=0", {}, "trainer.total_training_steps: got 0"),
+    (f"{TRAIN} --set trainer.total_training_steps=1.5", {}, "got 1.5, expected a whole number from 1"),
+    (f"{TRAIN} --set trainer.save_freq=x", {}, "trainer.save_freq: got 'x'"),
+    (f"{TRAIN} --set data.train_batch_size=x", {}, "data.train_batch_size: got 'x'"),
+    (f"{TRAIN} --set data.train_batch_size=0", {}, "data.train_batch_size: got 0"),
+    (f"{TRAIN} --set data.max_prompt_length=x", {}, "data.max_prompt_length: got 'x'"),
+    (f"{TRAIN} --set data.max_response_length=-4", {}, "data.max_response_length: got -4"),
+    (f"{TRAIN} --set actor_rollout_ref.rollout.n=x", {}, "actor_rollout_ref.rollout.n: got 'x'"),
+    (f"{TRAIN} --set actor_rollout_ref.actor.optim.lr=fast", {}, "actor_rollout_ref.actor.optim.lr: got 'fast'"),
+    (f"{TRAIN} --set run.stall_seconds=x", {}, "run.stall_seconds: got 'x'"),
+    (f"{TRAIN} --set run.backend=cloud", {}, "run.backend: got 'cloud'"),
+    (f"{TRAIN} --set run.trackers=[nothing]", {}, "run.trackers: got 'nothing'"),
+    (f"{TRAIN} --set ===", {}, "==="),
+    (f"{TRAIN} --set a.b", {}, "a.b"),
+    (f"{TRAIN} --set mixed.loss=nothing", {}, "loss: got 'nothing', expected one of"),
+    (f"{TRAIN} --set mixed.loss=[1]", {}, "loss: got"),
+    (f"{TRAIN} --set actor_rollout_ref.rollout.gpu_memory_utilization=lots", {}, "gpu_memory_utilization: got 'lots'"),
+    (f"{TRAIN} --set algorithm.filter_groups.enable=maybe", {}, "enable: got 'maybe', expected true or false"),
+    (f"{TRAIN} --lineage l.json", {"l.json": "{"}, "l.json: not JSON"),
+    (f"{TRAIN} --lineage l.json", {"l.json": "[]"}, "l.json: expected a JSON object"),
+    (TRAIN, {"targets.parquet": GONE}, "targets.parquet: no such file"),
+    (TRAIN, {"targets.parquet": b"x"}, "targets.parquet: not a readable parquet file"),
+    (TRAIN, {"targets.parquet": parquet(a=[1])}, "targets.parquet: no column"),
+    (TRAIN, {"targets.parquet": retyped("prompt", numbers)}, "targets.parquet"),
+    (TRAIN, {"targets.parquet": retyped("reward_model", numbers)}, "targets.parquet"),
+    (TRAIN, {"model/config.json": GONE}, "no config.json"),
+    (TRAIN, {"model/config.json": "{"}, "config.json: not JSON"),
+    (TRAIN, {"model/config.json": "[]"}, "config.json: a JSON list"),
+    (TRAIN, {"model/config.json": '{"model_type": "x", "max_position_embeddings": "x"}'}, "max_position_embeddings"),
+    (TRAIN, {"model/tokenizer.json": "{"}, "tokenizer.json"),
+    (TRAIN, {"model/model.safetensors": safetensors(b"{")}, "no readable safetensors header"),
+    (TRAIN, {"model/chat_template.jinja": "{{ ''.__class__.__mro__ }}"}, "chat template"),
+    (f"training --targets targets.parquet --model model --out targets.parquet {SMALL}", {}, "targets.parquet"),
+    ("training.base --out model", {}, "model: exists already"),
+    ("training.export.convert --gguf nothing.gguf --out out", {}, "nothing.gguf: no such file"),
+    ("training.export.convert --gguf x.gguf --out out", {"x.gguf": b"GGUF\x00"}, "x.gguf: transformers cannot convert"),
+]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("row", ROWS, ids=name)
+def test_one_line_says_what_to_do(row, refuse):
+    refuse(row)
+
+
+@pytest.mark.parametrize("row", ROWS[8:9], ids=name)
+def test_the_process_that_a_user_starts_ends_in_the_same_way(row, refuse_process):
+    refuse_process(row)
