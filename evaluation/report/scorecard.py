@@ -89,9 +89,9 @@ class Scorecard:
     created: str = field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
 
     def verdict(self) -> str:
-        """One sentence: on which benchmarks the 95% interval of the difference leaves out zero."""
-        better = [row.title for row in self.rows if row.difference.low > 0]
-        worse = [row.title for row in self.rows if row.difference.high < 0]
+        """One sentence: on which benchmarks the policy is better or worse beyond chance."""
+        better = [row.title for row in self.rows if row.difference.beyond_chance and row.difference.mean > 0]
+        worse = [row.title for row in self.rows if row.difference.beyond_chance and row.difference.mean < 0]
         parts = [f"beats the base on {len(better)} of {len(self.rows)} benchmarks"] if better else []
         if worse:
             parts.append(f"falls behind {'' if better else 'the base '}on {len(worse)} ({'; '.join(worse)})")

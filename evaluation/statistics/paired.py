@@ -31,6 +31,11 @@ class Difference:
     test: str
 
     @property
+    def beyond_chance(self) -> bool:
+        """Whether the test rejects equality at the 5% level and the interval leaves out zero: small ones disagree."""
+        return self.p_value < 0.05 and not self.low <= 0 <= self.high
+
+    @property
     def detectable(self) -> float:
         """The true difference that this many problems would show with 80% power at the 5% level."""
         return (Z95 + Z80) * self.standard_error

@@ -149,7 +149,7 @@ def test_what_slurm_refuses_is_one_message(cluster: Path, tmp_path: Path) -> Non
         SlurmBackend({"partition": "nowhere"}).start(task)
     with pytest.raises(InputError, match="Unavailable parameter"):
         SlurmBackend({"gpu": 8}).start(task)
-    assert jobs() == []
+    assert task.name not in jobs()  # one that has just ended may still be there
 
 
 @pytest.mark.slow

@@ -120,6 +120,15 @@ def test_paired_difference_of_single_samples(graded):
     )
 
 
+@pytest.mark.parametrize(("lost", "beyond_chance"), [(5, False), (6, True)])
+def test_a_difference_is_beyond_chance_where_interval_and_test_agree(graded, lost, beyond_chance):
+    base = graded({f"p{i}": [1] for i in range(100)})
+    policy = graded({f"p{i}": [int(i >= lost)] for i in range(100)})
+    difference = paired_difference(base, policy)
+    assert difference.high < 0
+    assert difference.beyond_chance is beyond_chance
+
+
 def test_no_difference_is_still_uncertain(graded):
     base = graded({f"p{i}": [int(i < 5)] for i in range(20)})
     same = paired_difference(base, base)
