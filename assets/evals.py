@@ -14,6 +14,7 @@ from assets.benchmarks import KEY as SUITE
 from assets.models import KEY as BASE
 from assets.shared.failures import reports_input_errors
 from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.lineage import column_lineage, graded_columns
 from assets.shared.metadata import columns, counts, preview, rounded
 from assets.shared.options import EvaluationOptions, with_defaults
 from assets.shared.references import Reference, ScoresReference, SuiteReference
@@ -48,6 +49,7 @@ def _build(role: str, suite: Sequence[Benchmark], options: EvaluationOptions) ->
                 key(benchmark, role),
                 group_name=benchmark.group,
                 kinds={"vllm"},
+                tags={"luffy/role": role},
                 code_version=version,
                 description=f"{benchmark.title}: the accuracy of the {role}, and every sample with its verdict.",
             ),
@@ -216,6 +218,7 @@ def _result(
             "prompt template": PromptRecord.of(table).name or "not recorded",
             "dagster/row_count": table.num_rows,
             "dagster/column_schema": columns(table.schema),
+            "dagster/column_lineage": column_lineage(graded_columns(SUITE)),
             "samples": preview(table, ["prompt", "response", "gold", "extracted", "verdict"]),
             "file": dg.MetadataValue.path(str(graded)),
             "generated": dg.MetadataValue.path(str(samples)),

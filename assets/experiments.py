@@ -16,7 +16,8 @@ from assets.evals import key as base_scores
 from assets.models import KEY as BASE
 from assets.shared.failures import reports_input_errors
 from assets.shared.interpreter import TrainingInterpreter
-from assets.shared.metadata import cell, rounded
+from assets.shared.lineage import column_lineage, graded_columns
+from assets.shared.metadata import cell, columns, rounded
 from assets.shared.options import EvaluationOptions, ExperimentOptions, TrainingOptions, with_defaults
 from assets.shared.references import (
     ExperimentReference,
@@ -146,6 +147,9 @@ def _scores(
                 **{f"{name} low": rounded(summary.low) for name, summary in summaries.items()},
                 **{f"{name} high": rounded(summary.high) for name, summary in summaries.items()},
                 "policy checkpoint": policy.digest,
+                "dagster/row_count": sum(table.num_rows for table in tables.values()),
+                "dagster/column_schema": columns(tables[names[0]].schema),
+                "dagster/column_lineage": column_lineage(graded_columns(SUITE)),
             },
         )
 

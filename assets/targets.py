@@ -12,6 +12,7 @@ from assets.benchmarks import KEY as SUITE
 from assets.models import KEY as BASE
 from assets.shared.failures import reports_input_errors
 from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.lineage import column_lineage, copied_columns, rejected_columns, target_columns
 from assets.shared.metadata import cell
 from assets.shared.options import SplitOptions, TargetOptions, with_defaults
 from assets.shared.references import ModelReference, PreparedReference, Reference, SuiteReference, TrainReference
@@ -31,29 +32,30 @@ REJECTED = dg.AssetKey(["targets", "rejected"])
 TRAIN = dg.AssetKey(["targets", "train"])
 
 
-def build_targets(options: TargetOptions, split: SplitOptions) -> list[dg.AssetsDefinition | dg.SourceAsset]:
+def build_targets(options: TargetOptions, split: SplitOptions) -> list[dg.AssetsDefinition]:
     """The assets of the targets. ``options`` and ``split`` are the defaults of the Launchpad."""
     return [_source(options), _prepared(options), _train(split)]
 
 
-def _source(options: TargetOptions) -> dg.SourceAsset:
+def _source(options: TargetOptions) -> dg.AssetsDefinition:
+    spec = dg.AssetSpec(
+        SOURCE,
+        group_name="targets",
+        kinds={"dataset"},
+        description="The raw traces. They come from the embedded generator, from your files, or from a dataset of "
+        "the Hugging Face hub. Each observation records their digest and the number of rows.",
+    )
+
     @reports_input_errors
     def source(context: dg.AssetExecutionContext) -> dg.ObserveResult:
         digest, metadata = observation(options)
-        context.log.info(
-            f"{', '.join(options.source)}: {metadata['dagster/row_count']} rows, digest {digest[:SHORT_DIGEST]}"
-        )
-        return dg.ObserveResult(data_version=dg.DataVersion(digest), metadata=metadata)
+        rows = metadata.get("dagster/row_count", "an unknown number of")
+        context.log.info(f"{', '.join(options.source)}: {rows} rows, digest {digest[:SHORT_DIGEST]}")
+        return dg.ObserveResult(SOURCE, data_version=dg.DataVersion(digest), metadata=metadata)
 
     with warnings.catch_warnings():  # the decorator is beta in Dagster 1.13, whose exact minor version is pinned
         warnings.simplefilter("ignore", dg.BetaWarning)
-        return dg.observable_source_asset(
-            key=SOURCE,
-            group_name="targets",
-            tags={"dagster/kind/dataset": ""},
-            description="The raw traces. They come from the embedded generator, from your files, or from a dataset of "
-            "the Hugging Face hub. Each observation records their digest and the number of rows.",
-        )(source)
+        return dg.multi_observable_source_asset(name="targets__source", specs=[spec])(source)
 
 
 def observation(options: TargetOptions) -> tuple[str, dict[str, Any]]:
@@ -183,7 +185,11 @@ def _prepared_result(prepared: "Prepared", source_digest: str, reused: bool) -> 
             seed=prepared.config.seed,
         ),
         data_version=dg.DataVersion(prepared.digest),
-        metadata={**prepared_metadata(prepared), "reused": reused},
+        metadata={
+            **prepared_metadata(prepared),
+            "dagster/column_lineage": column_lineage(target_columns(prepared, SOURCE)),
+            "reused": reused,
+        },
     )
 
 
@@ -198,7 +204,11 @@ def _rejected_result(prepared: "Prepared", reused: bool) -> dg.MaterializeResult
         asset_key=REJECTED,
         value=Reference(path=str(prepared.rejected), digest=digest),
         data_version=dg.DataVersion(digest),
-        metadata={**rejected_metadata(prepared, table), "reused": reused},
+        metadata={
+            **rejected_metadata(prepared, table),
+            "dagster/column_lineage": column_lineage(rejected_columns(prepared, SOURCE)),
+            "reused": reused,
+        },
     )
 
 
@@ -255,6 +265,7 @@ def _train(options: SplitOptions) -> dg.AssetsDefinition:
             data_version=dg.DataVersion(digest),
             metadata={
                 **train_metadata(file, folder / TRAIN_FILE, previous, prepared.profile),
+                "dagster/column_lineage": column_lineage(copied_columns(file.schema_arrow.names, PREPARED)),
                 "held out": heldout,
                 "reused": reused,
             },

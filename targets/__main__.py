@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
 def _described(setting: str) -> str:
     field = PrepareConfig.model_fields[setting]
     default = ", ".join(field.default) if isinstance(field.default, list) else field.default
-    return f"{field.description} (default {default})"
+    return f"{str(field.description).removesuffix('.')} (default {default})"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -74,68 +74,96 @@ class PrepareConfig(BaseModel):
     source: Annotated[list[str], BeforeValidator(_as_list)] = Field(
         default=[EMBEDDED],
         min_length=1,
-        description="'embedded', a parquet/JSONL file, folder or glob (local or s3://, gs://), or a hub dataset id",
+        description="Where the traces are: 'embedded' (the generator), a parquet or JSONL file, a folder or a glob "
+        "(local, s3:// or gs://), or the id of a dataset on the Hugging Face hub.",
     )
-    mapping: Mapping = Field(default="auto", description="'auto', a ready mapping's name, or the columns")
-    split: str = Field(default="train", description="split of a hub dataset")
-    subset: str | None = Field(default=None, description="subset (configuration) of a hub dataset")
-    revision: str | None = Field(default=None, description="revision of a hub dataset")
-    limit: int | None = Field(default=None, ge=1, description="read only so many traces of all sources together")
-    embedded_rows: int = Field(default=4096, ge=1, description="problems that the embedded generator makes")
+    mapping: Mapping = Field(
+        default="auto",
+        description="Columns to read: 'auto', the name of a mapping of targets/read/mappings.yaml, or the columns.",
+    )
+    split: str = Field(default="train", description="Split of a hub dataset.")
+    subset: str | None = Field(
+        default=None, description="Subset (configuration) of a hub dataset. None: the default one."
+    )
+    revision: str | None = Field(default=None, description="Branch, tag or commit of a hub dataset. None: the newest.")
+    limit: int | None = Field(
+        default=None, ge=1, description="Most traces that are read, of all sources together. None: all."
+    )
+    embedded_rows: int = Field(default=4096, ge=1, description="Number of problems that the embedded generator makes.")
     embedded_split: Literal["train", "train_hard"] = Field(
         default="train",
-        description="train: sums of 5 to 7 numbers; train_hard: of 6 to 7, which the base model hardly ever solves",
+        description="Problems of the embedded generator. train: sums of 5 to 7 numbers; train_hard: sums of 6 to 7 "
+        "numbers, which the base model hardly ever solves.",
     )
     embedded_terse: float = Field(
-        default=0.0, ge=0, le=1, description="share of its traces with two operations per line after the first line"
+        default=0.0,
+        ge=0,
+        le=1,
+        description="Share of the embedded traces that do two operations per line after the first line.",
     )
-    seed: int = 0
+    seed: int = Field(default=0, description="Seed of the generator, and of every choice among traces and problems.")
 
     # --- what a target looks like
     system_prompt: str | None = Field(
-        default=None, description="system message of every prompt; none: keep the source's; empty: remove it"
+        default=None, description="System message of every prompt. None: keep the source's. Empty: remove it."
     )
     plain_text: Literal["reject", "split"] = Field(
-        default="reject", description="a response without any marker: reject it, or split it before its last box"
+        default="reject",
+        description="What happens to a response without any marker: reject it, or split it before its last box.",
     )
 
     # --- thresholds of the filters
-    max_text_bytes: int = Field(default=1_000_000, ge=1, description="longer texts are rejected unread")
+    max_text_bytes: int = Field(
+        default=1_000_000, ge=1, description="Largest size of a text, in bytes. Longer texts are rejected unread."
+    )
     max_prompt_tokens: int = Field(
-        default=1024, ge=1, description="longest prompt with its chat template, in the policy's tokens"
+        default=1024, ge=1, description="Longest prompt with its chat template, in the policy's tokens."
     )
     max_target_tokens: int = Field(
-        default=8192, ge=1, description="longest target with its end token, in the policy's tokens"
+        default=8192, ge=1, description="Longest target with its end token, in the policy's tokens."
     )
     min_compression_ratio: float = Field(
-        default=0.12, ge=0, le=1, description="a target with a smaller zlib size / size is a loop"
+        default=0.12,
+        ge=0,
+        le=1,
+        description="Smallest ratio of the compressed (zlib) to the full size of a target. A lower one means a loop.",
     )
-    compression_min_chars: int = Field(default=2000, ge=1, description="shorter targets are not tested for loops")
-    max_repeats: int = Field(default=20, ge=2, description="a run of 16 words or a line that occurs so often is a loop")
+    compression_min_chars: int = Field(
+        default=2000, ge=1, description="Length from which targets are tested for loops, in characters."
+    )
+    max_repeats: int = Field(
+        default=20, ge=2, description="Number of times that a line, or a run of 16 words, occurs in a loop."
+    )
     max_foreign_share: float = Field(
-        default=0.001, ge=0, le=1, description="largest share of characters of other scripts, or U+FFFD"
+        default=0.001, ge=0, le=1, description="Largest share of characters that are of other scripts or U+FFFD."
     )
     reject_figures: bool = Field(
-        default=True, description="reject problems that need a figure, an [asy] drawing or a link"
+        default=True, description="Reject problems that need a figure, an [asy] drawing or a link."
     )
-    reject_choices: bool = Field(default=True, description="reject gold answers that are an option letter")
-    grade_limit_s: float = Field(default=5.0, gt=0, description="seconds for comparing one answer")
+    reject_choices: bool = Field(
+        default=True, description="Reject problems whose gold answer is the letter of an option."
+    )
+    grade_limit_s: float = Field(default=5.0, gt=0, description="Seconds allowed for comparing one answer.")
 
     # --- duplicates
     near_duplicate: float = Field(
-        default=95.0, ge=50, le=100, description="percent of similarity from which two problems are the same"
+        default=95.0, ge=50, le=100, description="Similarity from which two problems count as the same, in percent."
     )
-    traces_per_problem: int = Field(default=1, ge=1)
+    traces_per_problem: int = Field(default=1, ge=1, description="Most traces of one problem that become targets.")
     keep: Literal["first", "shortest", "diverse"] = Field(
-        default="first", description="which verified traces of a problem survive; diverse: the least alike"
+        default="first",
+        description="Which verified traces of a problem become targets: the first, the shortest, or the least alike "
+        "(diverse).",
     )
-    min_rows: int = Field(default=1, ge=1, description="fewer rows than this fail the quality check")
+    min_rows: int = Field(default=1, ge=1, description="Fewest targets that pass the quality check.")
 
     # --- where the filters run: the output does not depend on these
     engine: Literal["local", "ray"] = Field(
-        default="local", description="processes of this machine, or Ray Data (in the training interpreter)"
+        default="local",
+        description="Where the filters run: local (processes of this machine), or ray (Ray Data, in the training "
+        "interpreter).",
     )
-    workers: int = Field(default=2, ge=1, description="processes that filter traces")
+    workers: int = Field(default=2, ge=1, description="Number of processes that filter traces.")
 
     def deciding(self) -> dict[str, Any]:
         """The settings that decide what comes out, as JSON values."""

@@ -18,6 +18,7 @@ from assets.targets import build_targets
 from assets.training import build_training
 from core.cli import private_files
 from pipelines.definitions.automation import retrain_on_new_targets
+from pipelines.definitions.catalog import describe
 from pipelines.definitions.jobs import JOBS
 from pipelines.definitions.resources import build_resources
 from pipelines.definitions.schedules import build_schedules
@@ -37,19 +38,20 @@ def build_defs(
     """The definitions of ``settings`` (by default those of the environment), with resources replaced for tests."""
     settings = settings or load_settings()
     suite = settings.benchmark_suite()
+    assets = [
+        *build_targets(settings.targets, settings.split),
+        *build_models(settings.model),
+        *build_training(settings.training, retrain_on_new_targets()),
+        *build_benchmarks(suite, settings.benchmarks),
+        *build_evals(suite, settings.evaluation),
+        *build_checkpoints(suite, settings.evaluation),
+        *build_report(suite),
+        *build_registry(suite, settings.promotion),
+        *build_experiments(suite, settings.experiments, settings.training, settings.evaluation),
+        *build_retention(settings.retention),
+    ]
     return dg.Definitions(
-        assets=[
-            *build_targets(settings.targets, settings.split),
-            *build_models(settings.model),
-            *build_training(settings.training, retrain_on_new_targets()),
-            *build_benchmarks(suite, settings.benchmarks),
-            *build_evals(suite, settings.evaluation),
-            *build_checkpoints(suite, settings.evaluation),
-            *build_report(suite),
-            *build_registry(suite, settings.promotion),
-            *build_experiments(suite, settings.experiments, settings.training, settings.evaluation),
-            *build_retention(settings.retention),
-        ],
+        assets=describe(assets, settings.catalog),
         asset_checks=build_checks(),
         jobs=JOBS,
         schedules=build_schedules(settings.schedule),

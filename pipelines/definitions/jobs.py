@@ -10,9 +10,14 @@ EXPERIMENT = "experiment"
 COMPARE = "compare_experiments"
 RETAIN = "retention"
 # Launched on their own.
-ON_REQUEST = dg.AssetSelection.groups("experiments", "operations") | dg.AssetSelection.assets(
-    ["training", "checkpoints"]
-)
+REQUESTED_GROUPS, REQUESTED_KEY = ("experiments", "operations"), ["training", "checkpoints"]
+ON_REQUEST = dg.AssetSelection.groups(*REQUESTED_GROUPS) | dg.AssetSelection.assets(REQUESTED_KEY)
+
+
+def is_on_request(key: dg.AssetKey) -> bool:
+    """Whether `everything` leaves the asset out; a group is the first part of a key."""
+    return key.path[0] in REQUESTED_GROUPS or list(key.path) == REQUESTED_KEY
+
 
 everything = dg.define_asset_job(
     EVERYTHING,

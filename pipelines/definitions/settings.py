@@ -35,6 +35,7 @@ from core.errors import InputError, explain_validation
 from core.files import read_yaml
 from core.parse import parse_yaml
 from evaluation.benchmarks.registry import Benchmark, load_suite
+from pipelines.definitions.catalog import CatalogSettings
 from pipelines.definitions.notices import NotifySettings
 
 PROFILES = PROJECT / "pipelines" / "profiles"
@@ -105,6 +106,7 @@ class Settings(BaseSettings):
     evaluation: EvaluationOptions = EvaluationOptions()
     experiments: ExperimentOptions = ExperimentOptions()
     promotion: PromotionOptions = PromotionOptions()
+    catalog: CatalogSettings = CatalogSettings()
     schedule: ScheduleSettings = ScheduleSettings()
     notify: NotifySettings = NotifySettings()
     retention: RetentionOptions = RetentionOptions()

@@ -79,7 +79,7 @@ def test_every_asset_says_what_it_is(profile):
         assert node.kinds, key
         if node.is_materializable:
             assert node.code_version, key
-        assert not node.owners, key
+        assert node.owners, key
 
 
 def test_the_definitions_can_be_loaded_and_resolved():

@@ -1,0 +1,109 @@
+"""What the UI's catalogue says of every asset: owners, when it runs, how fresh it should be, where its code is.
+
+What only one asset knows (its description, kinds, columns) is in the module of the asset.
+"""
+
+import inspect
+import warnings
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import dagster as dg
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from core.code import PROJECT
+from pipelines.definitions.jobs import is_on_request
+
+# Teams by the group of an asset, until the settings name people.
+TEAMS = {
+    "targets": "team:data",
+    "benchmarks": "team:data",
+    "registry": "team:platform",
+    "operations": "team:platform",
+}
+OTHERS = "team:research"
+RUNS, POOL = "luffy/runs", "luffy/pool"  # tags: with which schedule; in which pool its step waits
+OVERDUE = 4  # times `fresh_days`
+
+
+def owner(text: str) -> str:
+    """``text``; ValueError unless it is an address or a team."""
+    name, at, domain = text.partition("@")
+    if text.startswith("team:") and len(text) > len("team:"):
+        return text
+    if not (at and name and "." in domain.strip(".") and not any(character.isspace() for character in text)):
+        raise ValueError(f"{text!r}: expected an e-mail address, or a team such as team:data")
+    return text
+
+
+class CatalogSettings(BaseModel):
+    """What the UI says of the assets besides their results."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    owners: dict[str, list[Annotated[str, AfterValidator(owner)]]] = Field(
+        default={}, description="Owners by group of assets: e-mail addresses, or teams such as team:data."
+    )
+    fresh_days: float | None = Field(
+        default=8.0,
+        ge=0.01,
+        le=3650,
+        description="Days after which an asset of the weekly run counts as late. After four times as many it counts as "
+        "overdue. None: never.",
+    )
+    code_url: str | None = Field(
+        default=None,
+        pattern=r"^https?://\S+$",
+        description="Address of the project's files in your repository, e.g. https://github.com/me/luffy/blob/main. "
+        "None: links lead to the files of the machine that runs the code location.",
+    )
+
+
+def describe(
+    assets: Sequence[dg.AssetsDefinition | dg.AssetSpec], settings: CatalogSettings
+) -> list[dg.AssetsDefinition | dg.AssetSpec]:
+    """``assets`` with what the settings and the jobs say of them."""
+    days = settings.fresh_days
+    fresh = None if days is None else dg.FreshnessPolicy.time_window(timedelta(OVERDUE * days), timedelta(days))
+
+    def attributes(spec: dg.AssetSpec) -> dict[str, Any]:
+        group = str(spec.group_name)
+        return {"owners": settings.owners.get(group) or [TEAMS.get(group, OTHERS)]}
+
+    def described(asset: dg.AssetsDefinition | dg.AssetSpec) -> dg.AssetsDefinition | dg.AssetSpec:
+        if isinstance(asset, dg.AssetSpec):
+            return asset.replace_attributes(**attributes(asset))
+        code = {"dagster/code_references": _code(asset, settings)}
+        pool = {POOL: asset.op.pool} if asset.op.pool else {}
+
+        def computed(spec: dg.AssetSpec) -> dg.AssetSpec:
+            weekly = asset.is_materializable and not is_on_request(spec.key)
+            runs = "weekly" if weekly else "on_request" if asset.is_materializable else "hourly"
+            return spec.replace_attributes(
+                **attributes(spec),
+                tags={**spec.tags, **pool, RUNS: runs},
+                metadata={**spec.metadata, **code},
+                freshness_policy=fresh if weekly else None,
+            )
+
+        return asset.map_asset_specs(computed)
+
+    return [described(asset) for asset in assets]
+
+
+def _code(asset: dg.AssetsDefinition, settings: CatalogSettings) -> dg.CodeReferencesMetadataValue:
+    """The link to the function that computes ``asset``.
+
+    `dg.with_source_code_references` would name the decorator that reports input errors, and reads every file.
+    """
+    function = inspect.unwrap(cast("Any", asset.op.compute_fn).decorated_fn).__code__
+    with warnings.catch_warnings():  # these are beta in Dagster 1.13, whose exact minor version is pinned
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        if settings.code_url is None:
+            link = dg.LocalFileCodeReference(file_path=function.co_filename, line_number=function.co_firstlineno)
+        else:
+            file = Path(function.co_filename).relative_to(PROJECT).as_posix()
+            link = dg.UrlCodeReference(url=f"{settings.code_url.rstrip('/')}/{file}#L{function.co_firstlineno}")
+        return dg.CodeReferencesMetadataValue(code_references=[link])
