@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
-from core.errors import InputError
+from core.errors import InputError, TaskFailed
 
 INTERRUPTED = 130  # the status that a shell gives a program that Ctrl-C ended
 
@@ -29,6 +29,9 @@ def exit_status(work: Callable[[], int | None]) -> int:
     except InputError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
+    except TaskFailed as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
     except (IsADirectoryError, NotADirectoryError, FileExistsError) as error:
         sys.stderr.write(f"error: {error.filename2 or error.filename}: {error.strerror}; give another path\n")
         return 2

@@ -9,6 +9,13 @@ if TYPE_CHECKING:
 UNION_BRANCHES = ("ColumnMapping", "str")  # pydantic names the branch that it tried; it is no key of the user's
 
 
+class TaskFailed(RuntimeError):
+    """A process or job that a command started ended with an error; the message has its reason and where its log is.
+
+    Command lines print it after ``error: `` and exit with status 1.
+    """
+
+
 class InputError(ValueError):
     """Something the user gave is wrong; the message says what, where, what was expected and what to do.
 

@@ -17,7 +17,6 @@ from core.errors import InputError
 from core.files import read_object
 from core.progress import reporter
 from training.commands import export, preflight
-from training.run.attempts import TrainingFailed
 from training.run.configuration import compose_run, names
 from training.run.job import run_job
 from training.run.request import TrainingRequest, has_first_stage
@@ -108,8 +107,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(exit_status(main))
-    except TrainingFailed as error:
-        sys.stderr.write(f"error: {error}\n")
-        sys.exit(1)
+    sys.exit(exit_status(main))

@@ -1,6 +1,6 @@
 """Runs the training interpreter's programs (``python -m training``, ``python -m evaluation``) from an asset.
 
-The program runs under `training.run.supervisor`, so it, Ray and vLLM end with the step, however the step ends. Its
+The program runs under `core.backends.supervisor`, so it, Ray and vLLM end with the step, however the step ends. Its
 messages come back through Dagster Pipes; what it prints is in the step's logs in the UI.
 """
 
@@ -52,7 +52,7 @@ class TrainingInterpreter(dg.ConfigurableResource):
         the program gets TERM, ``grace_seconds`` later KILL.
         """
         python = str(self.executable())
-        command = [python, "-m", "training.run.supervisor", "--", python, "-m", *arguments]
+        command = [python, "-m", "core.backends.supervisor", "--", python, "-m", *arguments]
         context.log.debug(" ".join(command))
         reader = dg.PipesTempFileMessageReader()
         with dg.open_pipes_session(context, dg.PipesTempFileContextInjector(), reader) as session:

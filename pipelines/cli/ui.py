@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> None:
     # A shell starts background jobs with Ctrl-C ignored, and Dagster then ignores TERM too: nothing could stop it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     serve = [sys.executable, "-m", "pipelines.cli.webserver", "--host", options.host, "--port", str(options.port)]
-    os.execv(sys.executable, [sys.executable, "-m", "training.run.supervisor", "--", *serve])
+    os.execv(sys.executable, [sys.executable, "-m", "core.backends.supervisor", "--", *serve])
 
 
 def check_port(host: str, port: int) -> None:

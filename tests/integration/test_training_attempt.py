@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from processes import alive, wait_gone
 
-from training.run.attempts import Attempt, TrainingFailed, attempts, follow, reason_of
-from training.run.backends.local import LocalBackend
-from training.run.backends.task import Task
+from core.backends.attempts import Attempt, attempts, reason_of
+from core.backends.local import LocalBackend
+from core.backends.task import Task
+from core.errors import TaskFailed
+from training.run.attempts import follow
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 def run(folder: Path, steps: int, ending: str, stall_seconds: float = 60) -> list[dict[str, Any]]:
     """Follow one attempt of the stand-in job; what was reported."""
     attempt, events = Attempt(folder, 1), []
-    environment = {"VERL_FILE_LOGGER_PATH": str(attempt.metrics), "PYTHONPATH": str(Path(__file__).parent)}
+    environment = {"VERL_FILE_LOGGER_PATH": str(attempt.records), "PYTHONPATH": str(Path(__file__).parent)}
     task = Task("test-1", ("stand_in_job", str(steps), ending), environment, attempt.log)
     with (folder / "lock").open("w") as lock:
         backend = LocalBackend(lock.fileno())
@@ -46,7 +48,7 @@ def test_steps_are_reported_in_order_with_the_time_left(tmp_path: Path) -> None:
 
 
 def test_an_error_is_told_in_the_words_of_the_log(tmp_path: Path) -> None:
-    with pytest.raises(TrainingFailed, match=r"training failed: RuntimeError: the batch was empty\nthe whole log: "):
+    with pytest.raises(TaskFailed, match=r"training failed: RuntimeError: the batch was empty\nthe whole log: "):
         run(tmp_path, 1, "error")
     assert (record(tmp_path)["status"], record(tmp_path)["reason"]) == (
         1,
@@ -55,23 +57,23 @@ def test_an_error_is_told_in_the_words_of_the_log(tmp_path: Path) -> None:
 
 
 def test_a_stalled_run_is_stopped_and_its_last_lines_told(tmp_path: Path) -> None:
-    with pytest.raises(TrainingFailed, match=r"no step for 3 s(.|\n)*waiting for a rank that is gone"):
+    with pytest.raises(TaskFailed, match=r"no step for 3 s(.|\n)*waiting for a rank that is gone"):
         run(tmp_path, 2, "hang", stall_seconds=3)
     assert record(tmp_path)["status"] is None
 
 
 def test_a_signal_is_named(tmp_path: Path) -> None:
-    assert reason_of(tmp_path / "none", 128 + signal.SIGKILL) == "training was stopped by signal SIGKILL"
+    assert reason_of(tmp_path / "none", 128 + signal.SIGKILL, "training") == "training was stopped by signal SIGKILL"
 
 
 def test_the_last_named_error_is_the_reason_without_colours(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("ValueError: first\n\x1b[36m(worker)\x1b[0m OSError: disk full\nbye\n")
-    assert reason_of(log, 1) == "training failed: (worker) OSError: disk full"
+    assert reason_of(log, 1, "training") == "training failed: (worker) OSError: disk full"
     log.write_text("ray.exceptions.ActorDiedError: It died.\n\tclass_name: vLLMHttpServer\n\tactor_id: 1\n")
-    assert reason_of(log, 1) == "training failed: ray.exceptions.ActorDiedError: It died. (vLLMHttpServer)"
+    assert reason_of(log, 1, "training") == "training failed: ray.exceptions.ActorDiedError: It died. (vLLMHttpServer)"
     log.write_text("nothing named\n")
-    assert reason_of(log, 1) == "training failed: nothing named"
+    assert reason_of(log, 1, "training") == "training failed: nothing named"
 
 
 def test_the_time_of_an_attempt_whose_command_was_killed_ends_with_its_last_output(tmp_path: Path) -> None:
@@ -86,14 +88,16 @@ def test_the_time_of_an_attempt_whose_command_was_killed_ends_with_its_last_outp
 COMMAND = """
 import sys, threading, time
 from pathlib import Path
-from training.run.attempts import Attempt, TrainingFailed, follow
-from training.run.backends.local import LocalBackend
-from training.run.backends.task import Task
+from core.backends.attempts import Attempt
+from core.errors import TaskFailed
+from training.run.attempts import follow
+from core.backends.local import LocalBackend
+from core.backends.task import Task
 from core.processes import descendants
 
 folder, stand_ins = Path(sys.argv[1]), sys.argv[2]
 attempt = Attempt(folder, 1)
-environment = {"VERL_FILE_LOGGER_PATH": str(attempt.metrics), "PYTHONPATH": stand_ins}
+environment = {"VERL_FILE_LOGGER_PATH": str(attempt.records), "PYTHONPATH": stand_ins}
 task = Task("test-1", ("stand_in_job", "1", "family"), environment, attempt.log)
 
 def report(event):
@@ -103,7 +107,7 @@ def report(event):
 try:
     with (folder / "lock").open("w") as lock:
         follow(attempt, LocalBackend(lock.fileno()), task, total=2, done=0, stall_seconds=60, report=report)
-except TrainingFailed as error:
+except TaskFailed as error:
     print(error, flush=True)
 """
 

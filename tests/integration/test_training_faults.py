@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from training_runs import Training, write_targets
 
+from core.backends.attempts import attempts
 from core.manifest import read_manifest
-from training.run.attempts import attempts
 from training.run.checkpoints import latest_step
 
 GONE_SECONDS = 30
 STEPS = 12
-COMMAND, SUPERVISOR, DRIVER = "-m training --recipe", "-m training.run.supervisor", "-m training.mixed.main"
+COMMAND, SUPERVISOR, DRIVER = "-m training --recipe", "-m core.backends.supervisor", "-m training.mixed.main"
 # A worker of Ray that is killed takes the step with it; so does the server of vLLM.
 WORKER, TASK, SERVER = "ray::WorkerDict", "ray::TaskRunner", "ray::vLLMHttpServer"
 

@@ -13,11 +13,12 @@ import pytest
 from ray._private.authentication_test_utils import reset_auth_token_state
 from training_runs import Training, alive, command_line, family, free_port, own_environment, write_targets
 
+from core.backends.attempts import Attempt, attempts
+from core.backends.ray_job import RayJobBackend
+from core.backends.task import Task
 from core.errors import InputError
 from core.manifest import read_manifest
-from training.run.attempts import Attempt, attempts, follow
-from training.run.backends.ray_job import RayJobBackend
-from training.run.backends.task import Task
+from training.run.attempts import follow
 from training.run.checkpoints import latest_step
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,7 +43,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int
     command += ["--temp-dir", str(tmp_path_factory.mktemp("ray", numbered=False))]
     log = tmp_path_factory.mktemp("log") / "ray.log"
     with log.open("wb") as output:
-        supervised = [sys.executable, "-m", "training.run.supervisor", "--", *command]
+        supervised = [sys.executable, "-m", "core.backends.supervisor", "--", *command]
         head = subprocess.Popen(supervised, cwd=ROOT, env=own_environment(), stdout=output, stderr=subprocess.STDOUT)
     address = f"http://127.0.0.1:{dashboard}"
     try:
@@ -67,7 +68,7 @@ def stand_in(folder: Path, number: int, steps: int, ending: str) -> tuple[Attemp
     """A small job in the place of a training."""
     attempt = Attempt(folder, number)
     stand_ins = str(Path(__file__).parent)
-    environment = {"VERL_FILE_LOGGER_PATH": str(attempt.metrics), "PYTHONPATH": f"{stand_ins}:{ROOT}"}
+    environment = {"VERL_FILE_LOGGER_PATH": str(attempt.records), "PYTHONPATH": f"{stand_ins}:{ROOT}"}
     return attempt, Task(f"{folder.name}-{number}", ("stand_in_job", str(steps), ending), environment, attempt.log)
 
 
@@ -146,7 +147,7 @@ def test_an_address_without_a_dashboard_is_an_error_before_anything_starts(tmp_p
     address = f"http://127.0.0.1:{free_port()}"
     run = Training(tmp_path / "run", targets, run__backend="ray", run__ray_address=address)
     assert run.end(60) == 2
-    assert f"error: run.ray_address={address}: no Ray dashboard answers there" in run.said
+    assert f"error: ray_address={address}: no Ray dashboard answers there" in run.said
     unset = Training(tmp_path / "run", targets, run__backend="ray")
     assert unset.end(60) == 2
-    assert "run.ray_address is not set" in unset.said
+    assert "ray_address is not set" in unset.said

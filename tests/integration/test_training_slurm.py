@@ -13,11 +13,12 @@ import psutil
 import pytest
 from training_runs import Training, free_port, write_targets
 
-from core.errors import InputError
+from core.backends.attempts import Attempt, attempts
+from core.backends.slurm import SlurmBackend
+from core.backends.task import Task
+from core.errors import InputError, TaskFailed
 from core.manifest import read_manifest
-from training.run.attempts import Attempt, TrainingFailed, attempts, follow
-from training.run.backends.slurm import SlurmBackend
-from training.run.backends.task import Task
+from training.run.attempts import follow
 
 ROOT = Path(__file__).resolve().parents[2]
 MISSING = [name for name in ("slurmctld", "slurmd", "sbatch", "srun") if shutil.which(name) is None]
@@ -80,7 +81,7 @@ def stand_in(folder: Path, number: int, steps: int, ending: str) -> tuple[Attemp
     """A small job in the place of a training."""
     attempt = Attempt(folder, number)
     stand_ins = str(Path(__file__).parent)
-    environment = {"VERL_FILE_LOGGER_PATH": str(attempt.metrics), "PYTHONPATH": f"{stand_ins}:{ROOT}"}
+    environment = {"VERL_FILE_LOGGER_PATH": str(attempt.records), "PYTHONPATH": f"{stand_ins}:{ROOT}"}
     return attempt, Task(f"{folder.name}-{number}", ("stand_in_job", str(steps), ending), environment, attempt.log)
 
 
@@ -100,7 +101,7 @@ def test_the_protocol_on_a_cluster(cluster: Path, tmp_path: Path) -> None:
     assert not SlurmBackend({}).reattach(stand_in(tmp_path, 9, 0, "0")[1])  # it was never submitted
 
     attempt, failing = stand_in(tmp_path, 2, 0, "7")
-    with pytest.raises(TrainingFailed):
+    with pytest.raises(TaskFailed):
         follow(attempt, SlurmBackend({"time": 5}), failing, total=3, done=0, stall_seconds=60, report=events.append)
     assert attempt.read_record().status == 7
 
@@ -120,7 +121,7 @@ def test_a_job_that_slurm_ends_fails_with_slurms_reason(cluster: Path, tmp_path:
     attempt, hanging = stand_in(tmp_path, 1, 1, "hang")
     backend = SlurmBackend({"time": 5})
     backend.start(hanging)
-    while not attempt.metrics.exists():
+    while not attempt.records.exists():
         assert backend.poll() is None
         time.sleep(0.2)
     job = subprocess.run(

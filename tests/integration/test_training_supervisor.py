@@ -28,7 +28,7 @@ ENDING
 
 def start(ending: str, *, through: str = "") -> tuple[subprocess.Popen[str], list[int]]:
     """Start the job under the supervisor, optionally below an intermediate parent; return it and the job's pids."""
-    command = [sys.executable, "-m", "training.run.supervisor", "--grace", "1", "--"]
+    command = [sys.executable, "-m", "core.backends.supervisor", "--grace", "1", "--"]
     command += [sys.executable, "-c", JOB.replace("ENDING", ending)]
     if through:
         command = [sys.executable, "-c", through, *command]

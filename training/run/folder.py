@@ -11,20 +11,16 @@ first_stage/         the run folder of the first stage, for recipes that have on
 policy/              Hugging Face model, tokenizer, lineage.json, model card: complete or absent
 """
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from filelock import lock_descriptor
-
+from core.backends.attempts import hold
 from core.errors import InputError
 from core.files import read_json, remove_folder, set_aside, write_json
 from core.manifest import MANIFEST, read_manifest
 from training.run.checkpoints import latest_step
 from training.run.request import TrainingRequest
-
-LOCK_SECONDS = 60.0  # how long the processes of a killed training command may take to end
 
 
 class RunFolder:
@@ -78,21 +74,6 @@ class RunFolder:
             )
         write_json(computed, self.request)
 
-    @contextmanager
-    def locked(self) -> Iterator[int]:
-        """Hold the folder; yields a file descriptor with which a process that inherits it holds the folder, too.
-
-        Raises:
-            InputError: another training still holds the folder after `LOCK_SECONDS`.
-        """
-        self.path.mkdir(parents=True, exist_ok=True)
-        # A descriptor and no FileLock: that would free the folder while heirs of the lock are alive.
-        with (self.path / ".lock").open("w") as file:
-            deadline = time.monotonic() + LOCK_SECONDS
-            while not lock_descriptor(file.fileno(), blocking=False):
-                if time.monotonic() > deadline:
-                    raise InputError(
-                        f"{self.path}: another training runs in it: wait for it, or give --out another folder"
-                    )
-                time.sleep(0.5)
-            yield file.fileno()
+    def locked(self) -> AbstractContextManager[int]:
+        """Hold the folder, see `core.backends.attempts.hold`."""
+        return hold(self.path, "training")

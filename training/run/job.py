@@ -15,6 +15,9 @@ from typing import Any
 import pyarrow.parquet as pq
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from core.backends import BACKENDS, build_backend
+from core.backends.attempts import Attempt, attempts
+from core.backends.task import Backend, Task
 from core.code import PROJECT
 from core.errors import InputError
 from core.files import atomic_write, digest_bytes
@@ -26,9 +29,7 @@ from training.plan.machine import machine_of
 from training.plan.resolve import resolve_auto
 from training.plan.shape import ModelShape
 from training.plan.summary import figures, table
-from training.run.attempts import Attempt, Report, attempts, follow
-from training.run.backends import BACKENDS, build_backend
-from training.run.backends.task import Backend, Task
+from training.run.attempts import Report, follow, progress
 from training.run.checkpoints import complete_steps, export_policy, latest_step, prepare_resume
 from training.run.configuration import compose_run
 from training.run.folder import RunFolder
@@ -76,7 +77,7 @@ def run_job(
         given = Path(config.data.val_files)
         check_targets(InputRecord(path=given, digest=""), request.model.path, config, least=1)
     with folder.locked() as lock:
-        reused = not force and folder.has_policy_of(request, partial(_progress, report))
+        reused = not force and folder.has_policy_of(request, partial(progress, report))
         if not reused:
             backend = build_backend(OmegaConf.to_container(config.run), lock)
             folder.claim(request, force=force)
@@ -94,13 +95,13 @@ def run_job(
             with atomic_write(folder.config) as temporary:
                 OmegaConf.save(config, temporary, resolve=True)
             _train(request, folder, config, environment, backend, report)
-            _progress(report, "writing the policy")
+            progress(report, "writing the policy")
             manifest = build_manifest(request, folder, config, targets, upstream, first)
             export_policy(folder.checkpoints, folder.policy, manifest, config.policy_dtype)
             if rows := figures(folder.path, read_metrics(folder.metrics)):
-                _progress(report, f"predicted and measured\n{table(rows)}")
+                progress(report, f"predicted and measured\n{table(rows)}")
         if config.run.push_to_hub:
-            _progress(report, f"uploading to {config.run.push_to_hub}")
+            progress(report, f"uploading to {config.run.push_to_hub}")
             push_to_hub(folder.policy, config.run.push_to_hub)
     report({"event": "done", "policy": str(folder.policy), "reused": reused})
     return reused
@@ -132,7 +133,7 @@ def _plan(config: DictConfig, folder: RunFolder, model: Path, report: Report) ->
                 f"{folder.path}: its checkpoints are in {before} parts, one per GPU, and this run has {devices} GPUs: "
                 f"resume it with {before}, or give --force to train anew"
             )
-    plan = check_fit(config, machine, shape, partial(_progress, report), saved=len(saved))
+    plan = check_fit(config, machine, shape, partial(progress, report), saved=len(saved))
     write_plan(plan, folder.path)
 
 
@@ -165,7 +166,7 @@ def _train(
         attempt, done = earlier[-1], latest_step(folder.checkpoints)
     else:
         attempt = Attempt(folder.attempts, len(earlier) + 1)
-        done = prepare_resume(folder.checkpoints, partial(_progress, report))
+        done = prepare_resume(folder.checkpoints, partial(progress, report))
         if done >= total:
             return
     stall = config.run.stall_seconds
@@ -184,7 +185,7 @@ def _task(request: TrainingRequest, folder: RunFolder, environment: Mapping[str,
             "RAY_USAGE_STATS_ENABLED": "0",
             "TENSORBOARD_DIR": str(path / "tensorboard"),
             "WANDB_DIR": str(path),
-            "VERL_FILE_LOGGER_PATH": str(attempt.metrics.resolve()),
+            "VERL_FILE_LOGGER_PATH": str(attempt.records.resolve()),
             "MLFLOW_TRACKING_URI": os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{path / 'mlflow.db'}"),
             **environment,
         },
@@ -195,10 +196,6 @@ def _task(request: TrainingRequest, folder: RunFolder, environment: Mapping[str,
 def _report_first_stage(report: Report, event: dict[str, Any]) -> None:
     """Pass on an event of the first stage; its end is progress of the whole run."""
     if event["event"] == "done":
-        _progress(report, f"first stage: {'reused' if event['reused'] else 'wrote'} {event['policy']}")
+        progress(report, f"first stage: {'reused' if event['reused'] else 'wrote'} {event['policy']}")
     else:
         report(event)
-
-
-def _progress(report: Report, message: str) -> None:
-    report({"event": "progress", "stage": "training", "message": message})

@@ -9,9 +9,9 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from core.backends.attempts import attempts
 from core.code import PROJECT
 from core.manifest import CodeRecord, Manifest, StageRecord, TargetsRecord
-from training.run.attempts import attempts
 from training.run.checkpoints import exported_step
 from training.run.folder import RunFolder
 from training.run.metrics import merge_attempts
@@ -32,7 +32,7 @@ def build_manifest(
     """Describe the run that ended in ``folder``, and write its ``metrics.jsonl``; ``first``: of its first stage."""
     ended, step = attempts(folder.attempts), exported_step(folder.checkpoints, config.policy_from)
     devices, price = config.trainer.nnodes * config.trainer.n_gpus_per_node, config.run.device_hour_price
-    steps = merge_attempts([attempt.metrics for attempt in ended], folder.metrics, devices=devices, price=price)
+    steps = merge_attempts([attempt.records for attempt in ended], folder.metrics, devices=devices, price=price)
     hours = devices * sum(attempt.seconds() for attempt in ended) / 3600
     policy = folder.policy
     if first is not None:  # its manifest lies elsewhere

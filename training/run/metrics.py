@@ -2,37 +2,17 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from core.files import atomic_write
+from core.records import RecordFile
 
 PHASE = "timing_s/"
 # The parts of a step; verl also times what happens inside them.
 VALIDATION = f"{PHASE}testing"  # after the step, and no part of its time
 PHASES = ("gen", "old_log_prob", "ref", "adv", "update_actor", "update_weights", "save_checkpoint")
-
-
-@dataclass
-class MetricsFile:
-    """Reads complete new lines of a growing file of ``{"step": int, "data": {name: value}}`` records."""
-
-    path: Path
-    _offset: int = field(default=0, init=False)
-
-    def new_records(self) -> Iterator[dict[str, Any]]:
-        """Records appended since the last call; a line that is still being written is left for the next call."""
-        if not self.path.exists():
-            return
-        with self.path.open("rb") as file:
-            file.seek(self._offset)
-            for line in file:
-                if not line.endswith(b"\n"):
-                    return
-                self._offset += len(line)
-                yield json.loads(line)
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -51,7 +31,7 @@ def merge_attempts(
     steps: dict[int, dict[str, Any]] = {}
     hours = 0.0
     for attempt in attempts:
-        for record in MetricsFile(attempt).new_records():
+        for record in RecordFile(attempt).new_records():
             hours += devices * seconds_of(record) / 3600
             record["data"]["run/device_hours"] = hours
             if price:

@@ -59,7 +59,7 @@ def change(project: Path, file: str) -> None:
         "training/export/card.py",
         "training/export/hub.py",
         "training/run/job.py",
-        "training/run/attempts.py",
+        "core/backends/attempts.py",
         "training/base/resolve.py",
         "training/config/recipe/sft.yaml",
         "training/config/recipe/luffy_reinforce_pro.yaml",

@@ -181,7 +181,7 @@ def test_a_folder_with_checkpoints_of_another_request_is_refused(tmp_path: Path)
 
 
 def test_two_trainings_in_one_folder_exclude_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("training.run.folder.LOCK_SECONDS", 0.5)
+    monkeypatch.setattr("core.backends.attempts.LOCK_SECONDS", 0.5)
     folder = RunFolder(tmp_path)
     with folder.locked(), pytest.raises(InputError, match="another training runs in it"), folder.locked():
         pass
@@ -190,7 +190,7 @@ def test_two_trainings_in_one_folder_exclude_each_other(tmp_path: Path, monkeypa
 
 
 def test_a_lock_that_a_process_inherited_holds_until_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("training.run.folder.LOCK_SECONDS", 0.5)
+    monkeypatch.setattr("core.backends.attempts.LOCK_SECONDS", 0.5)
     folder = RunFolder(tmp_path)
     with folder.locked() as lock:
         heir = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], pass_fds=[lock])

@@ -1,19 +1,18 @@
-"""A training as a job of a Ray cluster."""
+"""A task as a job of a Ray cluster."""
 
 import shlex
 import signal
 import sys
 import time
 
-from core.code import PROJECT
+from core.backends.task import Task
 from core.errors import InputError
-from training.run.backends.task import Task
 
 UNREACHABLE_SECONDS = 120.0  # we give up when a Ray dashboard has not answered for so long
 
 
 class RayJobBackend:
-    """A Ray Job, submitted under the task's name, so that a restarted training command finds it."""
+    """A Ray Job, submitted under the task's name, so that a restarted command finds it."""
 
     def __init__(self, address: str) -> None:
         from ray.exceptions import AuthenticationError
@@ -23,19 +22,21 @@ class RayJobBackend:
             self._client = JobSubmissionClient(address)
         except AuthenticationError as error:
             raise InputError(
-                f"run.ray_address={address}: the cluster rejected the token: set RAY_AUTH_MODE=token and "
+                f"ray_address={address}: the cluster rejected the token: set RAY_AUTH_MODE=token and "
                 "RAY_AUTH_TOKEN_PATH, or RAY_AUTH_TOKEN, to the cluster's"
             ) from error
         except (ConnectionError, RuntimeError) as error:
             reason = str(error).strip().splitlines()[0]
-            raise InputError(f"run.ray_address={address}: no Ray dashboard answers there ({reason})") from error
+            raise InputError(f"ray_address={address}: no Ray dashboard answers there ({reason})") from error
         self._address, self._name, self.queued = address, "", False
         self._last_answer = time.monotonic()
 
     def start(self, task: Task) -> None:
         command = shlex.join([sys.executable, "-m", *task.module])
         # The log goes into the run's folder, like that of a local task.
-        entrypoint = f"cd {shlex.quote(str(PROJECT))} && exec {command} > {shlex.quote(str(task.log.resolve()))} 2>&1"
+        entrypoint = (
+            f"cd {shlex.quote(str(task.folder))} && exec {command} > {shlex.quote(str(task.log.resolve()))} 2>&1"
+        )
         deadline = time.monotonic() + UNREACHABLE_SECONDS
         while True:
             try:
@@ -67,7 +68,7 @@ class RayJobBackend:
         except (ConnectionError, RuntimeError) as error:
             if time.monotonic() - self._last_answer > UNREACHABLE_SECONDS:
                 raise InputError(
-                    f"run.ray_address={self._address}: no answer for {UNREACHABLE_SECONDS:.0f} s ({error}); the job "
+                    f"ray_address={self._address}: no answer for {UNREACHABLE_SECONDS:.0f} s ({error}); the job "
                     f"{self._name} may still run: start this command again to follow it"
                 ) from error
             return None

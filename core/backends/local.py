@@ -1,18 +1,17 @@
-"""A training as a process on this machine."""
+"""A task as a process on this machine."""
 
 import os
 import signal
 import subprocess
 import sys
 
-from core.code import PROJECT
+from core.backends.task import GRACE_SECONDS, Task
 from core.loopback import single_node_environment
 from core.processes import adopt_orphans, stop_descendants
-from training.run.backends.task import GRACE_SECONDS, Task
 
 
 class LocalBackend:
-    """A process on this machine under `training.run.supervisor`: it ends when we end, with all its descendants."""
+    """A process on this machine under `core.backends.supervisor`: it ends when we end, with all its descendants."""
 
     queued = False
 
@@ -21,7 +20,7 @@ class LocalBackend:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, task: Task) -> None:
-        command = [sys.executable, "-m", "training.run.supervisor", "--grace", str(GRACE_SECONDS), "--"]
+        command = [sys.executable, "-m", "core.backends.supervisor", "--grace", str(GRACE_SECONDS), "--"]
         adopt_orphans()
         with task.log.open("wb") as output:
             self._process = subprocess.Popen(
@@ -29,7 +28,7 @@ class LocalBackend:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                cwd=PROJECT,
+                cwd=task.folder,
                 env={**os.environ, **single_node_environment(), **task.environment},
                 pass_fds=[self._lock],
             )

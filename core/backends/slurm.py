@@ -1,4 +1,4 @@
-"""A training as a Slurm job: submitit submits it and keeps its exit status in the run's folder.
+"""A task as a Slurm job: submitit submits it and keeps its exit status in the run's folder.
 
 The folder of the run, this checkout and its environments must be at the same paths on the compute nodes. A job that
 this command submitted goes on if the command is killed; the next command finds it by the files in the attempt's folder.
@@ -13,26 +13,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from core.backends.task import GRACE_SECONDS, Task
 from core.code import PROJECT
 from core.errors import InputError
 from core.loopback import single_node_environment
-from training.run.backends.task import GRACE_SECONDS, Task
 
 ASK_SECONDS = 5.0  # between two questions to the controller, which all users share
 ANSWER_SECONDS = 30.0  # in which the controller answers, or the result of an ended job appears on this node
 UNFINISHED = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED", "RESIZING", "STOPPED")
 
 
-def run_task(module: tuple[str, ...], environment: Mapping[str, str], log: Path) -> int:
-    """The exit status of ``python -m`` with ``module`` under `training.run.supervisor`; runs on the compute node."""
-    supervisor = [sys.executable, "-m", "training.run.supervisor", "--grace", str(GRACE_SECONDS), "--"]
+def run_task(module: tuple[str, ...], environment: Mapping[str, str], folder: Path, log: Path) -> int:
+    """The exit status of ``python -m`` with ``module`` under `core.backends.supervisor`; runs on the compute node."""
+    supervisor = [sys.executable, "-m", "core.backends.supervisor", "--grace", str(GRACE_SECONDS), "--"]
     with log.open("wb") as output:
         status = subprocess.run(
             [*supervisor, sys.executable, "-m", *module],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            cwd=PROJECT,
+            cwd=folder,
             env={**os.environ, **single_node_environment(), **environment},
             check=False,
         ).returncode
@@ -40,7 +40,7 @@ def run_task(module: tuple[str, ...], environment: Mapping[str, str], log: Path)
 
 
 class SlurmBackend:
-    """A job of one node, with the parameters of sbatch that ``run.slurm`` has (names of submitit)."""
+    """A job of one node, with parameters of sbatch, by the names that submitit gives them."""
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         self._parameters = dict(parameters)
@@ -60,10 +60,10 @@ class SlurmBackend:
             executor = SlurmExecutor(_folder(task))
             setup = [*self._parameters.pop("setup", ()), f"export PYTHONPATH={PROJECT}"]
             executor.update_parameters(job_name=task.name, setup=setup, stderr_to_stdout=True, **self._parameters)
-            job = executor.submit(run_task, task.module, dict(task.environment), task.log.resolve())
+            job = executor.submit(run_task, task.module, dict(task.environment), task.folder, task.log.resolve())
         except (RuntimeError, ValueError, TypeError, FailedJobError) as error:
             reason = " ".join(str(error).split())
-            raise InputError(f"run.slurm: Slurm does not take the job: {reason}") from error
+            raise InputError(f"slurm: Slurm does not take the job: {reason}") from error
         self._follow(task, job)
 
     def reattach(self, task: Task) -> bool:

@@ -1,4 +1,4 @@
-"""Run a command so that none of its processes outlives us: ``python -m training.run.supervisor -- command …``.
+"""Run a command so that none of its processes outlives us: ``python -m core.backends.supervisor -- command …``.
 
 Ray and vLLM start processes in sessions of their own, so a signal to a process group misses most of a job. The
 supervisor adopts the orphans of the job, dies with its own parent, and ends every descendant when the command ends,
@@ -38,7 +38,7 @@ def supervise(command: list[str], grace: float) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m training.run.supervisor",
+        prog="python -m core.backends.supervisor",
         description="Run a command so that none of its processes outlives this one.",
     )
     parser.add_argument("--grace", type=float, default=10.0, help="seconds between TERM and KILL (default %(default)s)")

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from core.code import PROJECT
+
 GRACE_SECONDS = 10.0  # from TERM to KILL
 
 
@@ -16,6 +18,7 @@ class Task:
     module: tuple[str, ...]  # module and arguments, for ``python -m``
     environment: Mapping[str, str]
     log: Path
+    folder: Path = PROJECT  # where it runs
 
 
 class Backend(Protocol):
@@ -26,7 +29,7 @@ class Backend(Protocol):
         ...
 
     def reattach(self, task: Task) -> bool:
-        """Take over ``task`` if an earlier training command started it and it still runs; whether that is so."""
+        """Take over ``task`` if an earlier command started it and it still runs; whether that is so."""
         ...
 
     def poll(self) -> int | None:

@@ -1,0 +1,39 @@
+"""Where a program that needs GPUs runs: as a process on this machine, or as a job of a Ray cluster or of Slurm.
+
+A job writes its log and its records into a folder that its command can read, so that all of them are followed in the
+same way. A job of a cluster goes on if its command is killed, and the same command finds it again.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from core.backends.local import LocalBackend
+from core.backends.ray_job import RayJobBackend
+from core.backends.slurm import SlurmBackend
+from core.backends.task import Backend
+from core.errors import InputError
+
+BACKENDS = ("local", "ray", "slurm")
+
+
+def build_backend(settings: Mapping[str, Any], lock: int) -> Backend:
+    """The backend that ``settings`` describe.
+
+    Args:
+        settings: the keys backend, ray_address and slurm.
+        lock: the file descriptor that holds the folder of the run; a process on this machine inherits it.
+
+    Raises:
+        InputError: the name is unknown, or the address of the cluster is missing.
+    """
+    match settings["backend"], settings["ray_address"]:
+        case "local", _:
+            return LocalBackend(lock)
+        case "ray", None:
+            raise InputError("backend=ray: ray_address is not set: give the dashboard, http://HOST:8265")
+        case "ray", address:
+            return RayJobBackend(str(address))
+        case "slurm", _:
+            return SlurmBackend(settings["slurm"])
+        case name, _:
+            raise InputError(f"backend: got {name!r}, expected one of {', '.join(BACKENDS)}")
