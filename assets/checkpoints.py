@@ -68,7 +68,7 @@ def build_checkpoints(suite: Sequence[Benchmark], options: EvaluationOptions) ->
         problems, records = read_suite_file(Path(suite.path)), []
         rows = ["| step | accuracy | 95% interval |", "|--:|--:|---|"]
         for step in steps:
-            with storage.scratch("checkpoints") as folder:
+            with storage.working("generations", "checkpoints", identity(policy.digest, step)) as folder:
                 model = folder / f"step_{step}"
                 _write_model(context, run, step, model, interpreter)
                 reference = Reference(path=str(model), digest=model_digest(model))
@@ -107,5 +107,6 @@ def _write_model(
 
     dtype = read_json(run / "policy" / "config.json")["dtype"]
     arguments = ["training", "export", "--run", str(run), "--step", str(step), "--dtype", dtype, "--out", str(out)]
-    interpreter.run(context, arguments, lambda message: None)
+    if not out.exists():  # else it is that of a step that was killed, whose evaluation may still run
+        interpreter.run(context, arguments, lambda message: None)
     shutil.copy(run / "policy" / MANIFEST, out / MANIFEST)

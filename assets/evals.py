@@ -125,7 +125,7 @@ def generate(
         for name in names
     }
     if missing := [name for name in names if not folders[name].exists()]:
-        with storage.scratch("generations") as out:
+        with storage.working("generations", "jobs", identity(*(folders[name].name for name in missing))) as out:
             arguments = ["evaluation", "generate", "--model", model.path, "--suite", suite.path]
             arguments += ["--benchmarks", *missing, "--out", str(out), "--checkpoint", model.digest]
             arguments += ["--temperature", str(options.temperature), "--top-p", str(options.top_p)]
@@ -135,6 +135,7 @@ def generate(
             arguments += ["--replicas", str(options.replicas)] if options.replicas else []
             arguments += ["--samples", str(options.samples)] if options.samples else []
             arguments += ["--trust-remote-code"] if options.trust_remote_code else []
+            arguments += interpreter.evaluation_arguments()
             try:
                 interpreter.run(context, arguments, lambda message: context.log.info(progress_line(message)))
             finally:  # benchmarks that were complete when the step was interrupted are kept

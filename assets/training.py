@@ -172,6 +172,7 @@ def build_policy(
         arguments += ["--model", base.path, "--out", str(out), "--seed", str(settings.seed)]
         arguments += ["--lineage", str(out / "upstream.json")]
         arguments += ["--heldout", str(heldout)] if heldout else []
+        overrides = [*interpreter.training_overrides(), *overrides]
         arguments += [part for override in overrides for part in ("--set", override)]
         interpreter.run(context, arguments, observer)
 

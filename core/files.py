@@ -81,14 +81,6 @@ def atomic_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
                 raise
 
 
-@contextmanager
-def scratch_folder(parent: Path) -> Iterator[Path]:
-    """Yield a new folder in ``parent``, on the disk of what is published there; it is gone afterwards."""
-    with _writing(Path(parent) / "scratch") as temporary:
-        temporary.mkdir()
-        yield temporary
-
-
 def remove_folder(folder: Path) -> None:
     """Remove a folder, under another name first, so that half of it never looks like the whole."""
     doomed = temporary_name(folder.parent)

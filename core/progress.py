@@ -1,19 +1,27 @@
-"""Progress of a long stage: on the terminal, and as messages to Dagster if it started this process."""
+"""Progress of a long stage: on the terminal, and as messages to the command or to Dagster that started this process."""
 
 import atexit
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any, TextIO
 
+from core.records import append_record
+
+EVENTS_FILE = "LUFFY_EVENTS_FILE"  # where a job of a cluster writes its events, for the command that follows it
 EVERY_S = 2.0
 SHARE_OF_A_GUESS = 0.05  # the first answers of a batch come late together: before this much is done, none is made
 
 
 @contextmanager
 def reporter() -> Iterator[Callable[[dict[str, Any]], None]]:
-    """A function that sends an event to Dagster Pipes; one that does nothing when no Pipes session launched us."""
+    """A function that sends an event to the command that follows us, or to Dagster Pipes, or nowhere without either."""
+    if EVENTS_FILE in os.environ:  # first: a job of Slurm also has the environment of its command
+        yield partial(append_record, Path(os.environ[EVENTS_FILE]))
+        return
     if "DAGSTER_PIPES_CONTEXT" not in os.environ:
         yield lambda event: None
         return

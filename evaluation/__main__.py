@@ -14,11 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from core.backends import BACKENDS
 from core.cli import COUNT, SECONDS, SEED, Parser, exit_status, number
+from core.errors import InputError
 
 if TYPE_CHECKING:
     from evaluation.generation.requests import Sampling
 
+SLURM = {"time": 1440}  # minutes, as for a training
 SECOND_GRADERS = {
     "whole-text": "math-verify on everything after the first </think>, the rule of LUFFY's published evaluation",
     "prime": "the sympy grader of PRIME and PRM800K on the extracted answer, from verl (training interpreter)",
@@ -30,6 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     def work() -> None:
         options = parser().parse_args(arguments)
+        options.arguments = sys.argv[1:] if arguments is None else arguments
         options.command(options)
 
     return exit_status(work)
@@ -60,6 +64,11 @@ def parser() -> Parser:
     option("--benchmarks", nargs="*", metavar="NAME", help="only these (default: all of the suite)")
     option("--out", type=Path, required=True, metavar="DIR", help="folder for <benchmark>.parquet")
     option("--checkpoint", metavar="DIGEST", help="names the model (default: from its lineage.json or its files)")
+    option("--backend", choices=BACKENDS, default="local", help="where it runs: here, as a job of the Ray cluster at "
+           "--ray-address, or as a job of Slurm (default %(default)s)")  # fmt: skip
+    option("--ray-address", metavar="URL", help="dashboard of the Ray cluster, http://HOST:8265")
+    option("--slurm", type=_mapping, default={**SLURM}, metavar="YAML", help="parameters of sbatch as submitit "
+           "names them (default %(default)s)")  # fmt: skip
 
     option = add(grade, grading)
     option("--suite", type=Path, required=True, metavar="FILE.parquet", help="file written by `suite`")
@@ -140,6 +149,18 @@ def _gpus(text: str) -> str:
     return text
 
 
+def _mapping(text: str) -> dict[str, Any]:
+    from core.parse import parse_yaml
+
+    try:
+        value = parse_yaml(text, "--slurm")
+    except InputError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not isinstance(value, dict):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a mapping, such as {{partition: gpu, time: 600}}")
+    return SLURM | value
+
+
 def _grading_options() -> Parser:
     options = _options()
     options.add_argument(
@@ -172,9 +193,19 @@ def generate(options: argparse.Namespace) -> None:
     from core.progress import reporter
     from evaluation.generation.generate import generate as draw_samples
     from evaluation.generation.models import open_model
+    from evaluation.launch import run_elsewhere
     from evaluation.tables import read_suite_file
 
     table = read_suite_file(options.suite)
+    if options.backend != "local":
+        signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))  # the job ends on the way out
+        settings = {name: getattr(options, name) for name in ("backend", "ray_address", "slurm")}
+        with reporter() as report:
+            run_elsewhere(options.arguments, options.out, settings, report)
+        for name in table["benchmark"].unique().to_pylist():
+            if options.benchmarks is None or name in options.benchmarks:
+                print(options.out / f"{name}.parquet")
+        return
     with _sampling_process(), reporter() as report:
         paths = draw_samples(
             open_model(options.model, checkpoint=options.checkpoint, **_engines(options)),

@@ -1,20 +1,23 @@
 """Runs the training interpreter's programs (``python -m training``, ``python -m evaluation``) from an asset.
 
 The program runs under `core.backends.supervisor`, so it, Ray and vLLM end with the step, however the step ends. Its
-messages come back through Dagster Pipes; what it prints is in the step's logs in the UI.
+messages come back through Dagster Pipes; what it prints is in the step's logs in the UI. With another ``backend`` than
+local, the program submits what needs GPUs as a job of a Ray cluster or of Slurm.
 """
 
+import json
 import os
 import subprocess
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import dagster as dg
+from pydantic import Field
 
 from core.code import PROJECT
 from core.errors import InputError
@@ -34,6 +37,21 @@ class TrainingInterpreter(dg.ConfigurableResource):
     python: str
     offline: bool = True  # no process of it asks the Hugging Face hub
     grace_seconds: float = 30.0  # from TERM to KILL when a step is cancelled
+    backend: str = "local"
+    ray_address: str | None = None
+    slurm: dict[str, Any] = Field(default={})
+
+    def training_overrides(self) -> list[str]:
+        """The keys of a training's configuration that say where it runs."""
+        ray = [] if self.ray_address is None else [f"run.ray_address={self.ray_address}"]
+        slurm = [f"++run.slurm.{key}={json.dumps(value)}" for key, value in _leaves(self.slurm)]
+        return [] if self.backend == "local" else [f"run.backend={self.backend}", *ray, *slurm]
+
+    def evaluation_arguments(self) -> list[str]:
+        """The arguments of ``python -m evaluation generate`` that say where it runs."""
+        ray = [] if self.ray_address is None else ["--ray-address", self.ray_address]
+        slurm = ["--slurm", json.dumps(self.slurm)] if self.slurm else []
+        return [] if self.backend == "local" else ["--backend", self.backend, *ray, *slurm]
 
     def executable(self) -> Path:
         """The interpreter's path; InputError if there is none."""
@@ -98,6 +116,15 @@ class TrainingInterpreter(dg.ConfigurableResource):
             if process.poll() is None:
                 process.kill()
                 process.wait()
+
+
+def _leaves(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted key, value) of everything in nested mappings, which Hydra takes one by one only."""
+    for name, value in mapping.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
 
 
 def _run_worker() -> int:

@@ -5,6 +5,7 @@ renamed when complete. A reference, ``<root>/references/<key>.json``, names the 
 """
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from assets.shared.failures import as_failure
 from assets.shared.references import Reference
 from core.code import PROJECT, SHORT_DIGEST
 from core.errors import InputError, explain_validation
-from core.files import UNWRITABLE, atomic_folder, scratch_folder, write_json
+from core.files import UNWRITABLE, atomic_folder, write_json
 
 FILES = "/files"  # where the web server of the UI serves the pages of the storage
 Kind = TypeVar("Kind", bound=Reference)
@@ -60,10 +61,16 @@ class Storage(dg.ConfigurableResource):
             yield temporary
 
     @contextmanager
-    def scratch(self, *parts: str) -> Iterator[Path]:
-        """Yield a temporary folder below ``parts``, on the disk of the outputs, that is gone afterwards."""
-        with self.writable(), scratch_folder(self.path.joinpath(*parts)) as temporary:
-            yield temporary
+    def working(self, stage: str, name: str, identity: str) -> Iterator[Path]:
+        """Yield the folder of work that has an identity, so that a step that was killed finds what it left there.
+
+        It is gone when the block ends without an error.
+        """
+        folder = self.folder(stage, name, identity)
+        with self.writable():
+            folder.mkdir(parents=True, exist_ok=True)
+            yield folder
+        shutil.rmtree(folder)
 
     @contextmanager
     def writable(self) -> Iterator[None]:

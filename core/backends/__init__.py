@@ -16,12 +16,12 @@ from core.errors import InputError
 BACKENDS = ("local", "ray", "slurm")
 
 
-def build_backend(settings: Mapping[str, Any], lock: int) -> Backend:
+def build_backend(settings: Mapping[str, Any], lock: int | None = None) -> Backend:
     """The backend that ``settings`` describe.
 
     Args:
         settings: the keys backend, ray_address and slurm.
-        lock: the file descriptor that holds the folder of the run; a process on this machine inherits it.
+        lock: a file descriptor that holds the folder of the run, which a process on this machine inherits.
 
     Raises:
         InputError: the name is unknown, or the address of the cluster is missing.

@@ -15,7 +15,7 @@ class LocalBackend:
 
     queued = False
 
-    def __init__(self, lock: int) -> None:
+    def __init__(self, lock: int | None = None) -> None:
         self._lock = lock
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -30,7 +30,7 @@ class LocalBackend:
                 stderr=subprocess.STDOUT,
                 cwd=task.folder,
                 env={**os.environ, **single_node_environment(), **task.environment},
-                pass_fds=[self._lock],
+                pass_fds=[] if self._lock is None else [self._lock],
             )
 
     def reattach(self, task: Task) -> bool:

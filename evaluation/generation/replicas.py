@@ -1,12 +1,14 @@
 """Data-parallel generation: engines of one or more GPUs, each a Ray actor, on this node or a whole cluster.
 
-Ray places, starts and watches the actors. A sample does not depend on the replica that draws it.
+Ray places, starts and watches the actors. A sample does not depend on the replica that draws it. ``RAY_ADDRESS``, which
+every job of a Ray cluster has, names a running cluster; without it, one of this node starts and ends with this process.
 """
 
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from core.code import PROJECT
 from core.errors import InputError
@@ -16,6 +18,9 @@ from evaluation.generation.engine import Engine, EngineOptions, EngineRequest, a
 from evaluation.generation.requests import Completion
 
 WEIGHTS_SHARE = 0.6  # of a GPU's memory; the rest is for keys and values, activations and graphs
+GPU_SECONDS = 1800.0  # how long a GPU of a cluster may take to become free, or its node to start
+# Of the processes that Ray starts for us; in a job of a cluster, ray.init may not say again what the job has said.
+ENVIRONMENT = {"env_vars": {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}}
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,7 @@ class SharedGroups:
     def __init__(self, groups: Sequence[Sequence[EngineRequest]]) -> None:
         from ray.util.queue import Queue
 
-        self._queue = Queue(actor_options={"num_cpus": 0})
+        self._queue = Queue(actor_options={"num_cpus": 0, "runtime_env": ENVIRONMENT})
         self._queue.put_nowait_batch(groups)
 
     def __iter__(self) -> Iterator[Sequence[EngineRequest]]:
@@ -48,9 +53,9 @@ class SharedGroups:
 def plan_replicas(
     model: str, count: int | None, tensor_parallel: int | None, *, trust_remote_code: bool = False
 ) -> Replicas:
-    """The engines for ``model`` on this machine's GPUs. None: as few GPUs per engine as its weights need, and all GPUs.
+    """The engines for ``model`` on the GPUs here. None: as few GPUs per engine as its weights need, and all GPUs.
 
-    Raises InputError for a number that the machine or the model does not allow.
+    Raises InputError for a number that the machine, or the cluster, or the model does not allow.
     """
     if wrong := [
         name for name, n in (("replicas", count), ("tensor_parallel", tensor_parallel)) if n is not None and n < 1
@@ -62,15 +67,64 @@ def plan_replicas(
                 f"tensor_parallel: {tensor_parallel} GPUs per engine, and torch here is a CPU build: leave it out"
             )
         return Replicas(count or 1, 1)
-    import torch
-
-    gpus = torch.cuda.device_count()
-    memory = min(torch.cuda.get_device_properties(number).total_memory for number in range(gpus))
+    memory = _memory_of_a_gpu()
+    nodes = _gpus_per_node()
     heads = attention_heads(model, trust_remote_code=trust_remote_code)
-    parallel = tensor_parallel or fewest_gpus(bfloat16_bytes(Path(model)), heads, memory, gpus)
+    parallel = tensor_parallel or fewest_gpus(bfloat16_bytes(Path(model)), heads, memory, max(nodes))
     if heads % parallel:
         raise InputError(f"tensor_parallel: {parallel} does not divide the {heads} attention heads of {model}")
-    return Replicas(count or max(1, gpus // parallel), parallel)
+    return Replicas(count or max(1, sum(gpus // parallel for gpus in nodes)), parallel)  # an engine stays on a node
+
+
+def _memory_of_a_gpu() -> int:
+    """Bytes of the smallest GPU of this machine, or of one of the cluster; waits until one is free there."""
+
+    def smallest() -> int:
+        import torch
+
+        numbers = range(torch.cuda.device_count())
+        return min((torch.cuda.get_device_properties(number).total_memory for number in numbers), default=0)
+
+    if not os.environ.get("RAY_ADDRESS"):
+        if not (memory := smallest()):
+            raise InputError("no GPU is here (torch sees none): give --backend, or use the CPU environment")
+        return memory
+    import ray
+
+    _connect()
+    memory = ray.remote(num_gpus=1, num_cpus=0, runtime_env=ENVIRONMENT)(smallest).remote()
+    try:
+        return ray.get(memory, timeout=GPU_SECONDS)
+    except ray.exceptions.GetTimeoutError:
+        raise InputError(
+            f"RAY_ADDRESS={os.environ['RAY_ADDRESS']}: no GPU of the cluster became free in {GPU_SECONDS / 60:.0f} "
+            "minutes: see `ray status` there"
+        ) from None
+
+
+def _gpus_per_node() -> list[int]:
+    """The GPUs of each node of the cluster, or of this machine."""
+    if not os.environ.get("RAY_ADDRESS"):
+        import torch
+
+        return [torch.cuda.device_count()]
+    import ray
+
+    return [int(node["Resources"].get("GPU", 0)) for node in ray.nodes() if node["Alive"]]
+
+
+def _connect(replicas: int = 1) -> None:
+    """Join the cluster, or start one of this node with room for ``replicas``."""
+    import ray
+
+    if ray.is_initialized():
+        return
+    os.environ.update(single_node_environment())
+    start: dict[str, Any] = {}
+    if not os.environ.get("RAY_ADDRESS"):
+        cpus = max(replicas, os.cpu_count() or 1) if on_cpu() else None
+        start = {"num_cpus": cpus, "include_dashboard": False}
+    ray.init(log_to_driver=False, **start)
 
 
 def fewest_gpus(weights: int, heads: int, memory: int, gpus: int) -> int:
@@ -93,32 +147,25 @@ def fewest_gpus(weights: int, heads: int, memory: int, gpus: int) -> int:
 def complete_all(
     options: EngineOptions, groups: Sequence[Sequence[EngineRequest]], replicas: int
 ) -> Iterator[tuple[int, Completion]]:
-    """(number, completion) of each request as it finishes; one replica runs in this process, without Ray.
+    """(number, completion) of each request as it finishes; one replica runs in this process, unless on a cluster.
 
     ``groups`` hold the requests of a prompt, which share its computation. An engine takes the next group when it has
     room, so that a long response holds up nothing but itself. Raises InputError if Ray has too few GPUs.
     """
-    if replicas == 1:
+    if replicas == 1 and not os.environ.get("RAY_ADDRESS"):
         yield from Engine(options).complete(groups)
         return
-    os.environ.update(single_node_environment())
     import ray
 
-    # RAY_ADDRESS names a running cluster; without it, one of this node starts and ends with this process.
     started = not ray.is_initialized()
-    if started:
-        environment = {
-            "env_vars": {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
-        }
-        cpus = None if os.environ.get("RAY_ADDRESS") or not on_cpu() else max(replicas, os.cpu_count() or 1)
-        ray.init(runtime_env=environment, num_cpus=cpus, include_dashboard=False, log_to_driver=False)
+    _connect(replicas)
     try:
         device, needed = ("CPU", 1) if on_cpu() else ("GPU", options.tensor_parallel)
         if (available := int(ray.cluster_resources().get(device, 0))) < replicas * needed:  # Ray would wait forever
             raise InputError(
                 f"replicas: {replicas} engines need {needed} {device} each, and Ray has {available}; ask for fewer"
             )
-        actor = ray.remote(num_cpus=1, num_gpus=0 if on_cpu() else needed)(Engine)
+        actor = ray.remote(num_cpus=1, num_gpus=0 if on_cpu() else needed, runtime_env=ENVIRONMENT)(Engine)
         # Half of an equal share at a time: the other half goes to whichever engine is done first.
         share = max(1, sum(map(len, groups)) // (2 * replicas))
         engines = [actor.remote(replace(options, fair_share=share)) for _ in range(replicas)]

@@ -7,9 +7,9 @@ are those of the classes below, and their values are the defaults that the Launc
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
@@ -64,6 +64,17 @@ class InterpreterSettings(_Section):
     python: str = Field(default=".venv-train/bin/python", description="The Python that has torch, verl and vLLM.")
     offline: bool = Field(default=True, description="Training and generation never contact the Hugging Face hub.")
     grace_seconds: float = Field(default=30.0, gt=0, description="Seconds between TERM and KILL on cancellation.")
+    backend: Literal["local", "ray", "slurm"] = Field(
+        default="local", description="Where trainings and evaluations run: here, on a Ray cluster, or under Slurm."
+    )
+    ray_address: str | None = Field(default=None, description="Dashboard of the Ray cluster, http://HOST:8265.")
+    slurm: dict[str, Any] = Field(default={}, description="Parameters of sbatch, as submitit names them.")
+
+    @model_validator(mode="after")
+    def _has_address(self) -> Self:
+        if self.backend == "ray" and self.ray_address is None:
+            raise ValueError("backend ray needs interpreter.ray_address, the dashboard of the cluster")
+        return self
 
 
 class SuiteSettings(_Section):

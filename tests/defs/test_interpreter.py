@@ -12,7 +12,9 @@ from processes import alive, wait_until
 
 from assets.shared.interpreter import TrainingInterpreter
 from assets.training import METRICS, POINTS, StepObserver
-from tests.defs.project import message
+from core.errors import InputError
+from evaluation.__main__ import parser as evaluation_parser
+from tests.defs.project import message, settings_of
 
 INTERPRETER = TrainingInterpreter(python=sys.executable, grace_seconds=20)
 
@@ -98,3 +100,27 @@ def test_nothing_survives_the_step_however_it_ends(tmp_path: Path, signum: int):
     worker.send_signal(signum)
     wait_until(lambda: not any(alive(pid) for pid in pids), 40)
     worker.wait(20)
+
+
+def test_trainings_and_evaluations_are_told_the_same_place():
+    here = TrainingInterpreter(python="python")
+    assert here.training_overrides() == [] == here.evaluation_arguments()
+    cluster = TrainingInterpreter(python="python", backend="ray", ray_address="http://head:8265")
+    assert cluster.training_overrides() == ["run.backend=ray", "run.ray_address=http://head:8265"]
+    assert cluster.evaluation_arguments() == ["--backend", "ray", "--ray-address", "http://head:8265"]
+    parameters = {"partition": "gpu", "time": 600, "additional_parameters": {"begin": "now"}}
+    slurm = TrainingInterpreter(python="python", backend="slurm", slurm=parameters)
+    assert slurm.training_overrides() == [
+        "run.backend=slurm",
+        '++run.slurm.partition="gpu"',
+        "++run.slurm.time=600",
+        '++run.slurm.additional_parameters.begin="now"',
+    ]
+    arguments = ["generate", "--model", "m", "--suite", "s", "--out", "o", *slurm.evaluation_arguments()]
+    options = evaluation_parser().parse_args(arguments)
+    assert (options.backend, options.slurm) == ("slurm", parameters)
+
+
+def test_a_cluster_without_an_address_is_refused():
+    with pytest.raises(InputError, match=r"backend ray needs interpreter\.ray_address"):
+        settings_of(LUFFY__INTERPRETER__BACKEND="ray")

@@ -3,20 +3,17 @@
 import json
 import secrets
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ray._private.authentication_test_utils import reset_auth_token_state
-from training_runs import Training, alive, command_line, family, free_port, own_environment, write_targets
+from ray_nodes import Cluster, ray_cluster
+from training_runs import Training, alive, command_line, family, free_port, write_targets
 
 from core.backends.attempts import Attempt, attempts
 from core.backends.ray_job import RayJobBackend
 from core.backends.task import Task
-from core.errors import InputError
 from core.manifest import read_manifest
 from training.run.attempts import follow
 from training.run.checkpoints import latest_step
@@ -25,43 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
-    """(address of the dashboard, pid of the process that holds it) of a cluster with logical devices.
-
-    It asks for a token, of this test's own, as Ray's clusters do.
-    """
-    patched = pytest.MonkeyPatch()
-    patched.setenv("RAY_AUTH_MODE", "token")
-    patched.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    reset_auth_token_state()  # Ray reads both once in a process, and another test may have loaded it
-    port, dashboard = free_port(), free_port()
-    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--port", str(port)]
-    command += ["--include-dashboard", "true", "--dashboard-port", str(dashboard), "--disable-usage-stats"]
-    # Ray's fixed ports may be another cluster's.
-    command += ["--dashboard-agent-listen-port", str(free_port()), "--ray-client-server-port", str(free_port())]
-    command += ["--num-cpus", "16", "--num-gpus", "1", "--object-store-memory", "500000000"]
-    command += ["--temp-dir", str(tmp_path_factory.mktemp("ray", numbered=False))]
-    log = tmp_path_factory.mktemp("log") / "ray.log"
-    with log.open("wb") as output:
-        supervised = [sys.executable, "-m", "core.backends.supervisor", "--", *command]
-        head = subprocess.Popen(supervised, cwd=ROOT, env=own_environment(), stdout=output, stderr=subprocess.STDOUT)
-    address = f"http://127.0.0.1:{dashboard}"
-    try:
-        deadline = time.monotonic() + 300
-        while True:
-            try:
-                RayJobBackend(address)
-                break
-            except InputError as error:
-                assert head.poll() is None, log.read_text()
-                assert time.monotonic() < deadline, f"{error}\n{log.read_text()}"
-                time.sleep(1)
-        yield address, head.pid
-    finally:
-        patched.undo()
-        reset_auth_token_state()
-        head.terminate()
-        head.wait(60)
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with ray_cluster(tmp_path_factory.mktemp("ray", numbered=False)) as running:
+        yield running
 
 
 def stand_in(folder: Path, number: int, steps: int, ending: str) -> tuple[Attempt, Task]:
@@ -72,8 +35,8 @@ def stand_in(folder: Path, number: int, steps: int, ending: str) -> tuple[Attemp
     return attempt, Task(f"{folder.name}-{number}", ("stand_in_job", str(steps), ending), environment, attempt.log)
 
 
-def test_the_protocol_on_a_cluster(cluster: tuple[str, int], tmp_path: Path) -> None:
-    address, _ = cluster
+def test_the_protocol_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
+    address = cluster.dashboard
     attempt, task = stand_in(tmp_path, 1, 3, "0")
     events: list[dict[str, object]] = []
     follow(attempt, RayJobBackend(address), task, total=3, done=0, stall_seconds=60, report=events.append)
@@ -99,8 +62,8 @@ def test_the_protocol_on_a_cluster(cluster: tuple[str, int], tmp_path: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_training_goes_on_without_its_command_and_is_found_again(cluster: tuple[str, int], tmp_path: Path) -> None:
-    address, head = cluster
+def test_a_training_goes_on_without_its_command_and_is_found_again(cluster: Cluster, tmp_path: Path) -> None:
+    address, head = cluster.dashboard, cluster.head
     idle = family(head)
     targets = write_targets(tmp_path / "train.parquet", 16)
     settings = {"run__backend": "ray", "run__ray_address": address, "trainer__total_training_steps": "4"}
@@ -133,11 +96,11 @@ def test_a_training_goes_on_without_its_command_and_is_found_again(cluster: tupl
 
 
 def test_a_token_that_is_not_the_clusters_is_told_so(
-    cluster: tuple[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
     targets = write_targets(tmp_path / "train.parquet", 16)
-    run = Training(tmp_path / "run", targets, run__backend="ray", run__ray_address=cluster[0])
+    run = Training(tmp_path / "run", targets, run__backend="ray", run__ray_address=cluster.dashboard)
     assert run.end() == 2
     assert "the cluster rejected the token" in run.said
 

@@ -1,0 +1,74 @@
+"""``python -m evaluation generate`` as a job of a Ray cluster or of Slurm: submitted, followed, and found again.
+
+The command submits itself with the backend ``local``. The job keeps its samples in the cache and writes its files, so
+that both have to be at the same paths on every node; its progress comes back through a file beside them.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from core.backends import build_backend
+from core.backends.attempts import LOG_TAIL_LINES, Attempt, attempts, follow, hold, log_lines
+from core.backends.task import Task
+from core.code import PROJECT, SHORT_DIGEST, identity
+from core.errors import TaskFailed
+from core.progress import EVENTS_FILE
+
+# Variables of ours that decide which samples are drawn, or where models come from.
+PASSED_ON = ("HF_HUB_OFFLINE", "VLLM_USE_V2_MODEL_RUNNER")
+
+
+def run_elsewhere(
+    arguments: Sequence[str], out: Path, settings: Mapping[str, Any], report: Callable[[dict[str, Any]], None]
+) -> None:
+    """Run ``python -m evaluation ARGUMENTS`` as a job to its end; one that an earlier command left is taken over.
+
+    Args:
+        arguments: of this command. Equal arguments, in the same folder, mean the same job.
+        out: the folder that the job writes; its log and progress go into ``attempts/`` below.
+        settings: see `core.backends.build_backend`.
+        report: receives the job's events.
+
+    Raises:
+        InputError: the cluster does not take the job, or the job finds a mistake in its input.
+        TaskFailed: the job failed.
+    """
+    backend = build_backend(settings)
+    with hold(out, "evaluation"):
+        folder = out.resolve() / "attempts"
+        folder.mkdir(exist_ok=True)
+        earlier = attempts(folder)
+        job = identity(str(Path.cwd()), *arguments)[:SHORT_DIGEST]
+        if earlier and backend.reattach(_task(job, arguments, earlier[-1])):
+            attempt = earlier[-1]
+        else:
+            attempt = Attempt(folder, len(earlier) + 1)
+        try:
+            follow(attempt, backend, _task(job, arguments, attempt), "evaluation", on_record=report, say=_say)
+        except TaskFailed:
+            sys.stderr.write("".join(f"{line}\n" for line in log_lines(attempt.log)[-LOG_TAIL_LINES:]))
+            raise
+
+
+def _task(job: str, arguments: Sequence[str], attempt: Attempt) -> Task:
+    """The process of an attempt."""
+    return Task(
+        name=f"luffy-evaluation-{job}-{attempt.number}",
+        module=("evaluation", *arguments, "--backend", "local"),
+        environment={
+            "PYTHONPATH": str(PROJECT),
+            "PYTHONUNBUFFERED": "1",
+            "RAY_USAGE_STATS_ENABLED": "0",
+            EVENTS_FILE: str(attempt.records),
+            **{name: os.environ[name] for name in PASSED_ON if name in os.environ},
+        },
+        log=attempt.log,
+        folder=Path.cwd(),
+    )
+
+
+def _say(message: str) -> None:
+    sys.stderr.write(f"evaluation: {message}\n")
