@@ -46,6 +46,7 @@ TRAINING_CODE = (
     "training/run/configuration.py",
     "training/run/request.py",
     "training/config/keys.py",  # and not its table, which refuses keys and changes no number
+    "training/config/rollouts.py",
     "training/config/train.yaml",
     "core/prompts.py",
     *VERDICT_CODE,

@@ -148,11 +148,18 @@ class TrainingOptions(Options):
         "hardware profile's.",
     )
     force_fit: bool = Field(default=False, description="Start a run that does not fit its machine by its plan.")
+    rollouts: str | None = Field(
+        default=None, description="When samples are drawn: sync, colocate_async, separate_async. None: sync."
+    )
+    max_staleness: int | None = Field(
+        default=None, ge=0, description="Updates by which an asynchronous sample may be older than its step. None: 1."
+    )
 
     def all_overrides(self) -> list[str]:
         """`overrides`, and those that stand for the other options."""
-        attention = [] if self.attention is None else [f"attention={self.attention}"]
-        return [*self.overrides, *attention, *(["run.force_fit=true"] if self.force_fit else [])]
+        keys = ("attention", "rollouts", "max_staleness")
+        chosen = [f"{key}={value}" for key in keys if (value := getattr(self, key)) is not None]
+        return [*self.overrides, *chosen, *(["run.force_fit=true"] if self.force_fit else [])]
 
 
 class ExperimentOptions(Options):

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -23,11 +24,11 @@ WORKER, TASK, SERVER = "ray::WorkerDict", "ray::TaskRunner", "ray::vLLMHttpServe
 
 @pytest.fixture(scope="module")
 def targets(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_targets(tmp_path_factory.mktemp("targets") / "train.parquet", 16)
+    return write_targets(tmp_path_factory.mktemp("targets") / "train.parquet", 4 * STEPS)
 
 
-def start(out: Path, targets: Path) -> Training:
-    return Training(out, targets, trainer__total_training_steps=str(STEPS))
+def start(out: Path, targets: Path, rollouts: str) -> Training:
+    return Training(out, targets, rollouts=rollouts, trainer__total_training_steps=str(STEPS))
 
 
 def strike(run: Training, process: str, signum: signal.Signals) -> None:
@@ -50,9 +51,9 @@ def check(run: Training, status: int, reason: str) -> None:
     assert reason in run.said or reason in record.get("reason", ""), run.said + str(record)
 
 
-def resumes(out: Path, targets: Path) -> Training:
+def resumes(out: Path, targets: Path, rollouts: str) -> Training:
     done = latest_step(out / "checkpoints")
-    run = start(out, targets)
+    run = start(out, targets, rollouts)
     run.wait_for(lambda: f"resuming after step {done} of {STEPS}" in run.said)
     return run
 
@@ -64,27 +65,42 @@ def finishes(run: Training) -> None:
     assert manifest.steps == STEPS
     assert manifest.attempts == len(attempts(run.out / "attempts"))
     assert run.gone(5) < 5
+    prompts = [sample["input"] for step in range(1, STEPS + 1) for sample in run.rollouts(step)]
+    assert set(Counter(prompts).values()) == {4}  # samples of a group: no prompt is lost, none is trained on twice
+    assert len(set(prompts)) == 4 * STEPS
 
 
 @pytest.mark.timeout(1800)
-def test_a_killed_command_and_a_killed_worker(targets: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("rollouts", "process", "reason"),
+    [
+        ("sync", WORKER, "died"),
+        pytest.param("colocate_async", SERVER, "(vLLMHttpServer)", marks=pytest.mark.slow),
+        pytest.param("separate_async", SERVER, "(vLLMHttpServer)", marks=pytest.mark.slow),
+    ],
+)
+def test_a_killed_command_and_a_killed_worker(
+    rollouts: str, process: str, reason: str, targets: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "run"
-    run = start(out, targets)
+    run = start(out, targets, rollouts)
     strike(run, COMMAND, signal.SIGKILL)
     assert attempts(out / "attempts")[0].read_record().ended is None
-    run = resumes(out, targets)
-    strike(run, WORKER, signal.SIGKILL)
-    check(run, 1, "died")
-    finishes(resumes(out, targets))
+    run = resumes(out, targets, rollouts)
+    strike(run, process, signal.SIGKILL)
+    check(run, 1, reason)
+    finishes(resumes(out, targets, rollouts))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
-def test_every_other_process_that_can_be_stopped(targets: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("rollouts", ["sync", "colocate_async", "separate_async"])
+def test_every_other_process_that_can_be_stopped(rollouts: str, targets: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    run = start(out, targets)
+    run = start(out, targets, rollouts)
+    other = rollouts != "sync"  # the server is killed above
     for process, signum, status, reason in (
-        (SERVER, signal.SIGKILL, 1, "(vLLMHttpServer)"),
+        (WORKER if other else SERVER, signal.SIGKILL, 1, "died" if other else "(vLLMHttpServer)"),
         (TASK, signal.SIGKILL, 1, "(TaskRunnerV1)"),
         (DRIVER, signal.SIGKILL, 1, "stopped by signal SIGKILL"),
         (SUPERVISOR, signal.SIGKILL, 1, "stopped by signal SIGKILL"),
@@ -92,7 +108,7 @@ def test_every_other_process_that_can_be_stopped(targets: Path, tmp_path: Path) 
     ):
         strike(run, process, signum)
         check(run, status, reason)
-        run = resumes(out, targets)
+        run = resumes(out, targets, rollouts)
     finishes(run)
 
 

@@ -23,7 +23,7 @@ EIGHT_GPUS = Machine(2, (Gpu("NVIDIA H100 80GB HBM3", 85.5e9, (9, 0)),) * 8, 128
 def test_every_recipe_composes_on_every_hardware_profile_and_verl_accepts_it(recipe: str, hardware: str) -> None:
     config = compose_run(recipe, hardware, [], run=RUN)
     resolve_auto(config, EIGHT_GPUS, ModelShape.of_folder(SHIPPED))
-    assert config.trainer.v1.trainer_mode == "mixed"
+    assert config.trainer.v1.trainer_mode == "mixed_sync"
     assert config.trainer.device == ("cpu" if hardware == "cpu" else "cuda")
     limits = config.data.max_prompt_length + config.data.max_response_length
     assert config.actor_rollout_ref.rollout.max_model_len == limits

@@ -114,6 +114,32 @@ def check_rollouts(run: Training, recipe: str, records: list[dict[str, Any]]) ->
 
 
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("rollouts", ["colocate_async", "separate_async"])
+def test_asynchronous_rollouts_are_as_old_as_they_say(rollouts: str, targets: Path, tmp_path: Path) -> None:
+    """Two updates per batch. A token that the weights of its step sampled has no drift, also in a partial sample."""
+    few = {"actor_rollout_ref__rollout__max_num_seqs": "8"} if rollouts == "colocate_async" else {}  # interrupts some
+    run = Training(tmp_path / "run", targets, rollouts=rollouts, trainer__total_training_steps="3", **few)
+    assert run.end() == 0, run.said + (tmp_path / "run" / "attempts" / "0001.log").read_text()[-3000:]
+    records = [record["data"] for record in run.metrics()]
+    assert len(records) == 3
+    prompts = [sample["input"] for step in (1, 2, 3) for sample in run.rollouts(step)]
+    assert len(prompts) == 3 * 16 and len(set(prompts)) == 3 * 4  # each prompt is trained on once
+    for data in records:
+        assert data["batch/off_policy_samples"] == 4 and data["batch/generation_requests"] == 12
+        assert data["batch/missing_samples"] == data["staleness/dropped_samples"] == 0
+        assert data["reward/off_policy"] == 1 and data["actor/grad_norm"] > 0
+        assert data["staleness/max"] <= 1
+        assert 0 <= data["idle/trainer"] <= 1 and 0 <= data["idle/rollouts"] <= 1
+        assert data.get("drift/age_0", 0.0) < 1e-5
+        assert data.get("drift/age_1", 1.0) > 1e-4
+    if rollouts == "separate_async":
+        assert [data["staleness/mean"] for data in records] == [0, 1, 1]
+    else:
+        assert any(data["staleness/partial_share"] > 0 and "drift/age_0" in data for data in records)
+        assert any("drift/age_1" in data for data in records)
+
+
+@pytest.mark.timeout(1800)
 def test_the_second_update_of_a_batch_is_clipped_and_the_teachers_probabilities_shape_it(tmp_path: Path) -> None:
     """In the first one the policy is the one that sampled: nothing to clip. The teacher gives each token a half."""
     targets = write_targets(tmp_path / "train.parquet", 16, log_prob=math.log(0.5))

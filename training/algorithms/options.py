@@ -75,6 +75,26 @@ class RolloutCorrectionOptions(Options):
         return self
 
 
+class RolloutOptions(Options):
+    """When samples are drawn and how old they may be (``training.mixed.asynchronous``): keys beside ``mixed``.
+
+    The age of a token is the number of times that the actor's weights were sent to vLLM between those that sampled it
+    and those from which its step starts.
+    """
+
+    rollouts: Literal["sync", "colocate_async", "separate_async"] = "sync"
+    max_staleness: Annotated[int, Field(ge=0)] = 1  # the largest age of a token
+    stale_samples: Literal["wait", "drop"] = "wait"  # what becomes of groups that would grow older
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
+        """Build from a plain mapping; InputError names the option at fault."""
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            raise InputError(_explain(error, cls)) from None
+
+
 class SFTMultitaskOptions(Options):
     """A supervised loss on off-policy tokens beside the policy loss (``training.algorithms.sft``)."""
 

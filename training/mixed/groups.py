@@ -1,12 +1,12 @@
 """Where the trainer takes its groups from: verl's buffer, which also drops the groups that cannot be learned from."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import transfer_queue as tq
 from transfer_queue import KVBatchMeta
-from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
 from training.algorithms.options import MixedPolicyOptions
 
@@ -58,6 +58,35 @@ class GroupBuffer(ReplayBuffer):
             prompts = {prompt for prompt in prompts if reward[prompt]}
             rewards = Counter(reward[prompt] for prompt in prompts)
         return prompts, rewards
+
+
+class AsyncGroupBuffer(GroupBuffer, ReplayBufferAsync):
+    """The same over verl's asynchronous buffer, which replaces groups that failed or grew too old.
+
+    It would replace them for ever: ``require_servers`` raises an error if a server is gone, and a RuntimeError is
+    raised when more groups failed, since the last batch, than a batch has.
+    """
+
+    failures: int = 0
+    require_servers: Callable[[], object] = staticmethod(lambda: None)
+
+    def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[KVBatchMeta, dict[str, Any]]:
+        self.failures = 0
+        return super().sample(global_steps, partition_id, batch_size)
+
+    def _terminal_eviction_reasons(
+        self, global_steps: int, partition_id: str
+    ) -> tuple[set[str], set[str], set[str], Counter[float]]:
+        stale, no_signal, failed, counts = super()._terminal_eviction_reasons(global_steps, partition_id)
+        self.failures += len(failed)
+        if failed:
+            self.require_servers()
+        if self.failures > (self.train_batch_size or 0):
+            raise RuntimeError(
+                f"{self.failures} groups of samples failed since the last batch, and a batch has "
+                f"{self.train_batch_size}: the log of the agent loop, above, says why"
+            )
+        return stale, no_signal, failed, counts
 
 
 def sample_of(key: str) -> tuple[str, int]:

@@ -16,10 +16,10 @@ NEW_CLUSTER = ("num_cpus", "num_gpus", "include_dashboard", "object_store_memory
 
 @ray.remote
 class TaskRunner(TaskRunnerV1.__ray_metadata__.modified_class):
-    """verl's task runner in a process in which our trainer is registered."""
+    """verl's task runner in a process in which our trainers are registered."""
 
     def run(self, config: DictConfig) -> None:
-        import training.mixed.trainer  # noqa: F401  registers the trainer "mixed"
+        import training.mixed.asynchronous.trainers  # noqa: F401  registers the trainers "mixed_MODE"
 
         super().run(config)
 

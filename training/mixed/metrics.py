@@ -38,6 +38,38 @@ def token_metrics(entropy: torch.Tensor, mask: torch.Tensor, off_policy_mask: to
     return metrics
 
 
+def staleness_metrics(ages: torch.Tensor, on_policy: torch.Tensor, log_ratio: torch.Tensor) -> dict[str, float]:
+    """How old the weights were that sampled the ``on_policy`` tokens, and the drift of tokens of each age.
+
+    ``staleness/mean`` and ``staleness/max`` are over tokens, ``staleness/partial_share`` is the share of the samples
+    with tokens of several versions, and ``drift/age_K`` the mean ``|log w|`` of the tokens of age K.
+
+    >>> ages, on_policy = torch.tensor([[1, 0], [0, 7]]), torch.tensor([[True, True], [True, False]])
+    >>> metrics = staleness_metrics(ages, on_policy, torch.tensor([[-0.5, 0.1], [0.3, 9.0]]))
+    >>> {name: round(value, 2) for name, value in metrics.items() if name.startswith("staleness")}
+    {'staleness/mean': 0.33, 'staleness/max': 1.0, 'staleness/partial_share': 0.5}
+    >>> round(metrics["drift/age_0"], 2), round(metrics["drift/age_1"], 2)
+    (0.2, 0.5)
+
+    Args:
+        ages: updates between the weights that sampled a token and those that the step starts from.
+        on_policy: the tokens that count; the others have no age.
+        log_ratio: of the actor and vLLM.
+    """
+    if not on_policy.any():
+        return {}
+    counted = ages[on_policy]
+    oldest, newest = ages.where(on_policy, -1).amax(-1), ages.where(on_policy, int(counted.max())).amin(-1)
+    rows = on_policy.any(-1)
+    metrics = {
+        "staleness/mean": float(counted.float().mean()),
+        "staleness/max": float(counted.max()),
+        "staleness/partial_share": float((oldest > newest)[rows].float().mean()),
+    }
+    drift = log_ratio.abs()[on_policy]
+    return metrics | {f"drift/age_{age}": float(drift[counted == age].mean()) for age in counted.unique().tolist()}
+
+
 def update_counts(mask: torch.Tensor, off_policy_mask: torch.Tensor, share: float) -> dict[str, float]:
     """What the loss divides by: the batch's counts times the ``share`` of the batch that one update sees."""
     on_policy_mask = mask & ~off_policy_mask

@@ -7,18 +7,14 @@ import torch
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 from verl.utils.profiler import simple_timer
 
-from core.files import digest_bytes
 from core.prompts import encode_example, encode_prompt
 from training.algorithms.prefix import cut_prefix, prefix_ratio
+from training.mixed.asynchronous.client import VERSIONS
 from training.mixed.reward import TRUNCATED
+from training.mixed.seeds import HASHES, stable_hash
 from training.run.configuration import mixed_options
 
-HASHES = 2**60  # values of stable_hash
-
-
-def stable_hash(*parts: int | str) -> int:
-    """A number below ``HASHES`` that is the same for equal ``parts`` on every machine, rank and restart."""
-    return int(digest_bytes(repr(parts).encode())[:15], 16)
+NO_VERSION = -1
 
 
 def prompt_id(row: dict[str, Any]) -> str:
@@ -26,19 +22,28 @@ def prompt_id(row: dict[str, Any]) -> str:
     return str(row["extra_info"].get("id") or row["index"])
 
 
+def batch_number(row: dict[str, Any]) -> int:
+    """Number of the batch that a row was drawn for, from 1: the step, where samples are drawn in their step."""
+    return int(row.get("batch_number", row["global_steps"]))
+
+
 class OffPolicyOutput(AgentLoopOutput):
     """A sample whose first ``prefix_length`` response tokens are off-policy; it cost ``requests`` generations.
 
-    ``off_policy_log_probs`` are the teacher's, one for each of these tokens; None without ``use_target_probs``.
+    ``versions`` has for each response token the version of the weights that sampled it: the number of updates they had
+    seen, and `NO_VERSION` for off-policy tokens. ``off_policy_log_probs`` are the teacher's, one for each off-policy
+    token; None without ``use_target_probs``.
     """
 
     prefix_length: int
     requests: int
+    versions: list[int]
     off_policy_log_probs: list[float] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         # As tensors they become fields of the batch; verl would carry plain ints beside it.
         fields = {"prefix_length": torch.tensor(self.prefix_length), "requests": torch.tensor(self.requests)}
+        fields["rollout_versions"] = torch.tensor(self.versions)
         if self.off_policy_log_probs is not None:
             log_probs = torch.zeros(len(self.response_ids))
             log_probs[: self.prefix_length] = torch.tensor(self.off_policy_log_probs)
@@ -58,15 +63,20 @@ class OffPolicyAgentLoop(AgentLoopBase):
         self.response_length = self.rollout_config.response_length
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> OffPolicyOutput:
-        """Generate one sample of one row of the targets; ``session_id`` is its number in the group."""
+        """Generate one sample of one row of the targets; ``session_id`` is its number in the group.
+
+        With asynchronous rollouts ``batch_number`` is that of the batch which the row was drawn for, and stays what it
+        was when the sample is drawn again after a resume.
+        """
         prompt = encode_prompt(row["raw_prompt"], self.tokenizer)
         prefix = self._prefix(row)
         metrics: dict[str, Any] = {"generate_sequences": 0.0, "num_preempted": -1}
         response, log_probs, extra, requests = prefix, [0.0] * len(prefix), {}, 0
+        versions = [NO_VERSION] * len(prefix)
         # A whole target ends with its end-of-sequence token: there is nothing left to generate.
         if prefix[-1:] != [self.tokenizer.eos_token_id]:
             if self.seeded:
-                seed = stable_hash(self.seed, int(row["global_steps"]), prompt_id(row), int(row["session_id"]))
+                seed = stable_hash(self.seed, batch_number(row), prompt_id(row), int(row["session_id"]))
                 sampling_params = sampling_params | {"seed": seed}
             requests += 1
             with simple_timer("generate_sequences", metrics):
@@ -77,7 +87,9 @@ class OffPolicyAgentLoop(AgentLoopBase):
                 )
             response = prefix + list(output.token_ids)
             log_probs += list(output.log_probs or [])
-            extra = {key: value for key, value in output.extra_fields.items() if key != "prompt_ids"}
+            extra = {key: value for key, value in output.extra_fields.items() if key not in ("prompt_ids", VERSIONS)}
+            # Without the key, all tokens are of one version.
+            versions += output.extra_fields.get(VERSIONS) or [extra["max_global_steps"]] * len(output.token_ids)
         else:
             # The trainer reads the version of the weights that made a sample; a whole target counts as of this step.
             step = int(row["global_steps"]) - 1
@@ -90,6 +102,7 @@ class OffPolicyAgentLoop(AgentLoopBase):
             response_logprobs=log_probs,
             prefix_length=len(prefix),
             requests=requests,
+            versions=versions,
             off_policy_log_probs=self._log_probs(row, len(prefix)),
             num_turns=2,
             metrics=AgentLoopMetrics(**metrics),
@@ -118,7 +131,7 @@ class OffPolicyAgentLoop(AgentLoopBase):
             return []
         ratio = prefix_ratio(
             prefix,
-            int(row["global_steps"]) - 1,  # verl counts steps from 1, the schedules from 0
+            batch_number(row) - 1,  # verl counts steps from 1, the schedules from 0
             sample_id=sample,
             n=self.rollout_config.n,
             seed=self.seed,

@@ -1,5 +1,6 @@
-"""The trainer: verl's synchronous V1 trainer with LUFFY's advantages, off-policy samples and rollout correction."""
+"""The trainer: a V1 trainer of verl with LUFFY's advantages, off-policy samples and rollout correction."""
 
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from transfer_queue import KVBatchMeta
 from verl import DataProto
 from verl.trainer.ppo.ray_trainer import apply_kl_penalty
 from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.utils.padding import response_to_nested
 
@@ -22,7 +24,14 @@ from training.algorithms.entropy import EntropyController
 from training.algorithms.tensors import mask_of_prefix
 from training.mixed.groups import GroupBuffer
 from training.mixed.loss import mixed_policy_loss
-from training.mixed.metrics import group_metrics, mean_of_sums, token_metrics, update_counts, validation_metrics
+from training.mixed.metrics import (
+    group_metrics,
+    mean_of_sums,
+    staleness_metrics,
+    token_metrics,
+    update_counts,
+    validation_metrics,
+)
 from training.plan.fit import require_disk
 from training.run.checkpoints import TrainerState, mark_complete, read_state, record_score
 from training.run.configuration import mixed_options
@@ -31,22 +40,27 @@ from training.run.metrics import require_finite
 POLL_SECONDS = 0.1  # verl's 2 s would be most of a step of a small model
 
 
+EVICTED = "training/off_policy/evicted_samples"  # verl's name; it counts groups
+# verl's figures of staleness, which count off-policy samples: those have no version.
+OF_ALL_SAMPLES = "training/off_policy/trajectory_"
+
+
 def fit_width(values: torch.Tensor, width: int) -> torch.Tensor:
     """``values`` cut or filled with zeros to ``[batch, width]``: verl's padding rows copy fields of another length."""
     return torch.nn.functional.pad(values[:, :width], (0, max(width - values.shape[1], 0)))
 
 
-@register_trainer("mixed")
-class MixedPolicyTrainer(PPOTrainerSync):
-    """Mixed-policy GRPO. The order of a step, and everything that is not overridden here, is verl's."""
+class MixedPolicy(PPOTrainer):
+    """Mixed-policy GRPO over any trainer of verl: the order of a step, and what is not overridden here, is its own."""
 
-    # verl compares this name with "sync" to choose its synchronous paths.
-    trainer_mode = property(lambda self: "sync", lambda self, _: None)
+    buffer = GroupBuffer
+    dispatched = 0  # prompts that samples were drawn for, with asynchronous rollouts
 
     def __init__(self, config: Any):
         self.options = mixed_options(config)
         self.entropy = EntropyController(self.options.adaptive_entropy, config.actor_rollout_ref.actor.entropy_coeff)
         self._prefix_lengths: dict[str, int] = {}  # of this step's samples, by their key
+        self._counts = Counter[str]()  # of this step; verl averages the metrics of mini-batches that it samples apart
         super().__init__(config)
 
     def _setup(self) -> None:
@@ -59,7 +73,7 @@ class MixedPolicyTrainer(PPOTrainerSync):
     def _build_replay_buffer(self) -> GroupBuffer:
         data, sampler = self.config.data, self.config.trainer.v1.sampler
         metric = self._resolve_filter_groups_metric()
-        buffer = GroupBuffer(
+        buffer = self.buffer(
             trainer_mode=self.trainer_mode,
             trainer_config=self.config.trainer.v1.get(self.trainer_mode, {}),
             max_off_policy_threshold=sampler.max_off_policy_threshold,
@@ -104,6 +118,7 @@ class MixedPolicyTrainer(PPOTrainerSync):
             "entropy",
             "prefix_length",
             "requests",
+            "rollout_versions",
         ]
         if self.use_reference_policy:
             fields.append("ref_log_prob")
@@ -136,10 +151,19 @@ class MixedPolicyTrainer(PPOTrainerSync):
         )
         metrics.update({f"rollout_correction/{name}": value for name, value in correction_metrics.items()})
         metrics.update(token_metrics(rows["entropy"], mask, off_policy_mask))
+        metrics.update(
+            staleness_metrics(
+                self.global_steps - 1 - fit_width(rows["rollout_versions"], mask.shape[1]),
+                mask & ~off_policy_mask,
+                rows["old_log_probs"] - rows["rollout_log_probs"],
+            )
+        )
         metrics["batch/generation_requests"] = float(rows["requests"][sampled].sum())
-        n_samples = self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n
+        prompts = self.config.data.train_batch_size // self.parameter_sync_step
+        n_samples = prompts * self.config.actor_rollout_ref.rollout.n
         metrics["batch/missing_samples"] = float(n_samples - sampled.sum())
-        self._prefix_lengths = dict(zip(batch.keys, rows["prefix_length"].tolist(), strict=True))
+        self._counts.update({name: metrics[name] for name in (*metrics,) if name.startswith("batch/")})
+        self._prefix_lengths |= zip(batch.keys, rows["prefix_length"].tolist(), strict=True)
 
         output = {"advantages": advantages, "returns": advantages, "rollout_is_weights": correction}
         if self.options.use_target_probs:
@@ -165,9 +189,31 @@ class MixedPolicyTrainer(PPOTrainerSync):
             self._log_rollout_data(batch, self.timing_raw, folder)
             self._shutdown_dump_executor()  # returns when the batch is written
             raise FloatingPointError(f"{error}; the batch is in {folder}/{self.global_steps}.jsonl") from None
-        if "actor/entropy" in metrics:  # a batch can be all off-policy
+        last = self.local_trigger_step == self.parameter_sync_step - 1  # the coefficient changes once a step
+        if last and "actor/entropy" in metrics:  # a batch can be all off-policy
             self.entropy.update(metrics["actor/entropy"])
         return batch
+
+    def on_step_begin(self) -> None:
+        super().on_step_begin()
+        self._prefix_lengths.clear()
+        self._counts.clear()
+
+    def _compute_metrics(
+        self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: dict[str, float], global_steps: int, epoch: int
+    ) -> None:
+        super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
+        metrics.update(self._counts)
+        for name in [name for name in metrics if name.startswith(OF_ALL_SAMPLES)]:
+            del metrics[name]
+        dropped = metrics.get(EVICTED, 0.0) * self.config.actor_rollout_ref.rollout.n
+        metrics["staleness/dropped_samples"] = float(dropped)
+        metrics["idle/trainer"] = timing_raw["gen"] / timing_raw["step"]
+        metrics["idle/rollouts"] = self._rollouts_idle(timing_raw)
+
+    def _rollouts_idle(self, timing_raw: dict[str, float]) -> float:
+        """Share of the step in which vLLM did not generate: here it does so while the trainer waits for samples."""
+        return 1.0 - timing_raw["gen"] / timing_raw["step"]
 
     def _log_rollout_data(self, batch: KVBatchMeta, timing_raw: dict[str, float], rollout_data_dir: str) -> None:
         rows = [(key, tag) for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
@@ -196,10 +242,19 @@ class MixedPolicyTrainer(PPOTrainerSync):
         require_disk(Path(self.config.paths.run))
         super()._save_checkpoint()
         folder, keep = Path(self.config.trainer.default_local_dir), self.config.run.keep_checkpoints
-        mark_complete(folder, self.global_steps, TrainerState(self.entropy.state_dict()), keep)
+        mark_complete(folder, self.global_steps, TrainerState(self.entropy.state_dict(), self.dispatched), keep)
 
     def _load_checkpoint(self) -> None:
         super()._load_checkpoint()
         if self.global_steps:
             state = read_state(Path(self.config.trainer.default_local_dir), self.global_steps)
             self.entropy.load_state_dict(dict(state.entropy))
+            self.dispatched = state.dispatched
+
+
+@register_trainer("mixed_sync")
+class MixedPolicyTrainer(MixedPolicy, PPOTrainerSync):
+    """Every sample of a step is drawn in it, with the weights that the step starts from."""
+
+    # verl compares this name with "sync" to choose its synchronous paths.
+    trainer_mode = property(lambda self: "sync", lambda self, _: None)

@@ -98,7 +98,13 @@ def _gpu_needs(layout: Layout, machine: Machine, shape: ModelShape) -> list[Need
     training = training_memory(shape, layout)
     result = [
         Need("nodes with GPUs", layout.nodes, machine.nodes, "count", "trainer.nnodes"),
-        Need("GPUs per node", layout.gpus, len(machine.gpus), "count", f"{GPUS}, or CUDA_VISIBLE_DEVICES"),
+        Need(
+            "GPUs per node",
+            layout.gpus + layout.rollout_gpus,
+            len(machine.gpus),
+            "count",
+            f"{GPUS}, {'rollout_gpus, ' if layout.rollout_gpus else ''}or CUDA_VISIBLE_DEVICES",
+        ),
         Need(
             "each GPU while it trains",
             sum(training.values()),

@@ -16,7 +16,8 @@ ACTOR, SERVER, ENGINE, AGENT, REWARD, STORAGE = (mib * MIB for mib in (650, 585,
 SHARED = 200 * MIB  # of NCCL and vLLM, for each GPU
 CUDA = 2.5e9  # of each process with a CUDA context: an estimate
 TRANSFER = 64  # bytes per token of a step in the TransferQueue: ids, masks, positions, log-probabilities, advantages
-BUNDLE, SUPERVISED_BUNDLE = 3, 1  # logical CPUs that verl reserves for each GPU
+# Logical CPUs that verl reserves for each GPU: of the actor, of rollouts that have their own, of supervised training.
+BUNDLE, ROLLOUT_BUNDLE, SUPERVISED_BUNDLE = 3, 2, 1
 
 
 def processes_memory(layout: Layout, config: "DictConfig", *, cuda: bool) -> float:
@@ -24,7 +25,7 @@ def processes_memory(layout: Layout, config: "DictConfig", *, cuda: bool) -> flo
     extra = CUDA if cuda else 0.0
     if layout.objective == "sft":
         return COMMAND + RUNNER + RAY + layout.gpus * (ACTOR + extra)
-    servers = max(1, layout.gpus // layout.tensor_parallel)
+    servers = max(1, layout.engine_gpus // layout.tensor_parallel)
     return (
         COMMAND
         + RUNNER
@@ -33,7 +34,8 @@ def processes_memory(layout: Layout, config: "DictConfig", *, cuda: bool) -> flo
         + RAY
         + layout.gpus * (ACTOR + extra)
         + servers * SERVER
-        + layout.gpus * (ENGINE + extra)
+        + layout.engine_gpus * (ENGINE + extra)
+        + layout.rollout_gpus * (ACTOR + extra)  # the worker that receives weights
         + config.actor_rollout_ref.rollout.agent.num_workers * AGENT
         + config.reward.num_workers * REWARD
         + config.transfer_queue.backend.SimpleStorage.num_data_storage_units * STORAGE
@@ -44,16 +46,21 @@ def host_memory(shape: ModelShape, layout: Layout, config: "DictConfig", *, cuda
     """Bytes of memory of each node, by what they are for."""
     parts = {"processes": processes_memory(layout, config, cuda=cuda)}
     tokens = layout.sequences * (layout.prompt_length + layout.response_length)
-    parts["samples"] = TRANSFER * tokens if layout.objective == "rl" else 0.0
+    batches = 1 if config.rollouts == "sync" else config.max_staleness + 1
+    parts["samples"] = TRANSFER * tokens * batches if layout.objective == "rl" else 0.0
     if not cuda:  # the state lies in the memory of the node, beside vLLM's weights and cache
         rollout = config.actor_rollout_ref.rollout.engine_kwargs.vllm
         parts["state"] = state_bytes(shape, layout) * layout.gpus / layout.shards
+        parts["pinned weights"] = pinned_bytes(shape, layout)
         if layout.objective == "rl":
-            parts["vLLM"] = layout.gpus * (2 * PARAMETER * shape.parameters + rollout.get("kv_cache_memory_bytes", 0))
+            parts["vLLM"] = layout.engine_gpus * (
+                2 * PARAMETER * shape.parameters + rollout.get("kv_cache_memory_bytes", 0)
+            )
         return parts
     # The first rank reads the model, and every rank does where embedding and head are one.
     parts["loading"] = PARAMETER * shape.parameters * (layout.gpus if shape.tied else 1)
     share = layout.gpus / layout.shards
+    parts["pinned weights"] = pinned_bytes(shape, layout)
     match layout.offload:
         case "always":
             parts["state"] = state_bytes(shape, layout) * share
@@ -63,6 +70,12 @@ def host_memory(shape: ModelShape, layout: Layout, config: "DictConfig", *, cuda
     if layout.reference:
         parts["reference"] = layout.width * shape.parameters * share
     return parts
+
+
+def pinned_bytes(shape: ModelShape, layout: Layout) -> float:
+    """The weights that a step starts from, and those of the moment: kept where mini-batches are sampled apart."""
+    copies = 2 if layout.rollout_gpus else 0
+    return copies * PARAMETER * shape.parameters * layout.gpus / layout.shards
 
 
 def object_store(layout: Layout) -> int:
@@ -88,7 +101,7 @@ def logical_cpus(layout: Layout, config: "DictConfig") -> int:
     if layout.objective == "sft":
         return SUPERVISED_BUNDLE * layout.gpus + 1
     units = config.transfer_queue.backend.SimpleStorage.num_data_storage_units
-    return BUNDLE * layout.gpus + 2 + -(-units // layout.nodes)
+    return BUNDLE * layout.gpus + ROLLOUT_BUNDLE * layout.rollout_gpus + 2 + -(-units // layout.nodes)
 
 
 def disk(shape: ModelShape, layout: Layout, config: "DictConfig", saved: int) -> dict[str, float]:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from training.config.rollouts import SEPARATE
+
 if TYPE_CHECKING:
     from omegaconf import DictConfig  # the orchestration reads plans, too, and has no Hydra
 
@@ -38,6 +40,7 @@ class Layout:
     response_length: int
     updates: int  # per step
     max_num_seqs: int
+    rollout_gpus: int = 0  # per node, of rollouts that have GPUs of their own
 
     @property
     def sequences(self) -> int:
@@ -46,7 +49,13 @@ class Layout:
 
     @property
     def devices(self) -> int:
+        """GPUs of the actor."""
         return self.nodes * self.gpus
+
+    @property
+    def engine_gpus(self) -> int:
+        """GPUs per node on which vLLM generates."""
+        return self.rollout_gpus or self.gpus
 
     @property
     def width(self) -> int:
@@ -83,4 +92,5 @@ class Layout:
             response_length=config.data.max_response_length,
             updates=max(1, config.data.train_batch_size // actor.ppo_mini_batch_size) if rollouts else 1,
             max_num_seqs=rollout.max_num_seqs,
+            rollout_gpus=config.rollout_gpus if config.rollouts == SEPARATE else 0,
         )

@@ -46,7 +46,7 @@ def training_memory(shape: ModelShape, layout: Layout) -> dict[str, float]:
         "gathered": root + 2 * shape.layer * width,
         "activations": kept + mask,
         "logits": logits_bytes(shape, layout),
-        "vLLM asleep": ASLEEP if layout.objective == "rl" else CONTEXT,
+        "vLLM asleep": ASLEEP if layout.objective == "rl" and not layout.rollout_gpus else CONTEXT,
     }
 
 
@@ -65,8 +65,9 @@ def logits_bytes(shape: ModelShape, layout: Layout) -> float:
 
 def generation_memory(shape: ModelShape, layout: Layout, card: float) -> dict[str, float]:
     """Bytes on each GPU of ``card`` bytes while vLLM generates; its share of the card holds weights and cache."""
-    resident = state_bytes(shape, layout) / layout.shards if layout.offload == "none" else 0.0
-    if layout.offload == "none":
+    beside = layout.offload == "none" and not layout.rollout_gpus  # the actor's state
+    resident = state_bytes(shape, layout) / layout.shards if beside else 0.0
+    if beside:
         resident -= PARAMETER * trainable(shape, layout) / layout.shards  # gradients are freed after an update
     return {"state": resident, "vLLM": layout.utilization * card, "contexts": CONTEXT}
 

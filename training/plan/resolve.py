@@ -7,6 +7,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from core.errors import InputError
+from training.config.rollouts import SEPARATE
 from training.plan.attention import AUTO, choose_attention, installed_kernels
 from training.plan.host import BUNDLE, object_store
 from training.plan.layout import FSDP, GPUS, OFFLOADS, STORE, Layout
@@ -29,21 +30,46 @@ def resolve_auto(
         InputError: there is no GPU, or a key has an unknown value.
     """
     with open_dict(config):
-        if config.trainer.n_gpus_per_node == AUTO:
-            if not machine.gpus:
-                raise InputError(
-                    f"{GPUS}=auto: no GPU is here (nvidia-smi, CUDA_VISIBLE_DEVICES): install the driver, say how many "
-                    "there are, or take the hardware profile cpu"
-                )
-            for key in (GPUS, f"{FSDP}.fsdp_size", "actor_rollout_ref.ref.fsdp_config.fsdp_size"):
-                _fill(config, key, len(machine.gpus))
+        if config.trainer.n_gpus_per_node == AUTO and not machine.gpus:
+            raise InputError(
+                f"{GPUS}=auto: no GPU is here (nvidia-smi, CUDA_VISIBLE_DEVICES): install the driver, say how many "
+                "there are, or take the hardware profile cpu"
+            )
+        if config.rollouts == SEPARATE:
+            _share_out(config, machine)
+        for key in (GPUS, f"{FSDP}.fsdp_size", "actor_rollout_ref.ref.fsdp_config.fsdp_size"):
+            _fill(config, key, len(machine.gpus) - (config.rollout_gpus if config.rollouts == SEPARATE else 0))
         gpus = int(config.trainer.n_gpus_per_node)
+        _fill(config, "actor_rollout_ref.rollout.n_gpus_per_node", gpus)
         cores = max(0, (machine.cpus or 0) - BUNDLE * gpus)
         for key, kind in ((AGENTS, "agent"), (REWARDS, "reward"), (UNITS, "storage")):
             _fill(config, key, max(1, min(WORKERS, cores // CORES[kind])))
         _attention(config, machine, shape, installed_kernels() if installed is None else installed)
         _offload(config, machine, shape)
         _fill(config, STORE, object_store(Layout.of(config)))
+
+
+def _share_out(config: DictConfig, machine: Machine) -> None:
+    """Give rollouts that have GPUs of their own their number per node; on a CPU these are slots that Ray is told of."""
+    rollout, actor = config.actor_rollout_ref.rollout, config.trainer.n_gpus_per_node
+    engine = rollout.tensor_model_parallel_size
+    if config.rollout_gpus == AUTO:
+        if config.trainer.device == "cpu":
+            gpus = actor
+        else:
+            gpus = len(machine.gpus) // 2 if actor == AUTO else len(machine.gpus) - actor
+        config.rollout_gpus = gpus - gpus % engine
+    left = len(machine.gpus) - config.rollout_gpus
+    if config.rollout_gpus < 1 or config.rollout_gpus % engine or (actor == AUTO and left < 1):
+        raise InputError(
+            f"rollouts={SEPARATE}: rollout_gpus={config.rollout_gpus} of the {len(machine.gpus)} GPUs of a node: "
+            f"expected a multiple of actor_rollout_ref.rollout.tensor_model_parallel_size={engine} that leaves some to "
+            f"the actor ({GPUS}={actor}). Set them, or share the GPUs with rollouts=colocate_async"
+        )
+    rollout.nnodes, rollout.n_gpus_per_node = config.trainer.nnodes, config.rollout_gpus
+    if config.trainer.device == "cpu":
+        slots = config.ray_kwargs.ray_init
+        slots.num_gpus = max(slots.num_gpus, actor + config.rollout_gpus)
 
 
 def _fill(config: DictConfig, key: str, value: Any) -> None:

@@ -70,7 +70,7 @@ def _generation(
     shape: ModelShape, layout: Layout, card: Card, prompt: float, response: float, generated: float
 ) -> float:
     """vLLM's seconds: as many samples at once as its cache holds, each token of them one reading of the weights."""
-    share = layout.tensor_parallel / layout.devices * layout.sequences  # samples of one engine
+    share = layout.tensor_parallel / (layout.nodes * layout.engine_gpus) * layout.sequences  # samples of one engine
     per_token = token_bytes(shape, layout)
     room = cache_bytes(shape, layout, card.memory) / (per_token * (prompt + response))
     at_once = max(1.0, min(share, layout.max_num_seqs, room))

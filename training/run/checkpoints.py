@@ -42,6 +42,7 @@ class TrainerState:
     """What a trainer needs beyond verl's files in order to resume."""
 
     entropy: Mapping[str, float] = field(default_factory=dict)  # EntropyController.state_dict()
+    dispatched: int = 0  # prompts that samples were drawn for, with asynchronous rollouts
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,8 @@ def mark_complete(checkpoints: Path, step: int, state: TrainerState, keep: int) 
 
 def read_state(checkpoints: Path, step: int) -> TrainerState:
     """The state that was saved with the checkpoint of ``step``."""
-    return TrainerState(entropy=read_json(folder_of(checkpoints, step) / STATE)["entropy"])
+    state = read_json(folder_of(checkpoints, step) / STATE)
+    return TrainerState(entropy=state["entropy"], dispatched=state["dispatched"])
 
 
 def damage(checkpoints: Path, step: int) -> str:

@@ -19,8 +19,9 @@ from omegaconf.errors import OmegaConfBaseException
 from core.code import PROJECT
 from core.errors import InputError
 from grading.grader import TRUNCATED
-from training.algorithms.options import MixedPolicyOptions
+from training.algorithms.options import MixedPolicyOptions, RolloutOptions
 from training.config.keys import OPEN, check_key, check_switches, leaves, nearest, rules, within
+from training.config.rollouts import lay_out_rollouts, rollout_options
 
 CONFIG = PROJECT / "training" / "config"
 COUNTS = (
@@ -35,9 +36,10 @@ COUNTS = (
 # For two updates per batch; an odd number has no half, so such a batch is one update.
 OmegaConf.register_new_resolver("half", lambda number: number // (2 - number % 2), replace=True)
 
-# The section ``mixed`` with its defaults, a part of train.yaml that the class of the options writes. The clip range is
-# verl's own key, so that it has one place.
+# The section ``mixed`` and the keys of the rollouts with their defaults, parts of train.yaml that the classes of the
+# options write. The clip range is verl's own key, so that it has one place.
 ConfigStore.instance().store("mixed_options", {"mixed": MixedPolicyOptions().model_dump(exclude={"clip_ratio"})})
+ConfigStore.instance().store("rollout_options", RolloutOptions().model_dump())
 
 
 def names(group: str) -> list[str]:
@@ -81,8 +83,10 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
         raise InputError(f"configuration: {str(error).splitlines()[0]}") from error
     for key in keys:
         check_switches(key, lambda switch: OmegaConf.select(config, switch))
+    rollout_options(config)
     _check_values(config)
     mixed_options(config)
+    lay_out_rollouts(config)
     return config
 
 

@@ -22,6 +22,7 @@ from core.code import PROJECT
 from core.errors import InputError
 from core.files import atomic_write, digest_bytes
 from core.manifest import InputRecord, read_manifest
+from training.config.rollouts import SEPARATE
 from training.export.hub import push_to_hub
 from training.plan.fit import check_fit, write_plan
 from training.plan.layout import Layout
@@ -115,6 +116,12 @@ def _check_run(config: DictConfig) -> None:
             raise InputError(f"run.trackers: got {name!r}, expected some of {', '.join(TRACKERS)}")
         if importlib.util.find_spec(TRACKERS[name]) is None:
             raise InputError(f"run.trackers: {name} is not installed: {sys.executable} -m pip install {name}")
+    separate_on_gpus = config.rollouts == SEPARATE and config.trainer.device == "cuda"
+    if separate_on_gpus and importlib.util.find_spec("cupy") is None:
+        raise InputError(
+            f"rollouts={SEPARATE} on GPUs: verl sends the weights with cupy, which is not installed: {sys.executable} "
+            "-m pip install cupy-cuda13x==14.0.1. Or take rollouts=colocate_async, which shares the GPUs"
+        )
 
 
 def _plan(config: DictConfig, folder: RunFolder, model: Path, report: Report) -> None:

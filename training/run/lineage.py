@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from core.backends.attempts import attempts
 from core.code import PROJECT
 from core.manifest import CodeRecord, Manifest, StageRecord, TargetsRecord
+from training.plan.layout import Layout
 from training.run.checkpoints import exported_step
 from training.run.folder import RunFolder
 from training.run.metrics import merge_attempts
@@ -31,7 +32,8 @@ def build_manifest(
 ) -> Manifest:
     """Describe the run that ended in ``folder``, and write its ``metrics.jsonl``; ``first``: of its first stage."""
     ended, step = attempts(folder.attempts), exported_step(folder.checkpoints, config.policy_from)
-    devices, price = config.trainer.nnodes * config.trainer.n_gpus_per_node, config.run.device_hour_price
+    layout, price = Layout.of(config), config.run.device_hour_price
+    devices = layout.nodes * (layout.gpus + layout.rollout_gpus)
     steps = merge_attempts([attempt.records for attempt in ended], folder.metrics, devices=devices, price=price)
     hours = devices * sum(attempt.seconds() for attempt in ended) / 3600
     policy = folder.policy

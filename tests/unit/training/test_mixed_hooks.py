@@ -12,7 +12,8 @@ from transformers import AutoTokenizer
 from training.algorithms.options import MixedPolicyOptions
 from training.base.resolve import SHIPPED
 from training.mixed.metrics import group_metrics
-from training.mixed.rollout import HASHES, OffPolicyAgentLoop, OffPolicyOutput, prompt_id, stable_hash
+from training.mixed.rollout import OffPolicyAgentLoop, OffPolicyOutput, prompt_id
+from training.mixed.seeds import HASHES, stable_hash
 
 ROOT = Path(__file__).resolve().parents[3]
 TARGET = "<think>\n1+1=2\n</think>\n\n\\boxed{2}"
@@ -66,7 +67,7 @@ def test_a_seed_is_the_same_in_every_process() -> None:
 
 def test_what_a_sample_was_made_of_travels_as_tensors() -> None:
     fields = {"prompt_ids": [1], "response_ids": [2], "response_mask": [1], "num_turns": 2, "metrics": {}}
-    sample = OffPolicyOutput(**fields, prefix_length=7, requests=0)
+    sample = OffPolicyOutput(**fields, prefix_length=7, requests=0, versions=[-1])
     fields = sample.as_dict()
     assert torch.equal(fields["prefix_length"], torch.tensor(7)) and torch.equal(fields["requests"], torch.tensor(0))
 

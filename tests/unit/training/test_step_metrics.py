@@ -1,5 +1,6 @@
 """What a step reports is what was optimised: by update, by where a token came from, without verl's padding rows."""
 
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -136,6 +137,7 @@ def step(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, float], KVBatchMeta
         "entropy": nested([1.2] * 4, [0.3] * 2, [9.0], [9.0]),
         "prefix_length": torch.tensor([4, 0, 4, 4]),
         "requests": torch.tensor([0, 1, 0, 0]),
+        "rollout_versions": nested([-1] * 4, [2, 3], [-1] * 4, [-1] * 4),
     }
     uid = {"uid": ["a", "a", "pad", "pad"]}
     store = Store(tu.get_tensordict(fields, {}))
@@ -144,6 +146,7 @@ def step(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, float], KVBatchMeta
     hooks = trainer.MixedPolicyTrainer.__new__(trainer.MixedPolicyTrainer)
     hooks.options = MixedPolicyOptions(prefix={"n_prefix": 1})
     hooks.use_reference_policy = False
+    hooks.global_steps, hooks.parameter_sync_step, hooks._counts, hooks._prefix_lengths = 4, 1, Counter(), {}
     hooks.config = OmegaConf.create(
         {
             "algorithm": {"use_kl_in_reward": False},
@@ -163,6 +166,8 @@ def test_padding_rows_never_count(step: tuple[dict[str, float], KVBatchMeta, Sto
     assert metrics["reward/off_policy"] == 1.0
     assert metrics["groups/solve_none"] == 1.0
     assert metrics["batch/missing_samples"] == 2
+    assert (metrics["staleness/mean"], metrics["staleness/max"], metrics["staleness/partial_share"]) == (0.5, 1, 1)
+    assert {name for name in metrics if name.startswith("drift/")} == {"drift/age_0", "drift/age_1"}
     counts = {"sequences": 1.0, "on_policy_sequences": 0.5, "on_policy_tokens": 1.0, "off_policy_tokens": 2.0}
     assert {name: batch.extra_info[name] for name in counts} == counts  # of one update of two
 

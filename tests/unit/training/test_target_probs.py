@@ -72,7 +72,7 @@ def test_a_probability_of_one_is_the_papers_phi() -> None:
 
 def test_a_sample_carries_them_for_its_prefix() -> None:
     fields: dict[str, Any] = {"prompt_ids": [1], "response_ids": [2, 3, 4], "response_mask": [1] * 3, "num_turns": 2}
-    fields |= {"metrics": {}, "requests": 1}
+    fields |= {"metrics": {}, "requests": 1, "versions": [-1, -1, 0]}
     sample = OffPolicyOutput(**fields, prefix_length=2, off_policy_log_probs=[-0.5, -0.25]).as_dict()
     assert sample["off_policy_log_probs"].tolist() == [-0.5, -0.25, 0.0]
     on_policy = OffPolicyOutput(**fields, prefix_length=0, off_policy_log_probs=[]).as_dict()

@@ -1,0 +1,93 @@
+"""How `rollouts=separate_async` shares out the GPUs of a node, and what verl is told."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import InputError
+from training.base.resolve import SHIPPED
+from training.plan.host import logical_cpus
+from training.plan.layout import Layout
+from training.plan.machine import Gpu, Machine
+from training.plan.resolve import resolve_auto
+from training.plan.shape import ModelShape
+from training.run.configuration import compose_run
+
+RUN = Path("run")
+
+
+def resolved(hardware: str, gpus: int, *overrides: str) -> Any:
+    config = compose_run("luffy", hardware, ["rollouts=separate_async", *overrides], run=RUN)
+    cards = (Gpu("NVIDIA H100 80GB HBM3", 85.5e9, (9, 0)),) * gpus
+    resolve_auto(config, Machine(1, cards, 128, 1e12, 64e9, 1e12), ModelShape.of_folder(SHIPPED))
+    return config
+
+
+@pytest.mark.parametrize(
+    ("overrides", "actor", "rollouts"),
+    [
+        ((), 4, 4),
+        (("rollout_gpus=2",), 6, 2),
+        (("trainer.n_gpus_per_node=6",), 6, 2),
+        (("actor_rollout_ref.rollout.tensor_model_parallel_size=3",), 5, 3),
+    ],
+)
+def test_rollouts_take_what_the_actor_leaves(overrides: tuple[str, ...], actor: int, rollouts: int) -> None:
+    config = resolved("gpu", 8, *overrides)
+    assert (config.trainer.n_gpus_per_node, config.rollout_gpus) == (actor, rollouts)
+    rollout = config.actor_rollout_ref.rollout
+    assert (rollout.nnodes, rollout.n_gpus_per_node) == (1, rollouts)
+    assert (rollout.checkpoint_engine.backend, config.actor_rollout_ref.hybrid_engine) == ("nccl", False)
+    layout = Layout.of(config)
+    assert (layout.devices, layout.engine_gpus) == (actor, rollouts)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "overrides"),
+    [(1, ()), (8, ("rollout_gpus=8",)), (8, ("rollout_gpus=0",)), (8, ("trainer.n_gpus_per_node=8",))],
+)
+def test_a_node_that_cannot_be_shared_is_told(gpus: int, overrides: tuple[str, ...]) -> None:
+    with pytest.raises(InputError, match=r"leaves some to the actor.*colocate_async"):
+        resolved("gpu", gpus, *overrides)
+
+
+def test_on_a_cpu_ray_is_told_of_a_slot_more() -> None:
+    config = resolved("cpu", 0)
+    assert (config.trainer.n_gpus_per_node, config.rollout_gpus, config.ray_kwargs.ray_init.num_gpus) == (1, 1, 2)
+    assert config.actor_rollout_ref.rollout.checkpoint_engine.backend == "cpu"
+    assert logical_cpus(Layout.of(config), config) == 3 + 2 + 2 + 1
+
+
+def test_the_staleness_and_the_updates_of_a_step_are_verls() -> None:
+    config = compose_run("luffy", "cpu", ["rollouts=separate_async", "max_staleness=4", "stale_samples=drop"], run=RUN)
+    v1 = config.trainer.v1
+    assert (v1.trainer_mode, v1.separate_async.parameter_sync_step) == ("mixed_separate_async", 2)
+    assert (v1.sampler.max_off_policy_threshold, v1.sampler.max_off_policy_strategy) == (5, "drop")
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("rollouts=async", "rollouts: got 'async', expected 'sync', 'colocate_async' or 'separate_async'"),
+        ("max_staleness=-1", "max_staleness: got -1, expected greater than or equal to 0"),
+        ("stale_samples=keep", "stale_samples: got 'keep', expected 'wait' or 'drop'"),
+        ("actor_rollout_ref.rollout.router_config_path=mine.yaml", "router_config_path=mine.yaml and rollouts="),
+    ],
+)
+def test_a_wrong_value_is_named(override: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        compose_run("luffy", "cpu", ["rollouts=separate_async", override], run=RUN)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key"),
+    [
+        (["max_staleness=2"], "max_staleness"),
+        (["stale_samples=drop"], "stale_samples"),
+        (["rollouts=colocate_async", "rollout_gpus=2"], "rollout_gpus"),
+    ],
+)
+def test_a_key_that_another_one_switches_off_is_told(overrides: list[str], key: str) -> None:
+    with pytest.raises(InputError, match=f"{key} has no effect"):
+        compose_run("luffy", "cpu", overrides, run=RUN)

@@ -1,0 +1,49 @@
+"""What the keys ``rollouts``, ``max_staleness`` and ``stale_samples`` mean for verl's trainers and rollout servers."""
+
+from typing import TYPE_CHECKING
+
+from core.errors import InputError
+from training.algorithms.options import RolloutOptions
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+SEPARATE = "separate_async"
+ROUTER = "training/mixed/asynchronous/router.yaml"
+
+
+def rollout_options(config: "DictConfig") -> RolloutOptions:
+    """The validated options of a run; InputError names the one at fault."""
+    return RolloutOptions.from_mapping({name: config[name] for name in RolloutOptions.model_fields})
+
+
+def lay_out_rollouts(config: "DictConfig") -> None:
+    """Set verl's keys for the rollouts of ``config``; synchronous ones keep verl's defaults.
+
+    Raises:
+        InputError: two keys contradict each other.
+    """
+    options = rollout_options(config)
+    if options.rollouts == "sync":
+        return
+    sampler = config.trainer.v1.sampler
+    # verl counts the steps from the one that dispatched a group to the one that trains on it, both included.
+    sampler.max_off_policy_threshold = options.max_staleness + 1
+    sampler.max_off_policy_strategy = options.stale_samples
+    if options.rollouts == SEPARATE:
+        rollout = config.actor_rollout_ref.rollout
+        if rollout.router_config_path is not None:
+            raise InputError(
+                f"actor_rollout_ref.rollout.router_config_path={rollout.router_config_path} and rollouts={SEPARATE} "
+                "fight: its router measures how long rollouts are idle. Leave the first out"
+            )
+        rollout.router_config_path = f"{config.paths.project}/{ROUTER}"
+        config.actor_rollout_ref.hybrid_engine = False
+        # One update per mini-batch, and then the weights are sent.
+        updates = config.data.train_batch_size // config.actor_rollout_ref.actor.ppo_mini_batch_size
+        config.trainer.v1.separate_async.parameter_sync_step = updates
+        engine = rollout.checkpoint_engine
+        if config.trainer.device == "cpu":
+            engine.backend, engine.custom_backend_module = "cpu", "training.platforms.cpu_weights"
+        elif engine.backend == "naive":  # verl's default, which cannot leave a GPU
+            engine.backend = "nccl"
