@@ -11,14 +11,51 @@ import pytest
 import yaml
 from dagster._core.instance.config import dagster_instance_config
 
+from tests.defs.project import settings_of
+
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 SERVICES = {"postgres", "code", "webserver", "daemon"}
+# What the chart's schema lists of a user deployment; it ignores other keys without a word.
+KEYS_OF_A_DEPLOYMENT = {
+    "name",
+    "image",
+    "dagsterApiGrpcArgs",
+    "codeServerArgs",
+    "includeConfigInLaunchedRuns",
+    "port",
+    "env",
+    "envConfigMaps",
+    "envSecrets",
+    "annotations",
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "podSecurityContext",
+    "securityContext",
+    "resources",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "labels",
+    "volumeMounts",
+    "volumes",
+    "schedulerName",
+    "initContainers",
+    "sidecarContainers",
+}
 SECRET = re.compile(r"PASSWORD|TOKEN|WEBHOOK|SECRET")
 
 
 def load(name: str) -> Any:
     return yaml.safe_load((DEPLOY / name).read_text(encoding="utf-8"))
+
+
+def pods() -> list[Any]:
+    """The pod templates of Ray's nodes."""
+    clusters = load("ray/rayjob.yaml")["spec"]["rayClusterSpec"], load("ray/raycluster.yaml")["spec"]
+    groups = [group for cluster in clusters for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"])]
+    return [group["template"] for group in groups]
 
 
 def stages() -> dict[str, str]:
@@ -41,7 +78,7 @@ def test_compose_has_the_processes_and_publishes_on_loopback_only():
     mounted = [volume for service in services.values() for volume in service.get("volumes", [])]
     volumes = {volume.split(":")[0] for volume in mounted if isinstance(volume, str)}
     assert volumes == load("compose.yaml")["volumes"].keys()
-    assert load("compose.gpu.yaml")["services"].keys() <= SERVICES
+    assert load("compose.gpu.yaml")["services"].keys() == {"code", "ray"}
 
 
 def test_no_file_holds_a_secret():
@@ -86,16 +123,62 @@ def test_the_code_server_gets_settings_traces_profiles_and_a_cache_of_the_hub():
 
 
 def test_the_pods_of_a_training_may_write_the_volume_and_run_on_gpu_nodes():
-    spec = load("ray/rayjob.yaml")["spec"]["rayClusterSpec"]
     values = load("helm-values.yaml")["dagster-user-deployments"]["deployments"][0]
     user = int(re.findall(r"^USER (\d+)$", stages()["trainer"], flags=re.MULTILINE)[-1])
     assert values["podSecurityContext"] == {"fsGroup": user}
-    for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
-        pod = group["template"]["spec"]
-        assert pod["securityContext"] == {"fsGroup": user}
-        assert pod["tolerations"] == values["tolerations"]
-        names = {variable["name"] for variable in pod["containers"][0]["env"]}
-        assert names >= {"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"}
+    for pod in pods():
+        (container,) = pod["spec"]["containers"]
+        assert pod["spec"]["securityContext"] == {"fsGroup": user}
+        assert ("tolerations" in pod["spec"]) == ("nvidia.com/gpu" in container["resources"]["limits"])
+        assert {v["name"] for v in container["env"]} >= {"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"}
+        assert container["volumeMounts"][0] in values["volumeMounts"]
+
+
+def test_what_orchestrates_holds_no_gpu_and_submits_to_a_cluster_that_has_them():
+    values = load("helm-values.yaml")
+    assert "nvidia.com/gpu" not in yaml.safe_dump(values)
+    (deployment,) = values["dagster-user-deployments"]["deployments"]
+    assert deployment["resources"].keys() == {"requests", "limits"}
+    cluster = load("ray/raycluster.yaml")
+    variables = {entry["name"]: entry for entry in deployment["env"]}
+    address = variables["LUFFY__INTERPRETER__RAY_ADDRESS"]["value"]
+    assert address == f"http://{cluster['metadata']['name']}-head-svc:8265"  # KubeRay's name of the head's service
+    secret = variables["RAY_AUTH_TOKEN"]["valueFrom"]["secretKeyRef"]
+    assert secret == {"name": cluster["metadata"]["name"], "key": "auth_token"}  # and of its token
+    services = load("compose.gpu.yaml")["services"]
+    assert "deploy" not in services["code"] and "deploy" not in load("compose.yaml")["services"]["code"]
+    assert services["ray"]["deploy"]["resources"]["reservations"]["devices"][0]["capabilities"] == ["gpu"]
+    tokens = [services[name]["environment"]["RAY_AUTH_TOKEN"] for name in ("code", "ray")]
+    assert tokens[0] == tokens[1] and ":?" in tokens[0]
+    settings = {k: str(v) for k, v in services["code"]["environment"].items() if k.startswith("LUFFY__")}
+    interpreter = settings_of(**settings).interpreter
+    assert (interpreter.backend, interpreter.ray_address) == ("ray", "http://ray:8265")
+    assert "8265" in services["ray"]["command"] and services["ray"]["extends"]["service"] == "code"
+
+
+def test_kubernetes_accepts_every_pod_and_the_policy():
+    """By the schemas of its API, in which unknown keys are errors."""
+    kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="pip install kubernetes-validate")
+    deployment = load("helm-values.yaml")["dagster-user-deployments"]["deployments"][0]
+    code = {
+        "containers": [
+            {
+                "name": "code",
+                "image": deployment["image"]["repository"],
+                "args": deployment["codeServerArgs"],
+                "env": deployment["env"],
+                "envFrom": [{"secretRef": secret} for secret in deployment["envSecrets"]],
+                "resources": deployment["resources"],
+                "volumeMounts": deployment["volumeMounts"],
+            }
+        ],
+        "securityContext": deployment["podSecurityContext"],
+        "volumes": deployment["volumes"],
+    }
+    submitter = load("ray/rayjob.yaml")["spec"]["submitterPodTemplate"]
+    for pod in (*pods(), submitter, {"spec": code}):
+        kubernetes_validate.validate({"apiVersion": "v1", "kind": "Pod", **pod}, "1.31", strict=True)
+    kubernetes_validate.validate(load("ray/network-policy.yaml"), "1.31", strict=True)
 
 
 def test_public_images_are_pinned_in_place(tmp_path):
@@ -176,12 +259,12 @@ def test_the_helm_values_start_the_same_processes():
     assert values.keys() == known  # the chart's own keys
     (deployment,) = values["dagster-user-deployments"]["deployments"]
     assert deployment["codeServerArgs"] == ["-m", "pipelines.definitions.code_location"]
-    variables = {entry["name"]: entry["value"] for entry in deployment["env"]}
-    from tests.defs.project import settings_of
-
+    assert deployment.keys() <= KEYS_OF_A_DEPLOYMENT
+    variables = {entry["name"]: entry["value"] for entry in deployment["env"] if "value" in entry}
     settings = settings_of(**variables)
     mounts = [mount["mountPath"] for mount in deployment["volumeMounts"]]
-    assert settings.storage.root in mounts and settings.training.hardware == "gpu"
+    assert settings.storage.root in mounts and settings.training.hardware == "gpu_multinode"
+    assert settings.interpreter.backend == "ray"
     assert values["runLauncher"]["config"]["customRunLauncher"]["class"] == "DefaultRunLauncher"
     assert values["dagsterWebserver"]["service"]["type"] == "ClusterIP"
 
@@ -196,12 +279,12 @@ def test_the_ray_job_runs_our_command_on_the_version_of_the_lock():
     help_text = (ROOT / "training" / "__main__.py").read_text()
     assert all(f'"{word}"' in help_text for word in arguments if word.startswith("--"))
     locked = re.search(r"^ray(?:\[.*\])?==(\S+)", (ROOT / "requirements/train-gpu.lock").read_text(), re.MULTILINE)
-    cluster = job["spec"]["rayClusterSpec"]
-    assert locked and cluster["rayVersion"] == locked[1]
-    workers = cluster["workerGroupSpecs"]
-    nodes = 1 + sum(group["replicas"] for group in workers)
     profile = yaml.safe_load((ROOT / "training/config/hardware/gpu_multinode.yaml").read_text())
-    assert nodes == profile["trainer"]["nnodes"]
+    for cluster in (job["spec"]["rayClusterSpec"], load("ray/raycluster.yaml")["spec"]):
+        assert locked and cluster["rayVersion"] == locked[1]
+        head, *workers = (cluster["headGroupSpec"], *cluster["workerGroupSpecs"])
+        with_gpus = [group for group in (head, *workers) if group["rayStartParams"]["num-gpus"] != "0"]
+        assert sum(group.get("replicas", 1) for group in with_gpus) == profile["trainer"]["nnodes"]
 
 
 def test_rays_dashboard_stays_on_loopback():
@@ -215,15 +298,15 @@ def test_every_ray_process_asks_for_a_token():
     cluster = load("ray/cluster.yaml")
     commands = cluster["head_start_ray_commands"] + cluster["worker_start_ray_commands"]
     assert commands and all("RAY_AUTH_MODE=token" in command for command in commands)
-    assert load("ray/rayjob.yaml")["spec"]["rayClusterSpec"]["authOptions"] == {"mode": "token"}
+    for spec in (load("ray/rayjob.yaml")["spec"]["rayClusterSpec"], load("ray/raycluster.yaml")["spec"]):
+        assert spec["authOptions"] == {"mode": "token"}
 
 
 def test_the_network_policy_covers_every_pod_of_the_ray_job():
-    spec = load("ray/rayjob.yaml")["spec"]["rayClusterSpec"]
     policy = load("ray/network-policy.yaml")["spec"]
     label = policy["podSelector"]["matchLabels"]
-    for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
-        assert label.items() <= group["template"]["metadata"]["labels"].items()
+    for pod in pods():
+        assert label.items() <= pod["metadata"]["labels"].items()
     peers, submitters = policy["ingress"]
     assert policy["policyTypes"] == ["Ingress"] and peers == {"from": [{"podSelector": {"matchLabels": label}}]}
     assert submitters["ports"] == [{"port": 8265, "protocol": "TCP"}]

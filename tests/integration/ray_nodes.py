@@ -21,11 +21,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where a cluster is: its dashboard, the address that nodes join, and the process that holds the head."""
+    """Where a cluster is: its dashboard, and the process that holds each node, the head first."""
 
     dashboard: str
-    address: str
-    head: int
+    nodes: tuple[int, ...]
 
 
 @contextmanager
@@ -46,9 +45,9 @@ def ray_cluster(folder: Path, *, nodes: int = 1, cpus: int = 16) -> Iterator[Clu
         stack.callback(patched.undo)
         process, log = stack.enter_context(_node(folder, 1, cpus, head))
         _wait_for_dashboard(f"http://127.0.0.1:{dashboard}", process, log)
-        for number in range(2, nodes + 1):
-            stack.enter_context(_node(folder, number, cpus, ["--address", f"127.0.0.1:{port}"]))
-        yield Cluster(f"http://127.0.0.1:{dashboard}", f"127.0.0.1:{port}", process.pid)
+        join = ["--address", f"127.0.0.1:{port}"]
+        others = [stack.enter_context(_node(folder, number, cpus, join))[0] for number in range(2, nodes + 1)]
+        yield Cluster(f"http://127.0.0.1:{dashboard}", (process.pid, *(other.pid for other in others)))
 
 
 @contextmanager

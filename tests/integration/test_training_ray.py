@@ -63,7 +63,7 @@ def test_the_protocol_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_training_goes_on_without_its_command_and_is_found_again(cluster: Cluster, tmp_path: Path) -> None:
-    address, head = cluster.dashboard, cluster.head
+    address, head = cluster.dashboard, cluster.nodes[0]
     idle = family(head)
     targets = write_targets(tmp_path / "train.parquet", 16)
     settings = {"run__backend": "ray", "run__ray_address": address, "trainer__total_training_steps": "4"}
