@@ -23,6 +23,11 @@ class InputError(ValueError):
     """
 
 
+def first_line(error: BaseException) -> str:
+    """The beginning of an error's message."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+
+
 def explain_validation(error: "ValidationError", model: "type[BaseModel]") -> str:
     """One complaint about values for ``model`` in one line: the key, what was expected and what was given.
 

@@ -11,8 +11,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def read_table(path: Path, schema: "pa.Schema", advice: str, *, optional: Collection[str] = ()) -> "pa.Table":
+def read_table(
+    path: Path, schema: "pa.Schema", advice: str, *, optional: Collection[str] = (), largest: int | None = None
+) -> "pa.Table":
     """The columns of ``schema`` from a parquet file, with the file's own metadata.
+
+    ``largest``: bytes that its texts may take; None, for files that the project wrote: any.
 
     Raises:
         InputError: the file is missing or damaged, or a column is missing, has another type, or has an empty place
@@ -22,11 +26,15 @@ def read_table(path: Path, schema: "pa.Schema", advice: str, *, optional: Collec
     import pyarrow.parquet as pq
 
     from core.files import read_parquet
+    from core.parquet_batches import read_bounded
 
-    present = schema.names
-    with contextlib.suppress(OSError, pa.ArrowInvalid):  # `read_parquet` says what is wrong
-        present = pq.read_schema(path).names
-    table = read_parquet(path, advice, columns=[name for name in schema.names if name in present])
+    if largest is not None:
+        table = read_bounded(path, advice, largest, schema.names)
+    else:
+        present = schema.names
+        with contextlib.suppress(OSError, pa.ArrowInvalid):  # `read_parquet` says what is wrong
+            present = pq.read_schema(path).names
+        table = read_parquet(path, advice, columns=[name for name in schema.names if name in present])
     if missing := [name for name in schema.names if name not in table.schema.names]:
         raise InputError(f"{path}: no column {', '.join(missing)}; {advice}")
     columns = []

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from core.errors import InputError
+from core.errors import InputError, first_line
 
 DEEPEST = 100  # levels of nesting; libyaml crashes the process far beyond, Python's own parsers give up at about 1000
 
@@ -22,7 +22,7 @@ def parse_json(content: str | bytes, where: str) -> Any:
     except UnicodeDecodeError as error:
         raise InputError(f"{where}: not UTF-8 at byte {error.start}; convert it to UTF-8") from None
     except ValueError as error:  # also whole numbers of more than 4,300 digits
-        raise InputError(f"{where}: not JSON ({_first_line(error)})") from None
+        raise InputError(f"{where}: not JSON ({first_line(error)})") from None
     return value
 
 
@@ -50,8 +50,4 @@ def parse_yaml(content: str | bytes, where: str) -> Any:
     except InputError:
         raise
     except ValueError as error:  # a date that does not exist, bytes that are no text
-        raise InputError(f"{where}: not YAML: {_first_line(error)}") from None
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+        raise InputError(f"{where}: not YAML: {first_line(error)}") from None

@@ -6,7 +6,7 @@ and on a sample of the source's texts (`Lengths.agreeing`).
 """
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from core.files import digest_bytes
 from core.parse import parse_object
 from core.prompts import ChatTemplate, Messages, check_chat_template, render_prompt, render_target
 
+CHARACTERS = 1_000_000  # whose tokens are in memory at once
 END_TOKEN = 1  # the trainer appends the end-of-sequence token to a target
 
 # How GPT-2's pre-tokenizer splits, which a ByteLevel one with use_regex means.
@@ -63,8 +64,11 @@ class Lengths:
         """Tokens of each text, without special tokens added."""
         if self.fast is not None:
             return [self._count_fast(text) for text in texts]
-        encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [len(encoding) for encoding in encodings]
+        counts: list[int] = []
+        for batch in _batches(texts):
+            encodings = self.tokenizer.encode_batch_fast(batch, add_special_tokens=False)
+            counts += [len(encoding) for encoding in encodings]
+        return counts
 
     def agreeing(self, texts: Sequence[str]) -> "Lengths":
         """These lengths, without the fast way where it counts other tokens in one of ``texts``."""
@@ -79,6 +83,18 @@ class Lengths:
         if self.composed and not text.isascii():
             text = unicodedata.normalize("NFC", text)
         return len(self.fast.encode_to_numpy(text, allowed_special="all"))
+
+
+def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
+    """``texts`` in lists of about `CHARACTERS`: the tokens of one character may take 300 bytes."""
+    batch: list[str] = []
+    for text in texts:
+        if batch and sum(map(len, batch)) + len(text) > CHARACTERS:
+            yield batch
+            batch = []
+        batch.append(text)
+    if batch:
+        yield batch
 
 
 def load_lengths(path: Path) -> Lengths:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from core.parquet import read_table
 from core.patterns import compile_quick_pattern
@@ -56,9 +57,8 @@ class BenchmarkIndex:
 
         self._rows = benchmark.select(["benchmark", "id", "problem"]).to_pylist()
         self._exact: dict[str, int] = {}
-        self._vocabulary: dict[str, int] = {}
         self._texts: dict[int, tuple[str, np.ndarray]] = {}
-        numbers: list[int] = []  # of the words of all problems, one after the other
+        numbers: list[np.ndarray] = []  # of the words of each problem
         owners: list[int] = []  # problems whose words these are
         lengths: list[int] = []
         for number, row in enumerate(self._rows):
@@ -66,11 +66,11 @@ class BenchmarkIndex:
                 self._exact.setdefault(text, number)
             tokens = _tokens(row["problem"])
             if _wordy(tokens):
-                numbers += [self._vocabulary.setdefault(token, len(self._vocabulary) + 1) for token in tokens]
+                numbers.append(_numbers(tokens))
                 owners.append(number)
                 lengths.append(len(tokens))
         owner = np.repeat(np.array(owners, np.int32), lengths)
-        hashes = _runs(numbers)
+        hashes = _runs(np.concatenate(numbers) if numbers else _numbers(()))
         owner, ends = owner[: len(hashes)], owner[GRAM - 1 :]
         hashes, owner = hashes[owner == ends], owner[owner == ends]  # no run reaches into the next problem
         order = np.argsort(hashes, kind="stable")
@@ -86,7 +86,7 @@ class BenchmarkIndex:
         tokens = _tokens(problem)
         if not _wordy(tokens):
             return None
-        runs = _runs(self._numbers(tokens))
+        runs = _runs(_numbers(tokens))
         text, best = _words(problem), None
         for number in self._candidates(runs):
             other, its_runs = self._text_and_runs(number)
@@ -103,11 +103,8 @@ class BenchmarkIndex:
         """Words and runs of a benchmark problem, cached because common phrases make the same ones candidates often."""
         if number not in self._texts:
             problem = self._rows[number]["problem"]
-            self._texts[number] = _words(problem), _runs(self._numbers(_tokens(problem)))
+            self._texts[number] = _words(problem), _runs(_numbers(_tokens(problem)))
         return self._texts[number]
-
-    def _numbers(self, tokens: tuple[str, ...]) -> list[int]:
-        return [self._vocabulary.get(token, 0) for token in tokens]  # 0: a word of no benchmark
 
     def _candidates(self, runs: "np.ndarray") -> list[int]:
         """Numbers of the benchmark problems that share a run, ascending."""
@@ -183,12 +180,18 @@ def _wordy(tokens: tuple[str, ...]) -> bool:
     return len(tokens) >= GRAM and sum(len(t) > 1 and t.isalpha() for t in tokens) >= FEWEST_WORDS
 
 
-def _runs(numbers: list[int]) -> "np.ndarray":
-    """Hash of each run of eight; shape (len(numbers) - 7,), uint64."""
+def _numbers(tokens: tuple[str, ...]) -> "np.ndarray":
+    """A number for each word, the same in every process; uint64."""
     import numpy as np
 
-    words = np.array(numbers, np.uint64)
-    hashes = np.zeros(max(0, len(numbers) - GRAM + 1), np.uint64)
+    return np.fromiter((crc32(token.encode()) for token in tokens), np.uint64, len(tokens))
+
+
+def _runs(words: "np.ndarray") -> "np.ndarray":
+    """Hash of each run of eight of the words with these numbers; shape (len(words) - 7,), uint64."""
+    import numpy as np
+
+    hashes = np.zeros(max(0, len(words) - GRAM + 1), np.uint64)
     for offset in range(GRAM):
         hashes = hashes * np.uint64(BASE) + words[offset : offset + len(hashes)]
     return hashes

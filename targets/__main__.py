@@ -25,6 +25,8 @@ from targets.select.split import Split, reconcile, select_train
 if TYPE_CHECKING:
     import pyarrow as pa
 
+LARGEST_BENCHMARKS = 32 << 20  # bytes of their problems, which each process keeps with an index of four times the size
+
 
 def parser() -> argparse.ArgumentParser:
     result = Parser(
@@ -120,7 +122,7 @@ def _benchmarks(name: str | None, roots: Sequence[Path]) -> "pa.Table | None":
                 message = done.stderr.strip().splitlines()[-1].removeprefix("error: ")
                 raise InputError(f"benchmarks {name}: {message}")
         schema = pa.schema([BENCHMARK.field(column) for column in ("benchmark", "id", "problem")])
-        return read_table(path, schema, "give a parquet with benchmark, id and problem")
+        return read_table(path, schema, "give a parquet with benchmark, id and problem", largest=LARGEST_BENCHMARKS)
 
 
 def _print(prepared: Prepared, split: Split | None, seconds: float) -> None:

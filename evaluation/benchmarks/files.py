@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InputError
-from core.files import read_json, read_json_lines, read_parquet
+from core.files import read_json, read_json_lines
+from core.parquet_batches import read_bounded
 from evaluation.benchmarks.registry import Benchmark, Source
+
+LARGEST_FILE = 32 << 20  # bytes, of texts or of JSON, which parsed takes up to 24 times as much
 
 
 def find_file(benchmark: Benchmark, roots: Sequence[Path]) -> tuple[Source, Path]:
@@ -56,7 +59,9 @@ def download(source: Source) -> Path:
 def read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """(row number from 1, row) of a .parquet, .jsonl or .json file."""
     if path.suffix == ".parquet":
-        rows = read_parquet(path, "copy or convert it again").to_pylist()
+        rows = read_bounded(path, "copy or convert it again", LARGEST_FILE).to_pylist()
+    elif (size := path.stat().st_size) > LARGEST_FILE:
+        raise InputError(f"{path}: {size:,} bytes are too many for a benchmark (limit {LARGEST_FILE:,})")
     elif path.suffix == ".jsonl":
         rows = read_json_lines(path)
     elif path.suffix == ".json":

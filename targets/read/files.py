@@ -13,9 +13,9 @@ from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 
-from core.errors import InputError
-from targets.read.json_rows import Row, first_line, json_rows, lines, read_chunks
-from targets.read.parquet_rows import open_parquet, parquet_rows
+from core.errors import InputError, first_line
+from targets.read.json_rows import Row, json_rows, lines, read_chunks
+from targets.read.parquet_rows import open_file, parquet_rows
 from targets.trace import Rejection
 
 SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz")
@@ -81,7 +81,7 @@ def with_unique_names(files: Sequence[DataFile]) -> list[DataFile]:
 def column_names(file: DataFile) -> list[str]:
     """Top-level columns; of JSON rows, the keys of the first rows."""
     if file.is_parquet:
-        return open_parquet(file).schema_arrow.names
+        return open_file(file).schema_arrow.names
     columns: dict[str, None] = {}
     rejections: list[Rejection] = []
     for _, row in islice(_json_rows(file), ROWS_TO_SAMPLE):
@@ -102,7 +102,7 @@ def column_names(file: DataFile) -> list[str]:
 
 def row_groups(file: DataFile) -> int:
     """Pieces of a parquet file that can be read independently; 1 for any other file."""
-    return open_parquet(file).num_row_groups if file.is_parquet else 1
+    return open_file(file).num_row_groups if file.is_parquet else 1
 
 
 def read_rows(file: DataFile, columns: Sequence[str], groups: Sequence[int] | None = None) -> Iterator[tuple[int, Row]]:
@@ -119,7 +119,8 @@ def fingerprint(file: DataFile) -> tuple[str, int]:
     else:
         digest, rows = _digest(file)
     if file.is_parquet:
-        rows = open_parquet(file).metadata.num_rows
+        metadata = open_file(file).metadata
+        rows = sum(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
     elif file.path.removesuffix(".gz").endswith(".json"):
         rows = sum(1 for _ in _json_rows(file))
     return digest, rows
@@ -148,6 +149,8 @@ def _json_rows(file: DataFile) -> Iterator[tuple[int, Row]]:
 @contextmanager
 def _opened(file: DataFile) -> Iterator[Any]:
     """The decompressed bytes of a file; InputError where they cannot be read."""
+    if file.path.endswith((".xz", ".lzma")):
+        raise InputError(f"source {file.path}: an xz file decides how much memory it takes: compress it with gzip")
     try:
         with file.filesystem.open(file.path, "rb", compression="infer") as stream:
             yield stream

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from core.errors import InputError
+from core.errors import InputError, first_line
 from targets.trace import Rejection
 
 CHUNK_BYTES = 1 << 20
@@ -141,8 +141,3 @@ class _Window:
         if (following := self.peek()) != character:
             raise InputError(f"{self._where}: not JSON: expected {character!r}, found {following!r}")
         self.position += 1
-
-
-def first_line(error: BaseException) -> str:
-    """The beginning of an error's message."""
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]

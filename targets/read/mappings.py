@@ -216,4 +216,6 @@ def _unreadable(trace: Trace, limit: int) -> Rejection | None:
             return Rejection("too_large", f"{name}: {size} bytes (limit {limit})")
         if "\0" in text:
             return Rejection("bad_text", f"{name}: NUL at character {text.index(chr(0))}")
+    if (numbers := len(trace.target_log_probs or ())) > limit:  # a token has a byte or more
+        return Rejection("too_large", f"target_log_probs: {numbers} numbers (limit {limit})")
     return None

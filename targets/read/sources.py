@@ -13,6 +13,7 @@ from typing import Any
 
 from core.errors import InputError
 from core.files import digest_bytes
+from core.parquet_batches import ROWS_PER_READ
 from core.patterns import compile_full_match
 from targets.config import EMBEDDED, ColumnMapping, PrepareConfig
 from targets.read.files import (
@@ -27,11 +28,12 @@ from targets.read.files import (
 )
 from targets.read.json_rows import Row
 from targets.read.mappings import choose_mapping, reject_unreadable, to_traces
-from targets.read.parquet_rows import ROWS_PER_READ, batch_rows
+from targets.read.parquet_rows import batch_rows
 from targets.trace import Trace
 
 TRACES_PER_BATCH = 256
 CHARACTERS_PER_BATCH = 4_000_000  # a batch of long texts ends earlier
+NUMBER_CHARACTERS = 32  # memory of a number in a list
 HUB_ID = compile_full_match(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 EMBEDDED_MAPPING = ColumnMapping(problem="problem", answer="answer", response="trace")
 
@@ -90,6 +92,7 @@ class Part:
         for trace in islice(self.traces(piece), limit):
             batch.append(trace)
             characters += sum(len(text or "") for text in (trace.response, trace.problem, trace.gold, trace.system))
+            characters += NUMBER_CHARACTERS * len(trace.target_log_probs or ())
             if len(batch) == TRACES_PER_BATCH or characters > CHARACTERS_PER_BATCH:
                 yield batch
                 batch, characters = [], 0

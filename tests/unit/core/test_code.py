@@ -19,6 +19,7 @@ WITHOUT_NUMBERS = {
     "core.cli": "ends a command line",
     "core.errors": "an exception class",
     "core.parquet": "refuses files that are not what their schema says",
+    "core.parquet_batches": "bounds the memory of reading: the rows are the same",
     "core.parse": "refuses what is not JSON or YAML",
     "core.files": "writes files and digests bytes",
     "core.loopback": "says where ports listen",

@@ -14,10 +14,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from core import parquet_batches
 from core.code import PROJECT
 from core.errors import InputError
+from core.parquet_pages import column_sizes
 from targets.config import build_config
-from targets.read import parquet_rows
 from targets.read.json_rows import LARGEST_ROW
 from targets.read.sources import read_source
 
@@ -135,10 +136,10 @@ def test_a_row_that_is_too_large_is_told_with_its_size(tmp_path: Path) -> None:
 
 def test_a_row_group_that_is_too_large_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parquet(pa.array(["x" * 5000] * 4))(tmp_path / "x.parquet")
-    monkeypatch.setattr(parquet_rows, "LARGEST_COLUMN", 4000)
+    monkeypatch.setattr(parquet_batches, "LARGEST_COLUMN", 4000)
     with pytest.raises(
         InputError,
-        match=r"x\.parquet: row group 0, column response: 4 values and .*limits 50,000,000 and 4,000.*smaller",
+        match=r"x\.parquet: row group 0, column response: 4 values and .*limits 50,000,000, 4,000 and .*smaller",
     ):
         read(tmp_path / "x.parquet")
 
@@ -149,18 +150,18 @@ def test_rows_are_the_same_however_they_are_read(
 ) -> None:
     responses = [[{"role": "assistant", "content": f"text {k % 3}" * (k % 7)}] * (k % 4) for k in range(50)]
     parquet(pa.array(responses), row_group_size=20)(tmp_path / "x.parquet")
-    monkeypatch.setattr(parquet_rows, "READ_BYTES", read_bytes)
-    monkeypatch.setattr(parquet_rows, "SMALL_BYTES", small_bytes)
+    monkeypatch.setattr(parquet_batches, "READ_BYTES", read_bytes)
+    monkeypatch.setattr(parquet_batches, "SMALL_BYTES", small_bytes)
     expected = [row[-1]["content"] if row and row[-1]["content"] else None for row in responses]
     assert [trace.response for trace in read(tmp_path / "x.parquet")] == expected
 
 
 def test_sizes_are_those_of_the_texts() -> None:
     values = 16
-    assert parquet_rows._text_bytes(pa.array(["ab", None, "c"])) == 3 * values + 3
-    assert parquet_rows._text_bytes(pc.dictionary_encode(pa.array(["ab", "ab", None]))) == 3 * values + 4
-    assert parquet_rows._text_bytes(messages(5, 3)) == 4 * 3 * values + 3 * 9
-    assert parquet_rows._text_bytes(messages(5, 3).slice(1, 1)) == 4 * values + 9
+    assert parquet_batches.text_bytes(pa.array(["ab", None, "c"])) == 3 * values + 3
+    assert parquet_batches.text_bytes(pc.dictionary_encode(pa.array(["ab", "ab", None]))) == 3 * values + 4
+    assert parquet_batches.text_bytes(messages(5, 3)) == 4 * 3 * values + 3 * 9
+    assert parquet_batches.text_bytes(messages(5, 3).slice(1, 1)) == 4 * values + 9
 
 
 def test_a_dictionary_has_the_size_that_its_page_says(tmp_path: Path) -> None:
@@ -168,7 +169,7 @@ def test_a_dictionary_has_the_size_that_its_page_says(tmp_path: Path) -> None:
         parquet(repeated(size, 3), compression="zstd")(tmp_path / "x.parquet")
         column = pq.read_metadata(tmp_path / "x.parquet").row_group(0).column(2)
         with (tmp_path / "x.parquet").open("rb") as stream:
-            assert parquet_rows._dictionary_bytes(stream, column) == size + 4
+            assert column_sizes(stream, column, "x").dictionary == size + 4
 
 
 def test_dates_that_python_cannot_hold_spoil_one_row(tmp_path: Path) -> None:
