@@ -37,6 +37,7 @@ $(ORCHESTRATION_STAMP):
 	@rm -f .venv/installed*
 	@$(PYTHON) -m venv .venv
 	@$(ORCHESTRATION) $(PIP_INSTALL) --require-hashes -r requirements/orchestration.lock
+	@install -m 755 pipelines/cli/luffy.sh .venv/bin/luffy
 	@touch $@
 
 $(TRAINING_STAMP):

@@ -5,11 +5,12 @@ import math
 import os
 import sys
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from core.errors import InputError, TaskFailed
 
 INTERRUPTED = 130  # the status that a shell gives a program that Ctrl-C ended
+COMMAND = "LUFFY_COMMAND"  # variable: how the user called the program, where another program passed the call on
 
 
 def private_files() -> None:
@@ -44,7 +45,13 @@ def exit_status(work: Callable[[], int | None]) -> int:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are errors like all others: one line, status 2. Use it within `exit_status`."""
+    """A parser whose complaints are errors like all others: one line, status 2. Use it within `exit_status`.
+
+    A program's own parser has a ``prog``, and takes the name that `COMMAND` gives it.
+    """
+
+    def __init__(self, *, prog: str | None = None, **options: Any) -> None:
+        super().__init__(prog=prog and os.environ.pop(COMMAND, prog), **options)
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message}; see {self.prog} --help")

@@ -1,1 +1,1 @@
-"""The commands behind make."""
+"""The commands behind `luffy` and make."""

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from core.lock import differences, summary
@@ -81,12 +81,12 @@ def chromium() -> str:
     return found or "none (only the UI tests need it): .venv/bin/playwright install chromium"
 
 
-def main() -> int:
+def main(given: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="make doctor", description="Say what this machine lacks.")
     parser.add_argument("--hardware", default="cpu", help="hardware profile that the preflight tries (%(default)s)")
     parser.add_argument("--port", type=int, default=3000, help="port of the UI (%(default)s)")
     parser.add_argument("--machine-only", action="store_true", help="do not train")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(given)
     kind = "cpu" if arguments.hardware == "cpu" else "gpu"
     checks: dict[str, Callable[[], str]] = {
         "python": python,

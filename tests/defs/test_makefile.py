@@ -23,6 +23,8 @@ def make(tmp_path: Path):
     """Runs make in a copy of the project's build files; returns what the Pythons were asked to do."""
     shutil.copy(ROOT / "Makefile", tmp_path)
     shutil.copytree(ROOT / "requirements", tmp_path / "requirements")
+    (tmp_path / "pipelines" / "cli").mkdir(parents=True)
+    shutil.copy(ROOT / "pipelines" / "cli" / "luffy.sh", tmp_path / "pipelines" / "cli")
     python = tmp_path / "python"
     python.write_text(PYTHON)
     python.chmod(0o755)
@@ -45,6 +47,7 @@ def test_a_second_setup_does_nothing_and_a_changed_lock_is_installed(make, tmp_p
     first = make("setup")
     assert first[:2] == ["-m venv .venv", "-m pip install requirements/orchestration.lock"]
     assert first[2:] == ["-m venv --clear .venv-train", *TRAIN_CPU]
+    assert os.access(tmp_path / ".venv" / "bin" / "luffy", os.X_OK)
     assert make("setup") == []
     with (tmp_path / "requirements" / "train-cpu.lock").open("a") as lock:
         lock.write("# changed\n")

@@ -4,6 +4,7 @@ import pytest
 from rows import DEEP, Row, name
 
 RUN = "pipelines.cli.run"
+LUFFY = "pipelines.cli.luffy"
 
 ROWS: list[Row] = [
     (f"{RUN} --select nope", {}, "--select 'nope'"),
@@ -102,6 +103,24 @@ ROWS: list[Row] = [
     ("LUFFY__TRAINING__RECIPE=nothing pipelines.cli.ui", {}, "training.recipe: there is no 'nothing', expected one of"),
     ("pipelines.cli.leaderboard --profile nothing", {}, "profile 'nothing'"),
     ("pipelines.cli.leaderboard", {}, "no graded results"),
+    (f"{LUFFY} nothing", {}, "No such command 'nothing'"),
+    (f"{LUFFY} --nothing", {}, "No such option: --nothing"),
+    (f"{LUFFY} run --nothing", {}, "No such option: --nothing; see luffy run --help"),
+    (f"{LUFFY} run --max-concurrent x", {}, "--max-concurrent"),
+    (f"{LUFFY} run --profile nothing", {}, "profile 'nothing'"),
+    (f"{LUFFY} run --select nope", {}, "--select 'nope'"),
+    (f"{LUFFY} run more", {}, "unexpected extra argument"),
+    (f"{LUFFY} demo --set training.seed=x", {}, "LUFFY__TRAINING__SEED: training.seed"),
+    (f"{LUFFY} experiments nothing", {}, "unknown recipe nothing"),
+    (f"{LUFFY} compare --copy-to {{here}}/traces.jsonl", {}, "traces.jsonl"),
+    (f"{LUFFY} promote", {}, "Missing argument 'TO'; see luffy promote --help"),
+    (f"{LUFFY} promote abcd --profile embedded", {}, "'abcd' is neither a run's folder nor the digest of a policy"),
+    (f"{LUFFY} rollback", {}, "nothing to roll back"),
+    (f"{LUFFY} champion", {"storage/registry/champion.json": "{"}, "champion.json: not a decision"),
+    (f"{LUFFY} leaderboard", {}, "no graded results"),
+    (f"{LUFFY} ui --port 0", {}, "--port: got '0', expected a whole number from 1 up to 65535; see luffy ui --help"),
+    (f"{LUFFY} train --help", {}, "no training interpreter at /no/python"),
+    (f"{LUFFY} evaluate --help", {}, "no training interpreter at /no/python"),
 ]
 
 
