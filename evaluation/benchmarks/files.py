@@ -35,9 +35,10 @@ def find_file(benchmark: Benchmark, roots: Sequence[Path]) -> tuple[Source, Path
     missing = [str(folder) for folder in folders if not folder.is_dir()]
     searched = ", ".join(str(folder) for folder in folders) or "nothing: no root folder is set"
     note = f" ({', '.join(missing)}: no such folder)" if missing else ""
+    where = f" ({benchmark.obtain})" if benchmark.obtain else ""
     raise InputError(
-        f"benchmark {benchmark.name}: no file {files}; searched {searched}{note}.{failed} Put the file there, add its "
-        "folder to the benchmark roots setting, or leave this benchmark out of the suite"
+        f"benchmark {benchmark.name}: no file {files}; searched {searched}{note}.{failed} Put the file{where} there, "
+        "add its folder to the benchmark roots setting, or leave this benchmark out of the suite"
     )
 
 

@@ -78,6 +78,7 @@ class Benchmark(BaseModel):
     prompt: str | None = None  # what a model is asked, with {problem} in it; none: the problem alone
     size: int | None = Field(default=None, ge=1)  # problems in the whole benchmark; how many a generator makes
     sources: tuple[Source, ...] = ()
+    obtain: str | None = None  # where its files can be had, for people who do not have them
     generator: str | None = Field(default=None, pattern=r"^arithmetic:[a-z_]+$")
     published: Published | None = None
 

@@ -35,4 +35,4 @@ def test_a_training_of_two_nodes_has_a_rank_and_an_engine_on_each(
 
         too_many = Training(tmp_path / "three", targets, **settings | {"trainer__nnodes": "3"})
         assert too_many.end() == 2
-        assert "trainer.nnodes" in too_many.said
+        assert "the run does not fit: nodes: needs 3 of 2: try trainer.nnodes" in too_many.said

@@ -50,7 +50,7 @@ class Need:
 def needs(config: "DictConfig", machine: Machine, shape: ModelShape, *, saved: int = 0) -> list[Need]:
     """What the run of a resolved ``config``, with ``saved`` checkpoints, needs of each node of ``machine``."""
     layout, cuda = Layout.of(config), config.trainer.device == "cuda"
-    result: list[Need] = []
+    result = [Need("nodes with GPUs" if cuda else "nodes", layout.nodes, machine.nodes, "count", "trainer.nnodes")]
     if cuda:
         result += _gpu_needs(layout, machine, shape)
     declared = None if config.run.backend == "ray" else config.ray_kwargs.ray_init.get("num_cpus")  # of a new cluster
@@ -97,7 +97,6 @@ def _gpu_needs(layout: Layout, machine: Machine, shape: ModelShape) -> list[Need
     usable = USABLE * memory if memory else None
     training = training_memory(shape, layout)
     result = [
-        Need("nodes with GPUs", layout.nodes, machine.nodes, "count", "trainer.nnodes"),
         Need(
             "GPUs per node",
             layout.gpus + layout.rollout_gpus,

@@ -10,11 +10,12 @@ from core.files import read_json
 from training.plan.cards import card_of
 from training.plan.fit import PLAN
 from training.plan.layout import Layout
-from training.plan.roofline import predict
+from training.plan.roofline import Prediction, predict
 from training.plan.shape import ModelShape
 
 MEMORY = "actor/perf/max_memory_allocated_gb"  # verl's GB are GiB
 TRAINING = "each GPU while it trains"
+PHASES = ("gen", "old_log_prob", "update_actor", "update_weights")  # those of a `Prediction`
 SKIPPED = 1  # first steps, in which kernels are compiled
 
 
@@ -35,30 +36,36 @@ def figures(folder: Path, records: Iterable[Mapping[str, Any]]) -> list[Figure]:
         return []
     plan = read_json(folder / PLAN)
     steps = steps[SKIPPED:] or steps
-    result: list[Figure] = []
-    layout = Layout(**plan["layout"])
-    if (card := card_of(plan["card"] or "")) is not None:
-        response, total = _mean(steps, "response_length/mean"), _mean(steps, "perf/total_num_tokens")
-        if response is not None and total is not None:
-            prediction = predict(
-                ModelShape(**plan["shape"]),
-                layout,
-                card,
-                prompt=max(0.0, total / layout.sequences - response),
-                response=response,
-                generated=(_mean(steps, "batch/generated_tokens") or 0.0) / (response * layout.sequences),
-            )
-            for name, seconds in prediction.seconds.items():
-                result.append(Figure(name, "s", seconds, _mean(steps, f"timing_s/{name}")))
-            measured = _mean(steps, "perf/throughput")
-            result.append(Figure("tokens per second and GPU", "", prediction.tokens_per_second, measured))
-            result.append(Figure("MFU of the update", "", prediction.mfu, _mean(steps, "perf/mfu/actor")))
-    needed = {need["name"]: need["needed"] for need in plan["needs"]}
-    peaks = [step[MEMORY] for step in steps if MEMORY in step]
-    if TRAINING in needed:
-        peak = max(peaks) * 2**30 / 1e9 if peaks else None
-        result.append(Figure("memory of a GPU at the peak of an update", "GB", needed[TRAINING] / 1e9, peak))
-    return result
+    prediction = _prediction(plan, steps)
+    predicted = prediction.seconds if prediction else dict.fromkeys(PHASES)
+    rows = [Figure(name, "s", seconds, _mean(steps, f"timing_s/{name}")) for name, seconds in predicted.items()]
+    tokens, mfu = (prediction.tokens_per_second, prediction.mfu) if prediction else (None, None)
+    rows.append(Figure("tokens per second and device", "", tokens, _mean(steps, "perf/throughput")))
+    if prediction:  # verl knows no peak of a processor
+        rows.append(Figure("MFU of the update", "", mfu, _mean(steps, "perf/mfu/actor")))
+    needed = {need["name"]: need["needed"] / 1e9 for need in plan["needs"] if need["name"] == TRAINING}
+    peaks = [step[MEMORY] * 2**30 / 1e9 for step in steps if MEMORY in step]
+    of = "a GPU" if TRAINING in needed else "the actor's process"
+    rows.append(
+        Figure(f"memory of {of} at the peak of an update", "GB", needed.get(TRAINING), max(peaks) if peaks else None)
+    )
+    return [row for row in rows if row.predicted is not None or row.measured is not None]
+
+
+def _prediction(plan: Mapping[str, Any], steps: list[Mapping[str, Any]]) -> Prediction | None:
+    """The roofline of a mean step of the lengths that the samples had; None for a device whose numbers are unknown."""
+    layout, card = Layout(**plan["layout"]), card_of(plan["card"] or "")
+    response, total = _mean(steps, "response_length/mean"), _mean(steps, "perf/total_num_tokens")
+    if card is None or response is None or total is None:
+        return None
+    return predict(
+        ModelShape(**plan["shape"]),
+        layout,
+        card,
+        prompt=max(0.0, total / layout.sequences - response),
+        response=response,
+        generated=(_mean(steps, "batch/generated_tokens") or 0.0) / (response * layout.sequences),
+    )
 
 
 def table(rows: Iterable[Figure]) -> str:

@@ -133,6 +133,15 @@ def test_bad_rows_are_named(tmp_path, rows, expected):
     assert "mine" in str(caught.value)
 
 
+def test_whoever_has_none_of_the_papers_files_hears_where_they_are(tmp_path):
+    for benchmark in load_suite("paper"):
+        with pytest.raises(InputError) as caught:
+            read_benchmark(benchmark, [tmp_path])
+        said = str(caught.value)
+        assert "github.com/ElliottYan/LUFFY" in said or "TIGER-Lab/MMLU-Pro" in said
+        assert "\n" not in said
+
+
 def test_bad_files_are_named(tmp_path):
     with pytest.raises(InputError, match=r"mine: no file mine.jsonl; searched .*no such folder.*roots setting"):
         read_benchmark(entry(), [tmp_path, tmp_path / "absent"])

@@ -73,3 +73,15 @@ def test_a_run_shows_both_numbers(tmp_path: Path) -> None:
     assert rows["memory of a GPU at the peak of an update"].measured == pytest.approx(37.6, abs=0.1)
     assert "| gen | " in table(rows.values()) and "| 100 s |" in table(rows.values())
     assert figures(tmp_path / "none", [{"data": data}]) == []
+
+
+def test_a_run_without_a_known_card_shows_what_was_measured(tmp_path: Path) -> None:
+    plan = {"shape": asdict(SHAPE), "layout": asdict(layout(1)), "card": None, "needs": []}
+    (tmp_path / PLAN).write_text(json.dumps(plan))
+    data = {"timing_s/gen": 4.0, "perf/throughput": 90.0, "actor/perf/max_memory_allocated_gb": 1.0}
+    rows = {row.name: (row.predicted, row.measured) for row in figures(tmp_path, [{"data": data}])}
+    assert rows == {
+        "gen": (None, 4.0),
+        "tokens per second and device": (None, 90.0),
+        "memory of the actor's process at the peak of an update": (None, pytest.approx(1.074, abs=0.001)),
+    }
