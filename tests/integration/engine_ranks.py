@@ -11,20 +11,21 @@ from typing import Any
 
 import torch
 
-torch.version.cuda = None  # `training.platforms.cpu` leaves a CUDA build alone
-torch.set_num_threads(1)
-os.environ["VERL_USE_EXTERNAL_MODULES"] = "training.platforms.cpu"
+if __name__ == "__main__":  # the test imports the layouts alone
+    torch.version.cuda = None  # `training.platforms.cpu` leaves a CUDA build alone
+    torch.set_num_threads(1)
+    os.environ["VERL_USE_EXTERNAL_MODULES"] = "training.platforms.cpu"
 
-import torch.distributed as dist  # noqa: E402
-import verl  # noqa: E402, F401
-from tensordict import TensorDict  # noqa: E402
-from verl.trainer.config import CheckpointConfig  # noqa: E402
-from verl.utils import tensordict_utils as tu  # noqa: E402
-from verl.utils.dataset.dataset_utils import DatasetPadMode  # noqa: E402
-from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig, HFModelConfig  # noqa: E402
-from verl.workers.engine import EngineRegistry  # noqa: E402
+import torch.distributed as dist
+import verl  # noqa: F401
+from tensordict import TensorDict
+from verl.trainer.config import CheckpointConfig
+from verl.utils import tensordict_utils as tu
+from verl.utils.dataset.dataset_utils import DatasetPadMode
+from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig, HFModelConfig
+from verl.workers.engine import EngineRegistry
 
-from training.base.resolve import SHIPPED  # noqa: E402
+from training.base.resolve import SHIPPED
 
 LENGTHS = (17, 29, 11, 40, 23, 35, 8, 31)
 PROMPT = 4
