@@ -5,6 +5,7 @@ person would not ask for again (a promotion of the champion) is not asked for ag
 """
 
 import os
+import shutil
 import sys
 import time
 from datetime import datetime, tzinfo
@@ -98,6 +99,54 @@ def run_rollback(folder: Path) -> None:
     assert champion is not None
     if champion.checkpoint == policy_of(folder, 1).digest:
         registry.rollback(reason="it repeats itself")
+
+
+def save(folder: Path, step: int) -> None:
+    """Save a checkpoint as verl leaves it, and complete it."""
+    import torch
+    from safetensors.torch import load_file
+
+    from core.model_files import model_files
+    from training.base.resolve import SHIPPED
+    from training.run.checkpoints import TrainerState, folder_of, mark_complete
+
+    actor = folder_of(folder / "checkpoints", step) / "actor"
+    (actor / "huggingface").mkdir(parents=True)
+    for file in model_files(SHIPPED):
+        if file.suffix != ".safetensors":
+            shutil.copyfile(file, actor / "huggingface" / file.name)
+    (actor / "fsdp_config.json").write_text('{"world_size": 1}')
+    weights = {name: tensor + step for name, tensor in load_file(SHIPPED / "model.safetensors").items()}
+    torch.save(weights, actor / "model_world_size_1_rank_0.pt")
+    mark_complete(folder / "checkpoints", step, TrainerState({"coefficient": 0.1 * step}), keep=1)
+
+
+def prepare_checkpoint(folder: Path) -> None:
+    save(folder, 1)
+
+
+def run_checkpoint(folder: Path) -> None:
+    from training.run.checkpoints import prepare_resume
+
+    if prepare_resume(folder / "checkpoints", print) < 2:
+        save(folder, 2)
+
+
+def prepare_export(folder: Path) -> None:
+    save(folder, 4)
+    (folder / "policy").mkdir()
+    (folder / "policy" / "README.md").write_text("an earlier policy")
+
+
+def run_export(folder: Path) -> None:
+    from training.export import merge
+    from training.run import checkpoints
+
+    # The weights are joined here and not in a process of its own, so that the calls counted are those of one process.
+    checkpoints.export_model = lambda saved, step, out, dtype: merge.merge(
+        checkpoints.folder_of(saved, step) / "actor", out, dtype
+    )
+    checkpoints.export_policy(folder / "checkpoints", folder / "policy", manifest(steps=4), "float32")
 
 
 def run_base(folder: Path) -> None:

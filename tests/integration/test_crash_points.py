@@ -1,5 +1,6 @@
 """Each stage, killed or out of disk at each of its calls to the disk, is started again and ends as an unbroken one."""
 
+import importlib.util
 import os
 import re
 import shutil
@@ -14,7 +15,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGES = Path(__file__).with_name("crash_stages.py")
-NAMES = ("base", "suite", "preparation", "grading", "report", "promotion", "rollback", "retention")
+WITH_TORCH = ("checkpoint", "export")
+NAMES = ("base", "suite", "preparation", "grading", "report", "promotion", "rollback", "retention", *WITH_TORCH)
 CALLS = ("rename", "fsync", "link", "unlink", "unlinkat", "rmdir", "mkdir", "write", "sendfile", "copy_file_range")
 FULL = ("rename", "fsync", "link", "mkdir", "write", "sendfile", "copy_file_range")  # calls that a full disk fails
 BIG = 1 << 20  # bytes of a write that counts
@@ -140,4 +142,6 @@ def test_a_promotion_that_is_broken_off_ends_as_an_unbroken_one(tmp_path: Path) 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_stage_that_is_broken_off_ends_as_an_unbroken_one(name: str, tmp_path: Path) -> None:
+    if name in WITH_TORCH and importlib.util.find_spec("torch") is None:
+        pytest.skip("torch is not installed in this interpreter")
     break_off(name, tmp_path, calls=CALLS)
