@@ -126,9 +126,11 @@ def prepare_checkpoint(folder: Path) -> None:
 
 
 def run_checkpoint(folder: Path) -> None:
-    from training.run.checkpoints import prepare_resume
+    from training.run.checkpoints import prepare_resume, remove_old
 
-    if prepare_resume(folder / "checkpoints", print) < 2:
+    done = prepare_resume(folder / "checkpoints", print)
+    remove_old(folder / "checkpoints", keep=1)
+    if done < 2:
         save(folder, 2)
 
 

@@ -104,6 +104,11 @@ def mark_complete(checkpoints: Path, step: int, state: TrainerState, keep: int) 
     sync(folder)
     write_json({**asdict(state), "files": files}, folder / STATE)
     write_text(str(step), Path(checkpoints) / LATEST)
+    remove_old(checkpoints, keep)
+
+
+def remove_old(checkpoints: Path, keep: int) -> None:
+    """Remove all complete checkpoints but the ``keep`` newest and the best."""
     for old in complete_steps(checkpoints)[:-keep]:
         if old != best_step(checkpoints):
             remove_folder(folder_of(checkpoints, old))

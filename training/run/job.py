@@ -31,7 +31,7 @@ from training.plan.resolve import resolve_auto
 from training.plan.shape import ModelShape
 from training.plan.summary import figures, table
 from training.run.attempts import Report, follow, progress
-from training.run.checkpoints import complete_steps, export_policy, latest_step, prepare_resume
+from training.run.checkpoints import complete_steps, export_policy, latest_step, prepare_resume, remove_old
 from training.run.configuration import compose_run
 from training.run.folder import RunFolder
 from training.run.inputs import check_context, check_targets, split_validation
@@ -174,6 +174,7 @@ def _train(
     else:
         attempt = Attempt(folder.attempts, len(earlier) + 1)
         done = prepare_resume(folder.checkpoints, partial(progress, report))
+        remove_old(folder.checkpoints, config.run.keep_checkpoints)  # a kill may have come between saving and removing
         if done >= total:
             return
     stall = config.run.stall_seconds

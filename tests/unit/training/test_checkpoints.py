@@ -29,6 +29,7 @@ from training.run.checkpoints import (
     prepare_resume,
     read_state,
     record_score,
+    remove_old,
 )
 
 HUGGING_FACE = Path("actor/huggingface")  # verl's folder for configuration and tokenizer
@@ -87,6 +88,15 @@ def test_a_removal_that_was_interrupted_is_finished(tmp_path: Path) -> None:
     (tmp_path / "-".join([machine, pid, str(int(since) - 1), number]) / "actor").mkdir(parents=True)
     assert prepare_resume(tmp_path, nothing) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["global_step_1", LATEST]
+
+
+def test_what_a_kill_kept_from_removal_is_removed(tmp_path: Path) -> None:
+    for step in (1, 2):
+        saved(tmp_path, step)
+        mark_complete(tmp_path, step, TrainerState(), keep=2)
+    assert prepare_resume(tmp_path, nothing) == 2
+    remove_old(tmp_path, keep=1)
+    assert complete_steps(tmp_path) == [2]
 
 
 def test_without_a_complete_checkpoint_a_run_starts_anew(tmp_path: Path) -> None:
