@@ -15,12 +15,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import Protocol
 
+from core.files import scratch_folder
 from targets.filter.batch import filter_traces
 from targets.filter.context import FilterContext, FilterInputs
 from targets.read.sources import Part
@@ -93,7 +95,8 @@ class PoolEngine:
         self._workers = workers
         self._here = SingleEngine(self._inputs)
         self._pool: ProcessPoolExecutor | None = None
-        self._shared = _verdict_folder()
+        self._open = ExitStack()
+        self._shared = _verdict_folder(self._open)
         self._batches = 0  # so far, counted up to where processes start
 
     def filtered(self, part: Part, limit: int | None, exact: bool) -> Iterator[Batch]:
@@ -133,7 +136,7 @@ class PoolEngine:
     def _submit(self, traces: Batch, exact: bool) -> Future[Batch]:
         if self._pool is None:
             context = multiprocessing.get_context("spawn")  # a fork would copy the locks of other threads
-            verdicts = Path(self._shared.name) / "verdicts.sqlite" if self._shared else None
+            verdicts = self._shared / "verdicts.sqlite" if self._shared else None
             inputs = replace(self._inputs(), verdicts=verdicts)
             self._pool = ProcessPoolExecutor(self._workers, context, _start, (inputs,))
         try:
@@ -154,14 +157,16 @@ class PoolEngine:
     def __exit__(self, *_: object) -> None:
         self._stop()
         self._here.__exit__()
-        if self._shared is not None:
-            self._shared.cleanup()
+        self._open.close()
 
 
-def _verdict_folder() -> tempfile.TemporaryDirectory[str] | None:
-    """The folder in which the processes share verdicts; None, with a warning, where there is no room for one."""
+def _verdict_folder(stack: ExitStack) -> Path | None:
+    """The folder in which the processes share verdicts; None, with a warning, where there is no room for one.
+
+    What a killed preparation left there is removed.
+    """
     try:
-        return tempfile.TemporaryDirectory(prefix="luffy-verdicts-")
+        return stack.enter_context(scratch_folder(Path(tempfile.gettempdir())))
     except OSError as error:
         logging.getLogger(__name__).warning(
             "no folder for verdicts on answers (%s): they are not cached, so that equal answers are compared again; "

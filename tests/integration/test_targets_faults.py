@@ -64,6 +64,19 @@ def test_a_full_disk_is_one_clear_error_and_nothing_is_left(tmp_path: Path, toke
     assert not out.exists()
 
 
+def test_what_a_killed_preparation_left_for_its_processes_is_removed(tmp_path: Path) -> None:
+    code = (
+        "import os, signal\nfrom targets.filter.engines import PoolEngine\n"
+        "engine = PoolEngine(lambda: None, 2)\nos.kill(os.getpid(), signal.SIGKILL)"
+    )
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, check=False, timeout=60)
+    assert len(list(tmp_path.iterdir())) == 1
+    code = "from targets.filter.engines import PoolEngine\nwith PoolEngine(lambda: None, 2):\n    pass"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, check=True, timeout=60)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_killed_preparation_is_repeated_with_the_same_bytes(
     tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
 ) -> None:
