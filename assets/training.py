@@ -45,12 +45,21 @@ CURVES = {
     "response_length/clip_ratio": "Share cut at the limit",
     "rollout_correction/kept_share": "Correction: share of tokens kept",
     "rollout_correction/abs_log_ratio_mean": "vLLM against actor, mean |log-ratio|",
+    "rollout_correction/prefix_is_p05": "Mean ratio up to a token, 5% quantile",
+    "rollout_correction/prefix_is_p95": "Mean ratio up to a token, 95% quantile",
+    "staleness/mean": "Age of on-policy tokens, mean",
+    "staleness/max": "Age of on-policy tokens, largest",
+    "staleness/partial_share": "Samples of several versions of the weights",
+    "staleness/dropped_samples": "Samples dropped because of their age",
+    "idle/trainer": "Share of the step that the trainer waited",
+    "idle/rollouts": "Share of the step without generation",
     "perf/throughput": "Tokens per second and device",
     "perf/mfu/actor": "Model FLOPs utilisation, update",
     "timing_s/step": "Seconds per step",
     "run/device_hours": "Device-hours",
     "run/cost": "Cost",
 }
+DRIFT = "drift/age_"  # and an age: plotted for those that a run has
 # What is plotted while a run goes on, of the 120 numbers that verl reports; metrics.jsonl and tensorboard/ have all.
 LIVE = (
     "actor/",
@@ -58,6 +67,9 @@ LIVE = (
     "groups/",
     "reward/",
     "rollout_correction/",
+    "staleness/",
+    "drift/",
+    "idle/",
     "timing_s/",
     "validation/",
     "critic/score/mean",
@@ -252,7 +264,10 @@ def _curves(records: list[dict[str, Any]]) -> dict[str, Any]:
     from training.run.metrics import time_by_phase
 
     metadata: dict[str, Any] = {}
-    if drawn := training_curves(records, CURVES):
+    ages = sorted(
+        {int(name.removeprefix(DRIFT)) for record in records for name in record["data"] if name.startswith(DRIFT)}
+    )
+    if drawn := training_curves(records, CURVES | {f"{DRIFT}{age}": f"Drift of tokens of age {age}" for age in ages}):
         metadata["curves"] = pictures(*drawn)
     if spent := time_by_phase(records):
         total = sum(spent.values())

@@ -5,6 +5,7 @@ rate of 0, so that the policy and the length of its answers do not change. "verl
 advantage and loss. "on_policy" is our trainer without off-policy samples, which measures the hooks alone. "luffy" has
 one whole target per group. The program prints the median seconds of steps 3 and later, and the ratios to verl.
 
+``--rollouts`` times "luffy" in each mode of its rollouts, one after the other.
 ``--rows 8 16 32`` times "luffy" at these numbers of prompts per step instead. ``--memory`` fits a line to the memory of
 all its processes over the steps, with as many prompts as ``--rows`` says. Both print the number of generations that
 were requested per step.
@@ -54,8 +55,8 @@ def targets(folder: Path) -> Path:
     return folder / "train.parquet"
 
 
-def measure(name: str, file: Path, out: Path, steps: int, **more: str) -> dict[str, float]:
-    """Median seconds of the parts of a step, the mean response length, and the generations requested."""
+def train(name: str, file: Path, out: Path, steps: int, **more: str) -> list[dict[str, float]]:
+    """The metrics of steps 3 and later."""
     recipe, changes = RUNS[name]
     settings = COMMON | changes | {key.replace("__", "."): value for key, value in more.items()}
     settings |= {"trainer.total_training_steps": str(steps), "trainer.save_freq": str(steps)}
@@ -68,7 +69,12 @@ def measure(name: str, file: Path, out: Path, steps: int, **more: str) -> dict[s
     # verl's own trainer does not declare its checkpoint complete as ours does, so that no policy can be made of it.
     if done.returncode and not (name == "verl" and "no weights there" in done.stderr):
         raise RuntimeError(done.stderr)
-    records = [json.loads(line)["data"] for line in (out / "metrics.jsonl").read_text().splitlines()][2:]
+    return [json.loads(line)["data"] for line in (out / "metrics.jsonl").read_text().splitlines()][2:]
+
+
+def measure(name: str, file: Path, out: Path, steps: int, **more: str) -> dict[str, float]:
+    """Median seconds of the parts of a step, the mean response length, and the generations requested."""
+    records = train(name, file, out, steps, **more)
     # verl's own step contains the checkpoint of the last one.
     figures = {part: statistics.median(record[f"timing_s/{part}"] for record in records[:-1]) for part in PARTS}
     requests = statistics.median(record.get("batch/generation_requests", float("nan")) for record in records)
@@ -89,6 +95,22 @@ def by_rows(file: Path, folder: Path, steps: int, sizes: list[int]) -> None:
         slope, start = np.polyfit(sizes, seconds, 1)
         r2 = np.corrcoef(sizes, seconds)[0, 1] ** 2
         sys.stdout.write(f"step = {start:.2f} s + {slope:.3f} s x prompts, r2 {r2:.4f}\n")
+
+
+def by_mode(file: Path, folder: Path, steps: int) -> None:
+    """Print what a step and 1,000 generated tokens of "luffy" cost with each mode of its rollouts."""
+    sys.stdout.write("rollouts          s per step   s per 1,000 tokens   age   trainer idle   rollouts idle\n")
+    for mode in ("sync", "colocate_async", "separate_async"):
+        records = train("luffy", file, folder / mode, steps, rollouts=mode)
+        seconds = [record["timing_s/step"] - record.get("timing_s/save_checkpoint", 0.0) for record in records]
+        tokens = sum(record["batch/generated_tokens"] for record in records)
+        age, trainer, rollouts = (
+            statistics.fmean(record[name] for record in records)
+            for name in ("staleness/mean", "idle/trainer", "idle/rollouts")
+        )
+        costs = f"{statistics.fmean(seconds):>13.2f}{1000 * sum(seconds) / tokens:>21.2f}"
+        sys.stdout.write(f"{mode:<15}{costs}{age:>6.2f}{trainer:>15.2f}{rollouts:>16.2f}\n")
+        sys.stdout.flush()
 
 
 def memory(file: Path, folder: Path, steps: int, rows: int) -> None:
@@ -148,6 +170,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m perf.steps", description="Time mixed-policy and GRPO steps.")
     parser.add_argument("--steps", type=int, default=20, help="steps per run (default %(default)s)")
     parser.add_argument("--rows", type=int, nargs="+", help="time luffy at these numbers of prompts per step")
+    parser.add_argument("--rollouts", action="store_true", help="time luffy with each mode of its rollouts")
     parser.add_argument("--memory", action="store_true", help="fit the growth of memory (take --steps 200)")
     arguments = parser.parse_args()
     steps = arguments.steps
@@ -155,6 +178,9 @@ def main() -> None:
         file = targets(Path(folder) / "targets")
         if arguments.memory:
             memory(file, Path(folder), steps, (arguments.rows or [16])[0])
+            return
+        if arguments.rollouts:
+            by_mode(file, Path(folder), steps)
             return
         if arguments.rows:
             by_rows(file, Path(folder), steps, arguments.rows)

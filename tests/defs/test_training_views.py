@@ -18,6 +18,12 @@ def test_every_curve_that_was_recorded_is_drawn_and_time_is_told_by_phase() -> N
     assert found["reward"] == 0.5
 
 
+def test_drift_is_drawn_for_each_age_that_the_run_had() -> None:
+    data = {"timing_s/step": 10.0, "drift/age_0": 0.0, "drift/age_10": 0.2, "drift/age_2": 0.1}
+    pictures = _curves([{"step": step, "data": data} for step in (1, 2)])["curves"].md_str
+    assert pictures.count("data:image/svg+xml") == 4
+
+
 def test_a_supervised_run_has_the_curves_it_recorded() -> None:
     records = [{"step": step, "data": {"timing_s/step": 1.0, "actor/sft_loss": 0.5}} for step in (1, 2)]
     found = _curves(records)
