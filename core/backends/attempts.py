@@ -25,6 +25,7 @@ TAIL_BYTES = 1 << 20  # a log may hold days of output; this much of its end is s
 LOCK_SECONDS = 60.0  # how long the processes of a killed command may take to end
 ERROR = compile_quick_pattern(r"\b(?:[A-Z]\w*(?:Error|Exception)|InputError)\b: ")
 COLOUR = compile_quick_pattern(r"\x1b\[[0-9;]*m")
+OF_WORKER = compile_quick_pattern(r"\(\w+ pid=\d+")  # what Ray puts before a line of one of its workers
 COMPLAINT = "error: "  # what a line of our own programs starts with that says what is wrong with the input
 BAD_INPUT = 2  # the exit status that goes with it
 
@@ -170,9 +171,10 @@ def reason_of(log: Path, status: int, what: str) -> str:
     named = [number for number, line in enumerate(lines) if ERROR.search(line)]
     if not named:
         return f"{what} failed: " + "\n".join(line.strip() for line in lines[-LOG_TAIL_LINES:])
-    # Ray repeats the remote traceback; the last error in it is what the driver saw. The lines below it say which of
-    # Ray's processes died.
-    last, *below = lines[named[-1] : named[-1] + 5]
+    # Ray repeats the remote traceback; the last error in it is what the driver saw, though what its workers logged can
+    # come later. The lines below it say which of Ray's processes died.
+    at = max((number for number in named if not OF_WORKER.match(lines[number])), default=named[-1])
+    last, *below = lines[at : at + 5]
     died = [line.split(":", 1)[1].strip() for line in below if line.startswith("\tclass_name:")]
     return f"{what} failed: " + " ".join([last.strip(), *(f"({name})" for name in died)])
 

@@ -72,6 +72,9 @@ def test_the_last_named_error_is_the_reason_without_colours(tmp_path: Path) -> N
     assert reason_of(log, 1, "training") == "training failed: (worker) OSError: disk full"
     log.write_text("ray.exceptions.ActorDiedError: It died.\n\tclass_name: vLLMHttpServer\n\tactor_id: 1\n")
     assert reason_of(log, 1, "training") == "training failed: ray.exceptions.ActorDiedError: It died. (vLLMHttpServer)"
+    died = "ray.exceptions.ActorDiedError: It died.\n\tclass_name: vLLMHttpServer\n"
+    log.write_text(died + "\x1b[36m(AgentLoopWorkerTQ pid=7)\x1b[0m ray.exceptions.ActorDiedError: It died.\n")
+    assert reason_of(log, 1, "training") == "training failed: ray.exceptions.ActorDiedError: It died. (vLLMHttpServer)"
     log.write_text("nothing named\n")
     assert reason_of(log, 1, "training") == "training failed: nothing named"
 
