@@ -21,7 +21,7 @@ def lay_out_rollouts(config: "DictConfig") -> None:
     """Set verl's keys for the rollouts of ``config``; synchronous ones keep verl's defaults.
 
     Raises:
-        InputError: two keys contradict each other.
+        InputError: ``rollout_gpus`` is no number, or two keys contradict each other.
     """
     options = rollout_options(config)
     if options.rollouts == "sync":
@@ -31,6 +31,9 @@ def lay_out_rollouts(config: "DictConfig") -> None:
     sampler.max_off_policy_threshold = options.max_staleness + 1
     sampler.max_off_policy_strategy = options.stale_samples
     if options.rollouts == SEPARATE:
+        gpus = config.rollout_gpus
+        if gpus != "auto" and (not isinstance(gpus, int) or isinstance(gpus, bool) or gpus < 1):
+            raise InputError(f"rollout_gpus: got {gpus!r}, expected auto or a whole number from 1")
         rollout = config.actor_rollout_ref.rollout
         if rollout.router_config_path is not None:
             raise InputError(

@@ -45,7 +45,7 @@ def test_rollouts_take_what_the_actor_leaves(overrides: tuple[str, ...], actor: 
 
 @pytest.mark.parametrize(
     ("gpus", "overrides"),
-    [(1, ()), (8, ("rollout_gpus=8",)), (8, ("rollout_gpus=0",)), (8, ("trainer.n_gpus_per_node=8",))],
+    [(1, ()), (8, ("rollout_gpus=8",)), (8, ("trainer.n_gpus_per_node=8",))],
 )
 def test_a_node_that_cannot_be_shared_is_told(gpus: int, overrides: tuple[str, ...]) -> None:
     with pytest.raises(InputError, match=r"leaves some to the actor.*colocate_async"):
@@ -71,6 +71,7 @@ def test_the_staleness_and_the_updates_of_a_step_are_verls() -> None:
     [
         ("rollouts=async", "rollouts: got 'async', expected 'sync', 'colocate_async' or 'separate_async'"),
         ("max_staleness=-1", "max_staleness: got -1, expected greater than or equal to 0"),
+        ("rollout_gpus=0", "rollout_gpus: got 0, expected auto or a whole number from 1"),
         ("stale_samples=keep", "stale_samples: got 'keep', expected 'wait' or 'drop'"),
         ("actor_rollout_ref.rollout.router_config_path=mine.yaml", "router_config_path=mine.yaml and rollouts="),
     ],
