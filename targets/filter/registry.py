@@ -52,7 +52,7 @@ FILTERS: tuple[Filter, ...] = (
     Filter("no_response", "no response", Stage.READ),
     Filter("no_reasoning", "the column of thoughts is empty", Stage.READ),
     Filter("bad_text", "NUL, lone surrogates or bytes that are not UTF-8", Stage.READ),
-    Filter("too_large", "a text over max_text_bytes", Stage.READ),
+    Filter("too_large", "a text over max_text_bytes, or more log-probabilities than max_target_tokens", Stage.READ),
     Filter("contaminated", "the problem overlaps with a benchmark", Stage.PROBLEM, rules.contaminated),
     Filter("figure", "the problem needs a figure or a link", Stage.PROBLEM, rules.figure),
     Filter("choice_gold", "the gold answer is an option letter", Stage.PROBLEM, rules.choice_gold),

@@ -194,14 +194,15 @@ def reject_unreadable(trace: Trace, config: PrepareConfig) -> Trace:
 
     Such a text must not reach a regular expression, a tokenizer, another process or a file.
     """
-    if not trace.reasons and (rejection := _unreadable(trace, config.max_text_bytes)):
+    if not trace.reasons and (rejection := _unreadable(trace, config)):
         trace.reject(rejection)
     if trace.reasons:
         trace.shorten()
     return trace
 
 
-def _unreadable(trace: Trace, limit: int) -> Rejection | None:
+def _unreadable(trace: Trace, config: PrepareConfig) -> Rejection | None:
+    limit = config.max_text_bytes
     for name in ("problem", "gold", "response", "system"):
         text = getattr(trace, name)
         if text is None:
@@ -216,6 +217,6 @@ def _unreadable(trace: Trace, limit: int) -> Rejection | None:
             return Rejection("too_large", f"{name}: {size} bytes (limit {limit})")
         if "\0" in text:
             return Rejection("bad_text", f"{name}: NUL at character {text.index(chr(0))}")
-    if (numbers := len(trace.target_log_probs or ())) > limit:  # a token has a byte or more
-        return Rejection("too_large", f"target_log_probs: {numbers} numbers (limit {limit})")
+    if (numbers := len(trace.target_log_probs or ())) > config.max_target_tokens:
+        return Rejection("too_large", f"target_log_probs: {numbers} numbers (limit {config.max_target_tokens} tokens)")
     return None
