@@ -116,7 +116,7 @@ def build_scorecard(
     Args:
         base, policy, champion: {benchmark: GRADED table} of each checkpoint.
         suite: the benchmarks' titles, groups, published scores and order.
-        contamination: what the search of the targets for benchmark problems found; None if nobody searched.
+        contamination: what the search of the targets for benchmark problems found; None if there was no search.
         lineage: the policy's ``lineage.json``.
         training_metrics: ``{"step": int, "data": {name: value}}`` records.
         funnel: the stages of target preparation in order, as (name, rows left) pairs.

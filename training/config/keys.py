@@ -1,4 +1,4 @@
-"""Which keys of the configuration a run reads; a key that nobody reads is refused, with the one that does the work.
+"""Which keys of the configuration a run reads; a key that nothing reads is refused, with the one that does the work.
 
 ``keys.yaml`` has the table. A key is also refused while another one switches it off: `check_overrides` looks at the
 composed values for that. Neither Hydra nor torch is needed, so that the orchestration can ask, too.

@@ -25,7 +25,7 @@ GB = 1e9
 
 @dataclass(frozen=True)
 class Need:
-    """One thing that a run needs; ``available`` is None where nobody can say. ``remedy`` names the keys to try."""
+    """One thing that a run needs; ``available`` is None where it is unknown. ``remedy`` names the keys to try."""
 
     name: str
     needed: float

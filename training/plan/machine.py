@@ -19,7 +19,7 @@ QUERY = ("name", "memory.total", "compute_cap", "driver_version", "uuid")
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU. ``memory`` in bytes, None if nobody says; ``capability`` as CUDA counts it, (0, 0) if unknown."""
+    """One GPU. ``memory`` in bytes, None if unknown; ``capability`` as CUDA counts it, (0, 0) if unknown."""
 
     name: str
     memory: float | None

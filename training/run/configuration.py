@@ -59,7 +59,7 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
     """The resolved configuration of one run in folder ``run``.
 
     Raises:
-        InputError: no such recipe, hardware profile or key; a value that is not allowed; a key that nobody reads; two
+        InputError: no such recipe, hardware profile or key; a value that is not allowed; a key that nothing reads; two
             values that contradict each other. The message names the key, and what to do.
     """
     for group, name in (("recipe", recipe), ("hardware", hardware)):
@@ -150,19 +150,20 @@ def _check_counts(config: DictConfig) -> None:
 
 
 def _check_values(config: DictConfig) -> None:
-    """Raise InputError for two numbers that fight, or a wrong name."""
+    """Raise InputError for two numbers that contradict each other, or a wrong name."""
     data, actor = config.data, config.actor_rollout_ref.actor
     context = config.actor_rollout_ref.rollout.max_model_len
     batch, update = data.train_batch_size, actor.ppo_mini_batch_size
     if config.objective == "rl" and batch % update:
         raise InputError(
-            f"data.train_batch_size={batch} and actor_rollout_ref.actor.ppo_mini_batch_size={update} fight: a batch is "
-            "cut into whole updates. Set the second to a divisor of the first"
+            f"data.train_batch_size={batch} and actor_rollout_ref.actor.ppo_mini_batch_size={update} contradict each "
+            "other: a batch is cut into whole updates. Set the second to a divisor of the first"
         )
     if context < data.max_prompt_length + data.max_response_length:
         raise InputError(
             f"actor_rollout_ref.rollout.max_model_len={context} and data.max_prompt_length={data.max_prompt_length} + "
-            f"data.max_response_length={data.max_response_length} fight: leave the first out, and the others set it"
+            f"data.max_response_length={data.max_response_length} contradict each other: leave the first out, "
+            "and the others set it"
         )
     if config.policy_from not in ("last", "best"):
         raise InputError(f"policy_from: got {config.policy_from!r}, expected last or best")
@@ -181,7 +182,7 @@ def _keys_of(overrides: Sequence[str]) -> Iterator[str]:
         if override.is_delete():
             raise InputError(f"--set {text}: a key cannot be removed: set it to null")
         if override.is_add() and not within(key, OPEN):
-            raise InputError(f"--set {text}: nobody reads a key that you add, except in {', '.join(OPEN)}")
+            raise InputError(f"--set {text}: no run reads a key that you add, except in {', '.join(OPEN)}")
         yield from leaves({key: value})
 
 

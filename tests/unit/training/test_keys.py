@@ -206,7 +206,7 @@ def test_sections_that_are_handed_on_take_any_key() -> None:
     config = compose_run("luffy", "cpu", ["+environment.MINE=1", "+ray_kwargs.ray_init.log_to_driver=false"], run=RUN)
     assert config.environment.MINE == 1
     assert OPEN[0] == "environment"
-    for override, message in (("+mine=1", "nobody reads a key that you add"), ("~data.seed", "cannot be removed")):
+    for override, message in (("+mine=1", "no run reads a key that you add"), ("~data.seed", "cannot be removed")):
         with pytest.raises(InputError, match=message):
             compose_run("luffy", "cpu", [override], run=RUN)
 
@@ -219,9 +219,9 @@ def test_sections_that_are_handed_on_take_any_key() -> None:
         (["zzz=4"], "--print-config prints those there are"),
         (
             ["data.train_batch_size=9", "actor_rollout_ref.actor.ppo_mini_batch_size=2"],
-            "data.train_batch_size=9 and .*=2 fight",
+            "data.train_batch_size=9 and .*=2 contradict each other",
         ),
-        (["actor_rollout_ref.rollout.max_model_len=99"], "max_model_len=99 and .* fight"),
+        (["actor_rollout_ref.rollout.max_model_len=99"], "max_model_len=99 and .* contradict each other"),
         (["trainer.save_freq=-1"], "without it a run leaves no policy"),
         (["trainer.total_training_steps=null", "trainer.total_epochs=0"], "without it a run leaves no policy"),
         (["data.seed"], "expected KEY=VALUE"),
