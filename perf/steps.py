@@ -13,6 +13,7 @@ were requested per step.
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -24,8 +25,10 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+from omegaconf import OmegaConf
 
 from core.code import PROJECT
+from training.run.configuration import compose_run
 
 COMMON = {
     "data.train_batch_size": "16",
@@ -35,14 +38,7 @@ COMMON = {
     "trainer.save_freq": "-1",
     "actor_rollout_ref.actor.checkpoint.save_contents": "[model]",
 }
-RUNS = {
-    "verl": (
-        "on_policy",
-        {"trainer.v1.trainer_mode": "sync", "actor_rollout_ref.rollout.agent.default_agent_loop": "single_turn_agent"},
-    ),
-    "on_policy": ("on_policy", {}),
-    "luffy": ("luffy", {}),
-}
+OURS = ("on_policy", "luffy")  # recipes
 SHOWN = 8  # parts of the memory that grow or shrink the most
 PARTS = ("step", "gen", "old_log_prob", "adv", "update_actor")
 
@@ -55,26 +51,52 @@ def targets(folder: Path) -> Path:
     return folder / "train.parquet"
 
 
-def train(name: str, file: Path, out: Path, steps: int, **more: str) -> list[dict[str, float]]:
+def train(recipe: str, file: Path, out: Path, steps: int, **more: str) -> list[dict[str, float]]:
     """The metrics of steps 3 and later."""
-    recipe, changes = RUNS[name]
-    settings = COMMON | changes | {key.replace("__", "."): value for key, value in more.items()}
+    settings = COMMON | {key.replace("__", "."): value for key, value in more.items()}
     settings |= {"trainer.total_training_steps": str(steps), "trainer.save_freq": str(steps)}
     command = [sys.executable, "-m", "training", "--recipe", recipe, "--targets", str(file), "--out", str(out)]
     command += ["--model", str(PROJECT / "training/base/model")]
     command += [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    _run(command, {})
+    return _metrics(out / "metrics.jsonl")
+
+
+def train_with_verl(run: Path, out: Path) -> list[dict[str, float]]:
+    """The metrics of steps 3 and later of verl's own trainer and agent loop, with the configuration of ``run``."""
+    config = OmegaConf.load(run / "config.yaml")
+    config.trainer.v1.trainer_mode = "sync"
+    config.trainer.default_local_dir, config.trainer.rollout_data_dir = str(out / "checkpoints"), str(out / "rollouts")
+    config.actor_rollout_ref.rollout.agent.default_agent_loop = "single_turn_agent"
+    out.mkdir()
+    OmegaConf.save(config, out / "config.yaml")
+    variables = compose_run("on_policy", "cpu", [], run=out).environment
+    environment = {name: str(value) for name, value in variables.items()}
+    environment |= {"PYTHONPATH": str(PROJECT), "VERL_FILE_LOGGER_PATH": str(out / "metrics.jsonl")}
+    _run([sys.executable, "-m", "training.mixed.main", str(out / "config.yaml")], environment)
+    return _metrics(out / "metrics.jsonl")
+
+
+def _run(command: list[str], environment: dict[str, str]) -> None:
     done = subprocess.run(
-        command, cwd=PROJECT, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=PROJECT,
+        check=False,
+        env={**os.environ, **environment},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     )
-    # verl's own trainer does not declare its checkpoint complete as ours does, so that no policy can be made of it.
-    if done.returncode and not (name == "verl" and "no weights there" in done.stderr):
+    if done.returncode:
         raise RuntimeError(done.stderr)
-    return [json.loads(line)["data"] for line in (out / "metrics.jsonl").read_text().splitlines()][2:]
 
 
-def measure(name: str, file: Path, out: Path, steps: int, **more: str) -> dict[str, float]:
+def _metrics(file: Path) -> list[dict[str, float]]:
+    return [json.loads(line)["data"] for line in file.read_text().splitlines()][2:]
+
+
+def medians(records: list[dict[str, float]]) -> dict[str, float]:
     """Median seconds of the parts of a step, the mean response length, and the generations requested."""
-    records = train(name, file, out, steps, **more)
     # verl's own step contains the checkpoint of the last one.
     figures = {part: statistics.median(record[f"timing_s/{part}"] for record in records[:-1]) for part in PARTS}
     requests = statistics.median(record.get("batch/generation_requests", float("nan")) for record in records)
@@ -84,7 +106,8 @@ def measure(name: str, file: Path, out: Path, steps: int, **more: str) -> dict[s
 def by_rows(file: Path, folder: Path, steps: int, sizes: list[int]) -> None:
     """Print the parts of a "luffy" step for each number of prompts, and the line through the steps' times."""
     results = {
-        rows: measure("luffy", file, folder / str(rows), steps, data__train_batch_size=str(rows)) for rows in sizes
+        rows: medians(train("luffy", file, folder / str(rows), steps, data__train_batch_size=str(rows)))
+        for rows in sizes
     }
     columns = [*PARTS, "tokens", "requests"]
     sys.stdout.write("prompts    " + "".join(f"{column:>14}" for column in columns) + "\n")
@@ -128,7 +151,7 @@ def memory(file: Path, folder: Path, steps: int, rows: int) -> None:
     watcher.start()
     started = time.monotonic()
     try:
-        figures = measure("luffy", file, folder / "memory", steps, data__train_batch_size=str(rows))
+        figures = medians(train("luffy", file, folder / "memory", steps, data__train_batch_size=str(rows)))
     finally:
         ended.set()
         watcher.join()
@@ -185,7 +208,8 @@ def main() -> None:
         if arguments.rows:
             by_rows(file, Path(folder), steps, arguments.rows)
             return
-        results = {name: measure(name, file, Path(folder) / name, steps) for name in RUNS}
+        results = {recipe: medians(train(recipe, file, Path(folder) / recipe, steps)) for recipe in OURS}
+        results["verl"] = medians(train_with_verl(Path(folder) / "on_policy", Path(folder) / "verl"))
     columns = [*PARTS, "tokens"]
     sys.stdout.write("run        " + "".join(f"{column:>14}" for column in columns) + "   step against verl\n")
     for name, figures in results.items():
