@@ -12,6 +12,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import psutil
+import pytest
 from training_runs import ROOT, Training, command_line, family, own_environment, write_targets
 
 from core.files import write_table
@@ -62,8 +63,9 @@ def start(*command: object) -> subprocess.Popen[str]:
     )
 
 
-def test_a_training_listens_on_loopback_only(tmp_path: Path) -> None:
-    run = Training(tmp_path / "run", write_targets(tmp_path / "train.parquet", 16))
+@pytest.mark.parametrize("rollouts", ["sync", pytest.param("separate_async", marks=pytest.mark.slow)])
+def test_a_training_listens_on_loopback_only(rollouts: str, tmp_path: Path) -> None:
+    run = Training(tmp_path / "run", write_targets(tmp_path / "train.parquet", 16), rollouts=rollouts)
     ports = watch(run.process)
     assert run.end() == 0, run.said
     check(ports, "gcs_server", "raylet", "TransferQueueController", "SimpleStorageUnit", "vLLMHttpServer", "WorkerDict")
