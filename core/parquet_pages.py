@@ -55,8 +55,11 @@ def column_sizes(stream: Any, column: Any, where: str) -> ColumnSizes:
     while start < end:
         fields, length = _header(stream, start, where)
         size, compressed = fields.get((2,), -1), fields.get((3,), -1)
-        if size < 0 or compressed < 0 or (pages := pages + 1) > MOST_PAGES:
-            raise InputError(f"{where}: more than {MOST_PAGES:,} pages, or one that is damaged; write the file again")
+        if size < 0 or compressed < 0:
+            raise InputError(f"{where}: the header of a page is damaged; write the file again")
+        pages += 1
+        if pages > MOST_PAGES:
+            raise InputError(f"{where}: more than {MOST_PAGES:,} pages; write the file again with larger ones")
         total, largest = total + size, max(largest, size)
         if fields.get((1,)) == DICTIONARY:
             dictionary = max(dictionary, size)

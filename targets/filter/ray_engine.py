@@ -136,6 +136,6 @@ def _cause(error: BaseException | None) -> InputError | None:
     """The InputError behind what Ray raises, if there is one."""
     while error is not None:
         if isinstance(error, InputError):
-            return InputError(*error.args)
+            return InputError(str(error.args[0]).partition("\n")[0])  # Ray adds lines of its own
         error = getattr(error, "cause", None) or error.__cause__
     return None
