@@ -72,7 +72,8 @@ def train_with_verl(run: Path, out: Path) -> list[dict[str, float]]:
     OmegaConf.save(config, out / "config.yaml")
     variables = compose_run("on_policy", "cpu", [], run=out).environment
     environment = {name: str(value) for name, value in variables.items()}
-    environment |= {"PYTHONPATH": str(PROJECT), "VERL_FILE_LOGGER_PATH": str(out / "metrics.jsonl")}
+    environment |= {"PYTHONPATH": str(PROJECT), "TENSORBOARD_DIR": str(out / "tensorboard")}
+    environment["VERL_FILE_LOGGER_PATH"] = str(out / "metrics.jsonl")
     _run([sys.executable, "-m", "training.mixed.main", str(out / "config.yaml")], environment)
     return _metrics(out / "metrics.jsonl")
 
