@@ -88,10 +88,12 @@ class Lengths:
 def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
     """``texts`` in lists of about `CHARACTERS`: the tokens of one character may take 300 bytes."""
     batch: list[str] = []
+    characters = 0
     for text in texts:
-        if batch and sum(map(len, batch)) + len(text) > CHARACTERS:
+        characters += len(text)
+        if batch and characters > CHARACTERS:
             yield batch
-            batch = []
+            batch, characters = [], len(text)
         batch.append(text)
     if batch:
         yield batch

@@ -198,7 +198,7 @@ def generate(options: argparse.Namespace) -> None:
 
     table = read_suite_file(options.suite)
     if options.backend != "local":
-        signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))  # the job ends on the way out
+        _leave_on_term()  # which ends the job
         settings = {name: getattr(options, name) for name in ("backend", "ray_address", "slurm")}
         with reporter() as report:
             run_elsewhere(options.arguments, options.out, settings, report)
@@ -332,10 +332,15 @@ def _engines(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def _leave_on_term() -> None:
+    """Leave through every `finally` on SIGTERM."""
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+
+
 @contextmanager
 def _sampling_process() -> Iterator[None]:
-    """Leave through every `finally` on SIGTERM, so that samples are kept, and end quietly after a success."""
-    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    """Keep the samples on SIGTERM, and end quietly after a success."""
+    _leave_on_term()
     yield
     # libtriton reports leaks at interpreter exit, which Triton hides in the same way in its own workers.
     atexit.register(lambda: os.dup2(os.open(os.devnull, os.O_WRONLY), 2))

@@ -12,8 +12,8 @@ from typing import Any
 
 from core.backends import build_backend
 from core.backends.attempts import LOG_TAIL_LINES, Attempt, attempts, follow, hold, log_lines
-from core.backends.task import Task
-from core.code import PROJECT, SHORT_DIGEST, identity
+from core.backends.task import ENVIRONMENT, Task
+from core.code import SHORT_DIGEST, identity
 from core.errors import TaskFailed
 from core.progress import EVENTS_FILE
 
@@ -59,9 +59,7 @@ def _task(job: str, arguments: Sequence[str], attempt: Attempt) -> Task:
         name=f"luffy-evaluation-{job}-{attempt.number}",
         module=("evaluation", *arguments, "--backend", "local"),
         environment={
-            "PYTHONPATH": str(PROJECT),
-            "PYTHONUNBUFFERED": "1",
-            "RAY_USAGE_STATS_ENABLED": "0",
+            **ENVIRONMENT,
             EVENTS_FILE: str(attempt.records),
             **{name: os.environ[name] for name in PASSED_ON if name in os.environ},
         },

@@ -35,7 +35,6 @@ COMMON = {
     "data.max_prompt_length": "64",
     "data.max_response_length": "144",
     "actor_rollout_ref.actor.optim.lr": "0",
-    "trainer.save_freq": "-1",
     "actor_rollout_ref.actor.checkpoint.save_contents": "[model]",
 }
 OURS = ("on_policy", "luffy")  # recipes

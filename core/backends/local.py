@@ -1,12 +1,9 @@
 """A task as a process on this machine."""
 
-import os
 import signal
 import subprocess
-import sys
 
-from core.backends.task import GRACE_SECONDS, Task
-from core.loopback import single_node_environment
+from core.backends.task import GRACE_SECONDS, Task, start_supervised
 from core.processes import adopt_orphans, stop_descendants
 
 
@@ -20,18 +17,9 @@ class LocalBackend:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, task: Task) -> None:
-        command = [sys.executable, "-m", "core.backends.supervisor", "--grace", str(GRACE_SECONDS), "--"]
         adopt_orphans()
-        with task.log.open("wb") as output:
-            self._process = subprocess.Popen(
-                [*command, sys.executable, "-m", *task.module],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=task.folder,
-                env={**os.environ, **single_node_environment(), **task.environment},
-                pass_fds=[] if self._lock is None else [self._lock],
-            )
+        heirs = [] if self._lock is None else [self._lock]
+        self._process = start_supervised(task.module, task.environment, task.folder, task.log, heirs)
 
     def reattach(self, task: Task) -> bool:
         return False  # a local task ends with the command that started it

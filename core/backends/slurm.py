@@ -4,19 +4,16 @@ The folder of the run, this checkout and its environments must be at the same pa
 this command submitted goes on if the command is killed; the next command finds it by the files in the attempt's folder.
 """
 
-import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from core.backends.task import GRACE_SECONDS, Task
+from core.backends.task import Task, start_supervised
 from core.code import PROJECT
 from core.errors import InputError
-from core.loopback import single_node_environment
 
 ASK_SECONDS = 5.0  # between two questions to the controller, which all users share
 ANSWER_SECONDS = 30.0  # in which the controller answers, or the result of an ended job appears on this node
@@ -25,17 +22,7 @@ UNFINISHED = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "R
 
 def run_task(module: tuple[str, ...], environment: Mapping[str, str], folder: Path, log: Path) -> int:
     """The exit status of ``python -m`` with ``module`` under `core.backends.supervisor`; runs on the compute node."""
-    supervisor = [sys.executable, "-m", "core.backends.supervisor", "--grace", str(GRACE_SECONDS), "--"]
-    with log.open("wb") as output:
-        status = subprocess.run(
-            [*supervisor, sys.executable, "-m", *module],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=folder,
-            env={**os.environ, **single_node_environment(), **environment},
-            check=False,
-        ).returncode
+    status = start_supervised(module, environment, folder, log).wait()
     return status if status >= 0 else 128 - status
 
 

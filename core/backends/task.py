@@ -1,13 +1,19 @@
 """What a backend runs, and what every backend offers."""
 
-from collections.abc import Mapping
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from core.code import PROJECT
+from core.loopback import single_node_environment
 
 GRACE_SECONDS = 10.0  # from TERM to KILL
+# Variables of every process that a backend runs.
+ENVIRONMENT = {"PYTHONPATH": str(PROJECT), "PYTHONUNBUFFERED": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
 @dataclass(frozen=True)
@@ -44,3 +50,20 @@ class Backend(Protocol):
     def queued(self) -> bool:
         """Whether the task waits for resources, as of the last `poll`."""
         ...
+
+
+def start_supervised(
+    module: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path, pass_fds: Sequence[int] = ()
+) -> subprocess.Popen[bytes]:
+    """Start ``python -m`` with ``module`` in ``folder`` under `core.backends.supervisor`, its output into ``log``."""
+    supervisor = [sys.executable, "-m", "core.backends.supervisor", "--grace", str(GRACE_SECONDS), "--"]
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            [*supervisor, sys.executable, "-m", *module],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            env={**os.environ, **single_node_environment(), **environment},
+            pass_fds=pass_fds,
+        )

@@ -76,6 +76,10 @@ def plan_replicas(
     return Replicas(count or max(1, sum(gpus // parallel for gpus in nodes)), parallel)  # an engine stays on a node
 
 
+def _on_cluster() -> bool:
+    return bool(os.environ.get("RAY_ADDRESS"))
+
+
 def _memory_of_a_gpu() -> int:
     """Bytes of the smallest GPU of this machine, or of one of the cluster; waits until one is free there."""
 
@@ -85,7 +89,7 @@ def _memory_of_a_gpu() -> int:
         numbers = range(torch.cuda.device_count())
         return min((torch.cuda.get_device_properties(number).total_memory for number in numbers), default=0)
 
-    if not os.environ.get("RAY_ADDRESS"):
+    if not _on_cluster():
         if not (memory := smallest()):
             raise InputError("no GPU is here (torch sees none): give --backend, or use the CPU environment")
         return memory
@@ -104,7 +108,7 @@ def _memory_of_a_gpu() -> int:
 
 def _gpus_per_node() -> list[int]:
     """The GPUs of each node of the cluster, or of this machine."""
-    if not os.environ.get("RAY_ADDRESS"):
+    if not _on_cluster():
         import torch
 
         return [torch.cuda.device_count()]
@@ -121,7 +125,7 @@ def _connect(replicas: int = 1) -> None:
         return
     os.environ.update(single_node_environment())
     start: dict[str, Any] = {}
-    if not os.environ.get("RAY_ADDRESS"):
+    if not _on_cluster():
         cpus = max(replicas, os.cpu_count() or 1) if on_cpu() else None
         start = {"num_cpus": cpus, "include_dashboard": False}
     ray.init(log_to_driver=False, **start)
@@ -152,7 +156,7 @@ def complete_all(
     ``groups`` hold the requests of a prompt, which share its computation. An engine takes the next group when it has
     room, so that a long response holds up nothing but itself. Raises InputError if Ray has too few GPUs.
     """
-    if replicas == 1 and not os.environ.get("RAY_ADDRESS"):
+    if replicas == 1 and not _on_cluster():
         yield from Engine(options).complete(groups)
         return
     import ray

@@ -30,6 +30,19 @@ class Options(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
+        """Build from a plain mapping, such as a resolved Hydra block.
+
+        Raises:
+            InputError: an unknown key (with the nearest that exists), a value that is not allowed, or two values that
+                contradict each other.
+        """
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            raise InputError(_explain(error, cls)) from None
+
 
 def contradiction(first: str, value: object, second: str, other: object, why: str) -> InputError:
     """The error of two options that exclude each other."""
@@ -85,14 +98,6 @@ class RolloutOptions(Options):
     rollouts: Literal["sync", "colocate_async", "separate_async"] = "sync"
     max_staleness: Annotated[int, Field(ge=0)] = 1  # the largest age of a token
     stale_samples: Literal["wait", "drop"] = "wait"  # what becomes of groups that would grow older
-
-    @classmethod
-    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
-        """Build from a plain mapping; InputError names the option at fault."""
-        try:
-            return cls(**values)
-        except ValidationError as error:
-            raise InputError(_explain(error, cls)) from None
 
 
 class SFTMultitaskOptions(Options):
@@ -173,16 +178,8 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], n: int | None = None) -> Self:
-        """Build from a plain mapping, such as a resolved Hydra block, and check it for ``n`` rollouts per prompt.
-
-        Raises:
-            InputError: an unknown key (with the nearest that exists), a value that is not allowed, or two values that
-                contradict each other.
-        """
-        try:
-            options = cls(**values)
-        except ValidationError as error:
-            raise InputError(_explain(error, cls)) from None
+        """`Options.from_mapping`, checked for ``n`` rollouts per prompt as well."""
+        options = super().from_mapping(values)
         if n is not None:
             options.check_group(n)
         return options

@@ -38,7 +38,7 @@ def lay_out_rollouts(config: "DictConfig") -> None:
         if rollout.router_config_path is not None:
             raise InputError(
                 f"actor_rollout_ref.rollout.router_config_path={rollout.router_config_path} and rollouts={SEPARATE} "
-                "fight: its router measures how long rollouts are idle. Leave the first out"
+                "contradict each other: its router measures how long rollouts are idle. Leave the first out"
             )
         rollout.router_config_path = f"{config.paths.project}/{ROUTER}"
         config.actor_rollout_ref.hybrid_engine = False

@@ -22,7 +22,7 @@ from training.algorithms.advantage import apply_prefix_weights, group_advantage
 from training.algorithms.correction import rollout_correction
 from training.algorithms.entropy import EntropyController
 from training.algorithms.tensors import mask_of_prefix
-from training.mixed.groups import GroupBuffer
+from training.mixed.groups import GroupBuffer, sample_of
 from training.mixed.loss import mixed_policy_loss
 from training.mixed.metrics import (
     group_metrics,
@@ -94,8 +94,7 @@ class MixedPolicy(PPOTrainer):
             "prompts"
         ]
         order = [digest_bytes(f"{self.global_steps} {prompt.tolist()}".encode()) for prompt in prompts]
-        # Keys are "<prompt>_<sample>_<turn>".
-        places = [(digest, int(key.split("_")[1])) for digest, key in zip(order, batch.keys, strict=True)]
+        places = [(digest, sample_of(key)[1]) for digest, key in zip(order, batch.keys, strict=True)]
         batch.reorder(sorted(range(len(places)), key=places.__getitem__))
         return super()._balance_batch(batch, *arguments, **options)
 

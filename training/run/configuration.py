@@ -21,7 +21,7 @@ from core.errors import InputError
 from grading.grader import TRUNCATED
 from training.algorithms.options import MixedPolicyOptions, RolloutOptions
 from training.config.keys import OPEN, check_key, check_switches, leaves, nearest, rules, within
-from training.config.rollouts import lay_out_rollouts, rollout_options
+from training.config.rollouts import lay_out_rollouts
 
 CONFIG = PROJECT / "training" / "config"
 COUNTS = (
@@ -83,7 +83,6 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
         raise InputError(f"configuration: {str(error).splitlines()[0]}") from error
     for key in keys:
         check_switches(key, lambda switch: OmegaConf.select(config, switch))
-    rollout_options(config)
     _check_values(config)
     mixed_options(config)
     lay_out_rollouts(config)

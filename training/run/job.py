@@ -17,8 +17,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from core.backends import BACKENDS, build_backend
 from core.backends.attempts import Attempt, attempts
-from core.backends.task import Backend, Task
-from core.code import PROJECT
+from core.backends.task import ENVIRONMENT, Backend, Task
 from core.errors import InputError
 from core.files import atomic_write, digest_bytes
 from core.manifest import InputRecord, read_manifest
@@ -188,9 +187,7 @@ def _task(request: TrainingRequest, folder: RunFolder, environment: Mapping[str,
         name=f"luffy-{request.recipe}-{digest_bytes(str(path).encode())[:16]}-{attempt.number}",
         module=("training.mixed.main", str(folder.config.resolve())),
         environment={
-            "PYTHONPATH": str(PROJECT),
-            "PYTHONUNBUFFERED": "1",
-            "RAY_USAGE_STATS_ENABLED": "0",
+            **ENVIRONMENT,
             "TENSORBOARD_DIR": str(path / "tensorboard"),
             "WANDB_DIR": str(path),
             "VERL_FILE_LOGGER_PATH": str(attempt.records.resolve()),
