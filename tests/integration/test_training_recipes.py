@@ -131,10 +131,10 @@ def test_asynchronous_rollouts_are_as_old_as_they_say(rollouts: str, targets: Pa
         assert data["staleness/max"] <= 1
         assert 0 <= data["idle/trainer"] <= 1 and 0 <= data["idle/rollouts"] <= 1
         assert data.get("drift/age_0", 0.0) < 1e-5
-        assert data.get("drift/age_1", 1.0) > 1e-4
     if rollouts == "separate_async":
         assert [data["staleness/mean"] for data in records] == [0, 1, 1]
-    else:
+        assert all(data["drift/age_1"] > 1e-4 for data in records[1:])
+    else:  # the clock decides how many tokens are old: a few certain ones need not drift
         assert any(data["staleness/partial_share"] > 0 and "drift/age_0" in data for data in records)
         assert any("drift/age_1" in data for data in records)
 
