@@ -12,6 +12,7 @@ from assets.shared.references import TrainReference
 from assets.shared.storage import Storage
 from assets.targets import TRAIN
 from core.code import code_version, identity
+from core.errors import InputError
 from core.files import digest_file, read_json, write_json
 from targets.check.expectations import CheckResult, load_checks
 
@@ -20,8 +21,11 @@ RESULTS = "results.json"  # of the checks of the same files by the same suite
 ACCOUNT = "every_trace_accounted_for"
 
 
-def build_checks() -> list[dg.AssetChecksDefinition]:
-    """The checks of ``targets/check/suite.yaml``, and `ACCOUNT`; Great Expectations is imported only when they run."""
+def build_checks(suite: Path) -> list[dg.AssetChecksDefinition]:
+    """The checks of ``suite``, and `ACCOUNT`; Great Expectations is imported only when they run."""
+    checks = load_checks(suite)
+    if ACCOUNT in {check.name for check in checks}:
+        raise InputError(f"check suite {suite}: {ACCOUNT} is a check that every suite has; give it another name")
     specs = [
         dg.AssetCheckSpec(
             check.name,
@@ -30,13 +34,13 @@ def build_checks() -> list[dg.AssetChecksDefinition]:
             description=check.description,
             metadata={"severity": check.severity, "expectation": check.type},
         )
-        for check in load_checks()
+        for check in checks
     ]
-    return [_expectations(specs), _account()]
+    return [_expectations(specs, suite), _account()]
 
 
-def _expectations(specs: list[dg.AssetCheckSpec]) -> dg.AssetChecksDefinition:
-    version = code_version("targets/check/expectations.py", "targets/check/suite.yaml")
+def _expectations(specs: list[dg.AssetCheckSpec], suite: Path) -> dg.AssetChecksDefinition:
+    version = code_version("targets/check/expectations.py")
 
     @dg.multi_asset_check(name="targets__checks", specs=specs, ins={"train": TRAIN}, can_subset=True)
     @reports_input_errors
@@ -46,15 +50,15 @@ def _expectations(specs: list[dg.AssetCheckSpec]) -> dg.AssetChecksDefinition:
         from targets.check.expectations import validate
 
         profile, previous = Path(train.profile), Path(train.previous) if train.previous else None
-        files = [digest_file(file) if file and file.is_file() else None for file in (profile, previous)]
+        files = [digest_file(file) if file and file.is_file() else None for file in (suite, profile, previous)]
         pages = storage.folder("targets", "data_docs", identity(files, version))
         if pages.exists():
             validated = [CheckResult(**result) for result in read_json(pages / RESULTS)]
             if any(result.error for result in validated):  # a check that broke may work this time
-                validated = validate(profile, previous=previous)
+                validated = validate(profile, suite=suite, previous=previous)
         else:
             with storage.writing(pages) as temporary:
-                validated = validate(profile, previous=previous, docs=temporary)
+                validated = validate(profile, suite=suite, previous=previous, docs=temporary)
                 write_json([asdict(result) for result in validated], temporary / RESULTS)
         selected = {check.name for check in context.selected_asset_check_keys}
         results = [result for result in validated if result.name in selected]

@@ -117,7 +117,7 @@ def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
         storage: Storage,
         interpreter: TrainingInterpreter,
     ) -> Iterator[dg.MaterializeResult[Any]]:
-        from targets.prepared import read_prepared
+        from targets.prepared import read_prepared, require_targets
 
         digest, metadata = observation(config)
         context.log_event(dg.AssetObservation(SOURCE, metadata=metadata, tags={"dagster/data_version": digest}))
@@ -129,8 +129,9 @@ def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
             with storage.writing(folder) as temporary:
                 _prepare(context, interpreter, config, temporary, suite, base, remembered)
         prepared = read_prepared(folder)
+        yield _rejected_result(prepared, reused)  # first: it is there even if no target is left
+        require_targets(prepared)
         yield _prepared_result(prepared, digest, reused)
-        yield _rejected_result(prepared, reused)
         verb = "reused" if reused else "kept"
         context.log.info(f"{verb} {prepared.counts['kept']:,} targets of {prepared.counts['read']:,} traces")
 
@@ -151,6 +152,7 @@ def _prepare(
 
     from targets.config import build_config
     from targets.prepare import prepare
+    from targets.prepared import PREPARED as PREPARED_FILE
 
     if config.engine != "ray":
         prepare(
@@ -167,7 +169,11 @@ def _prepare(
         write_json(config.model_dump(mode="json"), settings)  # JSON is YAML
         arguments = ["targets", "--config", str(settings), "--out", str(folder), "--prepare-only"]
         arguments += ["--tokenizer", base.path, "--benchmarks", suite.path, "--cache", str(remembered)]
-        interpreter.run(context, arguments, lambda _: None)
+        try:
+            interpreter.run(context, arguments, lambda _: None)
+        except dg.Failure:
+            if not (folder / PREPARED_FILE).exists():
+                raise  # else it has rejected every trace, and its files say so
 
 
 def _prepared_result(prepared: "Prepared", source_digest: str, reused: bool) -> dg.MaterializeResult[PreparedReference]:

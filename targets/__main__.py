@@ -19,7 +19,7 @@ from targets.check.expectations import SUITE, load_checks, validate
 from targets.check.version_diff import compare_versions
 from targets.config import PrepareConfig, build_config, read_config
 from targets.prepare import prepare
-from targets.prepared import PROFILE_FILE, Prepared
+from targets.prepared import PROFILE_FILE, Prepared, require_targets
 from targets.select.split import Split, reconcile, select_train
 
 if TYPE_CHECKING:
@@ -87,8 +87,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         progress=Progress(Terminal(sys.stderr, every_s=0).status),
         cache=options.cache or options.out / ".decisions",
     )
-    if options.prepare_only:
+    if options.prepare_only or not prepared.counts["kept"]:
         _print(prepared, None, time.monotonic() - began)
+        require_targets(prepared)
         return 0
     split = select_train(
         prepared, options.out, heldout_share=options.heldout_share, max_rows=options.max_rows, seed=config.seed

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMAT_VERSION = "4"
-EXAMPLES = 3  # reasons in the message when nothing is left
 COUNTED_COLUMNS = ["id", "source", "row", "of", "reasons", "detail", "dialect", "verdict", "upstream_correct"]
 SELECT_COLUMNS = ["problem", "problem_digest", "dedupe_key", "target_digest", "target_bytes", "minhash"]
 
@@ -51,7 +50,8 @@ def prepare(
 ) -> Prepared:
     """Write prepared, profile and rejected into ``out_dir`` and say what happened to the rows.
 
-    Where ``out_dir`` already holds what would be written, nothing is done.
+    Where ``out_dir`` already holds what would be written, nothing is done. Where every trace is rejected, the files say
+    so, and `targets.prepared.require_targets` raises.
 
     Args:
         benchmarks: BENCHMARK rows whose problems must not become targets. None: they are not looked for, and the
@@ -61,7 +61,7 @@ def prepare(
         cache: folder that keeps the decisions on each part of the source. None: nothing is kept.
 
     Raises:
-        InputError: a source, tokenizer or setting does not work, or no row is left.
+        InputError: a source, tokenizer or setting does not work, or the sources hold no row.
         OSError: ``out_dir`` cannot be written.
         In both cases ``out_dir`` is as it was.
     """
@@ -134,8 +134,6 @@ class _Counts:
     sources: dict[str, Counter[str]] = field(default_factory=dict)
     dialects: Counter[str] = field(default_factory=Counter)
     disagreements: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, str] = field(default_factory=dict)  # reason -> the first trace that it rejected
-    accepted: int = 0
 
     def add(self, trace: Trace) -> None:
         self.read.add(trace.id)
@@ -148,9 +146,6 @@ class _Counts:
             self.disagreements["source says wrong, graded correct"] += 1
         if trace.reasons:
             self.reject(trace.reasons)
-            self.examples.setdefault(trace.reasons[0], f"{trace.id}: {trace.detail}")
-        else:
-            self.accepted += 1
 
     def reject(self, reasons: Sequence[str]) -> None:
         self.reasons[reasons[0]] += 1
@@ -198,8 +193,8 @@ def _write(
         counts = _Counts()
         for file, part in zip(files, parts, strict=False):  # a limit leaves parts out
             _first_pass(file, part, config, counts, duplicates, report)
-        if not counts.accepted:
-            raise _nothing_left(config, counts)
+        if not counts.read.count:
+            raise InputError(f"source {', '.join(config.source)}: no rows; give one with traces")
         duplicate_rejections = duplicates.rejections()
         upcoming = next(duplicate_rejections, None)
         digest, position = RowDigest(), 0
@@ -253,21 +248,6 @@ def _first_pass(
 
 def _write_rejected(trace: Trace, writer: TableWriter) -> None:
     writer.add(trace.rejected_row())
-
-
-def _nothing_left(config: PrepareConfig, counts: _Counts) -> InputError:
-    source = ", ".join(config.source)
-    if not counts.read.count:
-        return InputError(f"source {source}: no rows; give one with traces")
-    titles = {entry.name: entry.title for entry in registry.FILTERS}
-    most = counts.reasons.most_common(EXAMPLES)
-    reasons = [f"{count} {reason} ({titles[reason]}; e.g. {counts.examples[reason]})" for reason, count in most]
-    if rest := counts.read.count - sum(count for _, count in most):
-        reasons.append(f"{rest} for other reasons")
-    return InputError(
-        f"source {source}: none of {counts.read.count} traces can be a target: {'; '.join(reasons)}. "
-        "Give other traces or loosen the thresholds"
-    )
 
 
 def _check_conservation(read: IdDigest, files: list[Path], profile: Path) -> None:

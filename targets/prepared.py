@@ -12,6 +12,7 @@ from targets.tables import read_metadata
 PREPARED, PROFILE_FILE, REJECTED_FILE = "prepared.parquet", "profile.parquet", "rejected.parquet"
 COUNTED = ("counts", "all_reasons", "funnel", "sources", "dialects", "disagreements")
 REMEDY = "run python -m targets"
+EXPLAINED = 3  # reasons whose meaning is in the message when nothing is left
 
 
 @dataclass(frozen=True)
@@ -57,3 +58,16 @@ def find_unchanged(folder: Path, inputs: dict[str, str]) -> Prepared | None:
         return replace(read_prepared(folder), reused=True) if unchanged else None
     except InputError:
         return None  # nothing is there, or something else: it is prepared
+
+
+def require_targets(prepared: Prepared) -> None:
+    """Raise an InputError that says what each filter took, if no target is left."""
+    if prepared.counts["kept"]:
+        return
+    steps = sorted(prepared.funnel, key=lambda step: -step["removed"])
+    taken = [f"{step['removed']:,} {step['filter']} ({step['title']})" for step in steps[:EXPLAINED]]
+    taken += [f"{step['removed']:,} {step['filter']}" for step in steps[EXPLAINED:]]
+    raise InputError(
+        f"source {', '.join(prepared.config.source)}: none of {prepared.counts['read']:,} traces can be a target: "
+        f"{'; '.join(taken)}. {prepared.rejected} says why of each: correct what it shows, or give other traces"
+    )

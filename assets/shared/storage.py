@@ -101,7 +101,10 @@ class Storage(dg.ConfigurableResource):
         try:
             reference = kind.model_validate_json(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise InputError(f"{key}: not materialized in storage {self.path} yet; materialize it first") from None
+            raise InputError(
+                f"{key}: not materialized in storage {self.path} yet; materialize it first (a selection that "
+                "begins with + takes along what it needs)"
+            ) from None
         except ValidationError as error:
             raise InputError(
                 f"{file}: not a reference ({explain_validation(error, kind)}); materialize {key} again"

@@ -56,10 +56,13 @@ def prepared_metadata(prepared: "Prepared") -> dict[str, Any]:
 
 def rejected_metadata(prepared: "Prepared", table: "pa.Table") -> dict[str, Any]:
     """Of targets/rejected, whose rows are ``table``."""
+    from evaluation.report.charts import funnel
+
     reasons = {name: count for name, count in prepared.counts.items() if name not in ("read", "kept")}
     return {
         "dagster/row_count": table.num_rows,
         "dagster/column_schema": columns(table.schema),
+        "what the filters left": pictures(funnel("Rows after each stage", stages(prepared))),
         "reasons": counts(reasons, ("first reason", "traces")),
         "all reasons, several per trace": counts(prepared.all_reasons, ("reason", "traces")),
         "examples of each reason": _examples(table),

@@ -65,7 +65,9 @@ Overrides = Annotated[
 ]
 Select = Annotated[
     str | None,
-    typer.Option(metavar="ASSETS", help="Only these assets, such as group:targets or +key:training/policy."),
+    typer.Option(
+        metavar="ASSETS", help="Only these assets, such as key:targets/train, or +key:targets/train with what it needs."
+    ),
 ]
 AtOnce = Annotated[int | None, typer.Option(metavar="N", help="Stages that run at the same time (default: 2).")]
 Recipes = Annotated[

@@ -32,7 +32,9 @@ def parser() -> Parser:
         prog="python -m pipelines.cli.run", description="Materialize the graph through Dagster and show its progress."
     )
     result.add_argument(
-        "--select", metavar="ASSETS", help="materialize this selection of assets, e.g. 'group:targets' (default: all)"
+        "--select",
+        metavar="ASSETS",
+        help="materialize these assets, e.g. '+group:targets': the targets and what they need (default: all)",
     )
     result.add_argument("--profile", help=f"name or file of a profile (default: ${PROFILE}, or embedded)")
     result.add_argument(

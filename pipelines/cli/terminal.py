@@ -132,7 +132,7 @@ def selection_keys(defs: dg.Definitions, text: str) -> Sequence[dg.AssetKey]:
             keys = dg.AssetSelection.from_string(text).required_multi_asset_neighbors().resolve(graph)
         except dg.DagsterError as error:
             raise InputError(
-                f"--select {text!r}: {str(error).splitlines()[0]:.200}; expected a selection such as group:targets, "
-                "key:targets/train or +key:training/policy"
+                f"--select {text!r}: {str(error).splitlines()[0]:.200}; expected a selection such as +group:targets, "
+                "+key:targets/train or key:training/policy (+ takes along what it needs)"
             ) from error
     return sorted(key for key in keys if key in executable)

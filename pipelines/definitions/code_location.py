@@ -52,7 +52,7 @@ def build_defs(
     ]
     return dg.Definitions(
         assets=describe(assets, settings.catalog),
-        asset_checks=build_checks(),
+        asset_checks=build_checks(settings.check_suite()),
         jobs=JOBS,
         schedules=build_schedules(settings.schedule),
         sensors=build_sensors(settings),

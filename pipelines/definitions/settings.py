@@ -37,6 +37,7 @@ from core.parse import parse_yaml
 from evaluation.benchmarks.registry import Benchmark, load_suite
 from pipelines.definitions.catalog import CatalogSettings
 from pipelines.definitions.notices import NotifySettings
+from targets.check.expectations import SUITE
 
 PROFILES = PROJECT / "pipelines" / "profiles"
 PROFILE = "LUFFY_PROFILE"
@@ -84,6 +85,12 @@ class SuiteSettings(_Section):
     only: list[str] = Field(default=[], description="Names of benchmarks. Empty: all of the suite.")
 
 
+class CheckSettings(_Section):
+    """The quality checks. They decide which asset checks exist, so they cannot be changed in the Launchpad."""
+
+    suite: str | None = Field(default=None, description="YAML file of quality checks. None: targets/check/suite.yaml.")
+
+
 class ScheduleSettings(_Section):
     retrain: str = Field(default="0 3 * * 1", description="Cron line of the weekly run.")
     timezone: str = Field(default="UTC", description="Time zone of the schedules.")
@@ -113,6 +120,7 @@ class Settings(BaseSettings):
     model: ModelOptions = ModelOptions()
     suite: SuiteSettings = SuiteSettings()
     benchmarks: BenchmarkOptions = BenchmarkOptions()
+    checks: CheckSettings = CheckSettings()
     training: TrainingOptions = TrainingOptions()
     evaluation: EvaluationOptions = EvaluationOptions()
     experiments: ExperimentOptions = ExperimentOptions()
@@ -137,6 +145,10 @@ class Settings(BaseSettings):
             names = ", ".join(benchmark.name for benchmark in suite)
             raise InputError(f"suite.only: {', '.join(unknown)}: not in suite {self.suite.name}, which has {names}")
         return [benchmark for benchmark in suite if not self.suite.only or benchmark.name in self.suite.only]
+
+    def check_suite(self) -> Path:
+        """The file of the quality checks on the targets."""
+        return SUITE if self.checks.suite is None else PROJECT / Path(self.checks.suite).expanduser()
 
 
 def load_settings() -> Settings:

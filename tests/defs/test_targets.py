@@ -105,18 +105,15 @@ def test_a_failing_gate_stops_the_run_before_training(build):
 
 def bad_sources(folder: Path) -> dict[str, tuple[str, list[str]]]:
     (folder / "not.parquet").write_text("hello")
-    unboxed = {**good_row(1), "response": "<think>\nhm\n</think>\n\nTwo."}
     wrong = write_rows(folder / "columns.parquet", [{"question": "1+1", "text": "2"}])
-    empty = write_rows(folder / "empty.parquet", [unboxed, {**unboxed, "problem": "2+2=?"}])
     return {
         "missing": (str(folder / "none.parquet"), ["none.parquet"]),
         "not a parquet": (str(folder / "not.parquet"), ["not.parquet", "parquet"]),
         "wrong columns": (wrong, ["columns.parquet", "question"]),
-        "nothing left": (empty, ["empty.parquet", "none of 2 traces can be a target"]),
     }
 
 
-@pytest.mark.parametrize("case", ["missing", "not a parquet", "wrong columns", "nothing left"])
+@pytest.mark.parametrize("case", ["missing", "not a parquet", "wrong columns"])
 def test_a_bad_source_is_one_message_and_touches_nothing(build, tmp_path: Path, case: str):
     assert build(**SMALL).run(*INPUTS, *TARGETS).success
     source, parts = bad_sources(tmp_path)[case]
@@ -130,6 +127,38 @@ def test_a_bad_source_is_one_message_and_touches_nothing(build, tmp_path: Path, 
     outputs = {name: digest for name, digest in project.files().items() if not name.startswith("targets/decisions/")}
     assert outputs.items() <= before.items()
     assert before.items() <= project.files().items()
+
+
+def test_when_every_trace_is_rejected_the_run_fails_and_shows_them(build, tmp_path: Path):
+    assert build(**SMALL).run(*INPUTS, *TARGETS).success
+    unboxed = {**good_row(1), "response": "<think>\nhm\n</think>\n\nTwo."}
+    source = write_rows(tmp_path / "empty.parquet", [unboxed, {**unboxed, "problem": "2+2=?"}])
+    project = build(**SMALL, targets__source=source)
+    version = project.data_version("targets/prepared")
+    for _ in range(2):  # the second time from what the first has written
+        result = project.run("targets/prepared", "targets/rejected")
+        assert not result.success
+        assert "empty.parquet: none of 2 traces can be a target: 2 no_box" in message(result)
+        rejected = project.metadata("targets/rejected")
+        assert "| no_box | 2 |" in rejected["reasons"] and rejected["dagster/row_count"] == 2
+        assert "data:image/svg+xml;base64," in rejected["what the filters left"]
+        assert pq.read_table(rejected["file"])["reason"].to_pylist() == ["no_box", "no_box"]
+    assert project.data_version("targets/prepared") == version
+
+
+def test_the_profile_names_the_suite_of_the_checks(build, tmp_path: Path):
+    suite = tmp_path / "suite.yaml"
+    suite.write_text(
+        "name: ours\nchecks:\n  - {name: short, severity: error, description: No long target.,"
+        " type: expect_column_max_to_be_between, kwargs: {column: target_tokens, max_value: 3}}\n"
+    )
+    project = build(**SMALL, checks__suite=str(suite))
+    result = project.run(*INPUTS, *TARGETS)
+    outcomes = {check.check_name: check.passed for check in result.get_asset_check_evaluations()}
+    assert outcomes == {"short": False, "every_trace_accounted_for": True}
+    suite.write_text(suite.read_text().replace("max_value: 3", "max_value: 3000"))
+    result = build(**SMALL, checks__suite=str(suite)).run(*INPUTS, *TARGETS)
+    assert all(check.passed for check in result.get_asset_check_evaluations())
 
 
 def test_rows_without_an_answer_are_rejected_and_said_so(build, tmp_path: Path):

@@ -6,19 +6,24 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow as pa
 import pytest
 from preparing import rows, run
 from processes import children, descendants, wait_gone
 
+from core.cli import exit_status
 from core.errors import InputError
+from core.schemas import BENCHMARK
+from targets.__main__ import main
 from targets.config import build_config
 from targets.filter import engines
 from targets.prepare import prepare
-from targets.prepared import read_prepared
+from targets.prepared import read_prepared, require_targets
 from targets.read import sources
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,21 +38,34 @@ def test_a_damaged_cache_is_one_error(tmp_path: Path, tokenizer: Path, jsonl: An
         run(source, tmp_path / "other", tokenizer, cache=cache)
 
 
-def test_nothing_left_says_why_and_leaves_everything_as_it_was(
-    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
+def test_when_every_trace_is_rejected_each_is_written_with_its_reason(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    good_source = jsonl(*(good(k) for k in range(1, 5)))
-    earlier = run(good_source, out, tokenizer)
-    before = {path: path.read_bytes() for path in out.iterdir()}
-    wrong = jsonl(*(good(k, answer="77") for k in range(1, 5)), good(5, answer=None), name="wrong.jsonl")
-    with pytest.raises(InputError, match=r"wrong\.jsonl: none of 5 traces can be a target: 4 wrong .*; 1 no_gold"):
-        run(wrong, out, tokenizer)
-    assert {path: path.read_bytes() for path in out.iterdir()} == before
-    assert read_prepared(out) == earlier
-    with pytest.raises(InputError):
-        run(wrong, tmp_path / "new", tokenizer)
-    assert not (tmp_path / "new").exists()
+    wrong = jsonl(*(good(k, answer="77") for k in range(1, 5)), good(5, answer=None))
+    command = ["--source", str(wrong), "--out", str(out), "--tokenizer", str(tokenizer), "--workers", "1"]
+    for arguments in (command, [*command, "--prepare-only"]):  # also where the second run finds the work done
+        assert exit_status(partial(main, arguments)) == 2
+        shown = capsys.readouterr()
+        assert shown.out.splitlines()[1].split()[:2] == ["no_gold", "-1"]  # the funnel
+        message = shown.err.splitlines()[-1]
+        assert "none of 5 traces can be a target: 4 wrong (the answer is not the gold answer); 1 no_gold" in message
+        assert str(out / "rejected.parquet") in message
+    prepared = read_prepared(out)
+    assert prepared.counts == {"read": 5, "kept": 0, "no_gold": 1, "wrong": 4}
+    assert [row["reason"] for row in rows(prepared.rejected)] == ["wrong"] * 4 + ["no_gold"]
+    assert rows(prepared.prepared) == rows(prepared.profile) == []
+
+
+def test_benchmark_problems_are_never_a_reason_to_loosen_anything(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
+) -> None:
+    items = [{"benchmark": "b", "id": str(k), "problem": good(k)["problem"]} for k in (1, 2)]
+    benchmarks = pa.Table.from_pylist(items, schema=BENCHMARK)
+    prepared = run(jsonl(good(1), good(2)), tmp_path / "out", tokenizer, benchmarks=benchmarks)
+    with pytest.raises(InputError, match="2 contaminated") as raised:
+        require_targets(prepared)
+    assert not any(word in str(raised.value) for word in ("loosen", "threshold", "lower", "raise"))
 
 
 def test_a_full_disk_is_one_clear_error_and_nothing_is_left(tmp_path: Path, tokenizer: Path) -> None:

@@ -49,6 +49,16 @@ ROWS: list[Row] = [
     (f"{RUN} --set suite.name=nothing", {}, "benchmark suite 'nothing'"),
     (f"{RUN} --set 'suite.only=[nothing]'", {}, "suite.only: nothing"),
     (f"{RUN} --set suite.name={{here}}/s.yaml", {"s.yaml": "["}, "s.yaml: not YAML"),
+    (f"{RUN} --set checks.suite=nothing.yaml", {}, "nothing.yaml"),
+    (f"{RUN} --set checks.suite={{here}}/s.yaml", {"s.yaml": "- {name: x}"}, "s.yaml"),
+    (
+        f"{RUN} --set checks.suite={{here}}/s.yaml",
+        {
+            "s.yaml": "{name: x, checks: [{name: every_trace_accounted_for, severity: error, description: x, "
+            "type: expect_x}]}"
+        },
+        "every_trace_accounted_for is a check that every suite has",
+    ),
     (f"{RUN} --set 'notify.url_variables=x'", {}, "notify.url_variables"),
     ("LUFFY__X=1 pipelines.cli.run", {}, "variable LUFFY__X: expected LUFFY__SECTION__KEY"),
     ("LUFFY__TRAINING=1 pipelines.cli.run", {}, "variable LUFFY__TRAINING"),
