@@ -1,7 +1,7 @@
 """experiments/policy and experiments/scores, one partition per recipe and seed, and experiments/comparison.
 
-The recipes are the files of ``training/config/recipe``. They are trained and scored like training/policy and evals/*,
-so policies and samples are reused between the two.
+The recipes are the files of ``training/config/recipe`` and the variants that the profile names. They are trained and
+scored like training/policy and evals/*, so policies and samples are reused between the two.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from assets.shared.references import (
 from assets.shared.storage import Storage
 from assets.targets import TRAIN
 from assets.training import build_policy, metrics_spec
-from core.code import GENERATION_CODE, GRADING_CODE, PROJECT, SHORT_DIGEST, code_version, identity
+from core.code import GENERATION_CODE, GRADING_CODE, SHORT_DIGEST, code_version, identity
 from core.errors import InputError
 from evaluation.benchmarks.registry import Benchmark
 from evaluation.champions import Checkpoint, ScoreFile
@@ -41,7 +41,6 @@ POLICY = dg.AssetKey([GROUP, "policy"])
 SCORES = dg.AssetKey([GROUP, "scores"])
 COMPARISON = dg.AssetKey([GROUP, "comparison"])
 PAGE = "experiments.html"
-RECIPES = sorted(file.stem for file in (PROJECT / "training" / "config" / "recipe").glob("*.yaml"))
 RECIPE, SEED = "recipe", "seed"  # dimensions of a partition
 UNTRAINED = "base"
 
@@ -63,23 +62,19 @@ def build_experiments(
     evaluation: EvaluationOptions,
 ) -> list[dg.AssetsDefinition | dg.AssetSpec]:
     """The assets of all recipes, which have the options ``training`` and ``evaluation`` in common."""
-    named = {"experiments.recipes": options.recipes, "experiments.overrides": options.overrides}
-    for where, recipes in {**named, "experiments.baseline": [options.baseline]}.items():
-        if unknown := sorted(set(recipes) - set(RECIPES)):
-            raise InputError(f"{where}: unknown recipe {', '.join(unknown)}: expected names among {', '.join(RECIPES)}")
     partitions = dg.MultiPartitionsDefinition(
         {
-            RECIPE: dg.StaticPartitionsDefinition(RECIPES),
+            RECIPE: dg.StaticPartitionsDefinition(options.names()),
             SEED: dg.StaticPartitionsDefinition([str(seed) for seed in seeds(options, training)]),
         }
     )
 
     def of_partition(config: TrainingOptions, key: dg.MultiPartitionKey) -> TrainingOptions:
         """The recipe and seed of the partition, whatever was configured."""
-        recipe, seed = (key.keys_by_dimension[name] for name in (RECIPE, SEED))
-        overrides = [*config.overrides, *options.overrides.get(recipe, [])]
-        last = {override.partition("=")[0]: override for override in overrides}
-        changes = {"recipe": recipe, "seed": int(seed), "overrides": list(last.values())}
+        name, seed = (key.keys_by_dimension[dimension] for dimension in (RECIPE, SEED))
+        variant = options.of(name)
+        last = {override.partition("=")[0]: override for override in [*config.overrides, *variant.overrides]}
+        changes = {"recipe": variant.recipe, "seed": int(seed), "overrides": list(last.values())}
         return config.model_copy(update=changes)
 
     policy = build_policy(POLICY, training, partitions=partitions, of_partition=of_partition)
@@ -182,7 +177,7 @@ def _comparison(suite: Sequence[Benchmark], options: ExperimentOptions, seeds: S
 
         experiments: list[Recipe] = []
         left_out: list[str] = []
-        for recipe in RECIPES:
+        for recipe in options.names():
             runs = []
             for seed in seeds:
                 run = _read(storage, partition(recipe, seed), train, base, problems)

@@ -5,10 +5,20 @@ Launchpad, and the op receives an instance of the same class.
 """
 
 from copy import copy
-from typing import Annotated, Any, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
 import dagster as dg
-from pydantic import AfterValidator, ConfigDict, Field, PositiveInt, TypeAdapter, ValidationError, create_model
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    StringConstraints,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+    model_validator,
+)
 
 from assets.shared.failures import as_failure
 from core.code import HARDWARE, PROJECT, RECIPES
@@ -89,6 +99,11 @@ def file_of(group: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def recipe_names() -> list[str]:
+    """The names of the files in training/config/recipe."""
+    return sorted(file.stem for file in (PROJECT / RECIPES).glob("*.yaml"))
+
+
 def known_template(name: str) -> str:
     """``name``; ValueError unless it is a prompt template."""
     if name not in template_names():
@@ -98,6 +113,7 @@ def known_template(name: str) -> str:
 
 Recipe = Annotated[str, file_of(RECIPES)]
 Overrides = Annotated[list[str], AfterValidator(settable)]
+VariantName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]  # part of a partition's key
 
 
 class TargetOptions(PrepareConfig, Options):
@@ -162,15 +178,48 @@ class TrainingOptions(Options):
         return [*self.overrides, *chosen, *(["run.force_fit=true"] if self.force_fit else [])]
 
 
+class Variant(Options):
+    """A recipe with settings of its own, which is trained and compared under a name of its own."""
+
+    recipe: Recipe = Field(description="Name of a file in training/config/recipe.")
+    overrides: Overrides = Field(default=[], description="KEY=VALUE settings that win over training.overrides.")
+
+
 class ExperimentOptions(Options):
     """experiments/*: the recipes that are compared beside the main line of training and evaluation."""
 
-    recipes: list[Recipe] = Field(default=[], description="Recipes that `make experiments` trains. Empty: all.")
+    variants: dict[VariantName, Variant] = Field(
+        default={}, description="By name, recipes with settings of their own, compared like recipes."
+    )
+    recipes: list[str] = Field(
+        default=[], description="Recipes and variants that `make experiments` trains. Empty: the variants, or all."
+    )
     seeds: int = Field(default=1, ge=1, description="Runs per recipe. Their seeds count up from training.seed.")
-    baseline: Recipe = Field(default="on_policy", description="Recipe that the others are compared with.")
+    baseline: str = Field(default="on_policy", description="Recipe or variant that the others are compared with.")
     overrides: dict[Recipe, Overrides] = Field(
         default={}, description="Per recipe, KEY=VALUE settings that win over training.overrides."
     )
+
+    @model_validator(mode="after")
+    def _names_exist(self) -> Self:
+        if taken := sorted(set(self.variants) & set(recipe_names())):
+            raise ValueError(f"variants: {', '.join(taken)} is the name of a recipe; choose another")
+        for key, names in {"recipes": self.recipes, "baseline": [self.baseline]}.items():
+            if unknown := sorted(set(names) - set(self.names())):
+                raise ValueError(f"{key}: unknown {', '.join(unknown)}: expected names among {', '.join(self.names())}")
+        return self
+
+    def names(self) -> list[str]:
+        """Everything that can be trained and compared: the recipes, then the variants."""
+        return [*recipe_names(), *self.variants]
+
+    def trained(self) -> list[str]:
+        """What `make experiments` trains where nothing is named."""
+        return self.recipes or list(self.variants) or self.names()
+
+    def of(self, name: str) -> Variant:
+        """The recipe ``name`` with its settings, or the variant of that name."""
+        return self.variants.get(name) or Variant(recipe=name, overrides=self.overrides.get(name, []))
 
 
 class EvaluationOptions(Options):

@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
         "recipes",
         nargs="*",
         metavar="RECIPE",
-        help="names of files in training/config/recipe (default: the recipes of the profile)",
+        help="files of training/config/recipe or variants of the profile (default: those that the profile names)",
     )
     parser.add_argument("--profile", help="name or file of a profile")
     parser.add_argument(
@@ -49,13 +49,14 @@ def main(arguments: list[str] | None = None) -> int:
     os.chdir(PROJECT)
     prepare_home()
     from assets import evals
-    from assets.experiments import COMPARISON, PAGE, RECIPES, partition, seeds
+    from assets.experiments import COMPARISON, PAGE, partition, seeds
     from pipelines.definitions.code_location import defs
 
     settings = load_settings()
-    recipes = options.recipes or settings.experiments.recipes or RECIPES
-    if unknown := sorted(set(recipes) - set(RECIPES)):
-        raise InputError(f"unknown recipe {', '.join(unknown)}: expected names among {', '.join(RECIPES)}")
+    names = settings.experiments.names()
+    recipes = options.recipes or settings.experiments.trained()
+    if unknown := sorted(set(recipes) - set(names)):
+        raise InputError(f"unknown recipe {', '.join(unknown)}: expected names among {', '.join(names)}")
     training_interpreter(defs).executable()
     base = [evals.key(benchmark, "base") for benchmark in settings.benchmark_suite()]
     partitions = [
