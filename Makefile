@@ -24,7 +24,7 @@ export LUFFY_PROFILE := $(PROFILE)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run ui promote rollback experiments compare leaderboard test test-all test-unit bench lint lock audit pin-images \
+.PHONY: help demo run ui promote rollback experiments compare drift leaderboard test test-all test-unit bench lint lock audit pin-images \
   setup clean doctor test-gpu-lock unit-orchestration unit-training
 
 help:  ## list the targets
@@ -91,6 +91,9 @@ experiments: setup  ## train and score recipes and compare them on one page: REC
 
 compare: setup  ## the paper's comparison on the embedded task, three seeds a recipe; writes docs/comparison
 	@$(ORCHESTRATION) -m pipelines.cli.experiments --profile comparison --copy-to docs/comparison
+
+drift: setup  ## what each rollout correction does with stale samples, on the embedded task; writes docs/drift
+	@$(ORCHESTRATION) -m pipelines.cli.experiments --profile drift --copy-to docs/drift
 
 test: test-unit  ## unit, definition, UI and integration tests, in both environments
 	@$(ORCHESTRATION) -m pytest tests --ignore tests/unit -q -m "not slow"

@@ -40,7 +40,7 @@ GROUP = "experiments"
 POLICY = dg.AssetKey([GROUP, "policy"])
 SCORES = dg.AssetKey([GROUP, "scores"])
 COMPARISON = dg.AssetKey([GROUP, "comparison"])
-PAGE = "experiments.html"
+PAGE, DRIFT = "experiments.html", "drift"  # the folder of the report on variants of stale rollouts
 RECIPE, SEED = "recipe", "seed"  # dimensions of a partition
 UNTRAINED = "base"
 
@@ -173,6 +173,7 @@ def _comparison(suite: Sequence[Benchmark], options: ExperimentOptions, seeds: S
         base: ModelReference,
         problems: SuiteReference,
     ) -> dg.MaterializeResult[Reference]:
+        from evaluation.report.drift import drift_report
         from evaluation.report.recipe_comparison import Recipe, compare_recipes
 
         experiments: list[Recipe] = []
@@ -186,6 +187,7 @@ def _comparison(suite: Sequence[Benchmark], options: ExperimentOptions, seeds: S
                 elif run:
                     left_out.append(f"{recipe} with seed {seed} is left out because {run}; materialize it again")
             experiments += [Recipe(recipe, tuple(runs))] if runs else []
+        trained = list(experiments)
         most = max((len(experiment.runs) for experiment in experiments), default=0)
         for experiment in [experiment for experiment in experiments if len(experiment.runs) < most]:
             experiments.remove(experiment)
@@ -202,12 +204,15 @@ def _comparison(suite: Sequence[Benchmark], options: ExperimentOptions, seeds: S
             experiments.append(Recipe(UNTRAINED, (untrained,)))
         baseline = options.baseline if options.baseline in names else names[0]
         compared = compare_recipes(experiments, baseline=baseline, suite=suite, notes=left_out)
-        runs = [[e.name, *(run.checkpoint for run in e.runs)] for e in experiments]
+        drifted = drift_report([experiment for experiment in trained if experiment.name in options.variants])
+        runs = [[e.name, *(run.checkpoint for run in e.runs)] for e in [*trained, *experiments]]
         digest = identity(runs, sorted(experiments[0].runs[0].tables), baseline, left_out, version)
         folder = storage.folder(GROUP, "comparison", digest)
         if not folder.exists():
             with storage.writing(folder) as temporary:
                 compared.write(temporary, PAGE)
+                if drifted is not None:
+                    drifted.write(temporary / DRIFT)
         context.log.info(f"{len(names)} recipes: {', '.join(names)}")
         return dg.MaterializeResult(
             value=Reference(path=str(folder), digest=digest),
@@ -262,7 +267,7 @@ def _read(
         "base": base.digest[:SHORT_DIGEST],
     }
     tables = read_scores({name: score.file for name, score in policy.scores.items()})
-    return Run(policy.digest, tables, records, facts)
+    return Run(policy.digest, tables, records, facts, manifest.config)
 
 
 def _base(storage: Storage, suite: Sequence[Benchmark], base: ModelReference, problems: SuiteReference) -> Any:

@@ -34,10 +34,10 @@ SHAPES = {"no shaping, f(p) = p": ("#7d7a74", None), "f(p) = p / (p + 0.1)": (LI
 
 def training_curves(records: Records, titles: Mapping[str, str] = CURVES) -> list[str]:
     """A small chart of each metric of ``titles`` that the run recorded at two steps or more."""
-    points = {title: _points(records, metric) for metric, title in titles.items()}
+    lines = {title: points(records, metric) for metric, title in titles.items()}
     return [
         curves(title, [Line(title, LIGHT["policy"], line)], width=NARROW)
-        for title, line in points.items()
+        for title, line in lines.items()
         if len(line) > 1
     ]
 
@@ -51,15 +51,22 @@ def recipe_curves(
     """
     figures = {}
     for metric, title in {**CURVES, **CLIPPED}.items():
-        lines = [line for name, runs in recipes.items() for line in _mean_and_seeds(name, runs, metric, colours[name])]
-        if any(len(line.points) > 1 for line in lines):
-            figures[metric.replace("/", "_")] = curves(title, lines, legend=legend)
+        if drawn := metric_curves(metric, title, recipes, colours, legend=legend):
+            figures[metric.replace("/", "_")] = drawn
     weights = [
         Line(name, colour, [(k / 200, gradient_weight(k / 200, gamma)) for k in range(201)])
         for name, (colour, gamma) in SHAPES.items()
     ]
     title = "Gradient weight of an off-policy token over its probability"
     return {**figures, WEIGHTS: curves(title, weights, unit="p = {:g}", legend=True)}
+
+
+def metric_curves(
+    metric: str, title: str, recipes: Mapping[str, Sequence[Records]], colours: Mapping[str, str], *, legend: bool
+) -> str | None:
+    """One metric of recipes on one axis; None unless one of their runs recorded it at two steps or more."""
+    lines = [line for name, runs in recipes.items() for line in _mean_and_seeds(name, runs, metric, colours[name])]
+    return curves(title, lines, legend=legend) if any(len(line.points) > 1 for line in lines) else None
 
 
 def gradient_weight(p: float, gamma: float | None) -> float:
@@ -76,15 +83,15 @@ def gradient_weight(p: float, gamma: float | None) -> float:
 
 def _mean_and_seeds(name: str, runs: Sequence[Records], metric: str, colour: str) -> list[Line]:
     """The mean over the seeds at each step; behind it, where there are several, the faint line of each seed."""
-    seeds = [_points(records, metric) for records in runs]
+    seeds = [points(records, metric) for records in runs]
     values: dict[float, list[float]] = defaultdict(list)
-    for step, value in (point for points in seeds for point in points):
+    for step, value in (point for seed in seeds for point in seed):
         values[step].append(value)
-    faint = [Line(name, colour, points, faint=True) for points in seeds] if len(seeds) > 1 else []
+    faint = [Line(name, colour, seed, faint=True) for seed in seeds] if len(seeds) > 1 else []
     return [*faint, Line(name, colour, [(step, fmean(values[step])) for step in sorted(values)])]
 
 
-def _points(records: Records, metric: str) -> list[tuple[float, float]]:
+def points(records: Records, metric: str) -> list[tuple[float, float]]:
     """(step, value) wherever the value is a finite number."""
     pairs = [(record["step"], record["data"].get(metric)) for record in records]
     return [(float(x), float(y)) for x, y in pairs if isinstance(y, int | float) and math.isfinite(y)]

@@ -30,12 +30,13 @@ COSTS = ("steps", "generated tokens", "minutes")  # facts of a run that say what
 
 @dataclass(frozen=True)
 class Run:
-    """One policy: its GRADED tables by benchmark, its step metrics and the facts that the page names."""
+    """One policy: its GRADED tables by benchmark, step metrics, the facts that the page names, its configuration."""
 
     checkpoint: str
     tables: "Mapping[str, pa.Table]"
     records: Records = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def means(self) -> Scores:

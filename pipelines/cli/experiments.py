@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     os.chdir(PROJECT)
     prepare_home()
     from assets import evals
-    from assets.experiments import COMPARISON, PAGE, partition, seeds
+    from assets.experiments import COMPARISON, DRIFT, PAGE, partition, seeds
     from pipelines.definitions.code_location import defs
 
     settings = load_settings()
@@ -83,7 +83,8 @@ def main(arguments: list[str] | None = None) -> int:
     assert defs.resources is not None
     folder = Path(defs.resources["storage"].read_reference(COMPARISON.to_user_string(), Reference).path)
     if options.copy_to:
-        for file in sorted(folder.iterdir()):
+        source = folder / DRIFT if (folder / DRIFT).is_dir() else folder
+        for file in sorted(source.iterdir()):
             if file.name != PAGE:
                 with atomic_write(options.copy_to / file.name) as temporary:
                     shutil.copyfile(file, temporary)

@@ -174,6 +174,12 @@ def compare(recipes: Recipes = None, overrides: Overrides = None, copy_to: CopyT
 
 
 @app.command(rich_help_panel=COMPARISON)
+def drift(variants: Recipes = None, overrides: Overrides = None, copy_to: CopyTo = None) -> int:
+    """Compare what each rollout correction does with stale samples on the built-in task. Takes hours."""
+    return experiments(variants, "drift", overrides, copy_to)
+
+
+@app.command(rich_help_panel=COMPARISON)
 def leaderboard(
     models: Annotated[
         list[str] | None, typer.Argument(metavar="MODEL", help="Model folders or hub ids to evaluate first.")

@@ -2,7 +2,9 @@
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import manifests
 import pyarrow.parquet as pq
@@ -11,8 +13,10 @@ import pytest
 from assets.experiments import SCORES, partition
 from core.errors import InputError
 from core.manifest import InputRecord, write_manifest
-from tests.defs.project import message
+from tests.defs.project import message, settings_of
 from tests.defs.test_scorecard_and_champion import BENCHMARKS, GOOD, Written, graded
+
+RECORDS = [{"reward/on_policy": step / 3, "batch/generated_tokens": 1000} for step in (1, 2, 3)]
 
 
 class Recipes(Written):
@@ -26,21 +30,30 @@ class Recipes(Written):
         facts = {"rows": 1, "heldout_rows": 0, "previous": None, "prepared_digest": "p", "source": [], **files}
         self.refer("targets/train", self.trained_on, "t" * 64, source_digest="r", **facts)
 
-    def recipe(self, name: str, *, seed: int = 0, targets: str = "t" * 64, note: str = "", **accuracies: float) -> str:
+    def recipe(
+        self,
+        name: str,
+        *,
+        seed: int = 0,
+        targets: str = "t" * 64,
+        note: str = "",
+        config: Mapping[str, Any] = manifests.CONFIG,
+        records: Sequence[Mapping[str, float]] = RECORDS,
+        **accuracies: float,
+    ) -> str:
         run = self.project.storage / "training" / "policy" / f"{name}-{seed}"
         (run / "policy").mkdir(parents=True)
         (run / "policy" / "model.safetensors").write_text(f"{name} {seed}")
         described = manifests.manifest(
             base_model=InputRecord(path=Path("base"), digest=self.base),
-            steps=3,
+            steps=len(records),
+            config=config,
             targets=manifests.targets(digest=targets),
             request=manifests.request(seed=seed, overrides=(note,), recipe=name),
         )
         write_manifest(run / "policy", described)
-        records = [
-            {"step": step, "data": {"reward/on_policy": step / 3, "batch/generated_tokens": 1000}} for step in (1, 2, 3)
-        ]
-        (run / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        lines = [json.dumps({"step": step, "data": data}) + "\n" for step, data in enumerate(records, 1)]
+        (run / "metrics.jsonl").write_text("".join(lines))
         digest = json.loads((run / "policy" / "lineage.json").read_text())["checkpoint_digest"]
         scores = {}
         for benchmark, accuracy in accuracies.items():
@@ -51,6 +64,18 @@ class Recipes(Written):
         facts = {"policy": policy, "metrics": str(run / "metrics.jsonl"), "samples": {}}
         self.refer(f"{SCORES.to_user_string()}/{partition(name, seed)}", run, digest, **facts)
         return digest
+
+    def variant(self, name: str, seed: int, rollouts: str, accuracy: float) -> None:
+        """A scored run of a variant whose reward goes from 0.5 to ``accuracy``."""
+        correction = {"type": "tis", "low": 0.5, "high": 5.0}
+        options = {"rollouts": rollouts, "max_staleness": 4, "mixed": {"rollout_correction": correction}}
+        rewards = [0.5] * 5 + [accuracy] * 5
+        data = {"actor/grad_norm": 1.5, "rollout_correction/kept_share": 1.0}
+        data |= {"rollout_correction/abs_log_ratio_mean": 0.1, "rollout_correction/abs_log_ratio_max": 2.0}
+        records = [{"reward/on_policy": reward, "drift/age_4": 0.1, **data} for reward in rewards]
+        self.recipe(
+            name, seed=seed, config={**manifests.CONFIG, **options}, records=records, **{**GOOD, "arithmetic": accuracy}
+        )
 
 
 @pytest.fixture
@@ -96,6 +121,54 @@ def test_the_seeds_of_a_recipe_are_one_experiment(build):
 def test_settings_name_recipes_that_exist(build):
     with pytest.raises(InputError, match=r"there is no 'luffi', expected one of luffy, "):
         build(experiments__overrides="{luffi: [seed=1]}")
+
+
+VARIANTS = """{
+  fresh: {recipe: luffy, overrides: [mixed.rollout_correction.type=tis]},
+  stale: {recipe: luffy, overrides: [rollouts=separate_async, max_staleness=4]}
+}"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"variants": "{luffy: {recipe: on_policy}}"}, "luffy is the name of a recipe"),
+        ({"variants": "{a|b: {recipe: luffy}}"}, "should match pattern"),
+        ({"variants": "{a: {recipe: luffi}}"}, "there is no 'luffi', expected one of luffy, "),
+        ({"variants": "{a: {recipe: luffy, overrides: [paths.run=x]}}"}, "paths.run says where a run writes"),
+        (
+            {"recipes": "[stalest]", "variants": VARIANTS},
+            "recipes: unknown stalest: expected names among .*, fresh, stale",
+        ),
+        ({"baseline": "stalest"}, "baseline: unknown stalest: expected names among "),
+    ],
+)
+def test_variants_that_cannot_be_trained_are_refused(build, settings: dict[str, str], said: str):
+    with pytest.raises(InputError, match=said):
+        build(**{f"experiments__{key}": value for key, value in settings.items()})
+
+
+def test_variants_are_trained_by_their_recipe_and_settings():
+    options = settings_of(experiments__variants=VARIANTS, experiments__baseline="fresh").experiments
+    assert options.trained() == ["fresh", "stale"]
+    stale = options.of("stale")
+    assert (stale.recipe, stale.overrides[-1]) == ("luffy", "max_staleness=4")
+    assert options.of("sft").recipe == "sft"
+
+
+def test_variants_get_a_report_on_their_drift(build):
+    recipes = Recipes(build(experiments__variants=VARIANTS, experiments__baseline="fresh", experiments__seeds="2"))
+    for seed in (0, 1):
+        recipes.variant("fresh", seed, "sync", 0.9)
+        recipes.variant("stale", seed, "separate_async", 0.1 if seed else 0.9)
+    recipes.recipe("on_policy", **GOOD)
+    assert compare(recipes).success
+    page = Path(recipes.project.metadata("experiments/comparison")["file"])
+    report = (page.parent / "drift" / "drift.md").read_text()
+    assert "on_policy" not in report  # no variant
+    fresh, stale = (line for line in report.splitlines() if line.startswith("| tis [0.5, 5]"))
+    assert "2 of 2 [34%, 100%]" in fresh and "1 of 2 [9%, 91%]" in stale
+    assert (page.parent / "drift" / "staleness_4_on_policy.svg").is_file()
 
 
 def test_recipes_of_other_targets_are_left_out_by_name(recipes: Recipes):

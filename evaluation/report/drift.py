@@ -1,0 +1,230 @@
+"""What each rollout correction did at each staleness: scores, seeds that learn, collapse, gradients, and drift by age.
+
+`measure` reads a variant's numbers from its runs; `DriftReport` shows those of one staleness in one table.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import fmean
+
+from evaluation.report.figures import metric_curves, points
+from evaluation.report.recipe_comparison import COLOURS, Recipe
+from evaluation.report.table import Cell, Table, change, score
+from evaluation.statistics.intervals import wilson
+from evaluation.statistics.seeds import Estimate, difference, estimate
+
+LEARNED = 0.5  # a seed learns if its policy is right in more than this share of the samples
+LAST = 5  # steps: the windows in which a reward is averaged
+COLLAPSED = 0.5  # a seed collapses if its last window is below this share of its best
+REWARD, GRADIENT, KEPT = "reward/on_policy", "actor/grad_norm", "rollout_correction/kept_share"
+DRIFT, LARGEST_DRIFT = "rollout_correction/abs_log_ratio_mean", "rollout_correction/abs_log_ratio_max"
+AGE, VALIDATION = "drift/age_", "validation/score"
+FIGURES = {REWARD: "Reward of on-policy samples", DRIFT: "Mean |log-ratio| of actor and vLLM"}
+COLUMNS = (
+    "correction",
+    "seeds",
+    "final score",
+    "seeds that learn",
+    "seeds that collapse",
+    "largest gradient norm",
+    "tokens kept",
+    "drift, last steps",
+    "largest drift",
+    "validation",
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One variant at one staleness; the lists have one number for each seed."""
+
+    name: str  # of the correction, with its band
+    type: str
+    staleness: int
+    recipe: Recipe
+    final: Estimate
+    learned: tuple[bool, ...]
+    collapsed: tuple[bool, ...]
+    gradients: tuple[float, ...]  # largest of all steps
+    kept: tuple[float, ...]  # mean over the steps
+    least_kept: float  # of all steps and seeds
+    drift: tuple[float, ...]  # mean over the last steps
+    largest_drift: float
+    by_age: Mapping[int, float]
+    validation: float | None
+
+
+def measure(recipe: Recipe) -> Measured:
+    """The figures of a variant whose runs have the same rollouts and correction, by their first run's configuration."""
+    config = recipe.runs[0].config
+    correction = config["mixed"]["rollout_correction"]
+    banded = correction["type"] != "none"
+    series = {
+        name: [[y for _, y in points(run.records, name)] for run in recipe.runs]
+        for name in (REWARD, GRADIENT, KEPT, DRIFT, LARGEST_DRIFT, VALIDATION)
+    }
+    ages = sorted(
+        {
+            int(key.removeprefix(AGE))
+            for run in recipe.runs
+            for r in run.records
+            for key in r["data"]
+            if key.startswith(AGE)
+        }
+    )
+    final = estimate([run.means for run in recipe.runs])
+    validations = [values[-1] for values in series[VALIDATION] if values]
+    return Measured(
+        name=f"{correction['type']} [{correction['low']:g}, {correction['high']:g}]" if banded else correction["type"],
+        type=correction["type"],
+        staleness=0 if config["rollouts"] == "sync" else config["max_staleness"],
+        recipe=recipe,
+        final=final,
+        learned=tuple(value > LEARNED for value in final.by_seed),
+        collapsed=tuple(map(collapses, series[REWARD])),
+        gradients=tuple(map(max, series[GRADIENT])),
+        kept=tuple(map(fmean, series[KEPT])),
+        least_kept=min(map(min, series[KEPT])),
+        drift=tuple(fmean(values[-LAST:]) for values in series[DRIFT]),
+        largest_drift=max(value for values in series[LARGEST_DRIFT] for value in values),
+        by_age={age: fmean(y for run in recipe.runs for _, y in points(run.records, f"{AGE}{age}")) for age in ages},
+        validation=fmean(validations) if len(validations) == len(recipe.runs) else None,
+    )
+
+
+def collapses(rewards: Sequence[float]) -> bool:
+    """Whether the rewards of the last steps are below half of those of the best steps in a row.
+
+    >>> collapses([0.1, 0.9, 0.9, 0.9, 0.9, 0.9, 0.1, 0.1, 0.1, 0.1, 0.1])
+    True
+    >>> collapses([0.1, 0.1, 0.1, 0.1, 0.1, 0.9, 0.9, 0.9, 0.9, 0.9])
+    False
+    """
+    windows = [fmean(rewards[at : at + LAST]) for at in range(max(1, len(rewards) - LAST + 1))]
+    return windows[-1] < COLLAPSED * max(windows)
+
+
+@dataclass(frozen=True)
+class DriftReport:
+    """The variants of an experiment, by staleness."""
+
+    variants: tuple[Measured, ...]
+
+    @cached_property
+    def by_staleness(self) -> dict[int, list[Measured]]:
+        """The variants of each staleness, the smallest first."""
+        return {
+            staleness: [variant for variant in self.variants if variant.staleness == staleness]
+            for staleness in sorted({variant.staleness for variant in self.variants})
+        }
+
+    def chosen(self, staleness: int) -> dict[str, Measured]:
+        """For each type of correction its band with the best validation; the first one where nothing was validated."""
+        best: dict[str, Measured] = {}
+        for variant in self.by_staleness[staleness]:
+            present = best.setdefault(variant.type, variant)
+            if (variant.validation or 0.0) > (present.validation or 0.0):
+                best[variant.type] = variant
+        return best
+
+    def table(self, staleness: int) -> Table:
+        """The figures of one staleness, a row for each correction."""
+        table, chosen = Table(COLUMNS), self.chosen(staleness)
+        types = [variant.type for variant in self.by_staleness[staleness]]
+        for variant in self.by_staleness[staleness]:
+            several, validation = types.count(variant.type) > 1, variant.validation
+            table.add(
+                f"{variant.name}, chosen" if several and chosen[variant.type] is variant else variant.name,
+                str(len(variant.recipe.runs)),
+                _score(variant.final),
+                _share(variant.learned),
+                _share(variant.collapsed),
+                _each(variant.gradients),
+                f"{fmean(variant.kept):.3f}, {variant.least_kept:.3f}",
+                _each(variant.drift),
+                f"{variant.largest_drift:.2g}",
+                "" if validation is None else f"{100 * validation:.1f}",
+            )
+        return table
+
+    def differences(self, staleness: int, type_: str = "reinforce_pro") -> Table | None:
+        """The chosen band of ``type_`` minus every other correction, over the seeds that both have; None without it."""
+        chosen = self.chosen(staleness)
+        if type_ not in chosen:
+            return None
+        table, reference = (
+            Table([f"{chosen[type_].name} minus", "seeds", "points", "so it is"], left=(0, 3)),
+            chosen[type_],
+        )
+        for variant in self.by_staleness[staleness]:
+            runs = {run.facts["seed"]: run for run in variant.recipe.runs}
+            pairs = [(runs[run.facts["seed"]], run) for run in reference.recipe.runs if run.facts["seed"] in runs]
+            if variant is not reference and pairs:
+                points_ = difference([before.means for before, _ in pairs], [after.means for _, after in pairs])
+                verdict = "better" if points_.low > 0 else "worse" if points_.high < 0 else "not told apart"
+                cell = change(points_.mean, points_.low, points_.high)
+                table.add(variant.name, str(len(pairs)), cell, verdict)
+        return table if table.rows else None
+
+    def ages(self) -> Table:
+        """The mean drift of tokens by their age, over the steps and seeds of each variant."""
+        ages = sorted({age for variant in self.variants for age in variant.by_age})
+        table = Table(["staleness, correction", *(f"age {age}" for age in ages)])
+        for staleness, variants in self.by_staleness.items():
+            for variant in variants:
+                drifts = (f"{variant.by_age[age]:.2g}" if age in variant.by_age else "" for age in ages)
+                table.add(f"{staleness}, {variant.name}", *drifts)
+        return table
+
+    def to_markdown(self) -> str:
+        """All tables, with what their columns mean."""
+        parts = [
+            "A final score is the share of right samples of the benchmarks, in percent, with its 95% interval over "
+            f"problems and seeds. A seed learns if its score is above {LEARNED:.0%}. It collapses if the reward of its "
+            f"last {LAST} steps is below {COLLAPSED:.0%} of that of its best {LAST} steps in a row. Shares of seeds "
+            "have Wilson's 95% interval. Drift is the mean |log-ratio| of actor and vLLM over the on-policy tokens of "
+            "a step. Where a cell has several numbers, each is of one seed; tokens kept are the mean and the least of "
+            "a step. Of several bands, the one with the best validation is chosen.",
+        ]
+        for staleness in self.by_staleness:
+            parts += [f"## Staleness {staleness}", self.table(staleness).to_markdown()]
+            if (differences := self.differences(staleness)) is not None:
+                parts += [differences.to_markdown()]
+        return "\n\n".join([*parts, "## Drift by age", self.ages().to_markdown()])
+
+    def write(self, folder: Path) -> None:
+        """The tables as ``drift.md``, and the figures of each staleness as SVG files, into a folder that it makes."""
+        folder.mkdir()
+        (folder / "drift.md").write_text(f"# Drift\n\n{self.to_markdown()}\n", encoding="utf-8")
+        for staleness, variants in self.by_staleness.items():
+            colours = {v.name: COLOURS[k % len(COLOURS)] for k, v in enumerate(variants)}
+            records = {v.name: [run.records for run in v.recipe.runs] for v in variants}
+            for metric, title in FIGURES.items():
+                name = f"staleness_{staleness}_{metric.rpartition('/')[2]}.svg"
+                if drawn := metric_curves(metric, f"{title}, staleness {staleness}", records, colours, legend=True):
+                    (folder / name).write_text(drawn, encoding="utf-8")
+
+
+def drift_report(recipes: Sequence[Recipe]) -> DriftReport | None:
+    """The report of those ``recipes`` that corrected their rollouts or could have; None if there is none."""
+    sampled = [
+        recipe
+        for recipe in recipes
+        if all(points(run.records, name) for run in recipe.runs for name in (REWARD, GRADIENT, KEPT, DRIFT))
+    ]
+    return DriftReport(tuple(map(measure, sampled))) if sampled else None
+
+
+def _score(final: Estimate) -> Cell:
+    return score(final.low, final.mean, final.high)
+
+
+def _share(seeds: Sequence[bool]) -> str:
+    low, high = wilson(fmean(seeds), len(seeds))
+    return f"{sum(seeds)} of {len(seeds)} [{low:.0%}, {high:.0%}]"
+
+
+def _each(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.2g}" for value in values)
