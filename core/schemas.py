@@ -62,6 +62,11 @@ REJECTED = pa.schema(
         ("problem", pa.string()),
         ("gold", pa.string()),
         ("upstream_correct", pa.bool_()),
+        ("verdict", pa.string()),  # "correct", or why not; null: the answer was not compared
+        ("response", pa.string()),  # the generation; the middle of a long one is left out
+        ("response_chars", pa.int64()),  # of the whole generation
+        ("twin", pa.string()),  # what it repeats: the id of a kept trace, or BENCHMARK/ID
+        ("twin_problem", pa.string()),  # the problem of that benchmark
     ]
 )
 
@@ -72,8 +77,8 @@ DECISION = pa.schema(
         *(REJECTED.field(name) for name in ("id", "source", "row")),
         ("of", pa.int64()),  # traces that this row of the source gives
         *(REJECTED.field(name) for name in ("problem", "gold", "upstream_correct", "reasons", "detail")),
+        *(REJECTED.field(name) for name in ("verdict", "response", "response_chars", "twin", "twin_problem")),
         ("dialect", pa.string()),  # markers of the response
-        ("verdict", pa.string()),  # "correct", or why not; null: the answer was not compared
         TARGET.field("prompt"),
         ("target", pa.string()),
         TARGET_LOG_PROBS,

@@ -15,6 +15,7 @@ from core.code import PROJECT
 from core.errors import InputError
 from core.parquet import read_table
 from core.progress import Progress, Terminal
+from targets import browse
 from targets.check.expectations import SUITE, load_checks, validate
 from targets.check.version_diff import compare_versions
 from targets.config import PrepareConfig, build_config, read_config
@@ -25,6 +26,7 @@ from targets.select.split import Split, reconcile, select_train
 if TYPE_CHECKING:
     import pyarrow as pa
 
+COMMANDS = {"browse": browse.main}
 LARGEST_BENCHMARKS = 32 << 20  # bytes of their problems, which each process keeps with an index of four times the size
 
 
@@ -33,6 +35,7 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m targets",
         description="Turn raw traces into training targets: filter, verify and deduplicate them, and say of every "
         "other trace why it is rejected. Writes prepared, profile, rejected, train, heldout and left_out .parquet.",
+        epilog=f"Other commands, each with --help: {', '.join(COMMANDS)}.",
     )
     add = result.add_argument
     add("--source", action="append", help=f"{_described('source')}; may be repeated")
@@ -67,10 +70,13 @@ def _described(setting: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given and given[0] in COMMANDS:
+        return COMMANDS[given[0]](given[1:])
+    options = parser().parse_args(given)
     config = read_config(options.config, options.set)
-    given = {name: value for name in ("source", "engine", "workers") if (value := getattr(options, name)) is not None}
-    config = build_config({**config.model_dump(), **given}, where="command line")
+    chosen = {name: value for name in ("source", "engine", "workers") if (value := getattr(options, name)) is not None}
+    config = build_config({**config.model_dump(), **chosen}, where="command line")
     previous = options.previous / PROFILE_FILE if options.previous else None
     if previous and not previous.is_file():
         raise InputError(

@@ -155,6 +155,11 @@ class PrepareConfig(BaseModel):
         description="Which verified traces of a problem become targets: the first, the shortest, or the least alike "
         "(diverse).",
     )
+    review: str | None = Field(
+        default=None,
+        description="CSV file of what people decided about single traces (id, decision, reviewer, note), as the page "
+        "of targets/browser writes it. None: nothing.",
+    )
     min_rows: int = Field(default=1, ge=1, description="Fewest targets that pass the quality check.")
 
     # --- where the filters run: the output does not depend on these
@@ -166,8 +171,8 @@ class PrepareConfig(BaseModel):
     workers: int = Field(default=2, ge=1, description="Number of processes that filter traces.")
 
     def deciding(self) -> dict[str, Any]:
-        """The settings that decide what comes out, as JSON values."""
-        return self.model_dump(mode="json", exclude={"engine", "workers"})
+        """The settings that decide what comes out, as JSON values; of a review its content decides, not its path."""
+        return self.model_dump(mode="json", exclude={"engine", "workers", "review"})
 
     def digest(self) -> str:
         """sha256 of the settings that decide what comes out."""

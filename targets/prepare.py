@@ -25,6 +25,7 @@ from targets.filter.engines import build_engine
 from targets.prepared import PREPARED, PROFILE_FILE, REJECTED_FILE, Prepared, find_unchanged, read_prepared
 from targets.read.sources import Part, find_parts
 from targets.select.dedupe import Duplicates
+from targets.select.review import Review, read_review
 from targets.staging import clear_staging, staging
 from targets.tables import IdDigest, RowDigest, TableWriter, digest_ids
 from targets.trace import Trace
@@ -72,6 +73,7 @@ def prepare(
         benchmarks = benchmarks.select(["benchmark", "id", "problem"])
     benchmarks_digest = digest_table(benchmarks) if benchmarks is not None else ""
     parts = find_parts(config)
+    review = read_review(config.review)
     mappings = [part.mapping.model_dump() for part in parts]  # before anything is written: one may not fit
     inputs = {
         "format": "luffy-targets",
@@ -82,6 +84,7 @@ def prepare(
         "config_digest": config.digest(),
         "tokenizer_digest": lengths.digest,
         "benchmarks_digest": benchmarks_digest,
+        "review_digest": review.digest,
         "code_digest": code_digest(),
         "mappings": json.dumps(mappings, sort_keys=True),
     }
@@ -95,7 +98,7 @@ def prepare(
     with staging(out_dir, (REJECTED_FILE, PROFILE_FILE, PREPARED)) as staging_dir:
         decisions = DecisionCache(config, lengths, benchmarks_digest, cache or staging_dir / "decisions")
         files = _filter(config, parts, decisions, filter_inputs, report)
-        _write(config, parts, files, staging_dir, inputs, report)
+        _write(config, parts, files, review, staging_dir, inputs, report)
     return read_prepared(out_dir)
 
 
@@ -178,6 +181,7 @@ def _write(
     config: PrepareConfig,
     parts: Sequence[Part],
     files: Sequence[Path],
+    review: Review,
     staging_dir: Path,
     inputs: Mapping[str, str],
     report: Progress,
@@ -191,20 +195,25 @@ def _write(
         TableWriter(staging_dir / PROFILE_FILE, PROFILE, inputs) as profile,
     ):
         counts = _Counts()
+        unread = {*review.refused, *review.kept}
         for file, part in zip(files, parts, strict=False):  # a limit leaves parts out
-            _first_pass(file, part, config, counts, duplicates, report)
+            _first_pass(file, part, config, review, unread, counts, duplicates, report)
         if not counts.read.count:
             raise InputError(f"source {', '.join(config.source)}: no rows; give one with traces")
+        review.check_ids(counts.read.count, unread)
         duplicate_rejections = duplicates.rejections()
         upcoming = next(duplicate_rejections, None)
         digest, position = RowDigest(), 0
         for trace in (trace for traces in read_decisions(files) for trace in traces):
+            review.apply(trace)
             if not trace.reasons:
                 if upcoming is not None and upcoming[0] == position:
                     trace.reject(upcoming[1])
                     counts.reject(trace.reasons)
                     upcoming = next(duplicate_rejections, None)
                 position += 1
+            if trace.reasons and trace.id in review.kept:
+                counts.disagreements[f"a reviewer says keep, rejected as {trace.reasons[0]}"] += 1
             if trace.reasons:
                 _write_rejected(trace, rejected)
                 continue
@@ -221,9 +230,19 @@ def _write(
 
 
 def _first_pass(
-    file: Path, part: Part, config: PrepareConfig, counts: _Counts, duplicates: Duplicates, report: Progress
+    file: Path,
+    part: Part,
+    config: PrepareConfig,
+    review: Review,
+    unread: set[str],
+    counts: _Counts,
+    duplicates: Duplicates,
+    report: Progress,
 ) -> None:
-    """Count the traces of a part, collect the accepted ones, and check that none was lost on the way."""
+    """Count the traces of a part, collect the accepted ones, and check that none was lost on the way.
+
+    The ids of the traces leave ``unread``, which are those that the review decides about.
+    """
     row, generation, of = -1, 0, 0  # of the last trace: rows and generations must follow each other
     for traces in read_decisions([file], COUNTED_COLUMNS + SELECT_COLUMNS):
         for trace in traces:
@@ -237,6 +256,8 @@ def _first_pass(
                     f"traces of row {row}"
                 )
             of = trace.of
+            review.apply(trace)
+            unread.discard(trace.id)
             counts.add(trace)
         duplicates.add(trace for trace in traces if not trace.reasons)
         report("deduplicate", counts.read.count, None)

@@ -4,26 +4,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.schemas import DECISION, PROFILE
+from core.excerpt import shorten
+from core.schemas import DECISION, PROFILE, REJECTED
 
 OPEN_THINK, CLOSE_THINK = "<think>\n", "\n</think>\n\n"
 # Characters of a rejected trace's texts that the files keep.
-LONGEST_PROBLEM, LONGEST_GOLD, LONGEST_DETAIL = 2000, 500, 400
+LONGEST_PROBLEM, LONGEST_GOLD, LONGEST_DETAIL, LONGEST_RESPONSE = 2000, 500, 400, 8000
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why a trace cannot be a target: the name of the filter, and the numbers or the text behind it."""
+    """Why a trace cannot be a target: the name of the filter, the numbers or the text behind it, and the id of the
+    kept trace that it repeats.
+    """
 
     reason: str
     detail: str = ""
+    twin: str | None = None
 
 
 @dataclass(slots=True)
 class Trace:
     """One generation for one problem. Reading fills in the first group of fields and the filters the others.
 
-    A cache file has one column per field, except ``system`` and ``response``, which only the filters need.
+    A cache file has one column per field, except ``system``, which only the filters need.
     """
 
     id: str
@@ -42,6 +46,9 @@ class Trace:
     detail: str | None = None  # what each of them says
     dialect: str | None = None  # of the response's markers
     verdict: str | None = None  # "correct", or why not; None: the answer was not compared
+    twin: str | None = None  # what it repeats: the id of a kept trace, or BENCHMARK/ID
+    twin_problem: str | None = None  # the problem of that benchmark
+    response_chars: int | None = None  # of a rejected trace, whose response is an excerpt
 
     # --- what an accepted trace becomes
     prompt: list[dict[str, str]] = field(default_factory=list)
@@ -71,13 +78,18 @@ class Trace:
     def reject(self, rejection: Rejection) -> None:
         """Add a reason."""
         self.reasons.append(rejection.reason)
+        self.twin = self.twin or rejection.twin
         self.detail = "; ".join(filter(None, (self.detail, rejection.detail)))
 
     def shorten(self) -> None:
         """Keep only what ``rejected.parquet`` says of a rejected trace, as short and valid Unicode."""
         self.problem, self.gold = printable(self.problem, LONGEST_PROBLEM), printable(self.gold, LONGEST_GOLD)
         self.detail = printable(self.detail, LONGEST_DETAIL)
-        self.response = self.system = self.target_log_probs = None
+        self.twin_problem = printable(self.twin_problem, LONGEST_PROBLEM)
+        if self.response_chars is None:
+            whole = self.response or self.target or ""
+            self.response, self.response_chars = excerpt(whole) if whole else None, len(whole)
+        self.system = self.target_log_probs = None
         self.target, self.prompt = "", []
 
     def decision_row(self) -> dict[str, Any]:
@@ -103,8 +115,7 @@ class Trace:
     def rejected_row(self) -> dict[str, Any]:
         """The REJECTED row: why, and enough to find the trace again."""
         self.shorten()
-        names = ("id", "source", "row", "reasons", "detail", "problem", "gold", "upstream_correct")
-        return {"reason": self.reasons[0], **{name: getattr(self, name) for name in names}}
+        return {"reason": self.reasons[0], **{name: getattr(self, name) for name in REJECTED.names if name != "reason"}}
 
 
 def rejected_target_row(row: Mapping[str, Any], rejection: Rejection) -> dict[str, Any]:
@@ -118,7 +129,15 @@ def rejected_target_row(row: Mapping[str, Any], rejection: Rejection) -> dict[st
         "detail": rejection.detail,
         "problem": row["prompt"][-1]["content"],
         "gold": row["reward_model"]["ground_truth"],
+        "verdict": "correct",
+        "response": excerpt(target := row["target"][-1]["content"]),
+        "response_chars": len(target),
     }
+
+
+def excerpt(response: str) -> str:
+    """``response`` as a file of rejected traces keeps it: valid Unicode, the middle of a long one left out."""
+    return printable(shorten(response, LONGEST_RESPONSE), 2 * LONGEST_RESPONSE) or ""
 
 
 def printable(text: str | None, longest: int) -> str | None:

@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from core.excerpt import shorten
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
-LONGEST = 6_000  # characters of a response on the page; the middle of longer ones is left out
+LONGEST = 6_000  # characters of a response on the page
 
 KINDS = {
     "gained": "wrong before training, right after",
@@ -52,13 +54,13 @@ def _choose(name: str, base: "pa.Table", policy: "pa.Table") -> list[Transcript]
             benchmark=name,
             id=row["id"],
             kind=kind,
-            prompt=shorten(row["prompt"]),
+            prompt=shorten(row["prompt"], LONGEST),
             gold=row["gold"],
-            response=shorten(row["response"]),
+            response=shorten(row["response"], LONGEST),
             extracted=row["extracted"],
             verdict=row["verdict"],
             tokens=row["tokens"],
-            before=shorten(old["response"]) if old else None,
+            before=shorten(old["response"], LONGEST) if old else None,
             before_extracted=old["extracted"] if old else None,
         )
     return [chosen[kind] for kind in KINDS if kind in chosen]
@@ -74,11 +76,3 @@ def _kind(row: Mapping[str, Any], old: Mapping[str, Any] | None) -> tuple[str, M
 
 def _shuffled(row: Mapping[str, Any]) -> bytes:
     return hashlib.sha256(f"{row['id']}/{row['sample']}".encode()).digest()
-
-
-def shorten(text: str, longest: int = LONGEST) -> str:
-    """``text``, or its two ends with a note of how much is left out between them."""
-    if len(text) <= longest:
-        return text
-    half = longest // 2
-    return f"{text[:half]}\n\n[… {len(text) - 2 * half:,} characters left out …]\n\n{text[-half:]}"

@@ -79,7 +79,7 @@ class Duplicates:
             "CREATE INDEX of_dedupe_key ON problem (dedupe_key)",
             "CREATE TABLE trace (position INTEGER PRIMARY KEY, id TEXT, owner INTEGER, problem INTEGER,"
             " target TEXT, bytes INTEGER, minhash BLOB)",
-            "CREATE TABLE rejected (position INTEGER PRIMARY KEY, reason TEXT, detail TEXT)",
+            "CREATE TABLE rejected (position INTEGER PRIMARY KEY, reason TEXT, detail TEXT, twin TEXT)",
         ):
             self._database.execute(statement)
 
@@ -108,9 +108,9 @@ class Duplicates:
             f"SELECT owner, position, id, problem, target, minhash FROM trace ORDER BY {order}"
         )
         for _, group in groupby((_Candidate(*row) for row in rows), key=lambda candidate: candidate.owner):
-            self._database.executemany("INSERT INTO rejected VALUES (?, ?, ?)", self._decide(group))
-        for position, reason, detail in self._database.execute("SELECT * FROM rejected ORDER BY position"):
-            yield position, Rejection(reason, detail)
+            self._database.executemany("INSERT INTO rejected VALUES (?, ?, ?, ?)", self._decide(group))
+        for position, *why in self._database.execute("SELECT * FROM rejected ORDER BY position"):
+            yield position, Rejection(*why)
 
     def _problem(self, trace: Trace) -> tuple[int, int]:
         """(number of the trace's problem, number of the problem it repeats: itself, if none)."""
@@ -138,8 +138,11 @@ class Duplicates:
                 return number, similarity
         return None, None
 
-    def _decide(self, group: Iterable["_Candidate"]) -> Iterator[tuple[int, str, str]]:
-        """(position, reason, detail) of the traces of one problem that do not survive, given in order of preference."""
+    def _decide(self, group: Iterable["_Candidate"]) -> Iterator[tuple[int, str, str, str]]:
+        """(position, reason, detail, id of the kept one) of the traces of one problem that do not survive.
+
+        ``group``: its traces in order of preference.
+        """
         limit = self._config.traces_per_problem
         if self._config.keep == "diverse":
             group = _diverse_first(group, limit)
@@ -151,10 +154,11 @@ class Duplicates:
                 continue
             first = next(iter(kept.values()))
             if candidate.problem != first.problem:
-                yield candidate.position, "near_duplicate", f"{self._similarity(candidate, first)} {first.id}"
+                detail = f"{self._similarity(candidate, first)} {first.id}"
+                yield candidate.position, "near_duplicate", detail, first.id
             else:
                 detail = f"the same text as {twin.id}" if twin else f"kept {first.id}"
-                yield candidate.position, "surplus", detail
+                yield candidate.position, "surplus", detail, (twin or first).id
 
     def _similarity(self, candidate: "_Candidate", first: "_Candidate") -> str:
         for number in (candidate.problem, first.problem):

@@ -4,6 +4,7 @@ import pytest
 from rows import DEEP, GONE, Row, name, parquet
 
 PREPARE = "targets --out out --tokenizer model --source traces.jsonl"
+REVIEW, HEADER = f"{PREPARE} --set review=review.csv", "id,decision,reviewer,note\n"
 
 ROWS: list[Row] = [
     ("targets", {}, "required: --out, --tokenizer"),
@@ -59,6 +60,18 @@ ROWS: list[Row] = [
     ("targets --out out --tokenizer model --source t.parquet", {"t.parquet": parquet(a=[1])}, "t.parquet"),
     ("targets --out out --tokenizer model --source t.csv", {"t.csv": "problem,answer\n1,2\n"}, "t.csv"),
     ("targets --out out --tokenizer model --source t.jsonl.gz", {"t.jsonl.gz": b"\x1f\x8bxx"}, "t.jsonl.gz"),
+    (f"{REVIEW}", {}, "review review.csv: No such file or directory"),
+    (f"{PREPARE} --set review=model", {}, "review model: Is a directory"),
+    (REVIEW, {"review.csv": ""}, "review.csv: line 1: no column id, decision, reviewer, note"),
+    (REVIEW, {"review.csv": "id;decision;reviewer;note\n"}, "review.csv: line 1: no column id"),
+    (REVIEW, {"review.csv": b"id,decision,reviewer,note\n\xff\n"}, "review.csv: not UTF-8 at byte 26"),
+    (REVIEW, {"review.csv": f"{HEADER}x,drop,me,\n"}, "review.csv: line 2: decision 'drop': expected keep or refuse"),
+    (REVIEW, {"review.csv": f"{HEADER},keep,me,\n"}, "review.csv: line 2: no id"),
+    (REVIEW, {"review.csv": f"{HEADER}x,keep,me,a,b\n"}, "review.csv: line 2: 5 values, expected 4"),
+    (REVIEW, {"review.csv": f"{HEADER}x,keep,me,\nx,refuse,you,\n"}, "line 3: 'x' has a decision in line 2 already"),
+    (REVIEW, {"review.csv": f'{HEADER}x,keep,"me,\n'}, "review.csv: line 2: not CSV"),
+    ("targets browse nothing --out page.html", {}, "nothing/prepared.parquet"),
+    ("targets browse model", {}, "required: --out; see python -m targets browse --help"),
     ("targets --out model/config.json --tokenizer model --source traces.jsonl", {}, "model/config.json"),
 ]
 

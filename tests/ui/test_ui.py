@@ -24,9 +24,6 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright in t
 pytest.importorskip("dagster", reason="no dagster in this interpreter")
 
 ROOT = Path(__file__).resolve().parents[2]
-BROWSER = Path("/usr/bin/chromium")
-QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
-QUIET += ["--disable-component-update", "--disable-sync"]
 GROUPS = ["benchmarks", "evals", "experiments", "models", "ood", "operations", "registry", "report", "targets"]
 GROUPS += ["training"]
 START_SECONDS = 120
@@ -34,10 +31,8 @@ SECONDS = 60_000  # of the browser, in its milliseconds
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def address(browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where the UI is served; targets, model and benchmarks are materialized, and a scorecard of written scores."""
-    if not BROWSER.exists():
-        pytest.skip(f"no {BROWSER}: install Debian's chromium")
     folder = tmp_path_factory.mktemp("ui")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("LUFFY", "DAGSTER"))}
     environment = kept | {
@@ -101,16 +96,14 @@ def wait_for(url: str, served: subprocess.Popen) -> None:
 
 
 @pytest.fixture
-def page(address: str) -> Iterator[sync_api.Page]:
+def page(browser, address: str) -> Iterator[sync_api.Page]:
     """A browser page on which an error in the console fails the test."""
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(BROWSER), args=QUIET)
-        opened = browser.new_page(viewport={"width": 1500, "height": 1000}, base_url=address)
+    with browser.new_context(viewport={"width": 1500, "height": 1000}, base_url=address) as context:
+        opened = context.new_page()
         opened.set_default_timeout(SECONDS)
         errors: list[str] = []
         opened.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
         yield opened
-        browser.close()
     assert not errors
 
 

@@ -49,7 +49,7 @@ def test_a_table_without_rows_is_a_file_without_rows(tmp_path: Path):
 
 def test_a_cache_file_has_the_fields_of_a_trace(tmp_path: Path):
     trace = Trace("a:0", "a", 0, problem="p", prompt=[{"role": "user", "content": "p"}], target_tokens=3, minhash=b"m")
-    assert set(DECISION.names) == {field.name for field in fields(Trace)} - {"system", "response"}
+    assert set(DECISION.names) == {field.name for field in fields(Trace)} - {"system"}
     with TableWriter(tmp_path / "decisions", DECISION, {}) as writer:
         writer.add(trace.decision_row())
         writer.close()

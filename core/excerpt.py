@@ -1,0 +1,9 @@
+"""Long texts as people see them."""
+
+
+def shorten(text: str, longest: int) -> str:
+    """``text``, or its two ends of ``longest`` characters together, with a note of how much is left out between."""
+    if len(text) <= longest:
+        return text
+    half = longest // 2
+    return f"{text[:half]}\n\n[… {len(text) - 2 * half:,} characters left out …]\n\n{text[-half:]}"
