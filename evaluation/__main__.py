@@ -82,6 +82,10 @@ def parser() -> Parser:
     option("--limit-s", type=SECONDS, default=5.0, help="seconds per sample (default %(default)s)")
     option("--out", type=Path, metavar="FILE.parquet", help="also write all of them, with prompt and response")
 
+    option = add(browse)
+    option("results", type=Path, metavar="DIR", help="folder written by `grade`")
+    option("--out", type=Path, required=True, metavar="FILE.html", help="the page to write")
+
     option = add(compare, problems, seed, sampling, grading)
     option("models", nargs="+", metavar="MODEL", help="model folder, hub id[@revision], MODEL@URL of an OpenAI-"
            "compatible endpoint, or folder written by `grade`; the others are compared with the first")  # fmt: skip
@@ -248,6 +252,15 @@ def disagreements(options: argparse.Namespace) -> None:
     if options.out:
         write_table(table, options.out)
         print(options.out)
+
+
+def browse(options: argparse.Namespace) -> None:
+    """Write all graded samples on one HTML page, which opens without a network."""
+    from evaluation.browse import browse as write_samples
+    from evaluation.tables import read_folder
+
+    rows = write_samples(read_folder(options.results, "graded"), options.out)
+    print(f"{options.out}: {rows:,} rows")
 
 
 def compare(options: argparse.Namespace) -> None:

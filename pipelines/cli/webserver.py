@@ -41,7 +41,10 @@ LOCATION = "luffy"
 HOSTS = "LUFFY_UI_HOSTS"
 PAGES = {".html", ".css", ".js", ".svg", ".png", ".json", ".csv", ".md", ".txt", ".woff", ".woff2"}
 # A page of the storage may run its own scripts, but with an origin of its own: it can neither read nor change the UI.
-SANDBOX = {"Content-Security-Policy": "sandbox allow-scripts allow-popups", "X-Content-Type-Options": "nosniff"}
+SANDBOX = {
+    "Content-Security-Policy": "sandbox allow-scripts allow-popups allow-downloads",
+    "X-Content-Type-Options": "nosniff",
+}
 
 
 def allowed_hosts(host: str) -> frozenset[str]:

@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 
 from assets.benchmarks import build_benchmarks
+from assets.browser import build_browser
 from assets.checkpoints import build_checkpoints
 from assets.checks import build_checks
 from assets.evals import build_evals
@@ -40,6 +41,7 @@ def build_defs(
     suite = settings.benchmark_suite()
     assets = [
         *build_targets(settings.targets, settings.split),
+        build_browser(),
         *build_models(settings.model),
         *build_training(settings.training, retrain_on_new_targets()),
         *build_benchmarks(suite, settings.benchmarks),

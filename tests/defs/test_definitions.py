@@ -15,7 +15,7 @@ from tests.defs.project import settings_of
 
 ROOT = Path(__file__).resolve().parents[2]
 LINE = [
-    *("targets/source", "targets/prepared", "targets/rejected", "targets/train", "models/base"),
+    *("targets/source", "targets/prepared", "targets/rejected", "targets/browser", "targets/train", "models/base"),
     *(
         "training/policy",
         "training/metrics",

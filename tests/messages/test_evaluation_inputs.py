@@ -17,6 +17,7 @@ ROWS: list[Row] = [
     ("evaluation", {}, "required: COMMAND"),
     ("evaluation nothing", {}, "invalid choice: 'nothing'"),
     ("evaluation suite", {}, "required: --out"),
+    ("evaluation browse model --out page.html", {}, "model: no <benchmark>.parquet there"),
     (f"{SUITE} --limit 0", {}, "--limit: got '0', expected a whole number from 1"),
     (f"{SUITE} --limit x", {}, "--limit: got 'x'"),
     (f"{SUITE} --seed -1", {}, "--seed: got '-1', expected a whole number from 0"),

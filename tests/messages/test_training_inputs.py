@@ -8,6 +8,7 @@ TRAIN = f"training --targets targets.parquet --model model --out out {SMALL}"
 
 ROWS: list[Row] = [
     ("training", {}, "missing --targets, --model, --out"),
+    ("training browse --run model --out page.html", {}, "--run model: no samples in it"),
     ("training --nothing", {}, "unrecognized arguments: --nothing"),
     (f"{TRAIN} --seed x", {}, "--seed: got 'x'"),
     (f"{TRAIN} --seed -1", {}, "--seed: got '-1'"),

@@ -152,6 +152,19 @@ def test_the_scorecard_shows_its_verdict_and_its_page(page):
     page.get_by_text("scorecard.html").first.wait_for()
 
 
+def test_the_browser_of_targets_opens_from_its_asset_and_a_review_is_downloaded(page):
+    page.goto("/assets/targets/browser")
+    with page.context.expect_page() as opened:
+        page.locator("a[href*='/files/targets/browser/']").first.click()
+    shown = opened.value
+    shown.locator("#count", has_text="300 of 300 rows").wait_for()
+    shown.get_by_text("Final answer").wait_for()
+    shown.keyboard.press("r")
+    with shown.expect_download() as download:
+        shown.click("#download")
+    assert re.fullmatch(r"id,decision,reviewer,note\nembedded:\S+,refuse,,\n", Path(download.value.path()).read_text())
+
+
 def test_the_automation_is_listed_and_off(page):
     page.goto("/automation")
     for name in ("weekly_retrain", "watch_sources", "stop_orphans", "notify_run_failures"):

@@ -33,6 +33,7 @@ class RunFolder:
         self.attempts = path / "attempts"
         self.metrics = path / "metrics.jsonl"
         self.checkpoints = path / "checkpoints"
+        self.rollouts = path / "rollouts"
         self.policy = path / "policy"
 
     @property

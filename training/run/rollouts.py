@@ -1,11 +1,12 @@
 """The samples of a run as verl wrote them: ``rollouts/STEP.jsonl``, one sample per line."""
 
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from core.errors import InputError
+from core.errors import InputError, first_line
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,18 @@ def read(folder: Path, step: int, limit: int | None = None) -> list[Rollout]:
         available = steps(folder)
         text = f"it has steps {available[0]} to {available[-1]}" if available else "it has no step"
         raise InputError(f"{folder}: no samples of step {step}; {text}")
-    with file.open(encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in islice(lines, limit)]
-    return [
-        Rollout(row["input"], row["output"], str(row["gts"]), float(row["score"]), int(row["prefix_length"]))
-        for row in rows
-    ]
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        return [_sample(line, f"{file}: line {number}") for number, line in _complete(islice(lines, limit))]
+
+
+def _complete(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """The numbered lines that end: a run that writes, or was killed, may leave a part of one."""
+    return ((number, line) for number, line in enumerate(lines, 1) if line.endswith("\n"))
+
+
+def _sample(line: str, where: str) -> Rollout:
+    try:
+        row = json.loads(line)
+        return Rollout(row["input"], row["output"], str(row["gts"]), float(row["score"]), int(row["prefix_length"]))
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{where}: not a sample ({first_line(error)}); remove the file of this step") from error

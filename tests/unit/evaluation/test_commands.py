@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pages import page_data
 
 from core.arithmetic import problems
 from core.files import write_table
@@ -51,6 +52,18 @@ def graded_folders(tmp_path_factory):
             main(["grade", "--suite", str(suite), "--samples", str(folder / "samples" / role), "--out", str(out)]) == 0
         )
     return suite, folder / "base", folder / "policy"
+
+
+def test_all_samples_are_on_one_page(graded_folders, tmp_path):
+    _, _, policy = graded_folders
+    assert main(["browse", str(policy), "--out", str(tmp_path / "page.html")]) == 0
+    index, texts = page_data(tmp_path / "page.html")
+    rows = [row for file in sorted(policy.glob("*.parquet")) for row in pq.read_table(file).to_pylist()]
+    assert index["ids"] == [f"{row['benchmark']}/{row['id']}/0" for row in rows]
+    verdict, benchmark, *_ = index["facets"]
+    assert [verdict["values"][code] for code in verdict["codes"]] == [row["verdict"] for row in rows]
+    assert [benchmark["values"][code] for code in benchmark["codes"]] == [row["benchmark"] for row in rows]
+    assert [row[:3] for row in texts] == [[row["prompt"], row["gold"], row["response"]] for row in rows]
 
 
 def test_grading_counts_every_row(graded_folders, capsys):

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 from manifests import CONFIG, manifest
+from pages import page_data
 
 from core.errors import InputError
 from core.manifest import InputRecord, read_manifest, write_manifest
 from training.base.resolve import SHIPPED
+from training.commands import browse
 from training.export.card import model_card, write_scores
 from training.run import rollouts
 from training.run.folder import RunFolder
@@ -65,6 +67,32 @@ def test_samples_are_read_by_step(tmp_path: Path) -> None:
     assert rollouts.read(tmp_path, 3, 2) == [rollouts.Rollout("1+1=?", "<b>2", "2", 1.0, 5)] * 2
     with pytest.raises(InputError, match="no samples of step 4; it has steps 3 to 3"):
         rollouts.read(tmp_path, 4)
+
+
+def test_the_samples_of_a_killed_run_are_those_whose_lines_end(tmp_path: Path) -> None:
+    row = json.dumps({"input": "1+1=?", "output": "2", "gts": "2", "score": 1.0, "prefix_length": 0})
+    (tmp_path / "3.jsonl").write_text(f"{row}\n{row[:30]}")
+    assert len(rollouts.read(tmp_path, 3)) == 1
+    (tmp_path / "3.jsonl").write_text(f"{row}\n{row[:30]}\n{row}\n")
+    with pytest.raises(InputError, match=r"3\.jsonl: line 2: not a sample .*; remove the file of this step"):
+        rollouts.read(tmp_path, 3)
+
+
+def test_the_samples_of_a_run_are_browsed_step_by_step(tmp_path: Path) -> None:
+    row = {"input": "1+1=?", "output": "<think>\nhm\n</think>\n\n2", "gts": "2", "score": 1.0, "prefix_length": 0}
+    (tmp_path / "rollouts").mkdir()
+    for step in (9, 10):
+        rows = [row, {**row, "score": 0.0, "prefix_length": 5, "step": step}]
+        (tmp_path / "rollouts" / f"{step}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    assert browse.main(["--run", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 0
+    index, texts = page_data(tmp_path / "page.html")
+    assert index["ids"] == ["9/0", "9/1", "10/0", "10/1"] and not index["review"]
+    assert {facet["name"]: facet["values"] for facet in index["facets"]} == {
+        "reward": ["1", "0"],
+        "step": ["9", "10"],
+        "head": ["on-policy", "off-policy"],
+    }
+    assert texts[3][:3] == ["1+1=?", "2", row["output"]] and texts[3][5] == {"off-policy tokens": "5"}
 
 
 def test_the_card_says_data_recipe_and_lineage() -> None:
