@@ -119,7 +119,7 @@ def test_the_seeds_of_a_recipe_are_one_experiment(build):
 
 
 def test_settings_name_recipes_that_exist(build):
-    with pytest.raises(InputError, match=r"there is no 'luffi', expected one of luffy, "):
+    with pytest.raises(InputError, match=r"there is no 'luffi', expected one of chord_mu, "):
         build(experiments__overrides="{luffi: [seed=1]}")
 
 

@@ -14,8 +14,9 @@ from core.manifest import read_manifest
 from training.base.resolve import SHIPPED
 from training.run.configuration import names
 
-# make test runs the published recipe and the one without rollouts.
-QUICK = ("luffy", "sft")
+# make test runs the published recipe, one that joins both losses, and one without rollouts.
+QUICK = ("hpt", "luffy", "sft")
+SUPERVISED = ("dft", "sft")
 # Four of eight samples are two of our four.
 SETTINGS: dict[str, dict[str, str]] = {
     "luffy_seed": {
@@ -24,6 +25,13 @@ SETTINGS: dict[str, dict[str, str]] = {
         "algorithm__filter_groups__enable": "false",
     },
     "mixed_policy": {"mixed__rollout_correction__type": "icepop"},
+    "chord_mu": {"mixed__rollout_correction__type": "reinforce_pro"},
+    "chord_phi": {"rollouts": "colocate_async"},
+    "cispo": {"mixed__rollout_correction__type": "tis"},
+    # The embedded model solves few groups sometimes: refilling a batch with them would take minutes.
+    "dapo": {"algorithm__filter_groups__enable": "false"},
+    "dft": {"data__train_batch_size": "8"},
+    "gspo": {"actor_rollout_ref__actor__use_kl_loss": "true"},
     "on_policy": {"mixed__rollout_correction__type": "tis", "algorithm__use_kl_in_reward": "true"},
     "rl_sft_loss": {"mixed__rollout_correction__type": "seq-mask-tis", "actor_rollout_ref__actor__use_kl_loss": "true"},
     "sft": {"data__train_batch_size": "8"},
@@ -31,8 +39,15 @@ SETTINGS: dict[str, dict[str, str]] = {
 }
 # Samples with off-policy tokens in a group of four.
 OFF_POLICY = {
+    "chord_mu": 1,
+    "chord_phi": 1,
+    "cispo": 0,
+    "dapo": 0,
+    "gspo": 0,
+    "hpt": 1,
     "luffy": 1,
     "luffy_reinforce_pro": 1,
+    "luffy_rejection": 1,
     "luffy_seed": 2,
     "mixed_policy": 1,
     "on_policy": 0,
@@ -67,7 +82,7 @@ def test_a_recipe_makes_a_policy(recipe: str, targets: Path, tmp_path: Path) -> 
     for data in records:
         assert math.isfinite(data["actor/grad_norm"]) and data["actor/grad_norm"] > 0
         assert data["perf/throughput"] > 0 and data["run/cost"] == pytest.approx(3 * data["run/device_hours"])
-    if recipe == "sft":
+    if recipe in SUPERVISED:
         assert records[0]["actor/sft_loss"] > 0
         assert records[0]["perf/total_num_tokens"] > 8 * 40
     else:
@@ -106,9 +121,17 @@ def check_rollouts(run: Training, recipe: str, records: list[dict[str, Any]]) ->
         assert data["batch/generation_requests"] == (12 if OFF_POLICY[recipe] == 1 else 16)
         assert ("reward/off_policy" in data) == bool(OFF_POLICY[recipe])
         assert data["rollout_correction/abs_log_ratio_max"] < 1e-2  # vLLM and the actor agree
-        assert ("actor/sft_loss" in data) == (recipe == "rl_sft_loss")
+        assert ("actor/sft_loss" in data) == (recipe in ("chord_mu", "chord_phi", "hpt", "rl_sft_loss"))
+        assert ("groups/supervised" in data) == (recipe == "hpt")
+        # The gate counts the same successes as the metric: what was never solved is imitated.
+        assert data.get("groups/supervised") in (None, pytest.approx(data["groups/solve_none"]))
+        assert ("reward/length_penalty" in data) == (recipe == "dapo")
+        assert -1 <= data.get("reward/length_penalty", 0) <= 0
         assert 0 <= data.get("actor/sft_loss", 0) < 100  # a mean over tokens of a byte-level model times about 10
         assert data["groups/dropped"] == data["batch/missing_samples"] == 0
+        if recipe == "chord_mu":
+            step = data["training/global_step"] - 1
+            assert data["actor/sft_coef"] == pytest.approx(0.475 + 0.425 * math.cos(math.pi * step / 200))
         shares = [data[f"groups/{kind}"] for kind in ("solve_all", "solve_none", "solve_partial")]
         assert sum(shares) == pytest.approx(1)
 

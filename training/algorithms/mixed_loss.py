@@ -9,8 +9,9 @@ import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
+from training.algorithms.methods.on_policy import on_policy_loss
 from training.algorithms.options import LossOptions
-from training.algorithms.reshape import shape_off_policy, shape_on_policy
+from training.algorithms.reshape import shape_off_policy
 from training.algorithms.tensors import (
     as_mask,
     require_bool,
@@ -40,10 +41,11 @@ def mixed_policy_token_loss(
 
     On-policy tokens (arXiv 2504.14945, equation 4, second sum), with ``r`` for the shaped ``exp(log_prob -
     old_log_prob)``: ``max(-A r, -A clamp(r, 1 - clip_ratio, max(clip_upper_bound, 1 + clip_ratio)))``; only ``-A r``
-    with ``loss_remove_clip`` (section 2.4). Off-policy tokens (equation 5): ``-A f``, with ``f`` for the shaped
-    ``exp(log_prob)`` held between ``off_min_clip`` and ``off_max_clip``; there is no old policy and no clip. With
-    ``target_probs`` (the teacher's phi) ``f`` is the shaped ``p / (phi + 1e-6)``; without ``shape_target_ratio`` it is
-    the bare ratio, as in the original implementation, which ignores its reshape there.
+    with ``loss_remove_clip`` (section 2.4). `on_policy_loss` has the alternatives to PPO. Off-policy tokens
+    (equation 5): ``-A f``, with ``f`` for the shaped ``exp(log_prob)`` held between ``off_min_clip`` and
+    ``off_max_clip``; there is no old policy and no clip. With ``target_probs`` (the teacher's phi) ``f`` is the shaped
+    ``p / (phi + 1e-6)``; without ``shape_target_ratio`` it is the bare ratio, as in the original implementation, which
+    ignores its reshape there.
 
     >>> log_prob = torch.tensor([[0.5, 0.2], [0.1, 0.4]]).log()  # the first row is off-policy, A = 1
     >>> old_log_prob = torch.tensor([[1.0, 1.0], [0.1, 0.2]]).log()  # the second is on-policy, A = -1
@@ -87,16 +89,7 @@ def mixed_policy_token_loss(
     old_log_prob = torch.where(valid, working_precision(old_log_prob), 0.0)
     loss_per_ratio = torch.where(valid, -working_precision(advantages), 0.0)
 
-    ratio = shape_on_policy(log_prob, old_log_prob, options)
-    on_losses = loss_per_ratio * ratio
-    clipped = None
-    if not options.loss_remove_clip:
-        upper = max(options.clip_upper_bound or 0.0, 1.0 + options.clip_ratio)
-        # Where the clipped loss is the larger one, the ratio is outside the band and the clamp passes no gradient on.
-        with torch.no_grad():
-            clip_losses = loss_per_ratio * ratio.clamp(1.0 - options.clip_ratio, upper)
-            clipped = clip_losses > on_losses
-        on_losses = torch.where(clipped, clip_losses, on_losses)
+    on_losses, clipped = on_policy_loss(log_prob, old_log_prob, loss_per_ratio, valid & ~off_policy_mask, options)
 
     if target_probs is None:
         off_ratio = shape_off_policy(log_prob, options)

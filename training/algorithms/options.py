@@ -13,9 +13,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from core.errors import InputError
 from training.algorithms.registry import (
     CORRECTIONS,
+    GATES,
     LOSS_AGG_MODES,
     LOSSES,
+    ON_POLICY_LOSSES,
     PREFIX_STRATEGIES,
+    SFT_WEIGHTS,
     parse_reshape,
 )
 
@@ -101,16 +104,52 @@ class RolloutOptions(Options):
 
 
 class SFTMultitaskOptions(Options):
-    """A supervised loss on off-policy tokens beside the policy loss (``training.algorithms.sft``)."""
+    """A supervised loss on off-policy tokens beside the policy loss (``training.algorithms.sft``).
+
+    ``weight`` is read by supervised training (``objective: sft``) as well.
+    """
 
     use: bool = False
-    coef: NotNegative = 0.1
+    coef: NotNegative = 0.1  # weight of the loss; the highest, where it follows a schedule
+    weight: Annotated[str, AfterValidator(SFT_WEIGHTS.require)] = "one"  # of a token, by its probability
+    complement: bool = False  # the policy loss has the weight 1 - that of the supervised loss
+    warmup_steps: Annotated[int, Field(ge=0)] = 0  # from 0 to coef
+    decay_steps: Annotated[int, Field(ge=0)] = 0  # from coef to valley; 0: the weight stays coef
+    valley: NotNegative = 0.0
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if self.valley and not self.decay_steps:
+            keys = "sft_multitask.valley", "sft_multitask.decay_steps"
+            raise contradiction(keys[0], self.valley, keys[1], 0, "the weight never falls to it")
+        for name in ("coef", "valley"):
+            if self.complement and getattr(self, name) > 1:
+                keys = "sft_multitask.complement", f"sft_multitask.{name}"
+                why = "the policy loss would have a weight below 0"
+                raise contradiction(keys[0], True, keys[1], getattr(self, name), why)
         if self.use and self.coef == 0:
             raise contradiction("sft_multitask.use", True, "sft_multitask.coef", 0, "the loss would have no weight")
         return self
+
+
+class GateOptions(Options):
+    """RL or supervised training for each prompt, by its successes (``training.algorithms.methods.gate``)."""
+
+    type: Annotated[str, AfterValidator(GATES.require)] = "none"
+    gamma: Annotated[int, Field(ge=0)] = 0  # of hard: with more successes a prompt has RL
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.gamma and self.type != "hard":
+            raise contradiction("gate.type", self.type, "gate.gamma", self.gamma, "only hard counts successes")
+        return self
+
+
+class LengthPenaltyOptions(Options):
+    """DAPO's punishment of long responses (``training.algorithms.methods.length_penalty``)."""
+
+    use: bool = False
+    buffer: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2  # share of the response limit over which it grows
 
 
 class EntropyOptions(Options):
@@ -143,6 +182,7 @@ class LossOptions(Options):
 
     loss: Annotated[str, AfterValidator(LOSSES.require)] = "mixed_policy"
     # on-policy tokens
+    on_policy_loss: Annotated[str, AfterValidator(ON_POLICY_LOSSES.require)] = "ppo"
     clip_ratio: Positive = 0.2
     clip_upper_bound: Positive | None = None  # a higher upper clip than 1 + clip_ratio
     loss_remove_clip: bool = False
@@ -174,6 +214,8 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
     prefix: PrefixOptions = PrefixOptions()
     rollout_correction: RolloutCorrectionOptions = RolloutCorrectionOptions()
     sft_multitask: SFTMultitaskOptions = SFTMultitaskOptions()
+    gate: GateOptions = GateOptions()
+    length_penalty: LengthPenaltyOptions = LengthPenaltyOptions()
     adaptive_entropy: EntropyOptions = EntropyOptions()
 
     @classmethod
@@ -188,7 +230,7 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
         """Check what depends on ``n``, the rollouts per prompt.
 
         Raises:
-            InputError: more samples with a prefix than samples, or a criterion that no sample can meet.
+            InputError: more samples with a prefix than samples, or a criterion that no sample or group can meet.
         """
         n_prefix = self.prefix.n_prefix
         if n_prefix > n:
@@ -198,6 +240,14 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
                 if getattr(self, name) == "on_policy":
                     why = f"all {n} samples of a group have a prefix, none is on-policy"
                     raise contradiction(name, "on_policy", "prefix.n_prefix", n_prefix, why)
+        if self.gate.type != "none":
+            sampled = 0 if n_prefix == -1 else n - n_prefix
+            if not sampled:
+                why = "the gate counts successes of on-policy samples, and a group has none"
+                raise contradiction("gate.type", self.gate.type, "prefix.n_prefix", n_prefix, why)
+            if self.gate.gamma >= sampled:
+                why = f"no group has more successes: {sampled} of its samples are on-policy"
+                raise contradiction("gate.gamma", self.gate.gamma, "rollout.n", n, why)
 
     @model_validator(mode="after")
     def _check_combinations(self) -> Self:
@@ -206,6 +256,13 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
             raise contradiction("off_min_clip", low, "off_max_clip", high, "the minimum is above the maximum")
         if self.loss_remove_clip and clip is not None:
             raise contradiction("loss_remove_clip", True, "clip_upper_bound", clip, "there is no clip to bound")
+        if self.loss_remove_clip and self.on_policy_loss == "cispo":
+            why = "its clipped ratio is the weight of a token"
+            raise contradiction("on_policy_loss", "cispo", "loss_remove_clip", True, why)
+        if self.on_policy_loss != "ppo" and self.on_policy_reshape != "no_reshape":
+            keys = "on_policy_loss", "on_policy_reshape"
+            why = "only ppo has a ratio of each token to reshape"
+            raise contradiction(keys[0], self.on_policy_loss, keys[1], self.on_policy_reshape, why)
         for name, weighted in (("off_policy_reshape", ("logp", "p_logp")), ("on_policy_reshape", ("p_logp",))):
             reshape, weight = getattr(self, name), getattr(self, f"{name}_weight")
             exponent = getattr(self, f"{name}_pow_exp")
@@ -224,6 +281,12 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
             raise contradiction("use_target_probs", True, "prefix.n_prefix", 0, "no sample has off-policy tokens")
         if self.sft_multitask.use and self.prefix.n_prefix == 0:
             raise contradiction("sft_multitask.use", True, "prefix.n_prefix", 0, "no sample has off-policy tokens")
+        if self.gate.type != "none":
+            why = "the gate chooses between the policy loss of samples and the supervised loss of the target"
+            if not self.sft_multitask.use:
+                raise contradiction("gate.type", self.gate.type, "sft_multitask.use", False, why)
+            if self.use_off_policy_loss:
+                raise contradiction("gate.type", self.gate.type, "use_off_policy_loss", True, why)
         return self
 
 

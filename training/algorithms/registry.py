@@ -28,6 +28,27 @@ class Registry(dict[str, str]):
 
 # (old_log_prob, log_prob, advantages, response_mask, off_policy_mask, options: LossOptions) -> (losses, stats)
 LOSSES = Registry(mixed_policy="training.algorithms.mixed_loss:mixed_policy_token_loss")
+# (log_prob, old_log_prob, loss_per_ratio, on_policy, options: LossOptions) -> (losses, clipped)
+ON_POLICY_LOSSES = Registry(
+    ppo="training.algorithms.methods.on_policy:ppo",
+    cispo="training.algorithms.methods.on_policy:cispo",
+    gspo="training.algorithms.methods.on_policy:gspo",
+)
+# (log_prob) -> weight of each token in the supervised loss
+SFT_WEIGHTS = Registry(
+    {
+        "one": "training.algorithms.methods.sft_weight:one",
+        "p": "training.algorithms.methods.sft_weight:probability",
+        "p(1-p)": "training.algorithms.methods.sft_weight:uncertainty",
+        "luffy": "training.algorithms.methods.sft_weight:luffy",
+    }
+)
+# (successes, n, options: GateOptions) -> Weights of a prompt's policy loss and supervised loss
+GATES = Registry(
+    none="training.algorithms.methods.gate:none",
+    hard="training.algorithms.methods.gate:hard",
+    soft="training.algorithms.methods.gate:soft",
+)
 # (losses, response_mask, size: BatchSize) -> (sum, divisor)
 LOSS_AGG_MODES = Registry(
     {

@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
+from training.algorithms.methods.sft_weight import sft_weight
 from training.algorithms.tensors import as_mask, require_floating, require_shape, working_precision
 
 
@@ -29,9 +30,9 @@ def compute_sft_pure_loss(
 
 
 def sft_token_loss(
-    log_prob: Float[Tensor, "batch length"], mask: Shaped[Tensor, "batch length"]
+    log_prob: Float[Tensor, "batch length"], mask: Shaped[Tensor, "batch length"], weight: str = "one"
 ) -> Float[Tensor, "batch length"]:
-    """Return ``-log_prob`` at the tokens of ``mask``, 0 elsewhere, before any averaging.
+    """Return ``-w log_prob`` at the tokens of ``mask``, 0 elsewhere, before any averaging; `sft_weight` has the ``w``.
 
     >>> sft_token_loss(torch.tensor([[-1.0, -2.0], [-6.0, -9.0]]), torch.tensor([[1, 1], [1, 0]]))
     tensor([[1., 2.],
@@ -43,4 +44,5 @@ def sft_token_loss(
     log_prob = working_precision(require_floating("log_prob", log_prob))
     mask = as_mask("eos_mask", mask)
     require_shape("eos_mask", mask, log_prob.shape, "log_prob")
-    return torch.where(mask, -log_prob, 0.0)
+    losses = torch.where(mask, -log_prob, 0.0)
+    return losses if weight == "one" else losses * sft_weight(torch.where(mask, log_prob, 0.0), weight)

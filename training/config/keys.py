@@ -34,6 +34,7 @@ class Rules(NamedTuple):
     refused: Mapping[str, str]
     read_with: Mapping[str, str]
     rollouts_only: Sequence[str]
+    supervised: Sequence[str]
 
 
 @cache
@@ -72,7 +73,7 @@ def check_key(key: str, where: str = "--set") -> None:
 
 def check_switches(key: str, value_of: Callable[[str], Any]) -> None:
     """Raise InputError for a key that a run with these values does not read; ``value_of`` gives the value of a key."""
-    if value_of("objective") == "sft" and within(key, rules().rollouts_only):
+    if value_of("objective") == "sft" and _rollouts_only(key):
         raise InputError(
             f"--set: {key} has no effect with objective=sft: supervised training has no rollouts. Leave it out"
         )
@@ -86,6 +87,10 @@ def check_switches(key: str, value_of: Callable[[str], Any]) -> None:
                 f"--set: {key} has no effect with {present}: it is read with {condition}. Set that, or leave it out"
             )
         section = within(section.rpartition(".")[0], rules().read_with)
+
+
+def _rollouts_only(key: str) -> bool:
+    return bool(within(key, rules().rollouts_only)) and key not in rules().supervised
 
 
 def _holds(condition: str, value_of: Callable[[str], Any]) -> bool:
@@ -106,7 +111,7 @@ def read_by(recipe: str, overrides: Sequence[str]) -> tuple[list[str], list[str]
     """
     if objective(recipe) != "sft":
         return list(overrides), []
-    others = [text for text in overrides if within(key_of(text), rules().rollouts_only)]
+    others = [text for text in overrides if _rollouts_only(key_of(text))]
     return [text for text in overrides if text not in others], others
 
 

@@ -17,6 +17,7 @@ from verl.workers.config import ActorConfig
 from verl.workers.utils.padding import no_padding_2_padding
 
 from training.algorithms.aggregate import BatchSize, agg_loss, agg_mean
+from training.algorithms.methods.sft_schedule import policy_weight
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.registry import LOSSES, MEAN_AGG_MODES
 from training.algorithms.sft import sft_token_loss
@@ -43,6 +44,8 @@ def mixed_policy_loss(
         fields.append("ref_log_prob")
     if options.use_target_probs:
         fields.append("off_policy_log_probs")
+    if options.gate.type != "none":
+        fields.append("gate")
     batch = data.select(*fields).to_padded_tensor()
     mask = batch["response_mask"].bool()
     off_policy_mask = mask_of_prefix(batch["prefix_length"], mask)
@@ -53,8 +56,13 @@ def mixed_policy_loss(
     phi = {"target_probs": batch["off_policy_log_probs"].exp()} if options.use_target_probs else {}
     losses, stats = token_loss(old_log_prob, log_prob, advantages, mask, off_policy_mask, options, **phi)
     losses = losses * batch["rollout_is_weights"]
+    if options.gate.type != "none":
+        losses = losses * batch["gate"]
     terms = {"pg_loss": agg_loss(losses, mask, mode, size if options.use_off_policy_loss else on_policy(size, data))}
-    loss = terms["pg_loss"]
+    loss, supervised = terms["pg_loss"], options.sft_multitask
+    coef = tu.get_non_tensor_data(data, "sft_coef", supervised.coef)
+    if supervised.use and supervised.complement:
+        loss = loss * policy_weight(supervised, coef)
     if (entropy := model_output.get("entropy")) is not None:
         coefficient = tu.get_non_tensor_data(data, "entropy_coeff", actor.entropy_coeff)
         terms["entropy_loss"] = agg_mean(no_padding_2_padding(entropy, data), mask, mode, size)
@@ -63,11 +71,14 @@ def mixed_policy_loss(
         divergence = kl_penalty(log_prob, batch["ref_log_prob"], actor.kl_loss_type)
         terms["kl_loss"] = agg_mean(divergence, mask, mode, size)
         loss = loss + actor.kl_loss_coef * terms["kl_loss"]
-    if options.sft_multitask.use:
+    if supervised.use:
         mode = mode if mode in MEAN_AGG_MODES else "token-mean"
         size = replace(size, tokens=max(data["off_policy_tokens"], 1))
-        terms["sft_loss"] = agg_mean(sft_token_loss(log_prob, off_policy_mask), off_policy_mask, mode, size)
-        loss = loss + options.sft_multitask.coef * terms["sft_loss"]
+        sft_losses = sft_token_loss(log_prob, off_policy_mask, supervised.weight)
+        if options.gate.type != "none":
+            sft_losses = sft_losses * batch["gate"]
+        terms["sft_loss"] = agg_mean(sft_losses, off_policy_mask, mode, size)
+        loss = loss + coef * terms["sft_loss"]
 
     losses = losses.detach()  # with the weights of the rollout correction, unlike those of stats
     for name, tokens in (("on_pg_loss", mask & ~off_policy_mask), ("off_pg_loss", off_policy_mask)):
@@ -93,11 +104,14 @@ def on_policy(size: BatchSize, data: TensorDict) -> BatchSize:
 
 
 def supervised_loss(
-    model_output: dict[str, torch.Tensor], data: TensorDict, dp_group: Any = None
+    weight: str, model_output: dict[str, torch.Tensor], data: TensorDict, dp_group: Any = None
 ) -> tuple[torch.Tensor, dict[str, Metric]]:
-    """The share of one micro-batch of targets in the mean of ``-log_prob`` over the target tokens of its update."""
+    """The share of one micro-batch of targets in the mean of ``-w log_prob`` over the target tokens of its update.
+
+    ``weight``: the name of ``w`` (`training.algorithms.methods.sft_weight`).
+    """
     log_prob = model_output["log_probs"].values().unsqueeze(0)  # the rows one after the other, without padding
     # The log-probability of a token stands where the token before it does.
     mask = data["loss_mask"].values().roll(-1).unsqueeze(0)
     size = BatchSize(tokens=data["batch_num_tokens"], ranks=data["dp_size"])
-    return agg_loss(sft_token_loss(log_prob, mask), mask, "token-mean", size), {}
+    return agg_loss(sft_token_loss(log_prob, mask, weight), mask, "token-mean", size), {}

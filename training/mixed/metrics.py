@@ -70,9 +70,20 @@ def staleness_metrics(ages: torch.Tensor, on_policy: torch.Tensor, log_ratio: to
     return metrics | {f"drift/age_{age}": float(drift[counted == age].mean()) for age in counted.unique().tolist()}
 
 
-def update_counts(mask: torch.Tensor, off_policy_mask: torch.Tensor, share: float) -> dict[str, float]:
-    """What the loss divides by: the batch's counts times the ``share`` of the batch that one update sees."""
+def update_counts(
+    mask: torch.Tensor, off_policy_mask: torch.Tensor, share: float, gate: torch.Tensor | None = None
+) -> dict[str, float]:
+    """What the loss divides by: the batch's counts times the ``share`` of the batch that one update sees.
+
+    Tokens to which ``gate`` gives no weight are as if they had been dropped: the terms do not count them.
+
+    >>> mask, off_policy = torch.tensor([[True, True], [True, False]]), torch.tensor([[True, True], [False, False]])
+    >>> update_counts(mask, off_policy, 1.0, torch.tensor([[0.0, 0.0], [1.0, 1.0]]))
+    {'sequences': 2.0, 'on_policy_sequences': 1.0, 'on_policy_tokens': 1.0, 'off_policy_tokens': 0.0}
+    """
     on_policy_mask = mask & ~off_policy_mask
+    if gate is not None:
+        on_policy_mask, off_policy_mask = on_policy_mask & (gate > 0), off_policy_mask & (gate > 0)
     counts = {
         "sequences": mask.any(-1),
         "on_policy_sequences": on_policy_mask.any(-1),

@@ -4,6 +4,7 @@ The configuration, checkpoints, metrics and policy are those of every other run:
 say how the workers train.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from core.prompts import encode_example
 from training.mixed.loss import supervised_loss
 from training.plan.fit import require_disk
 from training.run.checkpoints import TrainerState, folder_of, latest_step, mark_complete
+from training.run.configuration import mixed_options
 from training.run.metrics import require_finite
 
 DATA = "data.pt"
@@ -99,7 +101,7 @@ class SupervisedTrainer:
         pool = RayResourcePool(process_on_nodes=[trainer.n_gpus_per_node] * trainer.nnodes, max_colocate_count=1)
         build = RayClassWithInitArgs(ray.remote(TrainingWorker), config=worker)
         workers = RayWorkerGroup(resource_pool=pool, ray_cls_with_init=build, device_name=trainer.device)
-        workers.set_loss_fn(supervised_loss)
+        workers.set_loss_fn(partial(supervised_loss, mixed_options(self.config).sft_multitask.weight))
         workers.reset()
         return workers
 

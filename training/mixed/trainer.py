@@ -21,6 +21,9 @@ from core.files import digest_bytes
 from training.algorithms.advantage import apply_prefix_weights, group_advantage
 from training.algorithms.correction import rollout_correction
 from training.algorithms.entropy import EntropyController
+from training.algorithms.methods.gate import group_gate
+from training.algorithms.methods.length_penalty import length_penalty
+from training.algorithms.methods.sft_schedule import sft_coefficient
 from training.algorithms.tensors import mask_of_prefix
 from training.mixed.groups import GroupBuffer, sample_of
 from training.mixed.loss import mixed_policy_loss
@@ -142,7 +145,14 @@ class MixedPolicy(PPOTrainer):
             metrics.update(kl_metrics)
             rewards = rewards.clone()
             rewards[sampled] = proto.batch["token_level_rewards"]
-        advantages = group_advantage(rewards.sum(-1), index, on_policy, self.options).unsqueeze(-1) * mask
+        scores = rewards.sum(-1)
+        if self.options.length_penalty.use:
+            limit = self.config.data.max_response_length
+            penalty = length_penalty(mask.sum(-1), limit, self.options.length_penalty)
+            generated = (mask & ~off_policy_mask).any(-1)  # nobody could have sampled a shorter target
+            scores = scores + penalty * generated
+            metrics["reward/length_penalty"] = float(penalty[sampled & generated].mean()) if generated.any() else 0.0
+        advantages = group_advantage(scores, index, on_policy, self.options).unsqueeze(-1) * mask
         advantages = apply_prefix_weights(advantages, off_policy_mask, self.options.prefix)
         log_probs = rows["old_log_probs"], rows["rollout_log_probs"]
         correction, _, correction_metrics = rollout_correction(
@@ -165,6 +175,13 @@ class MixedPolicy(PPOTrainer):
         self._prefix_lengths |= zip(batch.keys, rows["prefix_length"].tolist(), strict=True)
 
         output = {"advantages": advantages, "returns": advantages, "rollout_is_weights": correction}
+        gate = None
+        if self.options.gate.type != "none":
+            solved = (rows["rm_scores"].sum(-1) == 1.0).tolist()
+            weights = group_gate(solved, index.tolist(), on_policy.tolist(), self.options.gate)
+            policy, supervised = torch.tensor(weights).unsqueeze(-1).unbind(1)  # of each row: [batch, 1]
+            output["gate"] = gate = torch.where(off_policy_mask, supervised, policy)
+            metrics["groups/supervised"] = float(1.0 - policy[sampled].mean())
         if self.options.use_target_probs:
             output["off_policy_log_probs"] = fit_width(rows["off_policy_log_probs"], mask.shape[1])
         nested = {name: response_to_nested(value.float(), nested_mask) for name, value in output.items()}
@@ -173,11 +190,14 @@ class MixedPolicy(PPOTrainer):
         )
         actor, n = self.config.actor_rollout_ref.actor, self.config.actor_rollout_ref.rollout.n
         share = actor.ppo_mini_batch_size * n / len(batch)  # of the batch, that one update sees
-        batch.extra_info.update(update_counts(mask, off_policy_mask, share))
+        batch.extra_info.update(update_counts(mask, off_policy_mask, share, gate))
         return batch
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         batch.extra_info["entropy_coeff"] = self.entropy.coefficient
+        if self.options.sft_multitask.use:
+            metrics["actor/sft_coef"] = sft_coefficient(self.options.sft_multitask, self.global_steps - 1)
+            batch.extra_info["sft_coef"] = metrics["actor/sft_coef"]
         batch = super()._update_actor(batch, metrics)
         mean_of_sums(metrics, "actor/")
         metrics["actor/entropy_coeff"] = self.entropy.coefficient

@@ -20,7 +20,9 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def test_all_recipes_are_there() -> None:
     luffy = ["luffy", "luffy_reinforce_pro", "luffy_rejection", "luffy_seed"]
-    assert names("recipe") == [*luffy, "mixed_policy", "on_policy", "rl_sft_loss", "sft", "sft_rl"]
+    hybrid, on_policy = ["chord_mu", "chord_phi", "dft", "hpt"], ["cispo", "dapo", "gspo"]
+    others = ["mixed_policy", "on_policy", "rl_sft_loss", "sft", "sft_rl"]
+    assert names("recipe") == sorted([*luffy, *others, *hybrid, *on_policy])
 
 
 def test_luffy_seed_has_the_values_of_the_original_implementation(shared: Path) -> None:
@@ -103,7 +105,7 @@ def test_luffy_is_the_published_algorithm() -> None:
 def test_two_updates_follow_a_batch_and_groups_are_dropped_on_request_only(recipe: str) -> None:
     config = compose_run(recipe, "gpu", ["data.train_batch_size=6"], run=RUN)
     assert config.actor_rollout_ref.actor.ppo_mini_batch_size == 3
-    assert config.algorithm.filter_groups.enable == (recipe in ("luffy_rejection", "luffy_seed"))
+    assert config.algorithm.filter_groups.enable == (recipe in ("dapo", "luffy_rejection", "luffy_seed"))
 
 
 def test_the_baselines_are_as_published() -> None:

@@ -28,10 +28,16 @@ DROPPED = {
     "luffy_rejection": UNION,
     "luffy_reinforce_pro": UNION,
     "luffy_seed": UNION,
+    "cispo": UNION,
+    "dapo": UNION,
+    "gspo": UNION,
     "mixed_policy": UNION,
     "on_policy": UNION,
     "sft_rl": UNION,
     # On-policy samples decide, and a supervised loss learns from the targets of those that were never solved.
+    "chord_mu": {"solved", "solvedbuttarget"},
+    "chord_phi": {"solved", "solvedbuttarget"},
+    "hpt": {"solved", "solvedbuttarget"},
     "rl_sft_loss": {"solved", "solvedbuttarget"},
 }
 

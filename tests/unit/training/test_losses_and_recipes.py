@@ -10,8 +10,9 @@ from tensordict import TensorDict
 from verl.utils import tensordict_utils as tu
 from verl.workers.utils.losses import sft_loss
 
+from training.algorithms import registry
 from training.algorithms.options import LossOptions, MixedPolicyOptions
-from training.algorithms.registry import CORRECTIONS, LOSS_AGG_MODES, LOSSES, PREFIX_STRATEGIES, RESHAPES
+from training.algorithms.registry import LOSSES, Registry
 from training.mixed.loss import mixed_policy_loss, supervised_loss
 from training.run import configuration
 
@@ -70,11 +71,11 @@ def test_a_recipe_is_one_file(reinforce: None, tmp_path: Path, monkeypatch: pyte
     assert (options.loss, options.use_off_policy_loss) == ("reinforce", False)
 
 
-@pytest.mark.parametrize("registry", [LOSSES, LOSS_AGG_MODES, CORRECTIONS, PREFIX_STRATEGIES, RESHAPES])
-def test_every_registered_name_has_a_function(registry: dict[str, str]) -> None:
-    assert all(callable(registry.function(name)) for name in registry)
+@pytest.mark.parametrize("table", [value for value in vars(registry).values() if isinstance(value, Registry)])
+def test_every_registered_name_has_a_function(table: Registry) -> None:
+    assert table and all(callable(table.function(name)) for name in table)
     with pytest.raises(ValueError, match="got 'none of these', expected one of"):
-        registry.function("none of these")
+        table.function("none of these")
 
 
 def test_the_supervised_loss_is_verls() -> None:
@@ -82,6 +83,6 @@ def test_the_supervised_loss_is_verls() -> None:
     masks = nested([0, 1, 1], [0, 0, 1, 1])
     data = tu.get_tensordict({"loss_mask": masks}, counts)
     output = {"log_probs": nested([-1.0, -2.0, -4.0], [-8.0, -16.0, -32.0, -64.0])}
-    ours, _ = supervised_loss(output, data)
+    ours, _ = supervised_loss("one", output, data)
     theirs, _ = sft_loss(None, output, data)
     assert ours.item() == pytest.approx(theirs.item()) == pytest.approx(2 * (1 + 2 + 16 + 32) / 5)

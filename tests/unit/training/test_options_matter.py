@@ -10,6 +10,9 @@ from training.algorithms.advantage import apply_prefix_weights, group_advantage
 from training.algorithms.aggregate import BatchSize, agg_loss
 from training.algorithms.correction import rollout_correction
 from training.algorithms.entropy import EntropyController
+from training.algorithms.methods.gate import group_gate
+from training.algorithms.methods.length_penalty import length_penalty
+from training.algorithms.methods.sft_schedule import policy_weight, sft_coefficient
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.prefix import prefix_ratio
 from training.algorithms.registry import LOSSES
@@ -20,6 +23,7 @@ from training.config.keys import leaves
 
 # OPTION: the options it needs, its value there, another value.
 CHANGES: dict[str, tuple[dict[str, Any], Any, Any]] = {
+    "on_policy_loss": ({}, "ppo", "cispo"),
     "clip_upper_bound": ({}, None, 3.0),
     "loss_remove_clip": ({}, False, True),
     "on_policy_reshape": ({}, "no_reshape", "square_root"),
@@ -51,6 +55,15 @@ CHANGES: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "rollout_correction.high": ({"rollout_correction.type": "icepop"}, 5.0, 1.1),
     "sft_multitask.use": ({}, False, True),
     "sft_multitask.coef": ({"sft_multitask.use": True}, 0.1, 0.2),
+    "sft_multitask.weight": ({"sft_multitask.use": True}, "one", "p"),
+    "sft_multitask.complement": ({"sft_multitask.use": True}, False, True),
+    "sft_multitask.warmup_steps": ({"sft_multitask.use": True}, 0, 50),
+    "sft_multitask.decay_steps": ({"sft_multitask.use": True}, 0, 50),
+    "sft_multitask.valley": ({"sft_multitask.use": True, "sft_multitask.decay_steps": 50}, 0.0, 0.05),
+    "gate.type": ({"sft_multitask.use": True, "use_off_policy_loss": False}, "none", "hard"),
+    "gate.gamma": ({"sft_multitask.use": True, "use_off_policy_loss": False, "gate.type": "hard"}, 0, 1),
+    "length_penalty.use": ({}, False, True),
+    "length_penalty.buffer": ({"length_penalty.use": True}, 0.8, 0.9),
     "adaptive_entropy.use": ({}, False, True),
     "adaptive_entropy.target": ({"adaptive_entropy.use": True}, 0.5, 0.6),
     "adaptive_entropy.lr": ({"adaptive_entropy.use": True}, 0.05, 0.1),
@@ -82,9 +95,11 @@ def computed(chosen: MixedPolicyOptions) -> tuple[Any, ...]:
     log_prob[5] = old[5] + 0.5  # above the clip, in a sample with a positive advantage
     mask, index = torch.ones(6, 3, dtype=torch.bool), [0, 0, 0, 1, 1, 1]
     mask[2, 2] = False
-    scores = torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0, 0.9])
+    scores = torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0, 1.0])
     on_policy = torch.tensor([False, True, True] * 2)
     off_policy_mask = mask_of_prefix(torch.tensor([3, 0, 0] * 2), mask)
+    if chosen.length_penalty.use:
+        scores = scores + length_penalty(mask.sum(-1), 3, chosen.length_penalty)
     advantages = group_advantage(scores, index, on_policy, chosen).unsqueeze(-1) * mask
     advantages = apply_prefix_weights(advantages, off_policy_mask, chosen.prefix)
     weights, *_ = rollout_correction(old, rollout, mask, off_policy_mask, chosen.rollout_correction)
@@ -92,12 +107,18 @@ def computed(chosen: MixedPolicyOptions) -> tuple[Any, ...]:
     losses, _ = LOSSES.function(chosen.loss)(old, log_prob, advantages, mask, off_policy_mask, chosen, phi)
     tokens = int(mask.sum())
     size = BatchSize(tokens=tokens, sequences=6, batch_tokens=tokens, batch_sequences=6, response_length=10)
-    loss = agg_loss(losses * weights, mask, chosen.loss_agg_mode, size)
-    if chosen.sft_multitask.use:
-        loss = loss + chosen.sft_multitask.coef * sft_token_loss(log_prob, off_policy_mask).sum()
+    solved = [score == 1.0 for score in scores.tolist()]
+    gate = torch.tensor(group_gate(solved, index, on_policy.tolist(), chosen.gate))
+    gate = torch.where(off_policy_mask, gate[:, 1:], gate[:, :1])
+    loss = agg_loss(losses * weights * gate, mask, chosen.loss_agg_mode, size)
+    if (supervised := chosen.sft_multitask).use:
+        sft_losses = sft_token_loss(log_prob, off_policy_mask, supervised.weight) * gate
+        for step in (0, 40, 90):
+            coef = sft_coefficient(supervised, step)
+            loss = loss + policy_weight(supervised, coef) * loss + coef * sft_losses.sum()
     entropy = EntropyController(chosen.adaptive_entropy, 0.001)
     coefficients = [entropy.update(value) for value in (0.2, 0.7)]
-    kept = reject_groups([score == 1.0 for score in scores.tolist()], index, on_policy.tolist(), chosen)
+    kept = reject_groups(solved, index, on_policy.tolist(), chosen)
     return ratios, loss.item(), coefficients, kept
 
 

@@ -14,7 +14,7 @@ from training.algorithms import compute_sft_pure_loss, compute_token_on_off_poli
 from training.algorithms.aggregate import BatchSize, agg_loss, agg_mean  # noqa: E402
 from training.algorithms.mixed_loss import mean_stats, mixed_policy_token_loss  # noqa: E402
 from training.algorithms.options import LossOptions  # noqa: E402
-from training.algorithms.registry import LOSS_AGG_MODES  # noqa: E402
+from training.algorithms.registry import LOSS_AGG_MODES, ON_POLICY_LOSSES  # noqa: E402
 from training.algorithms.reshape import shape_off_policy  # noqa: E402
 from training.algorithms.sft import sft_token_loss  # noqa: E402
 from training.algorithms.tensors import mask_of_prefix  # noqa: E402
@@ -63,6 +63,7 @@ def choices():
         {
             "off_policy_reshape": st.sampled_from(RESHAPES),
             "on_policy_reshape": st.sampled_from(RESHAPES),
+            "on_policy_loss": st.sampled_from(list(ON_POLICY_LOSSES)),
             "loss_remove_clip": st.booleans(),
             "use_off_policy_loss": st.booleans(),
             "off_max_clip": st.sampled_from([None, 0.6]),
@@ -204,6 +205,7 @@ def test_off_policy_tokens_have_no_old_policy_and_on_policy_tokens_no_off_policy
 @settings(max_examples=50)
 @given(batch=batches(), options=choices())
 def test_the_original_function_is_the_mean_of_the_token_losses(batch, options):
+    options.pop("on_policy_loss")  # the original has PPO's
     losses, stats = token_loss(**batch, **options)
     if options.pop("use_off_policy_loss"):
         given = {"cliprange": 0.2, "off_cliprange": 0.2} | options

@@ -30,9 +30,13 @@ LUFFY_SEED = {
 }
 RL_SFT_LOSS = {"use_off_policy_loss": False, "prefix": ONE_TARGET, "sft_multitask": {"use": True}}
 ON_POLICY = {"use_off_policy_loss": False}
+HPT = RL_SFT_LOSS | {"gate": {"type": "hard"}}
+CHORD = RL_SFT_LOSS | {"sft_multitask": {"use": True, "coef": 0.9, "complement": True, "decay_steps": 9, "valley": 0.1}}
+DAPO = ON_POLICY | {"clip_upper_bound": 1.28, "length_penalty": {"use": True}}
+GSPO = ON_POLICY | {"on_policy_loss": "gspo", "clip_upper_bound": 1.0004}
 
 
-@pytest.mark.parametrize("recipe", [{}, LUFFY, LUFFY_SEED, RL_SFT_LOSS, ON_POLICY])
+@pytest.mark.parametrize("recipe", [{}, LUFFY, LUFFY_SEED, RL_SFT_LOSS, ON_POLICY, HPT, CHORD, DAPO, GSPO])
 def test_the_recipes_are_valid_and_survive_a_round_trip(recipe):
     options = MixedPolicyOptions.from_mapping(recipe)
     options.check_group(8)
@@ -42,7 +46,11 @@ def test_the_recipes_are_valid_and_survive_a_round_trip(recipe):
 
 def test_options_combine_freely():
     for recipe, loss_agg_mode, correction, entropy, use_std in itertools.product(
-        (LUFFY, LUFFY_SEED, RL_SFT_LOSS, ON_POLICY), LOSS_AGG_MODES, CORRECTIONS, (True, False), (True, False)
+        (LUFFY, LUFFY_SEED, RL_SFT_LOSS, ON_POLICY, HPT, CHORD, DAPO, GSPO),
+        LOSS_AGG_MODES,
+        CORRECTIONS,
+        (True, False),
+        (True, False),
     ):
         changes = {
             "loss_agg_mode": loss_agg_mode,
@@ -69,6 +77,13 @@ def test_options_combine_freely():
         (ON_POLICY | {"sft_multitask": {"use": True}}, "sft_multitask.use=True", "prefix.n_prefix=0"),
         (LUFFY | {"off_policy_reshape_weight": 0.1}, "off_policy_reshape_weight=0.1", "off_policy_reshape=p_div_p_0.1"),
         ({"on_policy_reshape_pow_exp": 0.7}, "on_policy_reshape_pow_exp=0.7", "on_policy_reshape=no_reshape"),
+        ({"on_policy_loss": "cispo", "loss_remove_clip": True}, "on_policy_loss=cispo", "loss_remove_clip=True"),
+        ({"on_policy_loss": "gspo", "on_policy_reshape": "logp"}, "on_policy_loss=gspo", "on_policy_reshape=logp"),
+        ({"sft_multitask": {"valley": 0.1}}, "sft_multitask.valley=0.1", "sft_multitask.decay_steps=0"),
+        ({"sft_multitask": {"complement": True, "coef": 2.0}}, "complement=True", "sft_multitask.coef=2.0"),
+        ({"gate": {"type": "soft", "gamma": 1}}, "gate.type=soft", "gate.gamma=1"),
+        ({"gate": {"type": "hard"}, "prefix": ONE_TARGET}, "gate.type=hard", "sft_multitask.use=False"),
+        (HPT | {"use_off_policy_loss": True}, "gate.type=hard", "use_off_policy_loss=True"),
     ],
 )
 def test_a_contradiction_names_both_options(values, first, second):
@@ -83,6 +98,8 @@ def test_a_contradiction_names_both_options(values, first, second):
     [
         ({"prefix": {"n_prefix": 9}}, 8, "prefix.n_prefix=9 contradicts rollout.n=8"),
         ({"prefix": {"n_prefix": 8}, "baseline": "on_policy"}, 8, "baseline=on_policy contradicts prefix.n_prefix=8"),
+        (HPT | {"gate": {"type": "hard", "gamma": 7}}, 8, "gate.gamma=7 contradicts rollout.n=8: no group has more"),
+        (HPT | {"prefix": {"n_prefix": 8}}, 8, "gate.type=hard contradicts prefix.n_prefix=8"),
         ({"prefix": {"n_prefix": -1}, "filter_on": "on_policy"}, 8, "filter_on=on_policy contradicts prefix.n_prefix"),
     ],
 )

@@ -1,0 +1,231 @@
+"""The methods beside LUFFY: numbers worked out by hand, verl's own functions, and what must hold for any batch."""
+
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from hypothesis import given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+from omegaconf import OmegaConf  # noqa: E402
+from verl.trainer.ppo.core_algos import get_policy_loss_fn  # noqa: E402
+from verl.utils.config import omega_conf_to_dataclass  # noqa: E402
+
+from training.algorithms.methods.gate import group_gate  # noqa: E402
+from training.algorithms.methods.length_penalty import length_penalty  # noqa: E402
+from training.algorithms.methods.sft_schedule import policy_weight, sft_coefficient  # noqa: E402
+from training.algorithms.methods.sft_weight import sft_weight  # noqa: E402
+from training.algorithms.mixed_loss import mixed_policy_token_loss  # noqa: E402
+from training.algorithms.options import (  # noqa: E402
+    GateOptions,
+    LengthPenaltyOptions,
+    LossOptions,
+    SFTMultitaskOptions,
+)
+from training.algorithms.reshape import shape_off_policy  # noqa: E402
+from training.algorithms.sft import sft_token_loss  # noqa: E402
+
+CISPO = LossOptions(on_policy_loss="cispo", clip_ratio=1.0, clip_upper_bound=5.0)
+GSPO = LossOptions(on_policy_loss="gspo", clip_ratio=3e-4, clip_upper_bound=1.0004)
+
+
+def on_policy(options: LossOptions, old: list[list[float]], new: list[list[float]], advantages: list[list[float]]):
+    """Losses of on-policy tokens with these probabilities, and the gradient by their log-probabilities."""
+    log_prob = torch.tensor(new, dtype=torch.float64).log().requires_grad_()
+    mask = torch.ones(log_prob.shape, dtype=torch.bool)
+    tensors = torch.tensor(old, dtype=torch.float64).log(), log_prob, torch.tensor(advantages, dtype=torch.float64)
+    losses, stats = mixed_policy_token_loss(*tensors, mask, ~mask, options)
+    losses.sum().backward()
+    return losses.detach().tolist(), log_prob.grad.tolist(), stats
+
+
+def test_cispo_keeps_the_gradient_of_a_clipped_token():
+    losses, gradient, stats = on_policy(CISPO, [[0.1, 0.5]], [[0.8, 0.25]], [[1.0, -2.0]])
+    # Ratios 8, held at 5, and 0.5, which has no lower clip.
+    assert losses[0] == pytest.approx([-5 * math.log(0.8), 2 * 0.5 * math.log(0.25)])
+    assert gradient[0] == pytest.approx([-5.0, 2 * 0.5])
+    assert stats["on_pg_clipfrac"][0] == 1
+    _, ppo, _ = on_policy(LossOptions(clip_upper_bound=5.0), [[0.1, 0.5]], [[0.8, 0.25]], [[1.0, -2.0]])
+    assert ppo[0] == [0.0, 0.0]
+
+
+def test_gspo_has_one_ratio_for_a_response():
+    losses, gradient, _ = on_policy(
+        LossOptions(on_policy_loss="gspo", clip_ratio=0.5), [[0.2, 0.5, 0.1]], [[0.4, 0.5, 0.1]], [[1.0, 1.0, 1.0]]
+    )
+    ratio = 2 ** (1 / 3)
+    assert losses[0] == pytest.approx([-ratio] * 3)
+    assert gradient[0] == pytest.approx([-ratio] * 3)
+    _, clipped, stats = on_policy(GSPO, [[0.2, 0.5, 0.1]], [[0.4, 0.5, 0.1]], [[1.0, 1.0, 1.0]])
+    assert clipped[0] == [0.0, 0.0, 0.0]
+    assert stats["on_pg_clipfrac"][0] == 3
+
+
+def test_gspo_takes_its_mean_over_on_policy_tokens():
+    """The first token is the target's: its log-probability of -9 says nothing about how far the policy has moved."""
+    log_prob = torch.tensor([[-9.0, -1.0, -2.0]], dtype=torch.float64)
+    old = torch.tensor([[0.0, -1.5, -2.0]], dtype=torch.float64)
+    mask, off = torch.ones(1, 3, dtype=torch.bool), torch.tensor([[True, False, False]])
+    options = LossOptions(on_policy_loss="gspo", loss_remove_clip=True)
+    losses, _ = mixed_policy_token_loss(old, log_prob, torch.ones(1, 3, dtype=torch.float64), mask, off, options)
+    assert losses[0].tolist() == pytest.approx([-math.exp(-9), -math.exp(0.25), -math.exp(0.25)])
+
+
+ROWS = st.lists(st.floats(-4.0, 0.0), min_size=8, max_size=8)
+
+
+@pytest.mark.parametrize(("name", "options"), [("cispo", CISPO), ("gspo", GSPO), ("vanilla", LossOptions())])
+@settings(max_examples=40, deadline=None)
+@given(new=ROWS, old=ROWS, scores=st.tuples(st.floats(-2, 2), st.floats(-2, 2)))
+def test_on_policy_losses_have_the_gradient_of_verls(name, options, new, old, scores):
+    upper = max(options.clip_upper_bound or 0.0, 1.0 + options.clip_ratio)
+    section = {
+        "_target_": "verl.workers.config.FSDPActorConfig",
+        "strategy": "fsdp2",
+        "rollout_n": 1,
+        "ppo_micro_batch_size_per_gpu": 1,
+        "clip_ratio_low": options.clip_ratio,
+        "clip_ratio_high": upper - 1.0,
+        "clip_ratio_c": 1e9,  # ours has no dual clip
+        "optim": {"_target_": "verl.workers.config.FSDPOptimizerConfig", "lr": 1e-6},
+    }
+    config = omega_conf_to_dataclass(OmegaConf.create(section))
+    old_log_prob = torch.tensor(old, dtype=torch.float64).view(2, 4)
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]], dtype=torch.bool)
+    advantages = torch.tensor(scores, dtype=torch.float64).unsqueeze(-1) * mask
+    gradients = []
+    for ours in (True, False):
+        log_prob = torch.tensor(new, dtype=torch.float64).view(2, 4).requires_grad_()
+        if ours:
+            losses, _ = mixed_policy_token_loss(
+                old_log_prob, log_prob, advantages, mask, torch.zeros_like(mask), options
+            )
+            losses.sum().backward()
+        else:
+            arguments = {"response_mask": mask.double(), "loss_agg_mode": "token-mean", "config": config}
+            loss, _ = get_policy_loss_fn(name)(
+                old_log_prob=old_log_prob, log_prob=log_prob, advantages=advantages, **arguments
+            )
+            (loss * mask.sum()).backward()
+        gradients.append(log_prob.grad)
+    torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-12)
+
+
+def test_weights_of_the_supervised_loss_by_hand():
+    p = torch.tensor([0.02, 0.1, 0.5, 0.98], dtype=torch.float64)
+    expected = {
+        "one": [1.0, 1.0, 1.0, 1.0],
+        "p": [0.02, 0.1, 0.5, 0.98],
+        "p(1-p)": [0.0196, 0.09, 0.25, 0.0196],
+        "luffy": [0.1 * 0.02 / 0.12**2, 0.25, 0.1 * 0.5 / 0.6**2, 0.1 * 0.98 / 1.08**2],
+    }
+    for name, weights in expected.items():
+        assert sft_weight(p.log(), name).tolist() == pytest.approx(weights), name
+    with pytest.raises(ValueError, match="got 'phi', expected one of one, p, "):
+        sft_weight(p.log(), "phi")
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.floats(-1e4, 0.0), min_size=1, max_size=6), st.sampled_from(["one", "p", "p(1-p)", "luffy"]))
+def test_the_weight_is_all_that_a_weighted_supervised_loss_adds_to_the_gradient(values, weight):
+    """And no weight has a gradient of its own; what stands at invalid tokens, even nan, has no influence."""
+    log_prob = torch.tensor([[*values, math.nan]], dtype=torch.float64, requires_grad=True)
+    mask = torch.tensor([[True] * len(values) + [False]])
+    losses = sft_token_loss(log_prob, mask, weight)
+    losses.sum().backward()
+    expected = [[*(-sft_weight(torch.tensor(values, dtype=torch.float64), weight)).tolist(), 0.0]]
+    torch.testing.assert_close(log_prob.grad, torch.tensor(expected, dtype=torch.float64))
+    assert losses.isfinite().all() and losses[0, -1] == 0
+
+
+@given(st.floats(-12.0, 0.0))
+def test_two_weights_are_off_policy_losses_with_an_advantage_of_one(value):
+    for weight, reshape in (("p", "no_reshape"), ("luffy", "p_div_p_0.1")):
+        log_prob = torch.tensor(value, dtype=torch.float64, requires_grad=True)
+        (-shape_off_policy(log_prob, LossOptions(off_policy_reshape=reshape))).backward()
+        assert log_prob.grad is not None
+        assert -log_prob.grad.item() == pytest.approx(sft_weight(log_prob.detach(), weight).item(), rel=1e-9)
+
+
+def test_the_schedule_of_chord_mu():
+    chord = SFTMultitaskOptions(use=True, coef=0.9, complement=True, decay_steps=200, valley=0.05)
+    at = {step: sft_coefficient(chord, step) for step in (0, 50, 100, 150, 200, 10_000)}
+    half = (0.9 - 0.05) / 2
+    cosine = {50: math.cos(math.pi / 4), 100: 0.0, 150: -math.cos(math.pi / 4)}
+    assert at == pytest.approx(
+        {0: 0.9, 200: 0.05, 10_000: 0.05} | {k: 0.05 + half * (1 + c) for k, c in cosine.items()}
+    )
+    assert policy_weight(chord, at[0]) == pytest.approx(0.1)
+    assert policy_weight(SFTMultitaskOptions(use=True), 0.9) == 1.0
+    with pytest.raises(ValueError, match="step: expected 0 or more, got -1"):
+        sft_coefficient(chord, -1)
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.integers(0, 50), st.integers(0, 50), st.integers(0, 200))
+def test_the_schedule_stays_between_its_ends(coef, valley, warmup, decay, step):
+    options = SFTMultitaskOptions(
+        use=True, coef=coef or 1.0, valley=valley if decay else 0.0, warmup_steps=warmup, decay_steps=decay
+    )
+    value = sft_coefficient(options, step)
+    low = 0.0 if step < warmup else min(options.coef, options.valley if decay else options.coef)
+    assert low - 1e-12 <= value <= max(options.coef, options.valley) + 1e-12
+    if not decay and step >= warmup:
+        assert value == options.coef
+
+
+# Per prompt: the target, then four samples.
+SOLVED = {"never": [1, 0, 0, 0, 0], "once": [1, 0, 0, 1, 0], "thrice": [1, 1, 1, 0, 1]}
+INDEX = [name for name in SOLVED for _ in range(5)]
+ON_POLICY = [n > 0 for _ in SOLVED for n in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("options", "policy"),
+    [
+        (GateOptions(), None),
+        (GateOptions(type="hard"), {"never": 0.0, "once": 1.0, "thrice": 1.0}),
+        (GateOptions(type="hard", gamma=2), {"never": 0.0, "once": 0.0, "thrice": 1.0}),
+        (GateOptions(type="soft"), {"never": 0.0, "once": 0.25, "thrice": 0.75}),
+    ],
+)
+def test_the_gate_by_the_successes_of_the_policy_alone(options, policy):
+    weights = group_gate([bool(s) for group in SOLVED.values() for s in group], INDEX, ON_POLICY, options)
+    for name, (of_policy, supervised) in zip(INDEX, weights, strict=True):
+        assert (of_policy, supervised) == ((1.0, 1.0) if policy is None else (policy[name], 1 - policy[name]))
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.sampled_from("abc"), st.booleans()), max_size=12),
+    st.sampled_from(["hard", "soft"]),
+    st.randoms(),
+)
+def test_the_gate_does_not_depend_on_the_order_and_leaves_out_what_it_cannot_judge(rows, kind, order):
+    def weighed(some):
+        columns = list(zip(*some, strict=True)) or [(), (), ()]
+        return sorted((*row, *w) for row, w in zip(some, group_gate(*columns, GateOptions(type=kind)), strict=True))
+
+    shuffled = rows[:]
+    order.shuffle(shuffled)
+    assert weighed(shuffled) == weighed(rows)
+    for _, group, _, policy, supervised in weighed(rows):
+        members = [on_policy for _, name, on_policy in rows if name == group]
+        assert (policy + supervised == 1.0) == (True in members and False in members)
+
+
+def test_bad_gate_input_names_the_argument():
+    with pytest.raises(ValueError, match="index: expected 1 values, one for each row of solved, got 2"):
+        group_gate([True], ["a", "b"], [True], GateOptions(type="hard"))
+
+
+def test_the_published_length_penalty():
+    lengths = torch.tensor([0, 16384, 16385, 18432, 20480])
+    penalty = length_penalty(lengths, 20480, LengthPenaltyOptions(use=True))
+    assert penalty.tolist() == pytest.approx([0.0, 0.0, -1 / 4096, -0.5, -1.0])
+
+
+@given(st.integers(1, 9000), st.floats(0.01, 1.0), st.integers(0, 9000))
+def test_a_longer_response_never_loses_less(limit, buffer, length):
+    options = LengthPenaltyOptions(use=True, buffer=buffer)
+    shorter, longer = length_penalty(torch.tensor([length, length + 1]), limit, options).tolist()
+    assert -1.0 <= longer <= shorter <= 0.0

@@ -1,0 +1,102 @@
+"""What a worker differentiates for the hybrid methods: both terms, their weights, and any cut into micro-batches."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from verl.utils import tensordict_utils as tu
+
+from training.algorithms.options import MixedPolicyOptions
+from training.algorithms.registry import LOSS_AGG_MODES
+from training.mixed.loss import mixed_policy_loss, supervised_loss
+from training.mixed.metrics import update_counts
+
+ACTOR = SimpleNamespace(use_kl_loss=False)
+TARGET = {"prefix": {"n_prefix": 1}, "use_off_policy_loss": False, "loss_remove_clip": True}
+# Two prompts of a target and an on-policy sample: log-probabilities, advantage, gate (HPT: the first was not solved).
+ROWS = [
+    ([-1.0, -3.0], 0.0, 1.0, 2),  # its target, off-policy
+    ([-2.0, -0.5, -0.7], -0.5, 0.0, 0),
+    ([-4.0, -0.3], 0.0, 0.0, 2),
+    ([-0.9], 0.5, 1.0, 0),
+]
+
+
+def nested(rows: list[list[float]]) -> torch.Tensor:
+    return torch.nested.as_nested_tensor([torch.tensor(row) for row in rows], layout=torch.jagged)
+
+
+def share(rows: list[int], counts: dict[str, Any], options: MixedPolicyOptions, **more: Any) -> tuple[float, Any]:
+    """The loss of the micro-batch of ``rows`` and its metrics."""
+    chosen = [ROWS[row] for row in rows]
+    data = {
+        "prompts": nested([[5.0]] * len(rows)),
+        "responses": nested([[1.0] * len(log_probs) for log_probs, *_ in chosen]),
+        "response_mask": nested([[1.0] * len(log_probs) for log_probs, *_ in chosen]),
+        "old_log_probs": nested([log_probs for log_probs, *_ in chosen]),
+        "advantages": nested([[advantage] * len(log_probs) for log_probs, advantage, *_ in chosen]),
+        "rollout_is_weights": nested([[1.0] * len(log_probs) for log_probs, *_ in chosen]),
+        "gate": nested([[gate] * len(log_probs) for log_probs, _, gate, _ in chosen]),
+        "prefix_length": torch.tensor([length for *_, length in chosen]),
+    }
+    output = {"log_probs": nested([[*log_probs, 0.0] for log_probs, *_ in chosen])}
+    loss, metrics = mixed_policy_loss(ACTOR, options, 4, output, tu.get_tensordict(data, counts | more))  # pyright: ignore[reportArgumentType]
+    return loss.item(), metrics
+
+
+def counts(gated: bool) -> dict[str, Any]:
+    mask = torch.arange(3) < torch.tensor([[len(log_probs)] for log_probs, *_ in ROWS])
+    off_policy = mask & (torch.tensor([[length] for *_, length in ROWS]) > 0)
+    gate = torch.tensor([[gate] for _, _, gate, _ in ROWS]).expand(4, 3) if gated else None
+    return {"batch_num_tokens": int(mask.sum()), "dp_size": 1, **update_counts(mask, off_policy, 1.0, gate)}
+
+
+HPT = MixedPolicyOptions(**TARGET, sft_multitask={"use": True, "coef": 0.5}, gate={"type": "hard"})  # pyright: ignore[reportArgumentType]
+CHORD = {"use": True, "coef": 0.9, "complement": True}
+
+
+def test_a_prompt_that_was_not_solved_is_imitated_and_another_one_has_rl_alone() -> None:
+    loss, metrics = share([0, 1, 2, 3], counts(gated=True), HPT)
+    # One on-policy token has a policy loss, with a ratio of 1; two target tokens have a supervised one.
+    assert metrics["pg_loss"].aggregate() == pytest.approx(-0.5)
+    assert metrics["sft_loss"].aggregate() == pytest.approx((1.0 + 3.0) / 2)
+    assert loss == pytest.approx(-0.5 + 0.5 * 2.0)
+
+
+def test_mu_weighs_the_supervised_loss_and_one_minus_mu_the_policy_loss() -> None:
+    options = MixedPolicyOptions(**TARGET, sft_multitask=CHORD)  # pyright: ignore[reportArgumentType]
+    policy, supervised = (-(-0.5 * 3) - 0.5) / 4, (1.0 + 3.0 + 4.0 + 0.3) / 4
+    loss, metrics = share([0, 1, 2, 3], counts(gated=False), options, sft_coef=0.25)
+    assert metrics["pg_loss"].aggregate() == pytest.approx(policy)
+    assert loss == pytest.approx(0.75 * policy + 0.25 * supervised)
+
+
+def test_phi_weighs_tokens_of_the_target() -> None:
+    options = MixedPolicyOptions(**TARGET, sft_multitask=CHORD | {"weight": "p(1-p)"})  # pyright: ignore[reportArgumentType]
+    p = torch.tensor([-1.0, -3.0, -4.0, -0.3]).exp()
+    _, metrics = share([0, 1, 2, 3], counts(gated=False), options)
+    assert metrics["sft_loss"].aggregate() == pytest.approx(float((-p * (1 - p) * p.log()).mean()))
+
+
+@pytest.mark.parametrize("mode", [mode for mode in LOSS_AGG_MODES if mode != "published"])
+@pytest.mark.parametrize("gated", [True, False])
+def test_micro_batches_and_ranks_do_not_matter(mode: str, gated: bool) -> None:
+    method = {"gate": {"type": "hard"}} if gated else {}
+    options = MixedPolicyOptions(**TARGET, sft_multitask=CHORD | {"weight": "p"}, loss_agg_mode=mode, **method)  # pyright: ignore[reportArgumentType]
+    whole, _ = share([0, 1, 2, 3], counts(gated), options, sft_coef=0.3)
+    cuts = [[[0, 1, 2, 3]], [[0], [1, 2, 3]], [[3, 1], [2, 0]], [[2], [0], [3], [1]]]
+    for cut in cuts:
+        assert sum(share(rows, counts(gated), options, sft_coef=0.3)[0] for rows in cut) == pytest.approx(whole)
+        ranks = counts(gated) | {"dp_size": 2}
+        assert sum(share(rows, ranks, options, sft_coef=0.3)[0] for rows in cut) / 2 == pytest.approx(whole)
+
+
+def test_dft_weighs_a_token_by_its_probability() -> None:
+    masks = nested([[0.0, 1.0, 1.0], [0.0, 0.0, 1.0]])
+    data = tu.get_tensordict({"loss_mask": masks}, {"batch_num_tokens": 3, "dp_size": 1})
+    # Of a response's token: one before it.
+    output = {"log_probs": nested([[-1.0, -2.0, -4.0], [-8.0, -0.5, -32.0]])}
+    loss, _ = supervised_loss("p", output, data)
+    p = torch.tensor([-1.0, -2.0, -0.5]).exp()
+    assert loss.item() == pytest.approx(float((-p * p.log()).mean()))

@@ -1,0 +1,8 @@
+"""What the methods beside LUFFY add to its step: each a pure function that an option of the section ``mixed`` chooses.
+
+- ``on_policy``: the loss of on-policy tokens: PPO, CISPO, GSPO
+- ``sft_weight``: the weight of a token in the supervised loss: SFT, DFT, CHORD-phi
+- ``sft_schedule``: the weight of the supervised loss over the steps: CHORD-mu
+- ``gate``: RL or supervised training for each prompt, by its successes: HPT
+- ``length_penalty``: the reward of long responses: DAPO
+"""

@@ -1,0 +1,91 @@
+"""The loss of on-policy tokens, ``mixed.on_policy_loss``: PPO's ratio and clip, or what CISPO and GSPO have instead.
+
+Each function takes what `training.algorithms.mixed_loss` has prepared: log-probabilities that are 0 at invalid tokens,
+and ``loss_per_ratio``, which is ``-A`` there and 0 at invalid tokens.
+"""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from training.algorithms.options import LossOptions
+from training.algorithms.registry import ON_POLICY_LOSSES
+from training.algorithms.reshape import bounded_exp, shape_on_policy
+
+Losses = tuple[Float[Tensor, "batch length"], Bool[Tensor, "batch length"] | None]
+
+
+def on_policy_loss(
+    log_prob: Float[Tensor, "batch length"],
+    old_log_prob: Float[Tensor, "batch length"],
+    loss_per_ratio: Float[Tensor, "batch length"],
+    on_policy: Bool[Tensor, "batch length"],
+    options: LossOptions,
+) -> Losses:
+    """Losses of all tokens as if they were on-policy, and which of them are clipped (None without a clip).
+
+    With ``d = log_prob - old_log_prob``, and a band from ``1 - clip_ratio`` to ``max(clip_upper_bound, 1 +
+    clip_ratio)``:
+
+    =========  ==============================================================================================
+    ``ppo``    ``max(-A r, -A clamp(r))`` with ``r`` for the reshaped ``e^d`` (arXiv 1707.06347, equation 7)
+    ``cispo``  ``-A sg(clamp(e^d)) log_prob``: a clipped token keeps its gradient (arXiv 2506.13585, equation 4)
+    ``gspo``   ``max(-A s, -A clamp(s))`` with ``s = exp(mean of d over the row's on-policy tokens)``, whose
+               gradient goes to each token alike (arXiv 2507.18071, equations 7 and 14)
+    =========  ==============================================================================================
+
+    ``sg`` stops the gradient. Without a clip (``loss_remove_clip``), ``ppo`` is ``-A r`` and ``gspo`` ``-A s``.
+
+    >>> old, new = torch.tensor([[0.5, 0.2]]).log(), torch.tensor([[0.5, 0.8]]).log()  # ratios 1 and 4, A = 1
+    >>> tensors = new, old, -torch.ones(1, 2), torch.ones(1, 2, dtype=torch.bool)
+    >>> on_policy_loss(*tensors, LossOptions())[0]
+    tensor([[-1.0000, -1.2000]])
+    >>> on_policy_loss(*tensors, LossOptions(on_policy_loss="cispo"))[0]  # log 0.5, 1.2 log 0.8
+    tensor([[0.6931, 0.2678]])
+    >>> on_policy_loss(*tensors, LossOptions(on_policy_loss="gspo"))[0]  # sqrt(1 x 4) = 2 is clipped, too
+    tensor([[-1.2000, -1.2000]])
+
+    Args:
+        on_policy: valid tokens that are not off-policy; those of a row make up GSPO's mean.
+    """
+    return ON_POLICY_LOSSES.function(options.on_policy_loss)(log_prob, old_log_prob, loss_per_ratio, on_policy, options)
+
+
+def ppo(
+    log_prob: Tensor, old_log_prob: Tensor, loss_per_ratio: Tensor, on_policy: Tensor, options: LossOptions
+) -> Losses:
+    return _clipped(shape_on_policy(log_prob, old_log_prob, options), loss_per_ratio, options)
+
+
+def cispo(
+    log_prob: Tensor, old_log_prob: Tensor, loss_per_ratio: Tensor, on_policy: Tensor, options: LossOptions
+) -> Losses:
+    with torch.no_grad():
+        ratio = bounded_exp(log_prob - old_log_prob)
+        weight = ratio.clamp(*clip_band(options))
+    return loss_per_ratio * weight * log_prob, weight != ratio
+
+
+def gspo(
+    log_prob: Tensor, old_log_prob: Tensor, loss_per_ratio: Tensor, on_policy: Tensor, options: LossOptions
+) -> Losses:
+    with torch.no_grad():
+        difference = torch.where(on_policy, log_prob - old_log_prob, 0.0).sum(dim=-1, keepdim=True)
+        log_ratio = difference / on_policy.sum(dim=-1, keepdim=True).clamp(min=1)
+    return _clipped(bounded_exp(log_prob - log_prob.detach() + log_ratio), loss_per_ratio, options)
+
+
+def clip_band(options: LossOptions) -> tuple[float, float]:
+    """The lowest and the highest ratio."""
+    return 1.0 - options.clip_ratio, max(options.clip_upper_bound or 0.0, 1.0 + options.clip_ratio)
+
+
+def _clipped(ratio: Tensor, loss_per_ratio: Tensor, options: LossOptions) -> Losses:
+    losses = loss_per_ratio * ratio
+    if options.loss_remove_clip:
+        return losses, None
+    # Where the clipped loss is the larger one, the ratio is outside the band and the clamp passes no gradient on.
+    with torch.no_grad():
+        clip_losses = loss_per_ratio * ratio.clamp(*clip_band(options))
+        clipped = clip_losses > losses
+    return torch.where(clipped, clip_losses, losses), clipped

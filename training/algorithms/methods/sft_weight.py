@@ -1,0 +1,53 @@
+"""The weight of a token in the supervised loss: what makes it SFT, DFT or CHORD-phi."""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from training.algorithms.registry import SFT_WEIGHTS
+
+GAMMA = 0.1  # of the shaping p / (p + gamma) that LUFFY publishes
+
+
+def sft_weight(log_prob: Float[Tensor, "..."], name: str) -> Float[Tensor, "..."]:
+    """The factor ``w(p)`` of ``-log p`` at each token, without gradient.
+
+    The gradient of ``-w log p`` by ``log p`` is ``-w``, so that ``w`` alone tells methods apart:
+
+    ============  =================================================================================
+    ``one``       1: supervised fine-tuning
+    ``p``         p: DFT (arXiv 2508.05629, equation 9), and unshaped off-policy RL with A = 1
+    ``p(1-p)``    p (1 - p): CHORD-phi (arXiv 2508.11408), the tokens of which the policy is unsure
+    ``luffy``     0.1 p / (p + 0.1)^2: LUFFY's shaping with A = 1 (arXiv 2504.14945, equation 8)
+    ============  =================================================================================
+
+    >>> log_prob = torch.tensor([0.1, 0.5, 0.9]).log()
+    >>> sft_weight(log_prob, "p(1-p)")
+    tensor([0.0900, 0.2500, 0.0900])
+    >>> sft_weight(log_prob, "luffy")
+    tensor([0.2500, 0.1389, 0.0900])
+
+    Raises:
+        ValueError: unknown name; the message lists those there are.
+    """
+    with torch.no_grad():
+        return SFT_WEIGHTS.function(name)(log_prob)
+
+
+def one(log_prob: Tensor) -> Tensor:
+    return torch.ones_like(log_prob)
+
+
+def probability(log_prob: Tensor) -> Tensor:
+    return log_prob.exp()
+
+
+def uncertainty(log_prob: Tensor) -> Tensor:
+    return log_prob.exp() * -torch.expm1(log_prob)
+
+
+def luffy(log_prob: Tensor) -> Tensor:
+    logit = log_prob - math.log(GAMMA)
+    return torch.sigmoid(logit) * torch.sigmoid(-logit)
