@@ -28,7 +28,14 @@ VERDICT_CODE = (
     "core/patterns.py",
 )
 GRADING_CODE = (*VERDICT_CODE, "core/prompts.py", "core/schemas.py")  # of files with verdicts
-PREPARATION_CODE = ("targets", "core/arithmetic.py", "core/tokens.py", "grading/contamination.py", *GRADING_CODE)
+PREPARATION_CODE = (
+    "targets",
+    "core/arithmetic.py",
+    "core/chat_template.py",
+    "core/tokens.py",
+    "grading/contamination.py",
+    *GRADING_CODE,
+)
 GENERATION_CODE = (
     "evaluation/generation",
     "evaluation/benchmarks",

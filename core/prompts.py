@@ -9,13 +9,11 @@ continues it. `encode_prompt` and `encode_example` are their tokens.
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from core.errors import InputError
-from core.parse import parse_object
+from core.errors import InputError, first_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +29,7 @@ RENDERING = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeE
 
 
 class ChatTokenizer(Protocol):
-    """A tokenizer of transformers, or a `ChatTemplate`."""
+    """A tokenizer of transformers, or a `core.chat_template.ChatTemplate`."""
 
     name_or_path: str
     chat_template: Any
@@ -107,7 +105,7 @@ def render_prompt(
             roles = ", ".join(message["role"] for message in conversation)
             raise InputError(
                 f"{tokenizer.name_or_path}: its chat template does not render a conversation of {roles}: "
-                f"{_line(error)}. Give the conversation the messages that the template asks for "
+                f"{first_line(error)}. Give the conversation the messages that the template asks for "
                 "(targets.system_prompt is the system message)"
             ) from error
     if bare:
@@ -193,91 +191,3 @@ class PromptRecord:
     def metadata(self) -> dict[str, str]:
         """The entry for the metadata of a table."""
         return {METADATA_KEY.decode(): json.dumps(asdict(self))}
-
-
-class ChatTemplate:
-    """The chat template of a tokenizer's folder, rendered as transformers renders it, but without transformers.
-
-    Raises InputError for a ``tokenizer_config.json`` that is not JSON or a template that is not Jinja.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.name_or_path = str(folder)
-        settings, self.chat_template = _settings(folder)
-        self._special = {
-            key: text for key, value in settings.items() if key.endswith("_token") and (text := _token(value))
-        }
-        self.eos_token = self._special.get("eos_token")
-        self._compiled = _compile(self.chat_template, folder) if self.chat_template else None
-
-    def apply_chat_template(
-        self, conversation: Messages, *, tokenize: bool = False, add_generation_prompt: bool = True
-    ) -> str:
-        """The text of ``conversation``; it has the signature of a transformers tokenizer and cannot tokenize."""
-        assert self._compiled is not None and not tokenize
-        return self._compiled.render(
-            messages=list(conversation), add_generation_prompt=add_generation_prompt, **self._special
-        )
-
-
-def check_chat_template(folder: Path) -> None:
-    """Raise InputError unless the chat template in ``folder``, if there is one, renders a plain conversation."""
-    chat = ChatTemplate(folder)
-    if chat.chat_template is None:
-        return
-    try:
-        render_prompt(messages("1+1=?", "Be brief."), chat)
-    except InputError as refused:  # a template may ask for a system message, or allow none
-        try:
-            render_prompt(messages("1+1=?"), chat)
-        except InputError:
-            raise refused from None
-
-
-def _settings(folder: Path) -> tuple[dict[str, Any], str | None]:
-    """tokenizer_config.json, and the chat template in it or beside it."""
-    file = folder / "tokenizer_config.json"
-    settings = parse_object(file.read_bytes(), str(file)) if file.is_file() else {}
-    template = settings.get("chat_template")
-    beside = folder / "chat_template.jinja"
-    if beside.is_file():
-        try:
-            return settings, beside.read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(f"{beside}: not UTF-8 at byte {error.start}; convert the chat template to UTF-8") from None
-    if isinstance(template, list) and all(isinstance(entry, dict) for entry in template):  # several named ones
-        template = next((entry.get("template") for entry in template if entry.get("name") == "default"), None)
-    if not isinstance(template, str | None):
-        raise InputError(f"{file}: chat_template is a {type(template).__name__}; expected the chat template's text")
-    return settings, template
-
-
-def _compile(template: str, folder: Path) -> Any:
-    import jinja2
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    # The options of transformers' apply_chat_template; others would render other blanks.
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
-    )
-    environment.filters["tojson"] = lambda value, **options: json.dumps(value, ensure_ascii=False, **options)
-    environment.globals["raise_exception"] = _raise
-    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
-    try:
-        return environment.from_string(template)
-    except jinja2.TemplateError as error:
-        raise InputError(f"tokenizer {folder}: its chat template is not Jinja: {_line(error)}") from error
-
-
-def _raise(message: str) -> None:
-    import jinja2
-
-    raise jinja2.TemplateError(message)
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
-
-
-def _token(value: Any) -> str | None:
-    return value.get("content") if isinstance(value, dict) else value if isinstance(value, str) else None

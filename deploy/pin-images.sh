@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Pin the public images that the Dockerfile and compose name to the digests that their tags have in the registry:
-# python:3.11-slim-bookworm becomes python:3.11-slim-bookworm@sha256:…. Commit the change; run it again to take newer ones.
+# python:3.11-slim-bookworm@sha256:…; commit the change.
 set -euo pipefail
 cd "$(dirname "$0")"
 files=(Dockerfile compose.yaml)

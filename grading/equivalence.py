@@ -21,6 +21,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple, TextIO
 
+from core.limits import address_space, limit, limit_memory
 from grading.pairs import UNIT
 
 Compare = Callable[[str, str], tuple[str, str]]  # (answer, gold) to (verdict, reason)
@@ -144,7 +145,7 @@ def limited(answer: str, gold: str, limit_s: float, compare: Compare = compare) 
     """``compare`` under an alarm of ``limit_s`` seconds; also "timeout" and "error"."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     cpu_limit = math.ceil(used.ru_utime + used.ru_stime + limit_s) + 3
-    _limit(resource.RLIMIT_CPU, cpu_limit)
+    limit(resource.RLIMIT_CPU, cpu_limit)
     try:
         signal.setitimer(signal.ITIMER_REAL, limit_s, REPEAT_S)
         try:
@@ -157,18 +158,6 @@ def limited(answer: str, gold: str, limit_s: float, compare: Compare = compare) 
         return "error", f"{type(error).__name__}: {str(error)[:200]}"
 
 
-def _limit(what: int, most: int) -> None:
-    """Lower a soft limit, within a hard one that somebody may have set (``ulimit -v`` and ``-t`` on clusters)."""
-    hard = resource.getrlimit(what)[1]
-    resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
-
-
-def _memory() -> int:
-    """Bytes of this process's address space."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[0]) * resource.getpagesize()
-
-
 def _raise_time_up(_signal: int, _frame: Any) -> None:
     raise TimeUp
 
@@ -179,12 +168,12 @@ def serve(limit_s: float, compare: Compare = compare) -> None:
     os.dup2(2, 1)  # a library that prints must not corrupt the replies
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and closes stdin
     signal.signal(signal.SIGALRM, _raise_time_up)
-    _limit(resource.RLIMIT_CORE, 0)
+    limit(resource.RLIMIT_CORE, 0)
     logging.disable(logging.CRITICAL)
     sys.setrecursionlimit(5000)
     parent = os.getppid()
     compare("1", "\\frac{1}{2}")  # import and build the parser before the clock runs
-    _limit(resource.RLIMIT_AS, _memory() + MEMORY_BYTES)
+    limit_memory(MEMORY_BYTES)
     while os.getppid() == parent:
         child = os.fork()
         if not child:
@@ -196,7 +185,7 @@ def serve(limit_s: float, compare: Compare = compare) -> None:
 
 
 def _answer(limit_s: float, compare: Compare, replies: TextIO) -> None:
-    parent, most = os.getppid(), _memory() + RENEWED_BYTES
+    parent, most = os.getppid(), address_space() + RENEWED_BYTES
     print(json.dumps({"ready": os.getpid()}), file=replies, flush=True)
     buffer = b""
     while os.getppid() == parent:
@@ -210,7 +199,7 @@ def _answer(limit_s: float, compare: Compare, replies: TextIO) -> None:
             line, buffer = buffer.split(b"\n", 1)
             request = json.loads(line)
             verdict, reason = limited(request["answer"], request["gold"], limit_s, compare)
-            ends = _memory() > most
+            ends = address_space() > most
             reply = {"id": request["id"], "verdict": verdict, "reason": reason, "ends": ends}
             print(json.dumps(reply), file=replies, flush=True)
             if ends:

@@ -1,6 +1,7 @@
 """The embedded base model and the path that makes it: tokenizer, mixture, fine-tuning, GGUF conversion."""
 
 import random
+import struct
 import subprocess
 import sys
 import unicodedata
@@ -158,20 +159,26 @@ def test_a_gguf_file_becomes_the_model_it_was_written_from(shipped, tmp_path: Pa
         assert torch.allclose(converted(ids).logits[..., : len(tokenizer)], model(ids).logits, atol=1e-4)
 
 
-def test_a_file_that_is_cut_short_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "cut.gguf").write_bytes(b"GGUF\x03\x00\x00\x00" + bytes(4))
-    command = [
-        sys.executable,
-        "-m",
-        "training.export.convert",
-        "--gguf",
-        tmp_path / "cut.gguf",
-        "--out",
-        tmp_path / "model",
-    ]
+HEAD = b"GGUF" + struct.pack("<I", 3)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        HEAD + bytes(4),
+        HEAD + struct.pack("<QQQ", 0, 1, 2**50) + b"x",  # one entry, whose key has 2**50 characters
+        HEAD + struct.pack("<QQQ", 0, 1, 1) + b"a" + struct.pack("<IIQ", 9, 4, 2**50),  # an array of 2**50 numbers
+        HEAD + struct.pack("<QQQ", 0, 1, 1) + b"a" + struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 3000,  # nested
+    ],
+    ids=["cut", "key", "array", "nested"],
+)
+def test_a_damaged_file_is_refused(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "damaged.gguf"
+    file.write_bytes(content)
+    command = [sys.executable, "-m", "training.export.convert", "--gguf", file, "--out", tmp_path / "model"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2 and not (tmp_path / "model").exists()
-    assert done.stderr.strip().splitlines()[-1].startswith(f"error: {tmp_path / 'cut.gguf'}: transformers cannot")
+    assert done.stderr.strip().splitlines()[-1].startswith(f"error: {file}: transformers cannot")
 
 
 def write_gguf(model, tokenizer, path: Path) -> None:

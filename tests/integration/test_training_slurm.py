@@ -1,15 +1,17 @@
-"""The Slurm backend on a real cluster of one node: a job runs, outlives its command, is found again and cancelled."""
+"""The Slurm backend on a real cluster of one node: jobs run, outlive their command, are found again and cancelled."""
 
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
+import pyarrow.parquet as pq
 import pytest
 from training_runs import Training, free_port, write_targets
 
@@ -17,7 +19,11 @@ from core.backends.attempts import Attempt, attempts
 from core.backends.slurm import SlurmBackend
 from core.backends.task import Task
 from core.errors import InputError, TaskFailed
+from core.files import write_table
 from core.manifest import read_manifest
+from evaluation.benchmarks.problems import read_suite
+from evaluation.benchmarks.registry import load_suite
+from training.base.resolve import SHIPPED
 from training.run.attempts import follow
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -174,4 +180,25 @@ def test_a_training_goes_on_without_its_command_and_is_found_again(cluster: Path
     stopped.wait_for_step(1)
     stopped.process.send_signal(signal.SIGTERM)
     assert stopped.end(90) == 128 + signal.SIGTERM
+    assert jobs() == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_an_evaluation_goes_on_without_its_command_and_is_found_again(cluster: Path, tmp_path: Path) -> None:
+    suite = tmp_path / "suite.parquet"
+    write_table(read_suite(load_suite("embedded")[:1], [], limit=40), suite)
+    command = [sys.executable, "-m", "evaluation", "generate", "--model", SHIPPED, "--suite", suite]
+    command += ["--out", tmp_path / "out", "--cache", tmp_path / "cache", "--max-tokens", "64", "--samples", "16"]
+    command += ["--temperature", "1", "--backend", "slurm"]
+    killed = subprocess.Popen(command, cwd=ROOT)
+    while not (running := jobs()):
+        assert killed.poll() is None
+        time.sleep(0.2)
+    killed.kill()
+    killed.wait()
+    assert jobs() == running
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert found.returncode == 0 and f"following {running[0]}, which still runs" in found.stderr, found
+    assert sum(pq.read_metadata(file).num_rows for file in (tmp_path / "out").glob("*.parquet")) == 40 * 16
     assert jobs() == []

@@ -10,8 +10,24 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 from transformers.utils.logging import disable_progress_bar
 
 from core.cli import Parser, exit_status
-from core.errors import InputError
+from core.errors import InputError, first_line
+from core.limits import memory_limit
 
+# What the reader of a damaged file raises.
+UNREADABLE = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    NotImplementedError,
+    OSError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+# Address space of a conversion: a part, and this many times the file, whose two to four bits become float32, twice.
+MEMORY_BYTES = 2 << 30
+GROWTH = 20
 TURN_END = "<|im_end|>"  # ChatML: ends a turn, so generation must stop there
 
 
@@ -22,11 +38,13 @@ def convert(gguf: Path, out: Path) -> None:
         InputError: transformers cannot read the file, or it has no chat template.
     """
     try:
-        tokenizer = AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
-        model = AutoModelForCausalLM.from_pretrained(str(gguf.parent), gguf_file=gguf.name, dtype="float32")
-    except (ValueError, KeyError, NotImplementedError, OSError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(f"{gguf}: transformers cannot convert it ({reason}): give a Hugging Face folder") from error
+        with memory_limit(MEMORY_BYTES + GROWTH * gguf.stat().st_size):
+            tokenizer = AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
+            model = AutoModelForCausalLM.from_pretrained(str(gguf.parent), gguf_file=gguf.name, dtype="float32")
+    except UNREADABLE as error:
+        raise InputError(
+            f"{gguf}: transformers cannot convert it ({first_line(error)}): give a Hugging Face folder"
+        ) from error
     if not tokenizer.chat_template:
         raise InputError(f"{gguf}: no chat template in it, which renders every prompt: give a Hugging Face folder")
     end_turns(model, tokenizer)

@@ -25,6 +25,7 @@ WITHOUT_NUMBERS = {
     "core.loopback": "says where ports listen",
     "core.manifest": "describes what was computed",
     "core.model_files": "checks and copies the files of a model, whose digest is part of the identity",
+    "core.limits": "lowers the limits of a process",
     "core.processes": "finds and ends processes",
     "core.progress": "reports progress",
     "grading.verdict_cache": "keeps verdicts by the digest of GRADING_CODE",
