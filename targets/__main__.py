@@ -19,6 +19,7 @@ from targets import browse
 from targets.check.expectations import SUITE, load_checks, validate
 from targets.check.version_diff import compare_versions
 from targets.config import PrepareConfig, build_config, read_config
+from targets.hub import pull, push
 from targets.prepare import prepare
 from targets.prepared import PROFILE_FILE, Prepared, require_targets
 from targets.select.split import Split, reconcile, select_train
@@ -26,7 +27,7 @@ from targets.select.split import Split, reconcile, select_train
 if TYPE_CHECKING:
     import pyarrow as pa
 
-COMMANDS = {"browse": browse.main}
+COMMANDS = {"browse": browse.main, "push": push.main, "pull": pull.main}
 LARGEST_BENCHMARKS = 32 << 20  # bytes of their problems, which each process keeps with an index of four times the size
 
 

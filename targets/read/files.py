@@ -6,6 +6,7 @@ read is a `Rejection` in its place, so that the row is still counted.
 
 import hashlib
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -70,12 +71,24 @@ def find_files(spec: str) -> list[DataFile]:
 
 
 def with_unique_names(files: Sequence[DataFile]) -> list[DataFile]:
-    """``files``, where those of the same name (from two folders) are called by their whole path."""
-    names = [file.name for file in files]
-    unique = [replace(file, name=file.path) if names.count(file.name) > 1 else file for file in files]
+    """``files``, where those of the same name are called by as many folders of their path as tell them apart."""
+    unique = list(files)
+    while any(file.name != longer.name for file, longer in zip(unique, _longer_names(unique), strict=True)):
+        unique = _longer_names(unique)
     if twice := sorted({file.path for file in unique if [f.path for f in unique].count(file.path) > 1}):
         raise InputError(f"sources name {twice[0]} more than once, so its rows would count twice")
     return unique
+
+
+def _longer_names(files: Sequence[DataFile]) -> list[DataFile]:
+    """``files``, where those of the same name take one more folder of their path into it, if there is one."""
+    names = Counter(file.name for file in files)
+
+    def longer(file: DataFile) -> DataFile:
+        parts = PurePosixPath(file.path).parts[-(len(PurePosixPath(file.name).parts) + 1) :]
+        return replace(file, name=_printable("/".join(parts))) if names[file.name] > 1 else file
+
+    return [longer(file) for file in files]
 
 
 def column_names(file: DataFile) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from core.errors import InputError
 from core.files import digest_bytes
+from core.hub import hub_errors
 from core.parquet_batches import ROWS_PER_READ
 from core.patterns import compile_full_match
 from targets.config import EMBEDDED, ColumnMapping, PrepareConfig
@@ -124,7 +125,7 @@ def find_parts(config: PrepareConfig) -> list[Part]:
     files: list[DataFile] = []
     others: list[str] = []
     for spec in config.source:
-        if spec == EMBEDDED or (_looks_like_hub_id(spec) and not os.path.exists(spec)):
+        if spec == EMBEDDED or (is_hub_id(spec) and not os.path.exists(spec)):
             others.append(spec)
         else:
             files += find_files(spec)
@@ -150,7 +151,8 @@ def observe(config: PrepareConfig) -> Observation:
     return Observation(digest_bytes(repr(list(parts)).encode()), total, parts)
 
 
-def _looks_like_hub_id(spec: str) -> bool:
+def is_hub_id(spec: str) -> bool:
+    """Whether ``spec`` can be the id of a hub dataset; a folder here may be called the same."""
     return bool(HUB_ID(spec)) and not spec.endswith(SUFFIXES)
 
 
@@ -175,13 +177,8 @@ def _load_hub(name: str, config: PrepareConfig) -> Any:
 
 def _hub_revision(name: str, config: PrepareConfig) -> str:
     import huggingface_hub
-    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
-    try:
+    advice = f"give a file, a folder, or a dataset that you may read at revision {config.revision or 'main'}"
+    with hub_errors(f"source {name}: no such file or folder here", advice):
         info = huggingface_hub.HfApi().dataset_info(name, revision=config.revision)
-    except (HfHubHTTPError, OfflineModeIsEnabled, OSError, ValueError) as error:
-        raise InputError(
-            f"source {name}: no such file or folder here, and the hub does not answer for a dataset of this name "
-            f"(revision {config.revision or 'main'}): {str(error).splitlines()[0]}"
-        ) from error
     return f"{info.sha}/{config.subset or 'default'}/{config.split}"

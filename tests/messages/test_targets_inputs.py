@@ -71,6 +71,9 @@ ROWS: list[Row] = [
     (REVIEW, {"review.csv": f"{HEADER}x,keep,me,\nx,refuse,you,\n"}, "line 3: 'x' has a decision in line 2 already"),
     (REVIEW, {"review.csv": f'{HEADER}x,keep,"me,\n'}, "review.csv: line 2: not CSV"),
     ("targets browse nothing --out page.html", {}, "nothing/prepared.parquet"),
+    ("targets push nothing me/set", {}, "nothing/train.parquet: cannot be read"),
+    ("targets pull me/set model", {}, "model: exists already: give the name of a new folder"),
+    ("targets pull me/set out", {}, "pull me/set: the hub refused ("),
     ("targets browse model", {}, "required: --out; see python -m targets browse --help"),
     ("targets --out model/config.json --tokenizer model --source traces.jsonl", {}, "model/config.json"),
 ]

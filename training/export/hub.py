@@ -2,20 +2,10 @@
 
 from pathlib import Path
 
-from core.errors import InputError
+from core.hub import upload_folder
 
 
 def push_to_hub(policy: Path, repository: str) -> None:
     """Upload the policy folder to a private ``repository``; InputError with the hub's reason if it refuses."""
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
-
-    try:
-        api = HfApi()
-        api.create_repo(repository, exist_ok=True, private=True)
-        api.upload_folder(folder_path=policy, repo_id=repository)
-    except (HfHubHTTPError, OfflineModeIsEnabled, ValueError, OSError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(
-            f"run.push_to_hub={repository}: the hub refused the upload ({reason}); the policy is complete in {policy}"
-        ) from error
+    where, advice = f"run.push_to_hub={repository}", f"the policy is complete in {policy}"
+    upload_folder(policy, repository, "model", where=where, advice=advice)

@@ -1,0 +1,35 @@
+"""Uploads to the Hugging Face hub, and its errors as those of a user."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal, cast
+
+from core.errors import InputError
+
+
+@contextmanager
+def hub_errors(where: str, advice: str) -> Iterator[None]:
+    """Turn what the hub, its client or the network refuse into an InputError with their reason and ``advice``."""
+    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+
+    # Its bases are OSError and the error of the HTTP client, whose package differs between versions of the hub's.
+    bases = cast("tuple[type[Exception], ...]", HfHubHTTPError.__bases__)
+    try:
+        yield
+    except (*bases, OfflineModeIsEnabled, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{where}: the hub refused ({' '.join(str(error).split())[:600]}); {advice}") from error
+
+
+def upload_folder(
+    folder: Path, repository: str, kind: Literal["model", "dataset"], *, where: str, advice: str, private: bool = True
+) -> None:
+    """Upload ``folder`` to ``repository``, which is created if it does not exist; InputError if the hub refuses."""
+    from huggingface_hub import HfApi
+
+    with hub_errors(where, advice):
+        api = HfApi()
+        api.create_repo(repository, repo_type=kind, exist_ok=True, private=private)
+        api.upload_folder(folder_path=folder, repo_id=repository, repo_type=kind)

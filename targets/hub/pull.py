@@ -1,0 +1,94 @@
+"""``python -m targets pull``: a training set from the hub, if its rows are those that it was pushed with."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from core.cli import Parser
+from core.errors import InputError
+from core.files import atomic_folder
+from core.hub import hub_errors
+from core.schemas import TARGET
+from targets.hub.push import DATA, HELDOUT_DIGEST, MESSAGES
+from targets.read.files import find_files
+from targets.read.parquet_rows import open_file, parquet_rows
+from targets.select.split import HELDOUT, TRAIN
+from targets.tables import RowDigest, TableWriter, read_metadata
+from targets.trace import Rejection
+
+ADVICE = "give a dataset that python -m targets push has written"
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = Parser(
+        prog="python -m targets pull",
+        description="Download a training set that `push` has uploaded, and check its digest.",
+    )
+    parser.add_argument("repository", metavar="OWNER/NAME", help="dataset on the hub")
+    parser.add_argument("folder", type=Path, metavar="OUT", help="the folder to create")
+    parser.add_argument("--revision", help="branch, tag or commit (default: the newest)")
+    options = parser.parse_args(arguments)
+    if options.folder.exists():
+        raise InputError(f"{options.folder}: exists already: give the name of a new folder")
+    downloaded = _download(options.repository, options.revision)
+    with atomic_folder(options.folder) as temporary:
+        digest = read_dataset(downloaded, temporary, {"hub": f"{options.repository}@{downloaded.name}"})
+    sys.stdout.write(f"{options.folder / TRAIN}: digest {digest}\n")
+    return 0
+
+
+def _download(repository: str, revision: str | None) -> Path:
+    """The folder of the hub's cache with the files; its name is the commit."""
+    from huggingface_hub import snapshot_download
+
+    with hub_errors(f"pull {repository}", "log in, or give a dataset and a revision that you may read"):
+        files = f"{DATA}/*.parquet"
+        return Path(snapshot_download(repository, repo_type="dataset", revision=revision, allow_patterns=files))
+
+
+def read_dataset(downloaded: Path, out: Path, more: dict[str, str]) -> str:
+    """Write the training set of a downloaded repository into ``out``; returns the digest of its rows.
+
+    Raises:
+        InputError: it is no training set, it is damaged, or its rows are not those that it was pushed with.
+    """
+    train = downloaded / DATA / TRAIN
+    if not train.is_file():
+        raise InputError(f"{downloaded}: no {DATA}/{TRAIN} in it; {ADVICE}")
+    metadata = {**read_metadata(train, ADVICE), **more}
+    expected = {TRAIN: metadata.get("rows_digest")}
+    if (downloaded / DATA / HELDOUT).is_file():
+        expected[HELDOUT] = metadata.get(HELDOUT_DIGEST)
+    for name, digest in expected.items():
+        if digest is None:
+            raise InputError(f"{downloaded / DATA / name}: no digest in its metadata; {ADVICE}")
+        if _copy(downloaded / DATA / name, out / name, metadata) != digest:
+            raise InputError(
+                f"{downloaded / DATA / name}: its rows are not those of the digest {digest[:16]} that it was pushed "
+                "with: pull another revision"
+            )
+    return metadata["rows_digest"]
+
+
+def _copy(source: Path, out: Path, metadata: dict[str, str]) -> str:
+    """Copy rows without their `MESSAGES`; returns their digest."""
+    import pyarrow as pa
+
+    [file] = find_files(str(source))
+    given = open_file(file).schema_arrow
+    for field in TARGET:
+        if field.name not in given.names or given.field(field.name).type != field.type:
+            raise InputError(f"{source}: column {field.name}: expected {field.type}; {ADVICE}")
+    schema = pa.schema([field for field in given if field.name != MESSAGES])
+    digest = RowDigest()
+    with TableWriter(out, schema, metadata) as writer:
+        for number, row in parquet_rows(file, schema.names, None):
+            if isinstance(row, Rejection):
+                raise InputError(f"{source}: row {number}: {row.detail}; {ADVICE}")
+            try:
+                digest.add(row)
+            except (TypeError, AttributeError) as error:
+                raise InputError(f"{source}: row {number}: a value is missing; {ADVICE}") from error
+            writer.add(row)
+        writer.close()
+    return digest.hexdigest()

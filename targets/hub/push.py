@@ -1,0 +1,112 @@
+"""``python -m targets push``: a training set to a repository of the Hugging Face hub.
+
+The rows are those of the training file with a column ``messages`` beside them, which other trainers read. The file's
+metadata goes with them, without the folders of this machine.
+"""
+
+import json
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from pathlib import Path, PurePath
+from typing import Any
+
+from core.cli import Parser
+from core.errors import InputError
+from core.hub import upload_folder
+from core.schemas import MESSAGE
+from targets.hub.card import dataset_card
+from targets.select.split import HELDOUT, TRAIN
+from targets.tables import RowDigest, TableWriter, iter_batches, read_metadata, readable
+
+DATA, MESSAGES, HELDOUT_DIGEST = "data", "messages", "heldout_digest"
+REMEDY = "give the folder of train.parquet, which python -m targets writes"
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = Parser(
+        prog="python -m targets push",
+        description="Upload train.parquet and heldout.parquet to the Hugging Face hub as a dataset with a card. Log in "
+        "with `hf auth login`, or set HF_TOKEN.",
+    )
+    parser.add_argument("folder", type=Path, metavar="OUT", help="folder with train.parquet")
+    parser.add_argument("repository", metavar="OWNER/NAME", help="dataset on the hub; created if it does not exist")
+    parser.add_argument("--license", help="identifier of the hub, such as apache-2.0 (default: those of the sources)")
+    parser.add_argument("--public", action="store_true", help="let everybody read a repository that is created")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as scratch:
+        digest = write_dataset(options.folder, Path(scratch), options.repository, options.license)
+        where, advice = f"push {options.repository}", "log in, or give a repository that you may write to"
+        upload_folder(
+            Path(scratch), options.repository, "dataset", where=where, advice=advice, private=not options.public
+        )
+    sys.stdout.write(f"{options.repository}: digest {digest}\n")
+    return 0
+
+
+def write_dataset(folder: Path, out: Path, repository: str, licence: str | None) -> str:
+    """Write what the hub gets of the training set in ``folder`` into ``out``; returns the digest of its rows.
+
+    Raises:
+        InputError: there is no training set, its rows are not those that its digest names, or one names a folder.
+    """
+    import pyarrow.parquet as pq
+
+    recorded = read_metadata(folder / TRAIN, REMEDY)
+    if "rows_digest" not in recorded:
+        raise InputError(f"{folder / TRAIN}: not written by python -m targets; {REMEDY}")
+    metadata = portable(recorded)
+    heldout = folder / HELDOUT
+    rows = {}
+    if heldout.is_file() and pq.read_metadata(heldout).num_rows:
+        rows["heldout"], metadata[HELDOUT_DIGEST] = _copy(heldout, out / DATA / HELDOUT, metadata)
+    rows["train"], digest = _copy(folder / TRAIN, out / DATA / TRAIN, metadata)
+    if digest != metadata["rows_digest"]:
+        raise InputError(f"{folder / TRAIN}: its rows are not those that its digest names; prepare the targets again")
+    (out / "README.md").write_text(dataset_card(repository, metadata, rows, out / DATA / TRAIN, licence), "utf-8")
+    return digest
+
+
+def portable(metadata: Mapping[str, str]) -> dict[str, str]:
+    """What a training file records, with names instead of the folders of this machine."""
+    parts = json.loads(metadata["sources"])  # a dataset of the hub is a part of its own name, a folder is none
+
+    def named(source: Any) -> Any:
+        if isinstance(source, dict):
+            return {**source, "path": named(source["path"])}
+        remote = "://" in source and not source.startswith(("file:", "local:"))
+        return source if remote or source in parts else PurePath(source).name
+
+    config = json.loads(metadata["config"])
+    config["source"] = [named(source) for source in config["source"]]
+    sources = [named(source) for source in json.loads(metadata["source"])]
+    texts = {"config": json.dumps(config, sort_keys=True), "source": json.dumps(sources)}
+    return {**metadata, **texts}
+
+
+def _copy(source: Path, out: Path, metadata: Mapping[str, str]) -> tuple[int, str]:
+    """Copy rows with their `MESSAGES`; returns how many, and their digest."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    out.parent.mkdir(parents=True, exist_ok=True)
+    digest = RowDigest()
+    with readable(source, REMEDY):
+        schema = pq.read_schema(source)
+        with TableWriter(out, schema.append(pa.field(MESSAGES, pa.list_(MESSAGE))), metadata) as writer:
+            for row in chain.from_iterable(iter_batches(source)):
+                _check_names(row["extra_info"], source)
+                digest.add(row)
+                writer.add({**row, MESSAGES: [*row["prompt"], *row["target"]]})
+            writer.close()
+    return writer.rows, digest.hexdigest()
+
+
+def _check_names(info: Mapping[str, str], file: Path) -> None:
+    for name in ("id", "source"):
+        if PurePath(info[name]).is_absolute():
+            raise InputError(
+                f"{file}: {name} {info[name]!r:.200} names a folder of this machine: give its source file a name of "
+                "its own and prepare the targets again"
+            )
