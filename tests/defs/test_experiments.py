@@ -149,7 +149,7 @@ def test_variants_that_cannot_be_trained_are_refused(build, settings: dict[str, 
 
 
 def test_variants_are_trained_by_their_recipe_and_settings():
-    options = settings_of(experiments__variants=VARIANTS, experiments__baseline="fresh").experiments
+    options = settings_of(LUFFY__EXPERIMENTS__VARIANTS=VARIANTS, LUFFY__EXPERIMENTS__BASELINE="fresh").experiments
     assert options.trained() == ["fresh", "stale"]
     stale = options.of("stale")
     assert (stale.recipe, stale.overrides[-1]) == ("luffy", "max_staleness=4")
