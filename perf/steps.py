@@ -5,7 +5,7 @@ rate of 0, so that the policy and the length of its answers do not change. "verl
 advantage and loss. "on_policy" is our trainer without off-policy samples, which measures the hooks alone. "luffy" has
 one whole target per group. The program prints the median seconds of steps 3 and later, and the ratios to verl.
 
-``--rollouts`` times "luffy" in each mode of its rollouts, one after the other.
+``--rollouts`` times "luffy" in each mode of its rollouts, one after the other, beside what `perf.rollouts` simulates.
 ``--rows 8 16 32`` times "luffy" at these numbers of prompts per step instead. ``--memory`` fits a line to the memory of
 all its processes over the steps, with as many prompts as ``--rows`` says. Both print the number of generations that
 were requested per step.
@@ -28,6 +28,7 @@ import psutil
 from omegaconf import OmegaConf
 
 from core.code import PROJECT
+from perf.rollouts import fit, generated, simulate, step_seconds
 from training.run.configuration import compose_run
 
 COMMON = {
@@ -39,6 +40,7 @@ COMMON = {
 }
 OURS = ("on_policy", "luffy")  # recipes
 SHOWN = 8  # parts of the memory that grow or shrink the most
+MODES = ("sync", "colocate_async", "separate_async")
 PARTS = ("step", "gen", "old_log_prob", "adv", "update_actor")
 
 
@@ -121,19 +123,27 @@ def by_rows(file: Path, folder: Path, steps: int, sizes: list[int]) -> None:
 
 
 def by_mode(file: Path, folder: Path, steps: int) -> None:
-    """Print what a step and 1,000 generated tokens of "luffy" cost with each mode of its rollouts."""
-    sys.stdout.write("rollouts          s per step   s per 1,000 tokens   age   trainer idle   rollouts idle\n")
-    for mode in ("sync", "colocate_async", "separate_async"):
-        records = train("luffy", file, folder / mode, steps, rollouts=mode)
-        seconds = [record["timing_s/step"] - record.get("timing_s/save_checkpoint", 0.0) for record in records]
+    """Print what a step and 1,000 generated tokens of "luffy" cost with each mode of its rollouts.
+
+    Beside it is what `perf.rollouts` makes of the phases of the synchronous run.
+    """
+    sys.stdout.write(
+        "rollouts          s per step   simulated   s per 1,000 tokens   age   trainer idle   rollouts idle\n"
+    )
+    measured = {mode: train("luffy", file, folder / mode, steps, rollouts=mode) for mode in MODES}
+    tokenizer, numbers = PROJECT / "training/base/model/tokenizer.json", range(steps - len(measured["sync"]), steps)
+    batches = [generated(folder / "sync" / "rollouts" / f"{number + 1}.jsonl", tokenizer) for number in numbers]
+    phases = fit(measured["sync"], batches)
+    for mode, records in measured.items():
+        simulated = simulate(mode, 1, phases, batches).seconds
+        seconds = [step_seconds(record) for record in records]
         tokens = sum(record["batch/generated_tokens"] for record in records)
         age, trainer, rollouts = (
             statistics.fmean(record[name] for record in records)
             for name in ("staleness/mean", "idle/trainer", "idle/rollouts")
         )
-        costs = f"{statistics.fmean(seconds):>13.2f}{1000 * sum(seconds) / tokens:>21.2f}"
+        costs = f"{statistics.fmean(seconds):>13.2f}{simulated:>12.2f}{1000 * sum(seconds) / tokens:>21.2f}"
         sys.stdout.write(f"{mode:<15}{costs}{age:>6.2f}{trainer:>15.2f}{rollouts:>16.2f}\n")
-        sys.stdout.flush()
 
 
 def memory(file: Path, folder: Path, steps: int, rows: int) -> None:

@@ -162,6 +162,21 @@ def test_asynchronous_rollouts_are_as_old_as_they_say(rollouts: str, targets: Pa
         assert any("drift/age_1" in data for data in records)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    ("precision", "least", "most"), [("bfloat16", 1e-4, 3e-2), ("fp8", 3e-4, 3e-2), ("int4", 2e-3, 0.2)]
+)
+def test_rollouts_of_low_precision_drift_without_being_stale(
+    precision: str, least: float, most: float, targets: Path, tmp_path: Path
+) -> None:
+    run = Training(tmp_path / "run", targets, rollout_precision=precision)
+    assert run.end() == 0, run.said + (tmp_path / "run" / "attempts" / "0001.log").read_text()[-3000:]
+    for record in run.metrics():
+        assert record["data"]["staleness/max"] == 0
+        assert least < record["data"]["drift/age_0"] < most
+
+
 @pytest.mark.timeout(1800)
 def test_the_second_update_of_a_batch_is_clipped_and_the_teachers_probabilities_shape_it(tmp_path: Path) -> None:
     """In the first one the policy is the one that sampled: nothing to clip. The teacher gives each token a half."""

@@ -1,4 +1,4 @@
-"""What the keys ``rollouts``, ``max_staleness`` and ``stale_samples`` mean for verl's trainers and rollout servers."""
+"""What the keys of `RolloutOptions` mean for verl's trainers and rollout servers."""
 
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ def lay_out_rollouts(config: "DictConfig") -> None:
         InputError: ``rollout_gpus`` is no number, or two keys contradict each other.
     """
     options = rollout_options(config)
+    _set_precision(config, options.rollout_precision)
     if options.rollouts == "sync":
         return
     sampler = config.trainer.v1.sampler
@@ -50,3 +51,24 @@ def lay_out_rollouts(config: "DictConfig") -> None:
             engine.backend, engine.custom_backend_module = "cpu", "training.platforms.cpu_weights"
         elif engine.backend == "naive":  # verl's default, which cannot leave a GPU
             engine.backend = "nccl"
+
+
+def _set_precision(config: "DictConfig", precision: str) -> None:
+    """Set in which precision vLLM generates; fp8 and int4 are of the weights of linear layers."""
+    rollout = config.actor_rollout_ref.rollout
+    if precision in ("float32", "bfloat16"):
+        rollout.dtype = precision
+        return
+    if rollout.quantization is not None:
+        raise InputError(
+            f"rollout_precision={precision} and actor_rollout_ref.rollout.quantization={rollout.quantization} "
+            "contradict each other: leave the second out"
+        )
+    if config.trainer.device == "cpu":  # vLLM's own does not start there: training.platforms.cpu_vllm rounds weights
+        rollout.dtype = "float32"
+    elif precision == "fp8":
+        rollout.dtype, rollout.quantization = "bfloat16", "fp8"
+    else:
+        raise InputError(
+            f"rollout_precision={precision}: only the CPU's simulation has it: set fp8 or bfloat16 on a GPU"
+        )

@@ -1,0 +1,277 @@
+"""Simulate the modes of rollouts: phase times in, seconds per step and utilisation out.
+
+``.venv/bin/python -m perf.rollouts`` predicts 8 GPUs and prints the table of docs/asynchronous.md. No GPU has measured
+it. ``.venv-train/bin/python -m perf.steps --rollouts`` fits the phases to a measured synchronous run on this machine,
+and compares what is simulated for the other modes with what is measured.
+
+The rules are those of docs/asynchronous.md. Each server decodes up to ``slots`` samples at once, and all of them get
+their next token in ``iteration + sample x (samples at once)`` seconds. A step waits until as many groups are complete
+as a batch has, and all that would grow too old.
+"""
+
+import argparse
+import heapq
+import json
+import math
+import sys
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from training.plan.cards import Card, card_of
+from training.plan.roofline import BANDWIDTH, COMPUTE, LINK
+from training.plan.shape import ModelShape
+
+Batch = Sequence[Sequence[int]]  # for each group the tokens that vLLM generates for each of its samples
+
+
+@dataclass(frozen=True)
+class Phases:
+    """What the parts of a step cost, in seconds."""
+
+    iteration: float  # one token of every sample of a server: what does not depend on their number
+    sample: float  # and for each of them
+    token: float  # the trainer's, for each generated token: log-probabilities and updates
+    step: float  # the trainer's, for each step
+    weights: float  # sending the weights, while nothing is generated
+    servers: int = 1
+    slots: int = 1 << 30  # samples that a server decodes at once
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """Means over the steps that are as stale as they become."""
+
+    seconds: float  # per step
+    trainer: float  # share of the time in which the trainer computes
+    rollouts: float  # share of the time in which a server decodes, averaged over the servers
+    age: float  # of the samples, in steps
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.2f} s, trainer {self.trainer:.0%}, rollouts {self.rollouts:.0%}, age {self.age:.1f}"
+
+
+@dataclass
+class Server:
+    """vLLM's continuous batching: samples that wait, and those that are decoded, by the iteration that ends them."""
+
+    phases: Phases
+    waiting: deque[tuple[int, int]] = field(default_factory=deque)  # tokens, group
+    running: list[tuple[float, int]] = field(default_factory=list)
+    iterations: float = 0.0
+    busy: float = 0.0
+
+    def add(self, tokens: int, group: int) -> None:
+        self.waiting.append((tokens, group))
+        self._admit()
+
+    def until_next(self) -> float:
+        """Seconds until the next sample ends; infinite without samples."""
+        return (self.running[0][0] - self.iterations) * self._rate() if self.running else math.inf
+
+    def advance(self, seconds: float) -> list[int]:
+        """The groups of the samples that end within ``seconds``."""
+        ended = []
+        while self.running and self.until_next() <= seconds:
+            seconds -= self._decode(self.until_next())
+            self.iterations, group = heapq.heappop(self.running)
+            ended.append(group)
+            self._admit()
+        if self.running:
+            self._decode(seconds)
+        return ended
+
+    def _decode(self, seconds: float) -> float:
+        self.iterations += seconds / self._rate()
+        self.busy += seconds
+        return seconds
+
+    def _rate(self) -> float:
+        return self.phases.iteration + self.phases.sample * len(self.running)
+
+    def _admit(self) -> None:
+        while self.waiting and len(self.running) < self.phases.slots:
+            tokens, group = self.waiting.popleft()
+            heapq.heappush(self.running, (self.iterations + tokens, group))
+
+
+def simulate(mode: str, staleness: int, phases: Phases, batches: Sequence[Batch]) -> Simulated:
+    """What ``mode`` (sync, colocate_async, separate_async) makes of ``batches``, one after the other.
+
+    Every sample has at least one token, and there are more batches than two times the staleness.
+
+    >>> phases = Phases(iteration=0.01, sample=0.0, token=0.0, step=4.0, weights=0.5)
+    >>> batches = [[[100, 300]]] * 9  # one group of two samples: 3 s of decoding
+    >>> print(simulate("sync", 0, phases, batches))
+    7.50 s, trainer 53%, rollouts 40%, age 0.0
+    >>> print(simulate("separate_async", 1, phases, batches))
+    4.50 s, trainer 89%, rollouts 67%, age 1.0
+    """
+    ahead = 0 if mode == "sync" else staleness
+    servers = [Server(phases) for _ in range(phases.servers)]
+    dispatched: list[tuple[int, Sequence[int]]] = []  # by group: the step it was dispatched for, and its samples
+    left: list[int] = []  # by group: samples that are not complete
+    ready: list[int] = []  # complete groups
+    open_groups: set[int] = set()
+    clock, records = 0.0, []
+
+    def dispatch(step: int) -> None:
+        for lengths in batches[step]:
+            group = len(dispatched)
+            dispatched.append((step - ahead, lengths))
+            left.append(len(lengths))
+            open_groups.add(group)
+            for tokens in lengths:
+                least = min(servers, key=lambda server: len(server.waiting) + len(server.running))
+                least.add(tokens, group)
+
+    def generate(seconds: float) -> None:
+        for server in servers:
+            for group in server.advance(seconds):
+                left[group] -= 1
+                if left[group] == 0:
+                    open_groups.remove(group)
+                    heapq.heappush(ready, group)
+
+    for step in range(ahead):
+        dispatch(step)
+    for step in range(len(batches)):
+        started, busy = clock, sum(server.busy for server in servers)
+        if step + ahead < len(batches):
+            dispatch(step + ahead)
+        while len(ready) < len(batches[step]) or any(dispatched[group][0] <= step - ahead for group in open_groups):
+            seconds = min(server.until_next() for server in servers)
+            generate(seconds)
+            clock += seconds
+        groups = [heapq.heappop(ready) for _ in batches[step]]
+        trained = phases.step + phases.token * sum(sum(dispatched[group][1]) for group in groups)
+        if mode == "separate_async":
+            generate(trained)
+        clock += trained + phases.weights
+        age = fmean(step - max(0, dispatched[group][0]) for group in groups)
+        records.append((clock - started, trained, sum(server.busy for server in servers) - busy, age))
+    steady = records[ahead : len(records) - ahead]
+    seconds, trained, busy, ages = (sum(column) for column in zip(*steady, strict=True))
+    return Simulated(seconds / len(steady), trained / seconds, busy / len(servers) / seconds, ages / len(steady))
+
+
+def fit(records: Sequence[Mapping[str, float]], batches: Sequence[Batch]) -> Phases:
+    """The phases of a synchronous run with one server, by least squares over its steps, each with its ``batches``."""
+    from scipy.optimize import nnls
+
+    samples = [[tokens for group in batch for tokens in group] for batch in batches]
+    totals = np.array([sum(tokens) for tokens in samples], dtype=float)
+    columns = np.stack([[max(tokens) for tokens in samples], totals], axis=1)
+    (iteration, sample), _ = nnls(columns, np.array([record["timing_s/gen"] for record in records]))
+    parts = ("timing_s/old_log_prob", "timing_s/adv", "timing_s/update_actor")
+    trained = np.array([sum(record[part] for part in parts) for record in records])
+    weights = fmean(record["timing_s/update_weights"] for record in records)
+    whole = np.array([step_seconds(record) for record in records])
+    rest = (
+        whole - trained - np.array([record["timing_s/gen"] + record["timing_s/update_weights"] for record in records])
+    )
+    token = float(trained.sum() / totals.sum())
+    return Phases(float(iteration), float(sample), token, max(0.0, float(rest.mean())), weights)
+
+
+def step_seconds(record: Mapping[str, float]) -> float:
+    """The seconds of a step without its checkpoint."""
+    return record["timing_s/step"] - record.get("timing_s/save_checkpoint", 0.0)
+
+
+def generated(file: Path, tokenizer: Path) -> Batch:
+    """The tokens that vLLM generated for the samples of a step, which verl wrote to ``file``, by their prompts."""
+    from tokenizers import Tokenizer
+
+    count = Tokenizer.from_file(str(tokenizer))
+    groups: dict[str, list[int]] = {}
+    for line in file.read_text(encoding="utf-8").splitlines():
+        row: dict[str, Any] = json.loads(line)
+        tokens = len(count.encode(row["output"], add_special_tokens=False).ids) + 1 - row["prefix_length"]
+        if row["prefix_length"] == 0 or tokens > 1:  # the others are whole targets
+            groups.setdefault(row["input"], []).append(max(1, tokens))
+    return list(groups.values())
+
+
+# What is predicted: a step of the paper's recipe with Qwen2.5-7B, all of its samples generated.
+SHAPE = ModelShape.of_config(
+    {
+        "hidden_size": 3584,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 28,
+        "num_key_value_heads": 4,
+        "intermediate_size": 18944,
+        "vocab_size": 152064,
+    }
+)
+GPUS, GROUPS, SAMPLES, STEPS, SIGMA = 8, 128, 8, 12, 1.0
+MEANS = (2048, 8192, 32768)
+CACHE = {True: 0.6, False: 0.9}  # share of the memory for vLLM: with the actor on the same GPU, and alone
+BYTES, PASSES = 2, 5  # of a bfloat16; forward passes of log-probabilities and of an update with checkpointing
+
+
+def gpu_phases(card: Card, mean: float, trainer: int, rollouts: int) -> Phases:
+    """The phases of a step on ``trainer`` and ``rollouts`` GPUs, which are the same ones if both are all of them."""
+    shared = trainer + rollouts > GPUS
+    cached = 2 * BYTES * SHAPE.layers * SHAPE.kv_width  # bytes of a token
+    room = CACHE[shared] * card.memory - BYTES * SHAPE.parameters
+    forward = 2 * SHAPE.parameters + 4 * SHAPE.layers * SHAPE.hidden * mean / 2
+    moved = 2 * SHAPE.parameters
+    return Phases(
+        iteration=BYTES * SHAPE.parameters / (card.bandwidth * BANDWIDTH),
+        sample=max(cached * mean / 2 / (card.bandwidth * BANDWIDTH), 2 * SHAPE.parameters / (card.flops * COMPUTE)),
+        token=PASSES * forward / (trainer * card.flops * COMPUTE),
+        step=0.0,
+        weights=moved / (card.link * LINK) + moved / (card.bandwidth * BANDWIDTH),
+        servers=rollouts,
+        slots=max(1, int(room / (cached * mean))),
+    )
+
+
+def long_tailed(mean: float, seed: int = 0) -> list[Batch]:
+    """Batches whose lengths are lognormal with this mean and `SIGMA`, cut at four times the mean."""
+    draws = np.random.default_rng(seed).lognormal(math.log(mean) - SIGMA**2 / 2, SIGMA, (STEPS, GROUPS, SAMPLES))
+    return np.clip(draws, 1, 4 * mean).astype(int).tolist()
+
+
+def table(card: Card) -> str:
+    """The prediction as Markdown: for each mean length the modes, with the best division of the GPUs."""
+    columns = ("mean length", "rollouts", "staleness", "GPUs, actor + vLLM", "seconds per step", "actor computes")
+    lines = [f"| {' | '.join(columns)} | vLLM decodes | speed-up |", "|--:|---|--:|--:|--:|--:|--:|--:|"]
+    for mean in MEANS:
+        batches, shared = long_tailed(mean), gpu_phases(card, mean, GPUS, GPUS)
+        base = simulate("sync", 0, shared, batches)
+        rows = [("sync", 0, f"{GPUS} shared", base)]
+        rows += [("colocate_async", 1, f"{GPUS} shared", simulate("colocate_async", 1, shared, batches))]
+        for staleness in (1, 4):
+            divided = {
+                actor: simulate("separate_async", staleness, gpu_phases(card, mean, actor, GPUS - actor), batches)
+                for actor in range(1, GPUS)
+            }
+            actor = min(divided, key=lambda number: divided[number].seconds)
+            rows += [("separate_async", staleness, f"{actor} + {GPUS - actor}", divided[actor])]
+        for mode, staleness, gpus, result in rows:
+            figures = f"{result.seconds:,.0f} | {result.trainer:.0%} | {result.rollouts:.0%}"
+            speed_up = f"{base.seconds / result.seconds:.2f}"
+            lines.append(f"| {mean:,} | `{mode}` | {staleness} | {gpus} | {figures} | {speed_up} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m perf.rollouts", description="Predict the modes of rollouts on GPUs."
+    )
+    parser.add_argument("--gpu", default="H100", help="name of the cards (default %(default)s)")
+    card = card_of(parser.parse_args().gpu)
+    if card is None:
+        parser.error("--gpu: no such card in training/plan/cards.py")
+    sys.stdout.write(table(card) + "\n")
+
+
+if __name__ == "__main__":
+    main()
