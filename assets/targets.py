@@ -50,7 +50,7 @@ def _source(options: TargetOptions) -> dg.AssetsDefinition:
     def source(context: dg.AssetExecutionContext) -> dg.ObserveResult:
         digest, metadata = observation(options)
         rows = metadata.get("dagster/row_count", "an unknown number of")
-        context.log.info(f"{', '.join(options.source)}: {rows} rows, digest {digest[:SHORT_DIGEST]}")
+        context.log.info(f"{', '.join(options.paths)}: {rows} rows, digest {digest[:SHORT_DIGEST]}")
         return dg.ObserveResult(SOURCE, data_version=dg.DataVersion(digest), metadata=metadata)
 
     with warnings.catch_warnings():  # the decorator is beta in Dagster 1.13, whose exact minor version is pinned
@@ -70,7 +70,7 @@ def observation(options: TargetOptions) -> tuple[str, dict[str, Any]]:
     ]
     rows = {} if observed.rows is None else {"dagster/row_count": observed.rows}
     return observed.digest, {
-        "source": ", ".join(options.source),
+        "source": ", ".join(options.paths),
         "parts": dg.MetadataValue.md("\n".join(lines)),
         **rows,
     }
@@ -185,7 +185,7 @@ def _prepared_result(prepared: "Prepared", source_digest: str, reused: bool) -> 
             digest=prepared.digest,
             rows=prepared.counts["kept"],
             read=prepared.counts["read"],
-            source=prepared.config.source,
+            source=prepared.config.paths,
             source_digest=source_digest,
             profile=str(prepared.profile),
             funnel=stages(prepared),

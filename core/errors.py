@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Any, get_args
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
 
-UNION_BRANCHES = ("ColumnMapping", "str")  # pydantic names the branch that it tried; it is no key of the user's
+UNION_BRANCHES = (
+    "ColumnMapping",
+    "Source",
+    "str",
+    "list[str]",
+)  # pydantic names the branch that it tried; it is no key of the user's
 
 
 class TaskFailed(RuntimeError):
@@ -41,8 +46,18 @@ def explain_validation(error: "ValidationError", model: "type[BaseModel]") -> st
         return f"{'.'.join(path)}: {first['msg'].removeprefix('Value error, ')} (got {first['input']!r:.80})"
     section: Any = model
     for part in path[:-1]:
-        section = section.model_fields[part].annotation if hasattr(section, "model_fields") else get_args(section)[0]
+        fields = getattr(_model_in(section), "model_fields", {})
+        section = fields[part].annotation if part in fields else section  # else a position in a list
+    section = _model_in(section)
     known = list(getattr(section, "model_fields", ()))
     near = difflib.get_close_matches(path[-1], known, 1)
     guess = f"; did you mean {near[0]}?" if near else ""
     return f"{'.'.join(path)} is not a setting{guess}" + (f"; expected one of {', '.join(known)}" if known else "")
+
+
+def _model_in(annotation: Any) -> Any:
+    """The first pydantic model that an annotation names, else the annotation."""
+    if hasattr(annotation, "model_fields"):
+        return annotation
+    found = (_model_in(part) for part in get_args(annotation))
+    return next((part for part in found if hasattr(part, "model_fields")), annotation)

@@ -3,6 +3,8 @@
 ``training`` and ``evaluation`` meet at these files and at the grader, nowhere else.
 """
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string())])
@@ -32,6 +34,12 @@ TARGET = pa.schema(
 # Optional last column of targets: the teacher's log-probability of each token of the target and of its end token, in
 # the tokens of the policy. Training uses them with mixed.use_target_probs.
 TARGET_LOG_PROBS = pa.field("target_log_probs", pa.list_(pa.float32()))
+
+
+def metadata_field(names: Sequence[str]) -> list[pa.Field]:
+    """The optional last column of targets and of their profile: what the sources say of each trace, as texts."""
+    return [pa.field("metadata", pa.struct([(name, pa.string()) for name in names]))] if names else []
+
 
 # One flat row per kept target: what the data-quality checks look at (never the long texts).
 PROFILE = pa.schema(
@@ -82,6 +90,7 @@ DECISION = pa.schema(
         TARGET.field("prompt"),
         ("target", pa.string()),
         TARGET_LOG_PROBS,
+        ("metadata", pa.map_(pa.string(), pa.string())),  # what the source says of the trace
         ("answer", pa.string()),  # the boxed answer that was verified
         PROFILE.field("problem_digest"),
         ("dedupe_key", pa.string()),  # what near duplicates have in common exactly

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COMMANDS = {"browse": browse.main, "push": push.main, "pull": pull.main}
+MOST_VALUES = 10  # of each metadata, on the terminal
 LARGEST_BENCHMARKS = 32 << 20  # bytes of their problems, which each process keeps with an index of four times the size
 
 
@@ -66,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _described(setting: str) -> str:
     field = PrepareConfig.model_fields[setting]
-    default = ", ".join(field.default) if isinstance(field.default, list) else field.default
+    default = ", ".join(map(str, field.default)) if isinstance(field.default, list) else field.default
     return f"{str(field.description).removesuffix('.')} (default {default})"
 
 
@@ -140,6 +141,9 @@ def _print(prepared: Prepared, split: Split | None, seconds: float) -> None:
         print(f"{step['filter']:18}{-step['removed']:>9,}{step['left']:>9,}  {step['title']}")
     speed = "nothing has changed, so nothing was done" if prepared.reused else f"{read / seconds:,.0f} rows/s"
     print(f"{'kept':18}{prepared.counts['kept']:>9,}  {speed}")
+    for name, values in prepared.breakdown.items():
+        for value, n in list(values.items())[:MOST_VALUES]:
+            print(f"{f'{name} {value}':44.44}{n['read']:>9,}{n['kept']:>9,} kept")
     for what, count in prepared.disagreements.items():
         print(f"{what}: {count:,}")
     if split is not None:

@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from core.errors import InputError, explain_validation
 from core.files import digest_bytes, read_yaml
 from core.parse import parse_yaml
+from targets.source import EMBEDDED, Mapping, Source, SourceEntry
 
-EMBEDDED = "embedded"
-MAPPINGS = Path(__file__).parent / "read" / "mappings.yaml"
 # Settings that say which traces are read and which of several survive, not whether a trace alone is good.
 NOT_FILTERING = frozenset(
     {"source", "mapping", "split", "subset", "revision", "limit", "seed"}
@@ -21,48 +20,8 @@ NOT_FILTERING = frozenset(
 )
 
 
-class ColumnMapping(BaseModel):
-    """Which columns of a source hold what a trace needs. Each value is a column, or a dotted path into structs.
-
-    Of a column of chat messages, ``problem`` takes the last user message, ``response`` the last assistant message and
-    ``system`` the system message. A list of strings in ``response`` holds several generations of one problem; then
-    ``reasoning``, ``upstream_correct`` and ``target_log_probs`` are lists of the same length.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    problem: str
-    answer: str
-    response: str
-    reasoning: str | None = None  # thoughts kept apart from the response: they become its think block
-    system: str | None = None
-    upstream_correct: str | None = None
-    target_log_probs: str | None = None  # a list per response; a column of this name is read without being mapped
-    worked_solution: bool = False  # the answer column holds a solution: its last box is the gold answer
-
-    def columns(self) -> list[str]:
-        """The top-level columns that must be there."""
-        paths = (self.problem, self.answer, self.response, self.reasoning, self.system, self.upstream_correct)
-        paths += (self.target_log_probs,)
-        return list(dict.fromkeys(path.split(".")[0] for path in paths if path))
-
-
-def ready_names() -> list[str]:
-    """The names of the ready mappings."""
-    return list(read_yaml(MAPPINGS, "mappings"))
-
-
-def _known(mapping: ColumnMapping | str) -> ColumnMapping | str:
-    if isinstance(mapping, str) and mapping not in (names := ["auto", *ready_names()]):
-        raise ValueError(f"{mapping!r} does not exist: expected one of {', '.join(names)}, or the columns")
-    return mapping
-
-
-Mapping = Annotated[ColumnMapping | str, AfterValidator(_known)]
-
-
 def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
+    return value if isinstance(value, list) else [value]
 
 
 class PrepareConfig(BaseModel):
@@ -71,11 +30,12 @@ class PrepareConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     # --- where the traces are
-    source: Annotated[list[str], BeforeValidator(_as_list)] = Field(
+    source: Annotated[list[SourceEntry], BeforeValidator(_as_list)] = Field(
         default=[EMBEDDED],
         min_length=1,
         description="Where the traces are: 'embedded' (the generator), a parquet or JSONL file, a folder or a glob "
-        "(local, s3:// or gs://), or the id of a dataset on the Hugging Face hub.",
+        "(local, s3:// or gs://), or the id of a dataset on the Hugging Face hub. A mapping with a 'path' gives a "
+        "source its own mapping, split, subset, revision, weight, cap, licence, teacher and metadata.",
     )
     mapping: Mapping = Field(
         default="auto",
@@ -169,6 +129,26 @@ class PrepareConfig(BaseModel):
         "interpreter).",
     )
     workers: int = Field(default=2, ge=1, description="Number of processes that filter traces.")
+
+    @property
+    def sources(self) -> list[Source]:
+        """The sources, each with what it shares with the others."""
+        entries = [Source(path=entry) if isinstance(entry, str) else entry for entry in self.source]
+        shared = {name: getattr(self, name) for name in ("mapping", "split", "subset", "revision")}
+        return [
+            entry.model_copy(update={name: value for name, value in shared.items() if getattr(entry, name) is None})
+            for entry in entries
+        ]
+
+    @property
+    def paths(self) -> list[str]:
+        """Where the sources are."""
+        return [source.path for source in self.sources]
+
+    @property
+    def metadata_names(self) -> list[str]:
+        """All metadata that some source gives its traces."""
+        return list(dict.fromkeys(name for source in self.sources for name in source.metadata_names))
 
     def deciding(self) -> dict[str, Any]:
         """The settings that decide what comes out, as JSON values; of a review its content decides, not its path."""

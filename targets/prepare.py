@@ -5,18 +5,21 @@ the decisions, so that memory holds a batch of texts and never all of them: the 
 duplicates, the second writes.
 """
 
+import heapq
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from core.files import digest_bytes, digest_table
-from core.schemas import PROFILE, REJECTED, TARGET, TARGET_LOG_PROBS
+from core.schemas import PROFILE, REJECTED, TARGET, TARGET_LOG_PROBS, metadata_field
 from core.tokens import load_lengths
 from grading.contamination import BenchmarkIndex
+from targets.breakdown import Breakdown
 from targets.config import PrepareConfig
 from targets.filter import registry
 from targets.filter.cache import DecisionCache, code_digest, read_decisions
@@ -25,6 +28,7 @@ from targets.filter.engines import build_engine
 from targets.prepared import PREPARED, PROFILE_FILE, REJECTED_FILE, Prepared, find_unchanged, read_prepared
 from targets.read.sources import Part, find_parts
 from targets.select.dedupe import Duplicates
+from targets.select.mixture import Mixture
 from targets.select.review import Review, read_review
 from targets.staging import clear_staging, staging
 from targets.tables import IdDigest, RowDigest, TableWriter, digest_ids
@@ -33,8 +37,9 @@ from targets.trace import Trace
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT_VERSION = "4"
+FORMAT_VERSION = "5"
 COUNTED_COLUMNS = ["id", "source", "row", "of", "reasons", "detail", "dialect", "verdict", "upstream_correct"]
+COUNTED_COLUMNS += ["metadata"]
 SELECT_COLUMNS = ["problem", "problem_digest", "dedupe_key", "target_digest", "target_bytes", "minhash"]
 
 Progress = Callable[[str, int, int | None], None]  # stage, rows done, rows in all where known
@@ -78,7 +83,7 @@ def prepare(
     inputs = {
         "format": "luffy-targets",
         "version": FORMAT_VERSION,
-        "source": json.dumps(config.source),
+        "source": json.dumps(config.paths),
         "source_digest": digest_bytes(repr([(part.name, part.fingerprint[0]) for part in parts]).encode()),
         "config": json.dumps(config.deciding(), sort_keys=True),
         "config_digest": config.digest(),
@@ -137,10 +142,12 @@ class _Counts:
     sources: dict[str, Counter[str]] = field(default_factory=dict)
     dialects: Counter[str] = field(default_factory=Counter)
     disagreements: Counter[str] = field(default_factory=Counter)
+    breakdown: Breakdown = field(default_factory=Breakdown)
 
     def add(self, trace: Trace) -> None:
         self.read.add(trace.id)
         self.sources.setdefault(trace.source, Counter())["read"] += 1
+        self.breakdown.add(trace, "read")
         if trace.dialect:
             self.dialects[trace.dialect] += 1
         if trace.upstream_correct is True and trace.verdict not in (None, "correct"):
@@ -149,6 +156,10 @@ class _Counts:
             self.disagreements["source says wrong, graded correct"] += 1
         if trace.reasons:
             self.reject(trace.reasons)
+
+    def keep(self, trace: Trace) -> None:
+        self.sources[trace.source]["kept"] += 1
+        self.breakdown.add(trace, "kept")
 
     def reject(self, reasons: Sequence[str]) -> None:
         self.reasons[reasons[0]] += 1
@@ -170,11 +181,12 @@ class _Counts:
             "all_reasons": self.all_reasons,
             "funnel": self.funnel(),
             "sources": {name: {"read": n["read"], "kept": n["kept"]} for name, n in sorted(self.sources.items())},
+            "breakdown": self.breakdown.values(),
             "dialects": self.dialects,
             "disagreements": self.disagreements,
             "ids_read": [self.read.count, self.read.hexdigest()],
         }
-        return {name: json.dumps(value, sort_keys=True) for name, value in values.items()}
+        return {name: json.dumps(value, sort_keys=name != "breakdown") for name, value in values.items()}
 
 
 def _write(
@@ -187,22 +199,29 @@ def _write(
     report: Progress,
 ) -> None:
     """The three files in ``staging_dir`` from the decisions, proven complete."""
-    schema = TARGET.append(TARGET_LOG_PROBS) if any(part.mapping.target_log_probs for part in parts) else TARGET
+    import pyarrow as pa
+
+    log_probs = [TARGET_LOG_PROBS] if any(part.mapping.target_log_probs for part in parts) else []
+    metadata = metadata_field(config.metadata_names)
+    schema, profile_schema = pa.schema([*TARGET, *log_probs, *metadata]), pa.schema([*PROFILE, *metadata])
+    mixture = Mixture(config)
     with (
         Duplicates(staging_dir / "duplicates.sqlite", config) as duplicates,
         TableWriter(staging_dir / REJECTED_FILE, REJECTED, inputs) as rejected,
         TableWriter(staging_dir / PREPARED, schema, inputs) as kept,
-        TableWriter(staging_dir / PROFILE_FILE, PROFILE, inputs) as profile,
+        TableWriter(staging_dir / PROFILE_FILE, profile_schema, inputs) as profile,
     ):
         counts = _Counts()
         unread = {*review.refused, *review.kept}
         for file, part in zip(files, parts, strict=False):  # a limit leaves parts out
-            _first_pass(file, part, config, review, unread, counts, duplicates, report)
+            _first_pass(file, part, config, review, unread, counts, (duplicates, mixture), report)
         if not counts.read.count:
-            raise InputError(f"source {', '.join(config.source)}: no rows; give one with traces")
+            raise InputError(f"source {', '.join(config.paths)}: no rows; give one with traces")
         review.check_ids(counts.read.count, unread)
-        duplicate_rejections = duplicates.rejections()
-        upcoming = next(duplicate_rejections, None)
+        duplicates.decide()
+        mixture.draw(position for position, _ in duplicates.rejections())
+        rejections = heapq.merge(duplicates.rejections(), mixture.rejections(), key=itemgetter(0))
+        upcoming = next(rejections, None)
         digest, position = RowDigest(), 0
         for trace in (trace for traces in read_decisions(files) for trace in traces):
             review.apply(trace)
@@ -210,14 +229,14 @@ def _write(
                 if upcoming is not None and upcoming[0] == position:
                     trace.reject(upcoming[1])
                     counts.reject(trace.reasons)
-                    upcoming = next(duplicate_rejections, None)
+                    upcoming = next(rejections, None)
                 position += 1
             if trace.reasons and trace.id in review.kept:
                 counts.disagreements[f"a reviewer says keep, rejected as {trace.reasons[0]}"] += 1
             if trace.reasons:
                 _write_rejected(trace, rejected)
                 continue
-            counts.sources[trace.source]["kept"] += 1
+            counts.keep(trace)
             target = trace.target_row(kept.rows)
             digest.add(target)
             kept.add(target)
@@ -236,7 +255,7 @@ def _first_pass(
     review: Review,
     unread: set[str],
     counts: _Counts,
-    duplicates: Duplicates,
+    selection: tuple[Duplicates, Mixture],
     report: Progress,
 ) -> None:
     """Count the traces of a part, collect the accepted ones, and check that none was lost on the way.
@@ -259,7 +278,9 @@ def _first_pass(
             review.apply(trace)
             unread.discard(trace.id)
             counts.add(trace)
-        duplicates.add(trace for trace in traces if not trace.reasons)
+        accepted = [trace for trace in traces if not trace.reasons]
+        selection[0].add(accepted)
+        selection[1].add(accepted, part.number)
         report("deduplicate", counts.read.count, None)
     rows = part.fingerprint[1]
     complete = generation == of and rows in (None, row + 1)

@@ -10,7 +10,7 @@ from targets.config import PrepareConfig
 from targets.tables import read_metadata
 
 PREPARED, PROFILE_FILE, REJECTED_FILE = "prepared.parquet", "profile.parquet", "rejected.parquet"
-COUNTED = ("counts", "all_reasons", "funnel", "sources", "dialects", "disagreements")
+COUNTED = ("counts", "all_reasons", "funnel", "sources", "breakdown", "dialects", "disagreements")
 REMEDY = "run python -m targets"
 EXPLAINED = 3  # reasons whose meaning is in the message when nothing is left
 
@@ -27,6 +27,7 @@ class Prepared:
     all_reasons: dict[str, int]  # per filter every trace that it rejected, first or not
     funnel: list[dict[str, Any]]  # {"filter", "title", "removed", "left"} in the order of the filters
     sources: dict[str, dict[str, int]]  # {source: {"read", "kept"}}
+    breakdown: dict[str, dict[str, dict[str, int]]]  # {metadata: {value: {"read", "kept"}}}
     dialects: dict[str, int]
     disagreements: dict[str, int]  # our verdicts against the source's own flags
     config: PrepareConfig
@@ -46,7 +47,7 @@ def read_prepared(folder: Path) -> Prepared:
         *paths,
         digest=prepared["rows_digest"],
         config=PrepareConfig.model_validate_json(prepared["config"]),
-        **{name: json.loads(prepared[name]) for name in COUNTED},
+        **{name: json.loads(prepared.get(name, "{}")) for name in COUNTED},
     )
 
 
@@ -68,6 +69,6 @@ def require_targets(prepared: Prepared) -> None:
     taken = [f"{step['removed']:,} {step['filter']} ({step['title']})" for step in steps[:EXPLAINED]]
     taken += [f"{step['removed']:,} {step['filter']}" for step in steps[EXPLAINED:]]
     raise InputError(
-        f"source {', '.join(prepared.config.source)}: none of {prepared.counts['read']:,} traces can be a target: "
+        f"source {', '.join(prepared.config.paths)}: none of {prepared.counts['read']:,} traces can be a target: "
         f"{'; '.join(taken)}. {prepared.rejected} says why of each: correct what it shows, or give other traces"
     )

@@ -1,6 +1,7 @@
 """The parquet files of targets: written row by row, read in batches, and the digests over their rows."""
 
 import hashlib
+import json
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -137,8 +138,8 @@ def digest_ids(paths: Sequence[Path]) -> IdDigest:
 
 
 class RowDigest:
-    """sha256 over the texts of targets in order, and their log-probabilities: the version of the data, whatever the
-    compression or metadata.
+    """sha256 over the texts of targets in order, with their log-probabilities and metadata: the version of the data,
+    whatever the compression or what the file records.
     """
 
     def __init__(self) -> None:
@@ -151,6 +152,8 @@ class RowDigest:
             self._digest.update(len(data).to_bytes(8, "big") + data)
         if (log_probs := row.get("target_log_probs")) is not None:
             self._digest.update(array("f", log_probs).tobytes())
+        if metadata := {name: value for name, value in (row.get("metadata") or {}).items() if value is not None}:
+            self._digest.update(json.dumps(metadata, sort_keys=True).encode())
 
     def hexdigest(self) -> str:
         return self._digest.hexdigest()

@@ -10,6 +10,7 @@ from core.schemas import DECISION, PROFILE, REJECTED
 OPEN_THINK, CLOSE_THINK = "<think>\n", "\n</think>\n\n"
 # Characters of a rejected trace's texts that the files keep.
 LONGEST_PROBLEM, LONGEST_GOLD, LONGEST_DETAIL, LONGEST_RESPONSE = 2000, 500, 400, 8000
+LONGEST_METADATA = 200  # characters of a value
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,8 @@ class Trace:
     system: str | None = None
     upstream_correct: bool | None = None
     target_log_probs: list[float] | None = None  # the teacher's, of each token of the target and its end token
+
+    metadata: dict[str, str] = field(default_factory=dict)  # what the source says of it: licence, teacher, columns
 
     # --- the decision
     reasons: list[str] = field(default_factory=list)  # names of the filters that rejected it; empty: accepted
@@ -92,13 +95,18 @@ class Trace:
         self.system = self.target_log_probs = None
         self.target, self.prompt = "", []
 
+    @classmethod
+    def from_decision(cls, row: dict[str, Any]) -> "Trace":
+        """The trace of the (columns of a) row of a cache file."""
+        return cls(**{**row, "metadata": dict(row.get("metadata") or ())})
+
     def decision_row(self) -> dict[str, Any]:
         """The row of a cache file."""
         return {name: getattr(self, name) for name in DECISION.names}
 
     def profile_row(self) -> dict[str, Any]:
         """The PROFILE row of an accepted trace."""
-        return {name: getattr(self, name) for name in PROFILE.names}
+        return {name: getattr(self, name) for name in (*PROFILE.names, "metadata")}
 
     def target_row(self, index: int) -> dict[str, Any]:
         """The TARGET row of an accepted trace."""
@@ -109,6 +117,7 @@ class Trace:
             "ability": "math",
             "reward_model": {"style": "rule", "ground_truth": self.gold},
             "extra_info": {"split": "train", "index": index, "id": self.id, "source": self.source},
+            "metadata": self.metadata,
         }
         return row if self.target_log_probs is None else row | {"target_log_probs": self.target_log_probs}
 

@@ -76,6 +76,13 @@ def _mapped(prepared: "Prepared", parts: Mapping[str, tuple[str, ...]], source: 
 
     mappings = json.loads(read_metadata(prepared.prepared, "prepare the targets again")["mappings"])
     return {
-        column: [(source, path.partition(".")[0]) for mapping in mappings for part in names if (path := mapping[part])]
+        column: [
+            (source, path.partition(".")[0]) for mapping in mappings for part in names for path in _paths(mapping[part])
+        ]
         for column, names in parts.items()
     }
+
+
+def _paths(value: str | list[str] | None) -> list[str]:
+    """The columns that a part of a mapping names."""
+    return value if isinstance(value, list) else [value] if value else []

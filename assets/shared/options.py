@@ -26,7 +26,8 @@ from core.errors import InputError, explain_validation
 from evaluation.champions import PromotionLimits
 from evaluation.generation.templates import template_names
 from evaluation.retention import RetentionRules
-from targets.config import Mapping, PrepareConfig
+from targets.config import PrepareConfig, build_config
+from targets.source import Mapping
 
 Chosen = TypeVar("Chosen", bound="Options")
 # Keys of the training configuration that name folders of a run.
@@ -111,6 +112,11 @@ def known_template(name: str) -> str:
     return name
 
 
+def sources(value: Any) -> Any:
+    """``value`` as sources of traces; ValueError if one of them does not fit."""
+    return build_config({"source": value}, where="in it").source
+
+
 Recipe = Annotated[str, file_of(RECIPES)]
 Overrides = Annotated[list[str], AfterValidator(settable)]
 VariantName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]  # part of a partition's key
@@ -120,6 +126,9 @@ class TargetOptions(PrepareConfig, Options):
     """targets/prepared."""
 
     # Dagster has no type for a name or a mapping; "any" lets the Launchpad take both, and pydantic checks them.
+    source: Annotated[Any, AfterValidator(sources)] = Field(
+        default=["embedded"], description=PrepareConfig.model_fields["source"].description
+    )
     mapping: Annotated[Any, AfterValidator(TypeAdapter(Mapping).validate_python)] = Field(
         default="auto", description=PrepareConfig.model_fields["mapping"].description
     )

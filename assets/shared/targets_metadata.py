@@ -43,6 +43,7 @@ def prepared_metadata(prepared: "Prepared") -> dict[str, Any]:
         "what the filters left": pictures(funnel("Rows after each stage", stages(prepared))),
         "lengths": pictures(*shapes),
         "sources": _sources(prepared),
+        "licences, teachers and other metadata": _breakdown(prepared),
         "dialects": counts(prepared.dialects, ("markers of the traces", "traces")),
         "our verdict compared with the source's": counts(prepared.disagreements, ("verdicts", "traces")),
         "target tokens, mean": rounded(tokens.mean()),
@@ -85,6 +86,17 @@ def _sources(prepared: "Prepared") -> dg.MarkdownMetadataValue:
     lines = ["| source | read | kept | share kept |", "|---|--:|--:|--:|"]
     for name, n in prepared.sources.items():
         lines.append(f"| {cell(name)} | {n['read']:,} | {n['kept']:,} | {n['kept'] / n['read']:.1%} |")
+    return dg.MetadataValue.md("\n".join(lines))
+
+
+def _breakdown(prepared: "Prepared") -> dg.MarkdownMetadataValue:
+    if not prepared.breakdown:
+        return dg.MetadataValue.md("the sources declare none")
+    lines = ["| metadata | value | read | kept | share kept |", "|---|---|--:|--:|--:|"]
+    for name, values in prepared.breakdown.items():
+        for value, n in values.items():
+            share = f"{n['kept'] / n['read']:.1%}"
+            lines.append(f"| {cell(name)} | {cell(value)} | {n['read']:,} | {n['kept']:,} | {share} |")
     return dg.MetadataValue.md("\n".join(lines))
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from core.files import digest_bytes
-from targets.config import EMBEDDED, PrepareConfig
+from targets.config import PrepareConfig
+from targets.source import EMBEDDED
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class SourceState:
 
 def changing_sources(config: PrepareConfig) -> list[str]:
     """The sources that can change: all but the embedded generator."""
-    return [source for source in config.source if source != EMBEDDED]
+    return [path for path in config.paths if path != EMBEDDED]
 
 
 def _listing(sources: Sequence[str]) -> str:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 SUITE = Path(__file__).resolve().parent / "suite.yaml"
 PARAMETER = compile_full_match(r"\$(\w+)(?:\s*\*\s*(\d+(?:\.\d+)?))?")
 MUST_HOLD = ("verified", "gold_parses", "has_think", "has_answer")  # an unknown value counts as false
+METADATA = "$metadata"  # in a list of columns: those that the sources declare, metadata.NAME
 MOST_VALUES = 5  # offending values in a result
 REMEDY = "prepare targets first"
 DERIVED = ("traces_of_problem", "source_mix_shift", "survival_change", "mean_length_change")
@@ -111,7 +112,8 @@ def validate(
     for name, value in drift(Path(profile), previous).items():
         frame[name] = value
     numbers = {**settings, **(parameters or {})}
-    expected = [_resolve(check, numbers, suite) for check in checks]
+    metadata = [name for name in frame.columns if name.startswith("metadata.")]
+    expected = [_resolve(check, numbers, metadata, suite) for check in checks]
     outcomes = _run(frame, checks, expected, suite, docs)
     return [_result(*outcome, len(frame)) for outcome in zip(checks, expected, outcomes, strict=True)]
 
@@ -167,17 +169,20 @@ def _read(profile: Path) -> tuple["pd.DataFrame", dict[str, Any]]:
         )
     for name in MUST_HOLD:
         table = table.set_column(table.column_names.index(name), name, pc.fill_null(table[name], False))
-    frame = table.to_pandas()
+    frame = table.flatten().to_pandas()  # a struct of metadata becomes columns metadata.NAME
     frame["traces_of_problem"] = frame.groupby("problem_digest")["problem_digest"].transform("size")
     return frame, json.loads(read_metadata(profile, REMEDY).get("config", "{}"))
 
 
-def _resolve(check: Check, settings: Mapping[str, Any], suite: Path) -> dict[str, Any]:
-    """The arguments of a check, with the numbers that it names by ``$name``."""
+def _resolve(check: Check, settings: Mapping[str, Any], metadata: Sequence[str], suite: Path) -> dict[str, Any]:
+    """The arguments of a check, with the numbers that it names by ``$name``, and the columns of `METADATA`."""
     numbers = {name: value for name, value in settings.items() if isinstance(value, int | float)}
 
     def resolve(value: Any) -> Any:
         match = PARAMETER(value.strip()) if isinstance(value, str) else None
+        if isinstance(value, list) and METADATA in value:
+            at = value.index(METADATA)
+            return [*value[:at], *metadata, *value[at + 1 :]]
         if match is None:
             return value
         name, factor = match.groups()

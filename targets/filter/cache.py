@@ -49,6 +49,7 @@ class DecisionCache:
     def key(self, part: Part, limit: int | None) -> str:
         """Name of the decisions on the first ``limit`` traces of ``part``."""
         decides = [part.name, part.fingerprint[0], part.mapping.model_dump(), limit, self.config.filter_digest()]
+        decides += [part.source.constants, part.source.metadata]
         decides += [self.lengths.digest, self.benchmarks_digest, code_digest()]
         return digest_bytes(json.dumps(decides, sort_keys=True).encode())
 
@@ -92,4 +93,4 @@ def read_decisions(files: Sequence[Path], columns: Sequence[str] | None = None) 
     for file in files:
         with readable(file, REMEDY):
             for rows in iter_batches(file, columns):
-                yield [Trace(**row) for row in rows]
+                yield [Trace.from_decision(row) for row in rows]

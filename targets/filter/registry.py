@@ -78,6 +78,7 @@ FILTERS: tuple[Filter, ...] = (
     Filter("review", "a reviewer refused it", Stage.SELECT),
     Filter("near_duplicate", "the problem is nearly the same as a kept one", Stage.SELECT),
     Filter("surplus", "the problem has enough traces already", Stage.SELECT),
+    Filter("mixture", "more than the cap or the weight of its source allows: not drawn", Stage.SELECT),
     Filter("over_max_rows", "more rows than max_rows: not drawn", Stage.SELECT),
 )
 

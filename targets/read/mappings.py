@@ -1,15 +1,17 @@
 """Which columns of a source hold what, and how one of its rows becomes one or several traces."""
 
+import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
 from core.errors import InputError
 from core.files import read_yaml
 from grading.answers import extract_boxed
-from targets.config import MAPPINGS, ColumnMapping, PrepareConfig
-from targets.trace import Rejection, Trace
+from targets.config import PrepareConfig
+from targets.source import MAPPINGS, ColumnMapping, Source, top_level
+from targets.trace import LONGEST_METADATA, Rejection, Trace, printable
 
 TARGET_LOG_PROBS = "target_log_probs"
 NAMED_COLUMNS = 30  # of a file, in a message
@@ -29,7 +31,7 @@ class _Unusable(Exception):
         self.rejection = Rejection(reason, detail)
 
 
-def choose_mapping(mapping: ColumnMapping | str, columns: Sequence[str], where: str) -> ColumnMapping:
+def choose_mapping(mapping: ColumnMapping | str, columns: list[str], where: str) -> ColumnMapping:
     """The mapping to read ``columns`` with; InputError if none fits, with the columns that are there."""
     chosen = _choose(mapping, columns, where)
     if chosen.target_log_probs is None and TARGET_LOG_PROBS in columns:
@@ -37,15 +39,15 @@ def choose_mapping(mapping: ColumnMapping | str, columns: Sequence[str], where: 
     return chosen
 
 
-def _choose(mapping: ColumnMapping | str, columns: Sequence[str], where: str) -> ColumnMapping:
+def _choose(mapping: ColumnMapping | str, columns: list[str], where: str) -> ColumnMapping:
     more = f" and {len(columns) - NAMED_COLUMNS:,} more" if len(columns) > NAMED_COLUMNS else ""
     present = f"it has {', '.join(columns[:NAMED_COLUMNS]) or 'no columns'}{more}"
     ready = ready_mappings()
     if mapping == "auto":
-        for candidate in ready.values():
+        for candidate in (mapping.resolve(columns) for mapping in ready.values()):
             if set(candidate.columns()) <= set(columns):
                 return candidate
-        needed = "; ".join(f"{name}: {', '.join(candidate.columns())}" for name, candidate in ready.items())
+        needed = "; ".join(f"{name}: {', '.join(mapping.resolve(()).columns())}" for name, mapping in ready.items())
         raise InputError(
             f"{where}: the columns fit no ready mapping: {present}; the ready mappings need {needed}. "
             "Name the columns: mapping: {problem: …, answer: …, response: …}"
@@ -56,9 +58,33 @@ def _choose(mapping: ColumnMapping | str, columns: Sequence[str], where: str) ->
                 f"mapping {mapping!r} does not exist: expected auto, one of {', '.join(ready)}, or the columns"
             )
         mapping = ready[mapping]
+    mapping = mapping.resolve(columns)
     if missing := [column for column in mapping.columns() if column not in columns]:
         raise InputError(f"{where}: no column {', '.join(missing)}: {present}; correct the mapping")
     return mapping
+
+
+def check_metadata(source: Source, columns: list[str], where: str) -> None:
+    """Raise InputError if the metadata of ``source`` names a column that is not among ``columns``."""
+    if missing := [name for name in top_level(source.metadata.values()) if name not in columns]:
+        raise InputError(
+            f"{where}: no column {', '.join(missing)} for metadata: it has {', '.join(columns[:NAMED_COLUMNS])}; "
+            "correct metadata"
+        )
+
+
+def read_metadata_of(row: Mapping[str, Any], source: Source) -> dict[str, str]:
+    """The metadata of the traces of a row, as short texts; what a row does not have is left out."""
+    values = dict(source.constants)
+    for name, path in source.metadata.items():
+        try:
+            value = _value(row, path)
+        except _Unusable:
+            continue  # it is not of the shape that the path expects, so it is not there
+        if value is not None:
+            text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+            values[name] = printable(text, LONGEST_METADATA) or ""
+    return values
 
 
 def to_traces(row: Mapping[str, Any] | Rejection, mapping: ColumnMapping, source: str, number: int) -> Iterator[Trace]:
@@ -70,7 +96,7 @@ def to_traces(row: Mapping[str, Any] | Rejection, mapping: ColumnMapping, source
     common: dict[str, Any] = {}
     try:
         common["problem"] = _text(_value(row, mapping.problem), "problem", role="user")
-        common["gold"] = _gold(_text(_value(row, mapping.answer), "gold", numbers=True), mapping)
+        common["gold"] = _gold(_text(_value(row, str(mapping.answer)), "gold", numbers=True), mapping)
         common["system"] = _system(_value(row, mapping.system)) if mapping.system else None
         generations = _generations(row, mapping)
     except _Unusable as unusable:
@@ -103,11 +129,15 @@ def _gold(text: str, mapping: ColumnMapping) -> str:
 
 def _generations(row: Mapping[str, Any], mapping: ColumnMapping) -> list[tuple[Any, Any, Any, Any]]:
     """(response, reasoning, upstream flag, log-probabilities) of every generation of a row."""
-    response = _value(row, mapping.response)
+    several = not isinstance(mapping.response, str)
+    if isinstance(mapping.response, str):
+        response = _value(row, mapping.response)
+    else:
+        response = [_value(row, path) for path in mapping.response]
     reasoning = _value(row, mapping.reasoning) if mapping.reasoning else None
     correct = _value(row, mapping.upstream_correct) if mapping.upstream_correct else None
     log_probs = _value(row, mapping.target_log_probs) if mapping.target_log_probs else None
-    several = isinstance(response, list) and not any(isinstance(item, Mapping) for item in response)
+    several |= isinstance(response, list) and not any(isinstance(item, Mapping) for item in response)
     if not several:
         return [(response, reasoning, correct, log_probs)]
     if not response:

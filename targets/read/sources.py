@@ -16,7 +16,7 @@ from core.files import digest_bytes
 from core.hub import hub_errors
 from core.parquet_batches import ROWS_PER_READ
 from core.patterns import compile_full_match
-from targets.config import EMBEDDED, ColumnMapping, PrepareConfig
+from targets.config import PrepareConfig
 from targets.read.files import (
     SUFFIXES,
     DataFile,
@@ -28,9 +28,10 @@ from targets.read.files import (
     with_unique_names,
 )
 from targets.read.json_rows import Row
-from targets.read.mappings import choose_mapping, reject_unreadable, to_traces
+from targets.read.mappings import check_metadata, choose_mapping, read_metadata_of, reject_unreadable, to_traces
 from targets.read.parquet_rows import batch_rows
-from targets.trace import Trace
+from targets.source import EMBEDDED, ColumnMapping, Source, top_level
+from targets.trace import Rejection, Trace
 
 TRACES_PER_BATCH = 256
 CHARACTERS_PER_BATCH = 4_000_000  # a batch of long texts ends earlier
@@ -54,7 +55,12 @@ class Part:
 
     name: str  # how its rows are called: the same on every machine
     config: PrepareConfig
+    number: int  # of its source among `PrepareConfig.sources`
     file: DataFile | None = None  # None: the hub data set or the generator that `name` names
+
+    @cached_property
+    def source(self) -> Source:
+        return self.config.sources[self.number]
 
     @cached_property
     def fingerprint(self) -> tuple[str, int | None]:
@@ -64,17 +70,19 @@ class Part:
         if self.name == EMBEDDED:
             texts = [f"{p.id} {p.problem} {p.trace}" for p in _embedded(self.config)]
             return digest_bytes("\n".join(texts).encode()), self.config.embedded_rows
-        return _hub_revision(self.name, self.config), None
+        return _hub_revision(self.source), None
 
     @cached_property
     def mapping(self) -> ColumnMapping:
         """Which columns are read. Raises InputError where the configured mapping does not fit."""
-        if self.file is not None:
-            return choose_mapping(self.config.mapping, column_names(self.file), f"source {self.file.path}")
         if self.name == EMBEDDED:
             return EMBEDDED_MAPPING
-        columns = _load_hub(self.name, self.config).column_names
-        return choose_mapping(self.config.mapping, columns, f"dataset {self.name}")
+        if self.file is not None:
+            columns, where = column_names(self.file), f"source {self.file.path}"
+        else:
+            columns, where = _load_hub(self.source).column_names, f"dataset {self.name}"
+        check_metadata(self.source, columns, where)
+        return choose_mapping(self.source.mapping or "auto", columns, where)
 
     def pieces(self) -> list[tuple[int, ...] | None]:
         """Row groups that can be read independently; [None] where there is one piece only."""
@@ -103,16 +111,28 @@ class Part:
     def _traces(self, piece: tuple[int, ...] | None) -> Iterator[Trace]:
         if self.file is None and self.name == EMBEDDED:
             for number, p in enumerate(_embedded(self.config)):
-                yield Trace(f"{EMBEDDED}:{p.id}", EMBEDDED, number, 1, p.problem, p.answer, p.trace)
+                yield Trace(
+                    f"{EMBEDDED}:{p.id}",
+                    EMBEDDED,
+                    number,
+                    problem=p.problem,
+                    gold=p.answer,
+                    response=p.trace,
+                    metadata=self.source.constants,
+                )
         else:
             for number, row in self._rows(piece):
-                yield from to_traces(row, self.mapping, self.name, number)
+                metadata = read_metadata_of({} if isinstance(row, Rejection) else row, self.source)
+                for trace in to_traces(row, self.mapping, self.name, number):
+                    trace.metadata = metadata
+                    yield trace
 
     def _rows(self, piece: tuple[int, ...] | None) -> Iterator[tuple[int, Row]]:
+        columns = list(dict.fromkeys([*self.mapping.columns(), *top_level(self.source.metadata.values())]))
         if self.file is not None:
-            yield from read_rows(self.file, self.mapping.columns(), piece)
+            yield from read_rows(self.file, columns, piece)
         else:
-            dataset = _load_hub(self.name, self.config).select_columns(self.mapping.columns())
+            dataset = _load_hub(self.source).select_columns(columns)
             batches = dataset.with_format("arrow").iter(batch_size=ROWS_PER_READ)
             yield from enumerate(chain.from_iterable(batch_rows(batch) for batch in batches))
 
@@ -122,17 +142,27 @@ def find_parts(config: PrepareConfig) -> list[Part]:
 
     Raises InputError for a source that is not there, cannot be reached, or is named twice.
     """
-    files: list[DataFile] = []
-    others: list[str] = []
-    for spec in config.source:
-        if spec == EMBEDDED or (is_hub_id(spec) and not os.path.exists(spec)):
-            others.append(spec)
+    files: list[tuple[DataFile, int]] = []
+    others: list[tuple[str, int]] = []
+    sources = config.sources
+    for number, source in enumerate(sources):
+        if source.path == EMBEDDED or (is_hub_id(source.path) and not os.path.exists(source.path)):
+            others.append((source.path, number))
         else:
-            files += find_files(spec)
-    if len(set(others)) < len(others):
-        raise InputError(f"sources {', '.join(others)}: one is named twice, so its rows would count twice")
-    files = with_unique_names(files)
-    return [*(Part(file.name, config, file) for file in files), *(Part(name, config) for name in others)]
+            files += [(file, number) for file in find_files(source.path)]
+    if len({path for path, _ in others}) < len(others):  # two subsets or splits of a dataset, or the same one twice
+        others = [(_with_subset(sources[number]), number) for _, number in others]
+    names = [name for name, _ in others]
+    if len(set(names)) < len(names):
+        raise InputError(f"sources {', '.join(names)}: one is named twice, so its rows would count twice")
+    unique = with_unique_names([file for file, _ in files])
+    parts = [Part(file.name, config, number, file) for file, (_, number) in zip(unique, files, strict=True)]
+    return [*parts, *(Part(name, config, number) for name, number in others)]
+
+
+def _with_subset(source: Source) -> str:
+    """The name of a hub dataset of which several subsets or splits are read."""
+    return source.path if source.path == EMBEDDED else f"{source.path}/{source.subset or 'default'}/{source.split}"
 
 
 def read_source(config: PrepareConfig) -> Iterator[Trace]:
@@ -162,23 +192,23 @@ def _embedded(config: PrepareConfig) -> list[Any]:
     return problems(config.embedded_split, config.embedded_rows, config.seed, config.embedded_terse)
 
 
-def _load_hub(name: str, config: PrepareConfig) -> Any:
+def _load_hub(source: Source) -> Any:
     import datasets
 
     try:
-        return datasets.load_dataset(name, config.subset, split=config.split, revision=config.revision)
+        return datasets.load_dataset(source.path, source.subset, split=source.split, revision=source.revision)
     except (OSError, ValueError) as error:  # not found, no network, gated, no such subset or split
         raise InputError(
-            f"source {name}: no such file or folder here, and as a dataset of the hub (split {config.split!r}, "
-            f"subset {config.subset or 'default'}, revision {config.revision or 'main'}) it cannot be loaded: "
+            f"source {source.path}: no such file or folder here, and as a dataset of the hub (split {source.split!r}, "
+            f"subset {source.subset or 'default'}, revision {source.revision or 'main'}) it cannot be loaded: "
             f"{str(error).splitlines()[0]}"
         ) from error
 
 
-def _hub_revision(name: str, config: PrepareConfig) -> str:
+def _hub_revision(source: Source) -> str:
     import huggingface_hub
 
-    advice = f"give a file, a folder, or a dataset that you may read at revision {config.revision or 'main'}"
-    with hub_errors(f"source {name}: no such file or folder here", advice):
-        info = huggingface_hub.HfApi().dataset_info(name, revision=config.revision)
-    return f"{info.sha}/{config.subset or 'default'}/{config.split}"
+    advice = f"give a file, a folder, or a dataset that you may read at revision {source.revision or 'main'}"
+    with hub_errors(f"source {source.path}: no such file or folder here", advice):
+        info = huggingface_hub.HfApi().dataset_info(source.path, revision=source.revision)
+    return f"{info.sha}/{source.subset or 'default'}/{source.split}"

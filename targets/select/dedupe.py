@@ -60,7 +60,7 @@ def minhash(target: str) -> bytes:
 
 
 class Duplicates:
-    """Collects accepted traces (`add`), then says which of them do not survive and why (`rejections`).
+    """Collects accepted traces (`add`), then says which of them do not survive (`decide`) and why (`rejections`).
 
     ``file``: the database, created here. Positions are those of the accepted traces in order, from 0.
     """
@@ -101,14 +101,17 @@ class Duplicates:
             self._count += 1
         self._database.executemany("INSERT INTO trace VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
-    def rejections(self) -> Iterator[tuple[int, Rejection]]:
-        """(position, why it goes) of every trace that does not survive, by position."""
+    def decide(self) -> None:
+        """Decide between the traces of each problem."""
         order = "owner, bytes, position" if self._config.keep == "shortest" else "owner, position"
         rows = self._database.execute(
             f"SELECT owner, position, id, problem, target, minhash FROM trace ORDER BY {order}"
         )
         for _, group in groupby((_Candidate(*row) for row in rows), key=lambda candidate: candidate.owner):
             self._database.executemany("INSERT INTO rejected VALUES (?, ?, ?, ?)", self._decide(group))
+
+    def rejections(self) -> Iterator[tuple[int, Rejection]]:
+        """(position, why it goes) of every trace that does not survive, by position."""
         for position, *why in self._database.execute("SELECT * FROM rejected ORDER BY position"):
             yield position, Rejection(*why)
 

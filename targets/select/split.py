@@ -4,7 +4,6 @@
 is in exactly one of train, heldout, left_out and rejected: `reconcile` proves it from the files.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
-from core.schemas import REJECTED, TARGET, TARGET_LOG_PROBS
+from core.schemas import REJECTED
 from targets.prepared import Prepared
 from targets.select.dedupe import problem_digest
+from targets.select.mixture import rank
 from targets.staging import staging
 from targets.tables import RowDigest, TableWriter, digest_ids, iter_batches, read_metadata
 from targets.trace import Rejection, rejected_target_row
@@ -99,8 +99,7 @@ def select_train(
 def _schema(prepared: Path) -> "pa.Schema":
     import pyarrow.parquet as pq
 
-    optional = TARGET_LOG_PROBS.name in pq.read_schema(prepared).names
-    return TARGET.append(TARGET_LOG_PROBS) if optional else TARGET
+    return pq.read_schema(prepared).remove_metadata()
 
 
 def read_split(folder: Path) -> Split:
@@ -141,13 +140,9 @@ def _ranks(path: Path, seed: int) -> "tuple[np.ndarray, np.ndarray]":
     shares, order = [], []
     for row in chain.from_iterable(iter_batches(path, ["prompt", "extra_info"])):
         problem = problem_digest(row["prompt"][-1]["content"])
-        shares.append(_hash(f"{seed}/heldout/{problem}"))
-        order.append(_hash(f"{seed}/rows/{problem}/{row['extra_info']['id']}"))
+        shares.append(rank(f"{seed}/heldout/{problem}"))
+        order.append(rank(f"{seed}/rows/{problem}/{row['extra_info']['id']}"))
     return np.array(shares, np.uint64) / 2**64, np.array(order, np.uint64)
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
 def _smallest(order: "np.ndarray", allowed: "np.ndarray", limit: int | None) -> "np.ndarray":

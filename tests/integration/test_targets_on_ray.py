@@ -39,8 +39,8 @@ def ray_home(tmp_path_factory: pytest.TempPathFactory):
     ray.shutdown()
 
 
-def run(source: Path | str, out: Path, tokenizer: Path, **settings: Any) -> Prepared:
-    config = build_config({"source": str(source), "workers": 1, **settings})
+def run(source: Any, out: Path, tokenizer: Path, **settings: Any) -> Prepared:
+    config = build_config({"source": str(source) if isinstance(source, Path) else source, "workers": 1, **settings})
     known = [{"benchmark": "b", "id": "7", "problem": "Find the number of ways to seat six knights at a round table."}]
     benchmarks = pa.Table.from_pylist(known, schema=BENCHMARK)
     return prepare(config, out, tokenizer_json=tokenizer, benchmarks=benchmarks)
@@ -67,6 +67,13 @@ def test_ray_gives_the_same_bytes(
         assert getattr(local, name).read_bytes() == getattr(on_ray, name).read_bytes(), name
     limited = [run(tmp_path / "in", tmp_path / e, trained, engine=e, limit=50) for e in ("local", "ray")]
     assert limited[0].digest == limited[1].digest and limited[1].counts["read"] == 50
+    pq.write_table(pa.Table.from_pylist([good(k) for k in range(200, 300)]), tmp_path / "other.parquet")
+    mixture = [{"path": str(tmp_path / "in"), "weight": 1, "licence": "MIT", "metadata": ["answer"]}]
+    mixture += [{"path": str(tmp_path / "other.parquet"), "weight": 2}]
+    mixed = [run(mixture, tmp_path / f"mixed-{e}", trained, engine=e) for e in ("local", "ray")]
+    for name in FILES:
+        assert getattr(mixed[0], name).read_bytes() == getattr(mixed[1], name).read_bytes(), name
+    assert mixed[0].sources["other.parquet"]["kept"] == 100 and mixed[0].counts["kept"] == 150
 
 
 def test_a_file_that_is_damaged_is_one_error_on_ray_too(

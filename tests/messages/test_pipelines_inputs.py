@@ -42,6 +42,7 @@ ROWS: list[Row] = [
     (f"{RUN} --set interpreter.python={{here}}", {}, "no training interpreter at {here}"),
     (f"{RUN} --set storage.root=s3://bucket/x", {}, "storage.root: expected a folder"),
     (f"{RUN} --set targets.mapping=nothing", {}, "targets.mapping"),
+    (f"{RUN} --set 'targets.source=[{{path: x, licens: y}}]'", {}, "did you mean licence?"),
     (f"{RUN} --set 'targets.source=[]'", {}, "targets.source"),
     (f"{RUN} --set promotion.max_ood_drop=2", {}, "promotion.max_ood_drop"),
     (f"{RUN} --set retention.keep_days=-1", {}, "retention.keep_days"),

@@ -22,6 +22,17 @@ ROWS: list[Row] = [
     (f"{PREPARE} --set grade_limit_s=.inf", {}, "grade_limit_s: "),
     (f"{PREPARE} --set mapping=nothing", {}, "mapping"),
     (f"{PREPARE} --set 'mapping={{problem: p}}'", {}, "mapping.answer"),
+    (
+        f"{PREPARE} --set 'source={{path: traces.jsonl, licens: x}}'",
+        {},
+        "licens is not a setting; did you mean licence?",
+    ),
+    ("targets --out o --tokenizer model --set 'source=[{path: traces.jsonl, weight: -1}]'", {}, "source.0.weight"),
+    (
+        "targets --out o --tokenizer model --set 'source={path: traces.jsonl, metadata: [x]}'",
+        {},
+        "no column x for meta",
+    ),
     (f"{PREPARE} --config c.yaml", {"c.yaml": "limit: ["}, "c.yaml: not YAML"),
     (f"{PREPARE} --config c.yaml", {"c.yaml": "3"}, "expected a mapping"),
     (f"{PREPARE} --config c.yaml", {"c.yaml": "limit: x"}, "c.yaml: limit"),

@@ -48,6 +48,7 @@ def rejected(traces: list[Trace], **settings: Any) -> dict[int, Rejection]:
     ):
         for trace in traces:
             duplicates.add([trace])
+        duplicates.decide()
         return dict(duplicates.rejections())
 
 

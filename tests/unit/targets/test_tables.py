@@ -48,9 +48,18 @@ def test_a_table_without_rows_is_a_file_without_rows(tmp_path: Path):
 
 
 def test_a_cache_file_has_the_fields_of_a_trace(tmp_path: Path):
-    trace = Trace("a:0", "a", 0, problem="p", prompt=[{"role": "user", "content": "p"}], target_tokens=3, minhash=b"m")
+    trace = Trace(
+        "a:0",
+        "a",
+        0,
+        problem="p",
+        metadata={"a": "b"},
+        prompt=[{"role": "user", "content": "p"}],
+        target_tokens=3,
+        minhash=b"m",
+    )
     assert set(DECISION.names) == {field.name for field in fields(Trace)} - {"system"}
     with TableWriter(tmp_path / "decisions", DECISION, {}) as writer:
         writer.add(trace.decision_row())
         writer.close()
-    assert [Trace(**row) for row in pq.read_table(tmp_path / "decisions").to_pylist()] == [trace]
+    assert [Trace.from_decision(row) for row in pq.read_table(tmp_path / "decisions").to_pylist()] == [trace]

@@ -1,0 +1,118 @@
+"""A source of traces, as the settings describe it: where it is, which columns hold what, how much of it is taken."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from core.files import read_yaml
+
+EMBEDDED = "embedded"
+MAPPINGS = Path(__file__).parent / "read" / "mappings.yaml"
+
+
+class ColumnMapping(BaseModel):
+    """Which columns of a source hold what a trace needs. Each value is a column, or a dotted path into structs.
+
+    Of a column of chat messages, ``problem`` takes the last user message, ``response`` the last assistant message and
+    ``system`` the system message. A list of strings in ``response`` holds several generations of one problem; then
+    ``reasoning``, ``upstream_correct`` and ``target_log_probs`` are lists of the same length.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    problem: str
+    answer: str | Annotated[list[str], Field(min_length=1)]  # of several, the first that the source has
+    response: str | Annotated[list[str], Field(min_length=1)]  # several: one generation of the problem in each
+    reasoning: str | None = None  # thoughts kept apart from the response: they become its think block
+    system: str | None = None
+    upstream_correct: str | None = None
+    target_log_probs: str | None = None  # a list per response; a column of this name is read without being mapped
+    worked_solution: bool = False  # the answer column holds a solution: its last box is the gold answer
+
+    def columns(self) -> list[str]:
+        """The top-level columns that must be there."""
+        answers = [self.answer] if isinstance(self.answer, str) else []
+        responses = [self.response] if isinstance(self.response, str) else self.response
+        paths = [self.problem, *answers, *responses, self.reasoning, self.system, self.upstream_correct]
+        paths.append(self.target_log_probs)
+        return top_level(path for path in paths if path)
+
+    def resolve(self, columns: "list[str] | tuple[str, ...]") -> "ColumnMapping":
+        """The mapping with the one column of answers that is among ``columns``; itself if it names none of them."""
+        if isinstance(self.answer, str):
+            return self
+        there = [path for path in self.answer if path.split(".")[0] in columns]
+        return self.model_copy(update={"answer": there[0] if there else self.answer[0]})
+
+
+def top_level(paths: Any) -> list[str]:
+    """The columns that dotted paths begin with, each once."""
+    return list(dict.fromkeys(path.split(".")[0] for path in paths))
+
+
+def ready_names() -> list[str]:
+    """The names of the ready mappings."""
+    return list(read_yaml(MAPPINGS, "mappings"))
+
+
+def _known(mapping: ColumnMapping | str) -> ColumnMapping | str:
+    if isinstance(mapping, str) and mapping not in (names := ["auto", *ready_names()]):
+        raise ValueError(f"{mapping!r} does not exist: expected one of {', '.join(names)}, or the columns")
+    return mapping
+
+
+Mapping = Annotated[ColumnMapping | str, AfterValidator(_known)]
+
+
+def _named(value: Any) -> Any:
+    """A list of columns as the mapping of each to itself."""
+    return {name: name for name in value} if isinstance(value, list) else value
+
+
+class Source(BaseModel):
+    """One source with what is particular to it. What is not said here is as in the settings of all sources."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    path: str = Field(min_length=1)  # 'embedded', a file, folder or glob, or the id of a hub dataset
+    mapping: Mapping | None = None
+    split: str | None = None
+    subset: str | None = None
+    revision: str | None = None
+    weight: float | None = Field(default=None, gt=0)  # its part of the targets of all sources that have a weight
+    cap: int | None = Field(default=None, ge=1)  # most targets from it
+    licence: str | None = None
+    teacher: str | None = None
+    # Columns that pass through: {name: column or dotted path}, or a list of columns that keep their names.
+    metadata: Annotated[dict[str, str], BeforeValidator(_named)] = {}
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Source":
+        if twice := [name for name in self.constants if name in self.metadata]:
+            raise ValueError(f"{', '.join(twice)} is given for the whole source and as a column; give one of them")
+        if self.path == EMBEDDED and self.metadata:
+            raise ValueError(f"the source {EMBEDDED!r} has no columns of metadata")
+        if empty := [name for name in self.metadata if not name or "." in name]:
+            raise ValueError(f"metadata {empty[0]!r}: expected a name without dots, as in {{name: path.to.column}}")
+        return self
+
+    @property
+    def constants(self) -> dict[str, str]:
+        """The metadata that all its traces share."""
+        values = {"teacher": self.teacher, "licence": self.licence}
+        return {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def metadata_names(self) -> list[str]:
+        """All metadata that its traces have."""
+        return [*self.constants, *self.metadata]
+
+
+def _kind(value: Any) -> str:
+    return "str" if isinstance(value, str) else "Source"
+
+
+SourceEntry = Annotated[
+    Annotated[str, Field(min_length=1), Tag("str")] | Annotated[Source, Tag("Source")], Discriminator(_kind)
+]
