@@ -24,6 +24,7 @@ METRICS = dg.AssetKey(["training", "metrics"])
 POINTS = 80  # the UI keeps about 100 observations
 SAMPLES = 4  # of the first and of the last step, shown in the UI
 SCORE = "validation/score"
+ALERT = "alert"  # entry of an observation of the metrics: what goes wrong
 # What is plotted at the end, in this order.
 CURVES = {
     "reward/on_policy": "Reward of on-policy samples",
@@ -92,6 +93,10 @@ class StepObserver:
                 self._step(message["step"], message["total"], message["metrics"], message["seconds_left"])
             case "done":
                 self.policy, self.reused = message["policy"], message["reused"]
+            case "alert":
+                self._context.log.warning(message["message"])
+                alert = {"step": message["step"], ALERT: message["message"]}
+                self._context.log_event(dg.AssetObservation(self._metrics, metadata=alert))
             case _:
                 self._context.log.info(message["message"])
 

@@ -78,7 +78,9 @@ class RunMonitor:
         if step is None:
             return
         if event is None:
-            if int(entry.level) >= logging.INFO and not entry.user_message.startswith("[pipes]"):
+            if int(entry.level) == logging.WARNING:
+                self._terminal.line(f"{self._prefix(step)} {entry.user_message}")
+            elif int(entry.level) >= logging.INFO and not entry.user_message.startswith("[pipes]"):
                 self._messages[step] = entry.user_message
                 self._terminal.status(f"{self._prefix(step)} {entry.user_message}")
         elif event.event_type_value == "ENGINE_EVENT" and "blocked by limit for pool" in (event.message or ""):

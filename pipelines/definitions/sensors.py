@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import dagster as dg
 
+from assets.experiments import POLICY as EXPERIMENT
 from assets.shared.references import PreparedReference
 from assets.shared.storage import Storage
 from assets.targets import PREPARED
-from assets.training import POLICY
+from assets.training import ALERT, METRICS, POLICY, metrics_key
 from core.code import SHORT_DIGEST
 from core.errors import InputError
 from core.secrets import redact
@@ -21,6 +22,7 @@ from pipelines.definitions.settings import Settings
 from pipelines.definitions.source_watch import SourceState, changing_sources
 
 STOPPED = dg.DefaultSensorStatus.STOPPED
+OBSERVATIONS = 200  # read at once
 
 
 def build_sensors(settings: Settings) -> list[dg.SensorDefinition]:
@@ -33,6 +35,7 @@ def build_sensors(settings: Settings) -> list[dg.SensorDefinition]:
     )
     return [
         notify_run_failures(settings.notify),
+        notify_training_alerts(settings.notify),
         watch_sources(settings),
         automation,
         score_new_policies(),
@@ -63,6 +66,39 @@ def failure_notice(context: dg.RunFailureSensorContext) -> Notice:
     listed = "; ".join(f"{step}: {text}" for step, text in failures.items()) or context.failure_event.message or ""
     run = context.dagster_run
     return Notice(f"run {run.run_id} of {run.job_name} failed", listed)
+
+
+def notify_training_alerts(settings: NotifySettings) -> dg.SensorDefinition:
+    """Reports the warnings about trainings that are under way to the addresses of ``settings``."""
+
+    @dg.sensor(
+        name="notify_training_alerts",
+        minimum_interval_seconds=30,
+        default_status=STOPPED,
+        description="Report what goes wrong in a training while it runs, by the thresholds of run.alerts, as "
+        "notify_run_failures reports failures.",
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+        read, sent = json.loads(context.cursor or "{}"), 0
+        for key in (METRICS, metrics_key(EXPERIMENT)):
+            name = key.to_user_string()
+            if name not in read:  # switched on just now: what was before is known
+                latest = context.instance.fetch_observations(key, limit=1).records
+                read[name] = latest[0].storage_id if latest else 0
+            wanted = dg.AssetRecordsFilter(asset_key=key, after_storage_id=read[name])
+            for record in context.instance.fetch_observations(wanted, limit=OBSERVATIONS, ascending=True).records:
+                metadata = record.asset_observation.metadata if record.asset_observation else {}
+                if ALERT in metadata:
+                    where = f"run {record.run_id}, {name}, step {metadata['step'].value}"
+                    context.log.warning(redact(f"{where}: {metadata[ALERT].value}"))
+                    send(settings, Notice(where, str(metadata[ALERT].value)))
+                    sent += 1
+                read[name] = record.storage_id
+                context.update_cursor(json.dumps(read))
+        context.update_cursor(json.dumps(read))
+        return dg.SkipReason(f"warnings reported: {sent}")
+
+    return sensor
 
 
 def watch_sources(settings: Settings) -> dg.SensorDefinition:

@@ -161,6 +161,7 @@ def test_nothing_runs_by_itself_until_someone_turns_it_on():
     }
     assert {s.name: s.default_status.value for s in found.sensors or []} == {
         "notify_run_failures": "STOPPED",
+        "notify_training_alerts": "STOPPED",
         "retrain_on_new_targets": "STOPPED",
         "score_new_policies": "STOPPED",
         "stop_orphans": "STOPPED",

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import dagster as dg
 import pytest
 
+from assets.training import METRICS
 from core.errors import InputError
 from pipelines.definitions.notices import Notice, NotifySettings, send
 from pipelines.definitions.sensors import failure_notice
@@ -89,6 +90,26 @@ def test_the_failure_sensor_logs_and_tells(failed, server, monkeypatch, build, t
     sensor = next(sensor for sensor in project.defs.sensors if sensor.name == "notify_run_failures")
     sensor(failed)
     assert len(received) == 1
+
+
+def test_a_training_that_goes_wrong_is_told_once_while_it_runs(server, monkeypatch, build):
+    address, received, _ = server
+    monkeypatch.setenv("LUFFY_WEBHOOK_URL", address)
+    project = build(notify__url_variables="[LUFFY_WEBHOOK_URL]")
+
+    def observe(step: int, **entries: str) -> None:
+        observation = dg.AssetObservation(METRICS, metadata={"step": step, **entries})
+        project.instance.report_runless_asset_event(observation)
+
+    observe(1, alert="warning: from before the sensor was switched on")
+    cursor = project.tick("notify_training_alerts").cursor
+    observe(2)
+    observe(3, alert="warning: the reward collapses")
+    tick = project.tick("notify_training_alerts", cursor)
+    assert tick.skip_message == "warnings reported: 1"
+    assert project.tick("notify_training_alerts", tick.cursor).skip_message == "warnings reported: 0"
+    ((_, body),) = received
+    assert "training/metrics, step 3\nwarning: the reward collapses" in body["text"]
 
 
 def test_a_failure_is_mailed(failed, monkeypatch):

@@ -8,15 +8,25 @@ from typing import Any
 from core.backends import attempts
 from core.backends.attempts import Attempt
 from core.backends.task import Backend, Task
+from training.run.alerts import AlertOptions, Alerts
 from training.run.metrics import seconds_of
 
 Report = Callable[[dict[str, Any]], None]
+DEFAULT_ALERTS = AlertOptions()
 
 
 def follow(
-    attempt: Attempt, backend: Backend, task: Task, *, total: int, done: int, stall_seconds: float, report: Report
+    attempt: Attempt,
+    backend: Backend,
+    task: Task,
+    *,
+    total: int,
+    done: int,
+    stall_seconds: float,
+    report: Report,
+    alerts: AlertOptions = DEFAULT_ALERTS,
 ) -> None:
-    """Run ``task`` to its end and report each step of ``total``, of which earlier attempts did ``done``.
+    """Run ``task`` to its end and report each step of ``total``, of which earlier attempts did ``done``, and alerts.
 
     What else it does, and raises, is that of `core.backends.attempts.follow`.
     """
@@ -26,10 +36,13 @@ def follow(
             say(f"resuming after step {done} of {total}")
         say("starting Ray, vLLM and the actor")
     seconds: deque[float] = deque(maxlen=10)  # of the last steps
+    watch = Alerts(alerts)
 
     def on_step(record: Mapping[str, Any]) -> None:
         seconds.append(seconds_of(record))
         report(_step_event(record, total, seconds))
+        for text in watch.check(record["step"], record["data"]):
+            report({"event": "alert", "step": record["step"], "message": f"warning: {text}"})
 
     attempts.follow(attempt, backend, task, "training", on_record=on_step, say=say, stall_seconds=stall_seconds)
 

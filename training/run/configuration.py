@@ -22,6 +22,7 @@ from grading.grader import TRUNCATED
 from training.algorithms.options import MixedPolicyOptions, RolloutOptions
 from training.config.keys import OPEN, check_key, check_switches, leaves, nearest, rules, within
 from training.config.rollouts import lay_out_rollouts
+from training.run.alerts import AlertOptions
 
 CONFIG = PROJECT / "training" / "config"
 COUNTS = (
@@ -40,6 +41,7 @@ OmegaConf.register_new_resolver("half", lambda number: number // (2 - number % 2
 # options write. The clip range is verl's own key, so that it has one place.
 ConfigStore.instance().store("mixed_options", {"mixed": MixedPolicyOptions().model_dump(exclude={"clip_ratio"})})
 ConfigStore.instance().store("rollout_options", RolloutOptions().model_dump())
+ConfigStore.instance().store("alert_options", {"run": {"alerts": AlertOptions().model_dump()}})
 
 
 def names(group: str) -> list[str]:
@@ -86,6 +88,7 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
     _check_values(config)
     mixed_options(config)
     lay_out_rollouts(config)
+    AlertOptions.of(config)
     return config
 
 

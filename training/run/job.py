@@ -29,6 +29,7 @@ from training.plan.machine import machine_of
 from training.plan.resolve import resolve_auto
 from training.plan.shape import ModelShape
 from training.plan.summary import figures, table
+from training.run.alerts import AlertOptions
 from training.run.attempts import Report, follow, progress
 from training.run.checkpoints import complete_steps, export_policy, latest_step, prepare_resume, remove_old
 from training.run.configuration import compose_run
@@ -54,7 +55,7 @@ def run_job(
     Args:
         request: the inputs and settings.
         out: the folder of the run. An interrupted run in it is resumed.
-        report: receives ``{"event": "progress" | "step" | "done", …}`` dictionaries.
+        report: receives ``{"event": "progress" | "step" | "alert" | "done", …}`` dictionaries.
         upstream: what the caller knows about where the inputs came from; it goes into ``lineage.json``.
         force: train even if the policy is there.
 
@@ -176,8 +177,16 @@ def _train(
         remove_old(folder.checkpoints, config.run.keep_checkpoints)  # a kill may have come between saving and removing
         if done >= total:
             return
-    stall = config.run.stall_seconds
-    follow(attempt, backend, task(attempt), total=total, done=done, stall_seconds=stall, report=report)
+    follow(
+        attempt,
+        backend,
+        task(attempt),
+        total=total,
+        done=done,
+        stall_seconds=config.run.stall_seconds,
+        alerts=AlertOptions.of(config),
+        report=report,
+    )
 
 
 def _task(request: TrainingRequest, folder: RunFolder, environment: Mapping[str, str], attempt: Attempt) -> Task:
