@@ -32,6 +32,7 @@ PREPARATION_CODE = (
     "targets",
     "core/arithmetic.py",
     "core/chat_template.py",
+    "core/excerpt.py",
     "core/tokens.py",
     "grading/contamination.py",
     *GRADING_CODE,

@@ -16,6 +16,7 @@ from training.run.request import TrainingRequest
 # Project modules that covered code imports and that cannot change what it computes.
 WITHOUT_NUMBERS = {
     "core.code": "computes the digests",
+    "core.browser.page": "shows rows to people",
     "core.cli": "ends a command line",
     "core.errors": "an exception class",
     "core.parquet": "refuses files that are not what their schema says",
