@@ -89,8 +89,9 @@ rollback: $(ORCHESTRATION_STAMP)  ## make the champion before the present one th
 experiments: setup  ## train and score recipes and compare them on one page: RECIPES="luffy on_policy" (default: all)
 	@$(ORCHESTRATION) -m pipelines.cli.experiments $(RECIPES)
 
-compare: setup  ## the paper's comparison on the embedded task, three seeds a recipe; writes docs/comparison
-	@$(ORCHESTRATION) -m pipelines.cli.experiments --profile comparison --copy-to docs/comparison
+compare: setup  ## the paper's comparison on the embedded task (METHODS="luffy hpt" SEEDS=8); writes docs/comparison
+	@$(ORCHESTRATION) -m pipelines.cli.experiments --profile comparison --copy-to docs/comparison \
+	  $(if $(SEEDS),--set experiments.seeds=$(SEEDS)) $(METHODS)
 
 drift: setup  ## what each rollout correction does with stale samples, on the embedded task; writes docs/drift
 	@$(ORCHESTRATION) -m pipelines.cli.experiments --profile drift --copy-to docs/drift

@@ -178,6 +178,7 @@ def _comparison(suite: Sequence[Benchmark], options: ExperimentOptions, seeds: S
 
         experiments: list[Recipe] = []
         left_out: list[str] = []
+        notes: list[str] = []
         for recipe in options.names():
             runs = []
             for seed in seeds:
@@ -190,10 +191,12 @@ def _comparison(suite: Sequence[Benchmark], options: ExperimentOptions, seeds: S
         trained = list(experiments)
         most = max((len(experiment.runs) for experiment in experiments), default=0)
         for experiment in [experiment for experiment in experiments if len(experiment.runs) < most]:
-            experiments.remove(experiment)
-            left_out.append(
-                f"{experiment.name} is left out because it has scores for {len(experiment.runs)} of {most} seeds"
-            )
+            said = f"scores for {len(experiment.runs)} of {most} seeds"
+            if len(experiment.runs) > 1:
+                notes.append(f"{experiment.name} has {said}: its differences are over the seeds that both have")
+            else:  # an interval of one seed does not cover seeds, and would look the surest of all
+                experiments.remove(experiment)
+                left_out.append(f"{experiment.name} is left out because it has {said}")
         if len(experiments) < 2:
             raise InputError(
                 f"{COMPARISON.to_user_string()}: expected at least 2 recipes to compare, got {len(experiments)}; "
@@ -203,10 +206,10 @@ def _comparison(suite: Sequence[Benchmark], options: ExperimentOptions, seeds: S
         if untrained := _base(storage, suite, base, problems):
             experiments.append(Recipe(UNTRAINED, (untrained,)))
         baseline = options.baseline if options.baseline in names else names[0]
-        compared = compare_recipes(experiments, baseline=baseline, suite=suite, notes=left_out)
+        compared = compare_recipes(experiments, baseline=baseline, suite=suite, notes=[*notes, *left_out])
         drifted = drift_report([experiment for experiment in trained if experiment.name in options.variants])
         runs = [[e.name, *(run.checkpoint for run in e.runs)] for e in [*trained, *experiments]]
-        digest = identity(runs, sorted(experiments[0].runs[0].tables), baseline, left_out, version)
+        digest = identity(runs, sorted(experiments[0].runs[0].tables), baseline, notes, left_out, version)
         folder = storage.folder(GROUP, "comparison", digest)
         if not folder.exists():
             with storage.writing(folder) as temporary:
@@ -256,18 +259,19 @@ def _read(
     request = manifest.request
     records = read_json_lines(Path(experiment.metrics))
     generated = sum(record["data"].get("batch/generated_tokens", 0) for record in records)
+    costs = {"minutes": 60 * manifest.device_hours, "generated tokens": float(generated)}
     facts = {
         "steps": manifest.steps,
         "seed": request.seed,
         "hardware": request.hardware,
         "settings": ", ".join(request.overrides),
         "generated tokens": f"{generated:,.0f}",
-        "minutes": f"{60 * manifest.device_hours:.1f}",
+        "minutes": f"{costs['minutes']:.1f}",
         "targets": train.digest[:SHORT_DIGEST],
         "base": base.digest[:SHORT_DIGEST],
     }
     tables = read_scores({name: score.file for name, score in policy.scores.items()})
-    return Run(policy.digest, tables, records, facts, manifest.config)
+    return Run(policy.digest, tables, records, facts, manifest.config, request.seed, costs)
 
 
 def _base(storage: Storage, suite: Sequence[Benchmark], base: ModelReference, problems: SuiteReference) -> Any:

@@ -1,12 +1,14 @@
 """Several recipes trained from one base, each with one or more seeds: scores, differences and curves on one page.
 
-Intervals cover problems and seeds (`evaluation.statistics.seeds`); differences are paired by problem and seed.
+Intervals cover problems and seeds (`evaluation.statistics.seeds`); differences are paired by problem and seed. The
+ranking takes each seed for one observation (`evaluation.statistics.outcomes`), because some learn and others do not.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
+from math import inf
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -16,7 +18,8 @@ from core.markdown import inert
 from evaluation.benchmarks.registry import GROUPS, Benchmark
 from evaluation.report import html
 from evaluation.report.figures import Records, recipe_curves
-from evaluation.report.table import Cell, Kind, Table, change, score
+from evaluation.report.table import Cell, Kind, Table, change, p_value, percent, score
+from evaluation.statistics.outcomes import LEARNED, median_over_seeds, permutation_test, share_that_learned
 from evaluation.statistics.scores import problem_scores
 from evaluation.statistics.seeds import Scores, difference, estimate
 
@@ -25,6 +28,11 @@ if TYPE_CHECKING:
 
 COLOURS = ("#0d7566", "#c2622d", "#3f6bb5", "#a0438c", "#8a7a1f", "#1f8aa0", "#b8442c", "#6b8e23")
 UNTRAINED = "#7d7a74"
+SEEDS = (
+    f"A seed learns if at least {LEARNED:.0%} of its answers are right. Intervals of median and share of seeds that "
+    "learn are over seeds (bootstrap, Wilson). p: exact permutation test over seeds, two-sided."
+)
+COSTS_PER_POINT = ("minutes", "generated tokens")
 COSTS = ("steps", "generated tokens", "minutes")  # facts of a run that say what it took
 
 
@@ -37,6 +45,8 @@ class Run:
     records: Records = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
+    seed: int | None = None  # of the training; None for a model that was not trained
+    costs: Mapping[str, float] = field(default_factory=dict)  # what the training took
 
     @cached_property
     def means(self) -> Scores:
@@ -58,6 +68,10 @@ class Recipe:
     name: str
     runs: tuple[Run, ...]
 
+    def by_seed(self, benchmarks: Sequence[str]) -> tuple[float, ...]:
+        """The score of each run over some benchmarks, which weigh the same."""
+        return tuple(fmean(fmean(scores.values()) for scores in run.scores(benchmarks).values()) for run in self.runs)
+
     def facts(self) -> dict[str, str]:
         """What the runs have in common once, and what differs for each seed."""
         names = dict.fromkeys(name for run in self.runs for name in run.facts)
@@ -75,6 +89,11 @@ class Comparison:
     recipes: tuple[Recipe, ...]
     titles: Mapping[str, Mapping[str, str]]  # group -> benchmark -> title
     notes: tuple[str, ...]
+
+    @property
+    def several_seeds(self) -> bool:
+        """Whether some recipe was trained with more than one seed."""
+        return any(len(recipe.runs) > 1 for recipe in self.recipes)
 
     @cached_property
     def colours(self) -> dict[str, str]:
@@ -98,6 +117,46 @@ class Comparison:
             table.add(Cell(title, problems), *([] if kind == "group" else cells), kind=kind)
         return table
 
+    def ranking_table(self, group: str) -> Table:
+        """The trained recipes on the average of a group, the one with the highest mean first.
+
+        The mean has its interval over problems and seeds, the median and the share of seeds that learn have theirs over
+        seeds. The exact permutation test over seeds compares each recipe with the baseline.
+        """
+        benchmarks, first = list(self.titles[group]), self.recipes[0]
+        table = Table(["recipe", "seeds", "mean", "median", "seeds that learn", f"p against {first.name}"])
+        trained = [recipe for recipe in self.recipes if recipe.runs[0].seed is not None]
+        for recipe in sorted(trained, key=lambda recipe: -fmean(recipe.by_seed(benchmarks))):
+            by_seed = recipe.by_seed(benchmarks)
+            mean, median = estimate([run.scores(benchmarks) for run in recipe.runs]), median_over_seeds(by_seed)
+            learned = share_that_learned(by_seed)
+            cells = [score(mean.low, mean.mean, mean.high), score(median.low, median.value, median.high)]
+            of_seeds = f"{round(learned.value * len(by_seed))} of {len(by_seed)}"
+            cells += [Cell(of_seeds, f"[{percent(learned.low)}, {percent(learned.high)}]")]
+            table.add(recipe.name, str(len(by_seed)), *cells, self._p_value(first, recipe, benchmarks))
+        return table
+
+    def costs_table(self, group: str) -> Table:
+        """What a point of the average of a group costs, on the mean over the seeds, the cheapest in minutes first.
+
+        Points are counted from the model that was not trained; a recipe that is not above it has none to pay for.
+        """
+        benchmarks, rows = list(self.titles[group]), []
+        table = Table(["recipe", "points gained", *(f"{cost} per point" for cost in COSTS_PER_POINT)])
+        if (base := self._untrained()) is None:
+            return table
+        before = fmean(base.by_seed(benchmarks))
+        for recipe in (recipe for recipe in self.recipes if recipe.runs[0].seed is not None):
+            gained = 100 * (fmean(recipe.by_seed(benchmarks)) - before)
+            costs = [fmean(run.costs[cost] for run in recipe.runs) for cost in COSTS_PER_POINT]
+            rows.append(([cost / gained if gained > 0 else inf for cost in costs], recipe.name, gained))
+        for costs, name, gained in sorted(rows):
+            table.add(name, f"{gained:+.1f}", *("–" if cost == inf else f"{cost:,.2f}" for cost in costs))
+        return table
+
+    def _untrained(self) -> Recipe | None:
+        return next((recipe for recipe in self.recipes if recipe.runs[0].seed is None), None)
+
     def baseline_table(self) -> Table:
         """The difference from the baseline on every benchmark and every group's average, in points."""
         table = self._table(f"difference from {self.recipes[0].name}")
@@ -107,10 +166,13 @@ class Comparison:
         return table
 
     def differences_table(self, group: str) -> Table:
-        """Row minus column on the average of a group, in points."""
-        table = self._table("row minus column")
+        """Row minus column on the average of a group, in points; with several seeds the permutation test's p-value."""
+        table, benchmarks = self._table("row minus column"), list(self.titles[group])
         for after in self.recipes:
-            cells = (self._difference(before, after, list(self.titles[group])) for before in self.recipes)
+            cells = []
+            for before in self.recipes:
+                cell, p = self._difference(before, after, benchmarks), self._p_value(before, after, benchmarks)
+                cells.append(replace(cell, detail=f"{cell.detail}\np {p}") if cell.text and p else cell)
             table.add(after.name, *cells)
         return table
 
@@ -126,12 +188,20 @@ class Comparison:
 
     def to_markdown(self) -> str:
         """Scores, the differences between every two recipes on each group's average, and what the runs took."""
-        parts = [self.scores_table().to_markdown()]
+        parts = []
+        if self.several_seeds:
+            for group in self.titles:
+                parts += [f"{GROUPS[group]}, the strongest first:", self.ranking_table(group).to_markdown()]
+        for group in self.titles if self._untrained() else ():
+            parts += [f"{GROUPS[group]}, what a point costs:", self.costs_table(group).to_markdown()]
+        parts += [self.scores_table().to_markdown()]
         for group in self.titles:
             parts += [f"{GROUPS[group]}, row minus column in points:", self.differences_table(group).to_markdown()]
         seeds = ", ".join(f"{inert(recipe.name)} {len(recipe.runs)}" for recipe in self.recipes)
         parts += [self.facts_table(COSTS).to_markdown()]
         parts += [f"Means with 95% intervals over problems and seeds. Runs: {seeds}."]
+        if self.several_seeds:
+            parts += [SEEDS]
         return "\n\n".join([*parts, *(f"> {inert(note)}" for note in self.notes)])
 
     def write(self, folder: Path, page: str) -> None:
@@ -152,7 +222,9 @@ class Comparison:
                 created=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
                 differences={GROUPS[group]: self.differences_table(group) for group in self.titles},
                 figures=html.figures(svgs),
-                several_seeds=any(len(recipe.runs) > 1 for recipe in self.recipes),
+                rankings={GROUPS[group]: self.ranking_table(group) for group in self.titles if self.several_seeds},
+                seeds=SEEDS,
+                costs={GROUPS[group]: self.costs_table(group) for group in self.titles if self._untrained()},
             )
         )
 
@@ -170,10 +242,35 @@ class Comparison:
 
     def _difference(self, before: Recipe, after: Recipe, benchmarks: Sequence[str]) -> Cell:
         """``after`` minus ``before``; empty for a recipe and itself."""
-        if before is after:
+        runs = paired(before, after)
+        if before is after or not all(runs):
             return Cell("")
-        points = difference(*([run.scores(benchmarks) for run in recipe.runs] for recipe in (before, after)))
+        points = difference(*([run.scores(benchmarks) for run in some] for some in runs))
         return change(points.mean, points.low, points.high)
+
+    def _p_value(self, before: Recipe, after: Recipe, benchmarks: Sequence[str]) -> str:
+        """Of the permutation test over all seeds of both; empty where one has a single run."""
+        if before is after or min(len(before.runs), len(after.runs)) < 2:
+            return ""
+        return p_value(cached_test(*sorted((before.by_seed(benchmarks), after.by_seed(benchmarks)))))
+
+
+cached_test = cache(permutation_test)  # tables and page ask for the same pairs
+
+
+def paired(before: Recipe, after: Recipe) -> tuple[list[Run], list[Run]]:
+    """The runs of the seeds that both recipes have, or of none if it is one seed of several.
+
+    A model that was not trained stands beside every seed.
+    """
+    runs = list(before.runs), list(after.runs)
+    seeds = [{run.seed for run in some} for some in runs]
+    if None in seeds[0] | seeds[1]:
+        return runs
+    common = seeds[0] & seeds[1]
+    if len(common) < min(2, *map(len, seeds)):
+        return [], []
+    return [run for run in runs[0] if run.seed in common], [run for run in runs[1] if run.seed in common]
 
 
 def compare_recipes(

@@ -168,9 +168,15 @@ def experiments(
 
 
 @app.command(rich_help_panel=COMPARISON)
-def compare(recipes: Recipes = None, overrides: Overrides = None, copy_to: CopyTo = None) -> int:
-    """Repeat the paper's comparison of recipes on the built-in task, with three seeds each. Takes hours."""
-    return experiments(recipes, "comparison", overrides, copy_to)
+def compare(
+    recipes: Recipes = None,
+    seeds: Annotated[int | None, typer.Option(metavar="N", help="Seeds per recipe (default: three).")] = None,
+    overrides: Overrides = None,
+    copy_to: CopyTo = None,
+) -> int:
+    """Repeat the paper's comparison of recipes on the built-in task, with several seeds each. Takes hours."""
+    more = [] if seeds is None else [f"experiments.seeds={seeds}"]
+    return experiments(recipes, "comparison", [*(overrides or []), *more], copy_to)
 
 
 @app.command(rich_help_panel=COMPARISON)

@@ -118,6 +118,25 @@ def test_the_seeds_of_a_recipe_are_one_experiment(build):
     assert re.search(r"\n[78]\d\.\d [89]\d\.\d 100\.0<", page) and page.count("opacity: 0.25") == 6
 
 
+def test_recipes_with_different_seeds_are_ranked_and_compared_over_those_that_both_have(build):
+    recipes = Recipes(build(experiments__seeds="4"))
+    for seed, accuracy in enumerate((0.9, 0.1, 0.95, 1.0)):
+        recipes.recipe("luffy", seed=seed, **{**GOOD, "arithmetic": accuracy})
+        recipes.recipe("on_policy", seed=seed, **{**GOOD, "arithmetic": 0.1})
+    for seed in (0, 2):
+        recipes.recipe("hpt", seed=seed, **{**GOOD, "arithmetic": 1.0})
+    assert compare(recipes).success
+    shown = recipes.project.metadata("experiments/comparison")
+    assert shown["left out"] == "none"
+    assert "hpt has scores for 2 of 4 seeds: its differences are over the seeds that both have" in shown["scores"]
+    ranking = shown["scores"].partition("\n\n")[2].partition("\n\n")[0].splitlines()
+    assert [line.split(" | ")[0] for line in ranking[2:]] == ["| hpt", "| luffy", "| on_policy"]
+    # Two of 70 divisions of the eight seeds are as far apart: this one, and the same with the names exchanged.
+    assert ranking[3].endswith("| 3 of 4 [30.1%, 95.4%] | 0.029 |")
+    assert ranking[4].endswith("| 0 of 4 [0.0%, 49.0%] |  |")
+    assert "the strongest first" in Path(shown["file"]).read_text(encoding="utf-8")
+
+
 def test_settings_name_recipes_that_exist(build):
     with pytest.raises(InputError, match=r"there is no 'luffi', expected one of chord_mu, "):
         build(experiments__overrides="{luffi: [seed=1]}")
@@ -134,7 +153,7 @@ VARIANTS = """{
     [
         ({"variants": "{luffy: {recipe: on_policy}}"}, "luffy is the name of a recipe"),
         ({"variants": "{a|b: {recipe: luffy}}"}, "should match pattern"),
-        ({"variants": "{a: {recipe: luffi}}"}, "there is no 'luffi', expected one of luffy, "),
+        ({"variants": "{a: {recipe: luffi}}"}, "there is no 'luffi', expected one of chord_mu, "),
         ({"variants": "{a: {recipe: luffy, overrides: [paths.run=x]}}"}, "paths.run says where a run writes"),
         (
             {"recipes": "[stalest]", "variants": VARIANTS},

@@ -109,3 +109,10 @@ def test_every_command_gets_the_profile(target, arguments, exported, profile):
         check=True,
     )
     assert done.stdout.splitlines() == [f"profile={profile}"]
+
+
+def test_compare_takes_methods_and_a_number_of_seeds(make):
+    make("setup")
+    command = "-m pipelines.cli.experiments --profile comparison --copy-to docs/comparison"
+    assert make("compare") == [command]
+    assert make("compare", "METHODS=luffy hpt", "SEEDS=8") == [f"{command} --set experiments.seeds=8 luffy hpt"]

@@ -120,7 +120,8 @@ def check_rollouts(run: Training, recipe: str, records: list[dict[str, Any]]) ->
         # A whole target is not generated; what follows a part of one is.
         assert data["batch/generation_requests"] == (12 if OFF_POLICY[recipe] == 1 else 16)
         assert ("reward/off_policy" in data) == bool(OFF_POLICY[recipe])
-        assert data["rollout_correction/abs_log_ratio_max"] < 1e-2  # vLLM and the actor agree
+        if "rollouts" not in SETTINGS.get(recipe, {}):  # vLLM and the actor agree where samples are of their step
+            assert data["rollout_correction/abs_log_ratio_max"] < 1e-2
         assert ("actor/sft_loss" in data) == (recipe in ("chord_mu", "chord_phi", "hpt", "rl_sft_loss"))
         assert ("groups/supervised" in data) == (recipe == "hpt")
         # The gate counts the same successes as the metric: what was never solved is imitated.
