@@ -162,10 +162,8 @@ class DriftReport:
             runs = {run.facts["seed"]: run for run in variant.recipe.runs}
             pairs = [(runs[run.facts["seed"]], run) for run in reference.recipe.runs if run.facts["seed"] in runs]
             if variant is not reference and pairs:
-                points_ = difference([before.means for before, _ in pairs], [after.means for _, after in pairs])
-                verdict = "better" if points_.low > 0 else "worse" if points_.high < 0 else "not told apart"
-                cell = change(points_.mean, points_.low, points_.high)
-                table.add(variant.name, str(len(pairs)), cell, verdict)
+                gain = difference([before.means for before, _ in pairs], [after.means for _, after in pairs])
+                table.add(variant.name, str(len(pairs)), change(gain.mean, gain.low, gain.high), _verdict(gain))
         return table if table.rows else None
 
     def ages(self) -> Table:
@@ -215,6 +213,13 @@ def drift_report(recipes: Sequence[Recipe]) -> DriftReport | None:
         if all(points(run.records, name) for run in recipe.runs for name in (REWARD, GRADIENT, KEPT, DRIFT))
     ]
     return DriftReport(tuple(map(measure, sampled))) if sampled else None
+
+
+def _verdict(gain: Estimate) -> str:
+    """What the interval of a difference allows to say about other seeds."""
+    if len(gain.by_seed) == 1:
+        return "one seed tells nothing about others"
+    return "better" if gain.low > 0 else "worse" if gain.high < 0 else "not told apart"
 
 
 def _score(final: Estimate) -> Cell:
