@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -28,6 +28,10 @@ from core.code import SHORT_DIGEST, code_version, identity
 from core.errors import InputError
 from evaluation.benchmarks.registry import Benchmark
 from evaluation.champions import Checkpoint, Registry, ScoreFile
+
+if TYPE_CHECKING:
+    from evaluation.report.scorecard import Row
+    from training.export.card import Score
 
 SCORECARD = dg.AssetKey(["report", "scorecard"])
 PAGE, TEXT, MARKDOWN, NUMBERS = "scorecard.html", "scorecard.txt", "scorecard.md", "scorecard.json"
@@ -141,7 +145,7 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
                 (temporary / MARKDOWN).write_text(render_markdown(card), encoding="utf-8")
                 (temporary / NUMBERS).write_text(json.dumps(numbers(card), indent=2), encoding="utf-8")
         if (Path(policy.path) / "README.md").is_file():  # a policy that was trained elsewhere may have no card
-            write_scores(Path(policy.path), {row.name: row.policy.mean for row in card.rows})
+            write_scores(Path(policy.path), {row.name: _score(row) for row in card.rows})
         context.log.info(card.verdict())
         return dg.MaterializeResult(
             value=ScorecardReference(
@@ -162,6 +166,13 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
         )
 
     return [scorecard]
+
+
+def _score(row: "Row") -> "Score":
+    from training.export.card import Score
+
+    policy = row.policy
+    return Score(row.title, policy.mean, policy.low, policy.high, policy.problems, policy.k)
 
 
 def _checkpoint(model: Reference, scores: Mapping[str, ScoresReference]) -> Checkpoint:

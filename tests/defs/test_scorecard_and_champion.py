@@ -8,6 +8,7 @@ import manifests
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from huggingface_hub import ModelCard
 
 from assets.shared.references import Reference
 from assets.shared.storage import Storage
@@ -15,6 +16,7 @@ from core.files import write_json
 from core.manifest import InputRecord, write_manifest
 from core.schemas import BENCHMARK, GRADED
 from tests.defs.project import Project, message
+from training.export.card import model_card
 
 BENCHMARKS = {"arithmetic": "evals", "arithmetic_long": "ood", "arithmetic_mul": "ood", "arithmetic_short": "ood"}
 PROBLEM = {
@@ -96,7 +98,9 @@ class Written:
         (run / "policy" / "model.safetensors").write_text(name)
         base = InputRecord(path=Path("base"), digest=self.base)
         targets = manifests.targets(path=self.trained_on)
-        write_manifest(run / "policy", manifests.manifest(base_model=base, steps=3, targets=targets))
+        manifest = manifests.manifest(base_model=base, steps=3, targets=targets)
+        write_manifest(run / "policy", manifest)
+        (run / "policy" / "README.md").write_text(model_card(manifest))
         records = [{"step": step, "data": {"reward/on_policy": step / 3}} for step in (1, 2, 3)]
         (run / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
         digest = json.loads((run / "policy" / "lineage.json").read_text())["checkpoint_digest"]
@@ -142,6 +146,23 @@ def test_a_better_policy_is_reported_and_becomes_the_champion(written: Written):
     assert decision["promoted"] is True
     assert decision["compared with"] == written.base[:16]
     assert written.champion["checkpoint"] == digest
+
+
+def test_the_card_of_the_policy_has_the_scores_with_their_intervals(written: Written):
+    written.policy("first", **GOOD)
+    assert written.project.run(*OUTPUTS).success
+    card = ModelCard.load(written.project.storage / "training" / "policy" / "first" / "policy" / "README.md")
+    scores = {row["base"]["benchmark"]: row["policy"] for row in numbers(written)}
+    assert {result.dataset_type for result in card.data.eval_results} == set(BENCHMARKS)
+    for result in card.data.eval_results:
+        score = scores[result.dataset_type]
+        assert result.metric_value == pytest.approx(score["mean"], abs=1e-4)
+        assert result.metric_args["interval_95"] == pytest.approx([score["low"], score["high"]], abs=1e-4)
+
+
+def numbers(written: Written) -> list[dict]:
+    file = Path(written.project.metadata("report/scorecard")["file"]).parent / "scorecard.json"
+    return json.loads(file.read_text())["rows"]
 
 
 def test_a_policy_that_is_not_better_beyond_chance_is_not_promoted(written: Written):

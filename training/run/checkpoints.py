@@ -171,10 +171,10 @@ def exported_step(checkpoints: Path, policy_from: str) -> int:
     return latest_step(checkpoints) if best is None else best
 
 
-def export_policy(checkpoints: Path, policy: Path, manifest: Manifest, dtype: str) -> None:
+def export_policy(checkpoints: Path, policy: Path, manifest: Manifest, dtype: str, *, base: Path | None = None) -> None:
     """Write the model of the checkpoint of ``manifest.steps`` to ``policy`` with manifest and card.
 
-    The folder is complete or absent.
+    The folder is complete or absent. ``base``: the folder of the base model, which the card describes.
 
     Raises:
         InputError: a file of the checkpoint is not what was saved.
@@ -188,7 +188,7 @@ def export_policy(checkpoints: Path, policy: Path, manifest: Manifest, dtype: st
     with atomic_folder(policy, replace=True) as temporary:
         export_model(checkpoints, step, temporary, dtype)
         write_manifest(temporary, manifest)
-        (temporary / "README.md").write_text(model_card(manifest), encoding="utf-8")
+        (temporary / "README.md").write_text(model_card(manifest, base), encoding="utf-8")
 
 
 def export_model(checkpoints: Path, step: int, out: Path, dtype: str) -> None:

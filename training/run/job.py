@@ -98,7 +98,7 @@ def run_job(
             _train(request, folder, config, environment, backend, report)
             progress(report, "writing the policy")
             manifest = build_manifest(request, folder, config, targets, upstream, first)
-            export_policy(folder.checkpoints, folder.policy, manifest, config.policy_dtype)
+            export_policy(folder.checkpoints, folder.policy, manifest, config.policy_dtype, base=request.model.path)
             if rows := figures(folder.path, read_metrics(folder.metrics)):
                 progress(report, f"predicted and measured\n{table(rows)}")
         if config.run.push_to_hub:

@@ -1,20 +1,23 @@
 """What lies in a run's folder and what it says: metrics, samples, the model card, identity and claim of the folder."""
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from manifests import CONFIG, manifest
+from hub import serve_hub
+from huggingface_hub import ModelCard
+from manifests import CONFIG, manifest, targets
 from pages import page_data
 
 from core.errors import InputError
 from core.manifest import InputRecord, read_manifest, write_manifest
 from training.base.resolve import SHIPPED
 from training.commands import browse
-from training.export.card import model_card, write_scores
+from training.export.card import Score, model_card, write_scores
 from training.run import rollouts
 from training.run.folder import RunFolder
 from training.run.job import TRACKERS, run_job
@@ -97,7 +100,7 @@ def test_the_samples_of_a_run_are_browsed_step_by_step(tmp_path: Path) -> None:
 
 def test_the_card_says_data_recipe_and_lineage() -> None:
     card = model_card(manifest())
-    assert card.startswith("---\nlibrary_name:")
+    assert card.startswith("---\nbase_model: some|base\nlibrary_name: transformers\n")
     for fact in (
         "1,234 rows",
         "luffy, 4 steps on cpu",
@@ -117,11 +120,73 @@ def test_the_card_of_a_supervised_run_names_no_rollout_settings() -> None:
 
 def test_scores_take_their_place_in_the_card_and_can_be_renewed(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text(model_card(manifest()))
-    write_scores(tmp_path, {"math500": 0.1})
-    write_scores(tmp_path, {"math500": 0.825, "amc": 0.5})
+    write_scores(tmp_path, {"math500": Score("MATH-500", 0.1, 0.0, 0.2, 500, 1)})
+    amc = Score("AMC", 0.5, 0.3, 0.7, 83, 32)
+    write_scores(tmp_path, {"math500": Score("MATH-500", 0.825, 0.79, 0.86, 500, 1), "amc": amc})
     card = (tmp_path / "README.md").read_text()
-    assert "| math500 | 82.5% |" in card and "10.0%" not in card and "Not evaluated" not in card
+    assert "| math500 | 82.5% | 79.0% to 86.0% |" in card and "10.0%" not in card and "Not evaluated" not in card
     assert card.index("amc") < card.index("math500") < card.index("lineage.json")
+
+
+def test_the_hub_reads_the_scores_of_a_card_with_their_intervals(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text(model_card(manifest()))
+    for mean in (0.2, 0.5):
+        write_scores(tmp_path, {"amc": Score("AMC", mean, 0.3, 0.7, 83, 32)})
+    data = ModelCard.load(tmp_path / "README.md").data
+    (result,) = data.eval_results
+    assert (result.dataset_type, result.dataset_name, result.metric_name) == ("amc", "AMC", "avg@32")
+    assert (result.metric_value, result.metric_args) == (0.5, {"interval_95": [0.3, 0.7], "problems": 83})
+    assert data.tags == ["luffy"] and data.base_model == "some|base"
+
+
+def test_the_card_names_licence_base_and_datasets(tmp_path: Path) -> None:
+    base = tmp_path / "models--Qwen--Qwen2.5-Math-7B" / "snapshots" / ("a" * 40)
+    base.mkdir(parents=True)
+    (base / "README.md").write_text("---\nlicense: apache-2.0\n---\n# Qwen\n")
+    sources = {"open-r1/OpenR1-Math-220k": {}, "t.jsonl": {}, "one/t.jsonl": {}}
+    prepared = {"source": json.dumps([*sources, "my/traces"]), "sources": json.dumps(sources)}
+    data = ModelCard(model_card(manifest(targets=targets(metadata=prepared)), base)).data
+    assert (data.license, data.base_model) == ("apache-2.0", "Qwen/Qwen2.5-Math-7B")
+    assert data.datasets == ["open-r1/OpenR1-Math-220k"]
+    pulled = targets(metadata={**prepared, "hub": "me/set@" + "c" * 40})
+    changed = manifest(
+        targets=pulled, config={**CONFIG, "run": {"license": "mit"}}, upstream={"base_model": {"source": "a/b@main"}}
+    )
+    data = ModelCard(model_card(changed, tmp_path)).data
+    assert (data.license, data.base_model, data.datasets) == ("mit", "a/b", ["me/set"])
+    (base / "README.md").write_text("---\nlicense: [\n---\n")
+    assert ModelCard(model_card(manifest(), base)).data.license is None
+
+
+def test_a_policy_is_uploaded_with_its_card(tmp_path: Path) -> None:
+    """To a stand-in of the hub's HTTP interface (tests/hub.py), because the real one cannot be reached."""
+    policy = tmp_path / "policy"
+    policy.mkdir()
+    (policy / "README.md").write_text(model_card(manifest()))
+    (policy / "config.json").write_text("{}")
+    code = "import sys; from pathlib import Path; from training.export.hub import push_to_hub\n"
+    code += "push_to_hub(Path(sys.argv[1]), 'me/policy')"
+    with serve_hub() as hub:
+
+        def push(**changes: str) -> str:
+            environment = {
+                **os.environ,
+                **hub.environment(),
+                "HF_HOME": str(tmp_path),
+                "PYTHONPATH": str(ROOT),
+                **changes,
+            }
+            command = [sys.executable, "-c", code, str(policy)]
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+            return done.stderr.strip().splitlines()[-1] if done.returncode else ""
+
+        assert push() == ""
+        assert hub.newest("models/me/policy") == {file.name: file.read_bytes() for file in policy.iterdir()}
+        assert hub.private == {"models/me/policy": True}
+        for changes in ({"HF_TOKEN": "wrong"}, {"HF_ENDPOINT": "http://127.0.0.1:9"}):
+            refused = push(**changes)
+            assert "InputError: run.push_to_hub=me/policy: the hub refused (" in refused
+            assert refused.endswith(f"; the policy is complete in {policy}")
 
 
 def test_a_manifest_is_checked_against_the_files_beside_it(tmp_path: Path) -> None:
