@@ -70,6 +70,21 @@ def parser() -> Parser:
     option("--slurm", type=_mapping, default={**SLURM}, metavar="YAML", help="parameters of sbatch as submitit "
            "names them (default %(default)s)")  # fmt: skip
 
+    option = add(traces, seed, sampling)
+    option("--teacher", required=True, metavar="MODEL", help="Hugging Face folder, hub id[@revision], or MODEL@URL of "
+           "an OpenAI-compatible endpoint, whose key is in OPENAI_API_KEY")  # fmt: skip
+    option("--problems", type=Path, required=True, metavar="FILE", help="parquet, JSON or JSON lines")
+    option("--problem-column", default="problem", metavar="NAME", help="its problems (default %(default)s)")
+    option("--answer-column", default="answer", metavar="NAME", help="its gold answers (default %(default)s)")
+    option("--system-prompt", metavar="TEXT", help="system message before every problem")
+    option("--concurrency", type=COUNT, help="requests at once to an endpoint (default 64)")
+    option("--budget-tokens", type=COUNT, metavar="N", help="most tokens of prompts and answers together")
+    option("--budget-money", type=number(float, 0, above=0), metavar="X", help="most that the tokens may cost")
+    for name, what in (("input", "prompts"), ("output", "answers")):
+        option(f"--{name}-price", type=number(float, 0), default=0.0, metavar="X",
+               help=f"of a million tokens of {what} (default 0)")  # fmt: skip
+    option("--out", type=Path, required=True, metavar="FILE.parquet", help="the traces, a source of targets")
+
     option = add(grade, grading)
     option("--suite", type=Path, required=True, metavar="FILE.parquet", help="file written by `suite`")
     option("--samples", type=Path, required=True, metavar="DIR", help="folder written by `generate`")
@@ -131,7 +146,9 @@ def _sampling_options() -> Parser:
     from evaluation.generation.templates import TRAINING, template_names
 
     options = _options()
-    options.add_argument("--samples", type=COUNT, help="per problem (default: the k of each benchmark's avg@k)")
+    options.add_argument(
+        "--samples", type=COUNT, help="per problem (default: the k of each benchmark's avg@k; 1 trace)"
+    )
     options.add_argument("--temperature", type=number(float, 0), default=0.6, help="0 is greedy (default %(default)s)")
     options.add_argument(
         "--top-p", type=number(float, most=1, above=0), default=0.95, help="nucleus sampling (default %(default)s)"
@@ -222,6 +239,41 @@ def generate(options: argparse.Namespace) -> None:
         )
     for path in paths.values():
         print(path)
+
+
+def traces(options: argparse.Namespace) -> None:
+    """Draw reasoning traces of a teacher, for targets (in the training interpreter)."""
+    from dataclasses import replace
+
+    from core.progress import reporter
+    from evaluation.generation.budget import Budget
+    from evaluation.generation.endpoint import Endpoint
+    from evaluation.generation.models import open_model
+    from evaluation.generation.traces import draw_traces, read_problems
+
+    problems = read_problems(options.problems, options.problem_column, options.answer_column)
+    teacher = open_model(options.teacher, **_engines(options))
+    if isinstance(teacher, Endpoint) and options.concurrency:
+        teacher = replace(teacher, concurrency=options.concurrency)
+    limited = options.budget_tokens is not None or options.budget_money is not None
+    limits = (options.budget_tokens, options.budget_money, options.input_price, options.output_price)
+    budget = Budget(*limits) if limited else None
+    with _sampling_process(), reporter() as report:
+        drawn = draw_traces(
+            teacher,
+            problems,
+            options.out,
+            sampling=_sampling(options),
+            cache=options.cache,
+            system_prompt=options.system_prompt,
+            budget=budget,
+            report=report,
+        )
+    print(f"{options.out}: {drawn.rows:,} of {drawn.requested:,} traces")
+    if budget:
+        spent = f"{budget.prompt_tokens + budget.answer_tokens:,} tokens, cost {budget.cost:.4f}"
+        end = "" if drawn.rows == drawn.requested else "; the budget ends here: give more, and the same command goes on"
+        print(f"spent {spent}{end}")
 
 
 def grade(options: argparse.Namespace) -> None:

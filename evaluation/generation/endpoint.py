@@ -6,16 +6,18 @@ Nothing proves which weights an endpoint serves: its name and address stand for 
 import json
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from core.errors import InputError
+from core.errors import InputError, first_line
 from core.prompts import Messages, PromptRecord
+from evaluation.generation.budget import Budget
 from evaluation.generation.requests import Completion, SampleRequest, Sampling
 
 if TYPE_CHECKING:
+    import openai
     import pyarrow as pa
 
 API_KEY = "OPENAI_API_KEY"
@@ -30,6 +32,7 @@ class Endpoint:
 
     name: str
     url: str
+    concurrency: int = field(default=CONCURRENCY, repr=False)  # requests under way at once
 
     @classmethod
     def parse(cls, text: str) -> "Endpoint | None":
@@ -65,46 +68,80 @@ class Endpoint:
         """The template is the endpoint's own; an answer may come without thoughts."""
         return PromptRecord("endpoint", thinking=False)
 
-    def draw(self, requests: Sequence[SampleRequest], sampling: Sampling) -> Iterator[tuple[int, Completion]]:
-        """(index, completion) in the order in which they finish.
+    def draw(
+        self, requests: Sequence[SampleRequest], sampling: Sampling, budget: Budget | None = None
+    ) -> Iterator[tuple[int, Completion]]:
+        """(index, completion) in the order in which they finish; fewer than requested where ``budget`` ends.
 
-        Raises InputError if the endpoint refuses the key or the model, or cannot be reached.
+        After an error no request starts, and what is under way is still given: it may have cost money. Raises
+        InputError if the endpoint refuses the key or the model, cannot be reached, or answers nothing usable.
         """
         import openai
 
         client = openai.OpenAI(
             base_url=self.url, api_key=os.environ.get(API_KEY) or "none", max_retries=RETRIES, timeout=TIMEOUT_S
         )
+        budget = budget or Budget()
+        remaining = iter(enumerate(requests))
+        upcoming = next(remaining, None)
+        pending: dict[Future[tuple[Completion, tuple[int, int]]], tuple[int, tuple[int, int]]] = {}
+        failure: Exception | None = None
+        with ThreadPoolExecutor(self.concurrency) as pool:
+            while True:
+                while upcoming and failure is None and len(pending) < self.concurrency:
+                    number, request = upcoming
+                    most = len(request.prompt.encode()), sampling.max_tokens  # tokens never exceed bytes
+                    if not budget.reserve(*most):
+                        break
+                    pending[pool.submit(self._complete, client, request, sampling)] = number, most
+                    upcoming = next(remaining, None)
+                if not pending:
+                    break
+                for future in wait(pending, return_when=FIRST_COMPLETED).done:
+                    number, most = pending.pop(future)
+                    try:
+                        completion, spent = future.result()
+                    except (openai.OpenAIError, InputError) as error:
+                        failure = failure or error
+                        budget.settle(most, (0, 0))
+                    else:
+                        budget.settle(most, spent if any(spent) else most)
+                        yield number, completion
+        if failure is not None:
+            raise self._explained(failure) from failure
 
-        def complete(request: SampleRequest) -> Completion:
-            answer = client.chat.completions.create(
-                model=self.name,
-                messages=json.loads(request.prompt),
-                temperature=sampling.temperature,
-                top_p=sampling.top_p,
-                max_tokens=sampling.max_tokens,
-                seed=request.seed,
+    def _complete(
+        self, client: "openai.OpenAI", request: SampleRequest, sampling: Sampling
+    ) -> tuple[Completion, tuple[int, int]]:
+        """The answer to one request, and the tokens of the prompt and of the answer (0 if it does not say)."""
+        answer = client.chat.completions.create(
+            model=self.name,
+            messages=json.loads(request.prompt),
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            max_tokens=sampling.max_tokens,
+            seed=request.seed,
+        )
+        if not getattr(answer, "choices", None):
+            raise InputError(
+                f"{self.checkpoint}: the endpoint answered without a choice: is it an OpenAI-compatible one?"
             )
-            choice = answer.choices[0]
-            thoughts = getattr(choice.message, "reasoning", None) or getattr(choice.message, "reasoning_content", None)
-            text = choice.message.content or ""
-            if thoughts:  # a server that parses thoughts sends them apart
-                text = f"<think>\n{thoughts}\n</think>\n\n{text}" if text else f"<think>\n{thoughts}"
-            return Completion(text, answer.usage.completion_tokens if answer.usage else 0, str(choice.finish_reason))
+        choice = answer.choices[0]
+        thoughts = getattr(choice.message, "reasoning", None) or getattr(choice.message, "reasoning_content", None)
+        text = choice.message.content or ""
+        if thoughts:  # a server that parses thoughts sends them apart
+            text = f"<think>\n{thoughts}\n</think>\n\n{text}" if text else f"<think>\n{thoughts}"
+        usage = answer.usage
+        spent = (usage.prompt_tokens or 0, usage.completion_tokens or 0) if usage else (0, 0)
+        return Completion(text, spent[1], str(choice.finish_reason)), spent
 
-        pool = ThreadPoolExecutor(CONCURRENCY)
-        try:
-            pending = {pool.submit(complete, request): number for number, request in enumerate(requests)}
-            for future in as_completed(pending):
-                yield pending[future], future.result()
-        except openai.APIStatusError as error:
+    def _explained(self, error: Any) -> InputError:
+        """The InputError that says what the endpoint did."""
+        import openai
+
+        if isinstance(error, openai.APIStatusError):
             hint = f"; set {API_KEY}" if error.status_code in (401, 403) else ""
-            raise InputError(
-                f"{self.checkpoint}: the endpoint answered {error.status_code}: {error.message}{hint}"
-            ) from error
-        except openai.APIConnectionError as error:
-            raise InputError(
-                f"{self.checkpoint}: the endpoint cannot be reached ({error.__cause__ or error})"
-            ) from error
-        finally:
-            pool.shutdown(cancel_futures=True)
+            return InputError(f"{self.checkpoint}: the endpoint answered {error.status_code}: {error.message}{hint}")
+        if isinstance(error, openai.APIConnectionError):
+            return InputError(f"{self.checkpoint}: the endpoint cannot be reached ({error.__cause__ or error})")
+        return error if isinstance(error, InputError) else InputError(f"{self.checkpoint}: {first_line(error)}")

@@ -39,10 +39,15 @@ CACHED = pa.schema(
 class SampleCache:
     """The samples of one model under one sampling. Use it as a context manager, which writes the rest when it ends."""
 
-    def __init__(self, root: Path, group: Mapping[str, Any]) -> None:
-        """``group``: everything besides prompt and number that decides a sample, as JSON values."""
+    def __init__(self, root: Path, group: Mapping[str, Any], *, flush_s: float = FLUSH_S) -> None:
+        """
+        Args:
+            group: everything besides prompt and number that decides a sample, as JSON values.
+            flush_s: seconds between writes.
+        """
         self.folder = Path(root) / digest_bytes(json.dumps(group, sort_keys=True).encode())[:16]
         self._group = dict(group)
+        self._flush_s = flush_s
         self._rows: list[dict[str, Any]] = []
         self._flushed = time.monotonic()
 
@@ -65,10 +70,10 @@ class SampleCache:
         return samples
 
     def add(self, key: SampleKey, completion: Completion) -> None:
-        """Keep one sample; it is on disk within `FLUSH_S` seconds of more samples, or at the end."""
+        """Keep one sample; it is on disk within ``flush_s`` seconds of more samples, or at the end."""
         digest, sample = key
         self._rows.append({"prompt_digest": digest, "sample": sample, **completion._asdict()})
-        if len(self._rows) >= FLUSH_ROWS or time.monotonic() - self._flushed >= FLUSH_S:
+        if len(self._rows) >= FLUSH_ROWS or time.monotonic() - self._flushed >= self._flush_s:
             self.flush()
 
     def flush(self) -> None:

@@ -184,7 +184,9 @@ def test_a_full_disk_leaves_nothing(graded_folders, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", ["suite", "generate", "grade", "disagreements", "compare", "leaderboard", "report"])
+@pytest.mark.parametrize(
+    "command", ["suite", "generate", "traces", "grade", "disagreements", "compare", "leaderboard", "report"]
+)
 def test_help(command):
     done = subprocess.run(
         [sys.executable, "-m", "evaluation", command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True

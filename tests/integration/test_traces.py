@@ -1,0 +1,221 @@
+"""Traces of a paid endpoint: what a request costs is paid once. Runs in the training interpreter, which has openai.
+
+The endpoint is a small server that speaks the protocol, counts what it is asked and can be unwell: no paid one can be
+reached from here.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("openai")
+
+ROOT = Path(__file__).resolve().parents[2]
+ANSWER = "<think>\nwe add\n</think>\n\n\\boxed{4}"
+TOKENS = {"prompt_tokens": 20, "completion_tokens": 10, "total_tokens": 30}
+
+
+class Teacher:
+    """What the server does, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[tuple[str, int]] = Counter()  # (problem, seed)
+        self.answered = 0
+        self.most = 0  # requests at once
+        self.seconds = 0.0
+        self.fails_after: int | None = None  # answers
+        self.body: dict[str, Any] | None = None  # instead of an answer
+        self._now = 0
+        self._lock = threading.Lock()
+
+    def answer(self, request: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        with self._lock:
+            self.asked[request["messages"][-1]["content"], request["seed"]] += 1
+            self._now += 1
+            self.most = max(self.most, self._now)
+            fails = self.fails_after is not None and sum(self.asked.values()) > self.fails_after
+        time.sleep(self.seconds)
+        with self._lock:
+            self._now -= 1
+            self.answered += not fails
+        if fails:
+            return 402, {"error": {"message": "the account is empty"}}
+        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": ANSWER}}
+        return 200, self.body or {"id": "x", "object": "chat.completion", "choices": [choice], "usage": TOKENS}
+
+
+@pytest.fixture
+def teacher() -> Iterator[tuple[Teacher, str]]:
+    state = Teacher()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            status, body = state.answer(request)
+            data = json.dumps(body).encode()
+            try:
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+            except (BrokenPipeError, ConnectionResetError):
+                return  # the client was killed
+
+        def log_message(self, format: str, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield state, f"teacher@http://127.0.0.1:{server.server_address[1]}/v1"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def problems(tmp_path: Path) -> Path:
+    path = tmp_path / "problems.jsonl"
+    path.write_text("".join(json.dumps({"problem": f"2+2+{k}-{k}=?", "answer": 4}) + "\n" for k in range(12)))
+    return path
+
+
+def command(teacher: str, problems: Path, *options: object) -> list[str]:
+    folder = problems.parent
+    arguments = ["--teacher", teacher, "--problems", problems, "--out", folder / "traces.parquet"]
+    arguments += ["--cache", folder / "cache", "--max-tokens", 50, *options]
+    return [sys.executable, "-m", "evaluation", "traces", *map(str, arguments)]
+
+
+def run(*arguments: Any) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(command(*arguments), cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+
+
+def traces(problems: Path) -> list[dict[str, Any]]:
+    return pq.read_table(problems.parent / "traces.parquet").to_pylist()
+
+
+def test_every_problem_gets_its_traces_once(teacher: Any, problems: Path) -> None:
+    state, name = teacher
+    state.seconds = 0.05
+    options = ("--samples", 2, "--concurrency", 3, "--system-prompt", "Think.")
+    done = run(name, problems, *options)
+    assert done.returncode == 0, done.stderr
+    assert "24 of 24 traces" in done.stdout
+    rows = traces(problems)
+    assert [(row["id"], row["sample"]) for row in rows] == [(str(k), s) for k in range(1, 13) for s in (0, 1)]
+    assert {(row["answer"], row["response"], row["teacher"]) for row in rows} == {("4", ANSWER, "teacher")}
+    assert len({row["generation"] for row in rows}) == 1 and state.most == 3
+    content = (problems.parent / "traces.parquet").read_bytes()
+    assert run(name, problems, *options).returncode == 0
+    assert set(state.asked.values()) == {1} and len(state.asked) == 24
+    assert (problems.parent / "traces.parquet").read_bytes() == content
+    assert run(name, problems, "--system-prompt", "Think hard.").returncode == 0
+    assert traces(problems)[0]["generation"] != rows[0]["generation"] and len(state.asked) == 36
+
+
+def test_a_killed_command_goes_on_where_it_was(teacher: Any, problems: Path) -> None:
+    state, name = teacher
+    state.seconds = 0.4
+    options = ("--samples", 3, "--concurrency", 2)
+    process = subprocess.Popen(command(name, problems, *options), cwd=ROOT, stdout=subprocess.DEVNULL)
+    while state.answered < 12:
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait(10)
+    assert not (problems.parent / "traces.parquet").exists()
+    state.seconds = 0.0
+    done = run(name, problems, *options)
+    assert done.returncode == 0, done.stderr
+    assert len(traces(problems)) == len(state.asked) == 36
+    # Two under way, and what two at a time get answered in the second between writes and the time of an answer.
+    assert sum(state.asked.values()) - 36 <= 2 + 2 * (1.4 / 0.4)
+
+
+@pytest.mark.parametrize(
+    ("limits", "fits"),
+    [
+        # A request starts if the most that it may take fits: about 40 tokens of prompt, and 50 of an answer.
+        (("--budget-tokens", 400), 11),
+        (("--budget-money", 0.0002, "--output-price", 2), 6),
+        (("--budget-tokens", 10), 0),
+    ],
+)
+def test_a_budget_ends_cleanly_and_is_never_exceeded(
+    teacher: Any, problems: Path, limits: tuple[Any, ...], fits: int
+) -> None:
+    state, name = teacher
+    done = run(name, problems, "--concurrency", 1, *limits)
+    assert done.returncode == 0, done.stderr
+    assert "the budget ends here" in done.stdout
+    assert sum(state.asked.values()) == len(traces(problems)) == fits
+    done = run(name, problems, "--budget-tokens", 100_000)
+    assert "12 of 12 traces" in done.stdout and "ends here" not in done.stdout
+    assert set(state.asked.values()) == {1} and len(state.asked) == 12
+    assert f"spent {30 * (12 - fits):,} tokens" in done.stdout
+
+
+def test_after_an_error_what_was_paid_for_is_kept(teacher: Any, problems: Path) -> None:
+    state, name = teacher
+    state.fails_after, state.seconds = 6, 0.1
+    done = run(name, problems, "--concurrency", 4)
+    assert done.returncode == 2 and done.stderr.count("error: ") == 1, done.stderr
+    assert "the endpoint answered 402: " in done.stderr and "account is empty" in done.stderr
+    assert not (problems.parent / "traces.parquet").exists()
+    before, state.fails_after = dict(state.asked), None
+    assert run(name, problems).returncode == 0
+    paid = [key for key, times in state.asked.items() if times == 1]
+    assert len(paid) == 12 - (sum(before.values()) - 6)  # each refused request is asked again, no other
+
+
+@pytest.mark.parametrize("body", [{"object": "chat.completion", "choices": []}, {"detail": "hello"}])
+def test_an_answer_that_makes_no_sense_is_one_message(teacher: Any, problems: Path, body: dict[str, Any]) -> None:
+    state, name = teacher
+    state.body = body
+    done = run(name, problems)
+    assert done.returncode == 2 and "answered without a choice" in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        ('{"question": "2+2", "answer": "4"}', (), "row 1: column problem: expected text, found None"),
+        ('{"problem": "2+2", "answer": null}', (), "row 1: column answer: expected text, found None"),
+        ("", (), "no problems"),
+        ('{"problem": "2+2", "answer": "4"}', ("--budget-money", 1), "give --input-price and --output-price"),
+        ('{"problem": "2+2", "answer": "4"}', ("--budget-tokens", 0), "--budget-tokens"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path: Path, content: str, options: tuple[Any, ...], message: str) -> None:
+    path = tmp_path / "problems.jsonl"
+    path.write_text(content)
+    done = run("teacher@http://127.0.0.1:9/v1", path, *options)
+    assert done.returncode == 2 and message in done.stderr, done.stderr
+    assert len(done.stderr.splitlines()) == 1 and not (tmp_path / "traces.parquet").exists()
+
+
+def test_the_traces_are_a_source_of_targets(teacher: Any, problems: Path, tokenizer: Path) -> None:
+    from targets.config import build_config
+    from targets.prepare import prepare
+
+    assert run(teacher[1], problems).returncode == 0
+    source = {"path": str(problems.parent / "traces.parquet"), "metadata": ["teacher", "generation"]}
+    prepared = prepare(
+        build_config({"source": source, "workers": 1}), problems.parent / "out", tokenizer_json=tokenizer
+    )
+    rows = pq.read_table(prepared.prepared).to_pylist()
+    assert len(rows) == 12 and {row["metadata"]["teacher"] for row in rows} == {"teacher"}
+    assert os.environ.get("OPENAI_API_KEY", "s3cret") not in str(rows)
