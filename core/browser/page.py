@@ -160,18 +160,19 @@ def _digest(text: str) -> str:
 
 @cache
 def _katex() -> tuple[str, str]:
-    """KaTeX's script, and its style with the fonts in it."""
+    """KaTeX's script with its licence, and its style with the fonts in it."""
     digest = base64.b64encode(hashlib.sha512(KATEX.read_bytes()).digest()).decode()
     assert digest == KATEX_SHA512, f"{KATEX}: not the file that npm publishes"
     with tarfile.open(KATEX) as package:
 
         def read(name: str) -> bytes:
-            file = package.extractfile(f"package/dist/{name}")
+            file = package.extractfile(f"package/{name}")
             assert file is not None, f"{KATEX}: no {name}"
             return file.read()
 
         def font(match: re.Match[str]) -> str:
-            data = base64.b64encode(read(f"fonts/{match[1]}")).decode()
+            data = base64.b64encode(read(f"dist/fonts/{match[1]}")).decode()
             return f'url(data:font/woff2;base64,{data}) format("woff2")'
 
-        return read("katex.min.js").decode(), FONT.sub(font, read("katex.min.css").decode())
+        script = f"/*\nKaTeX\n\n{read('LICENSE').decode()}*/\n{read('dist/katex.min.js').decode()}"
+        return script, FONT.sub(font, read("dist/katex.min.css").decode())
