@@ -125,6 +125,7 @@ lint: $(ORCHESTRATION_STAMP)  ## check style, types, the layers of the rooms, an
 bench: setup  ## measure the figures that the README quotes
 	@$(TRAINING) -m perf.algorithms
 	@$(ORCHESTRATION) -m perf.targets
+	@$(ORCHESTRATION) -m perf.browser
 	@$(ORCHESTRATION) -m perf.operations
 	@$(ORCHESTRATION) -m perf.load
 	@$(TRAINING) -m perf.steps
