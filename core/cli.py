@@ -47,11 +47,14 @@ def exit_status(work: Callable[[], int | None]) -> int:
 class Parser(argparse.ArgumentParser):
     """A parser whose complaints are errors like all others: one line, status 2. Use it within `exit_status`.
 
-    A program's own parser has a ``prog``, and takes the name that `COMMAND` gives it.
+    A program's own parser has a ``prog``, ``python -m MODULE [COMMAND]``, and takes the name that `COMMAND` gives
+    ``python -m MODULE``.
     """
 
     def __init__(self, *, prog: str | None = None, **options: Any) -> None:
-        super().__init__(prog=prog and os.environ.pop(COMMAND, prog), **options)
+        if prog and (given := os.environ.pop(COMMAND, None)):
+            prog = " ".join([given, *prog.split()[3:]])
+        super().__init__(prog=prog, **options)
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message}; see {self.prog} --help")

@@ -73,6 +73,10 @@ def test_the_programs_behind_it_call_themselves_luffy(luffy):
     refused = luffy("targets", "--nothing")
     assert refused.returncode == 2
     assert refused.stderr.startswith("error: ") and "; see luffy targets --help" in refused.stderr
+    refused = luffy("targets", "browse")
+    assert (
+        refused.stderr == "error: the following arguments are required: OUT, --out; see luffy targets browse --help\n"
+    )
     shown = luffy("champion")
     assert shown.returncode == 0, shown.stderr
     assert "there is no champion" in shown.stdout

@@ -11,6 +11,7 @@ import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pages import page_data
 
 from core.schemas import REJECTED, TARGET
 from targets.check import expectations as quality
@@ -67,6 +68,25 @@ def test_the_same_content_is_not_prepared_again(build):
     assert project.metadata("targets/prepared")["reused"] is True
     assert project.files() == before
     assert [project.data_version(key) for key in (*INPUTS, *TARGETS)] == versions
+
+
+def test_a_review_is_honoured_and_every_trace_stays_on_the_page(build, tmp_path):
+    project = build(**SMALL)
+    assert project.run(*INPUTS, *TARGETS, "targets/browser").success
+    first = pq.read_table(project.metadata("targets/prepared")["file"])["extra_info"][0]["id"].as_py()
+    review = tmp_path / "review.csv"
+    review.write_text(f"id,decision,reviewer,note\n{first},refuse,Ada,too short\n")
+    project = build(**SMALL, targets__review=str(review))
+    result = project.run(*INPUTS, *TARGETS, "targets/browser")
+    assert result.success
+    assert "| review | 1 |" in project.metadata("targets/rejected")["reasons"]
+    assert all(c.passed for c in result.get_asset_check_evaluations() if c.check_name == "every_trace_accounted_for")
+    index, _ = page_data(Path(project.metadata("targets/browser")["file"]))
+    reasons = dict(zip(index["ids"], index["facets"][0]["codes"], strict=True))
+    assert len(reasons) == 300 and index["facets"][0]["values"][reasons[first]] == "review"
+    review.write_text("id,decision,reviewer,note\n")
+    assert project.run(*INPUTS, *TARGETS).success
+    assert "review" not in project.metadata("targets/rejected")["reasons"]
 
 
 def test_other_settings_make_other_files_and_leave_the_old_ones(build):
