@@ -29,7 +29,17 @@ VERDICT_CODE = (
 )
 GRADING_CODE = (*VERDICT_CODE, "core/prompts.py", "core/schemas.py")  # of files with verdicts
 PREPARATION_CODE = (
-    "targets",
+    "targets/filter",
+    "targets/read",
+    "targets/select",
+    "targets/breakdown.py",
+    "targets/config.py",
+    "targets/prepare.py",
+    "targets/prepared.py",
+    "targets/source.py",
+    "targets/staging.py",
+    "targets/tables.py",
+    "targets/trace.py",
     "core/arithmetic.py",
     "core/chat_template.py",
     "core/excerpt.py",

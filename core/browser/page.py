@@ -10,7 +10,6 @@ import gzip
 import hashlib
 import html
 import json
-import re
 import shutil
 import tarfile
 import tempfile
@@ -24,6 +23,7 @@ from typing import IO, Any
 from core.errors import InputError
 from core.excerpt import shorten
 from core.files import atomic_write
+from core.patterns import Match, compile_pattern
 
 FOLDER = Path(__file__).parent
 KATEX = FOLDER / "katex-0.19.1.tgz"  # the package of npm as it is published
@@ -33,8 +33,8 @@ ALL_CHARACTERS = 600_000_000  # of a page: a text of many rows is shorter
 SHORTEST, LONGEST = 4_000, 100_000  # characters of a text, at most
 TITLE = 160  # characters of a problem in the list
 CHUNK_ROWS, CHUNK_CHARACTERS = 256, 1_000_000
-SLOT = re.compile(r"@([A-Z]+)@")  # of page.html
-FONT = re.compile(r'url\(fonts/([\w-]+\.woff2)\) format\("woff2"\)(?:,url\([^)]*\) format\("\w+"\))*')
+SLOT = compile_pattern(r"@([A-Z]+)@")  # of page.html
+FONT = compile_pattern(r'url\(fonts/([\w-]+\.woff2)\) format\("woff2"\)(?:,url\([^)]*\) format\("\w+"\))*')
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def _katex() -> tuple[str, str]:
             assert file is not None, f"{KATEX}: no {name}"
             return file.read()
 
-        def font(match: re.Match[str]) -> str:
+        def font(match: Match) -> str:
             data = base64.b64encode(read(f"dist/fonts/{match[1]}")).decode()
             return f'url(data:font/woff2;base64,{data}) format("woff2")'
 

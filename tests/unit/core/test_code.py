@@ -16,13 +16,13 @@ from training.run.request import TrainingRequest
 # Project modules that covered code imports and that cannot change what it computes.
 WITHOUT_NUMBERS = {
     "core.code": "computes the digests",
-    "core.browser.page": "shows rows to people",
     "core.cli": "ends a command line",
     "core.errors": "an exception class",
     "core.parquet": "refuses files that are not what their schema says",
     "core.parquet_batches": "bounds the memory of reading: the rows are the same",
     "core.parse": "refuses what is not JSON or YAML",
     "core.files": "writes files and digests bytes",
+    "core.hub": "downloads and uploads files, whose digests are part of the identity",
     "core.loopback": "says where ports listen",
     "core.manifest": "describes what was computed",
     "core.model_files": "checks and copies the files of a model, whose digest is part of the identity",
