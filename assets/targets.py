@@ -118,11 +118,13 @@ def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
         interpreter: TrainingInterpreter,
     ) -> Iterator[dg.MaterializeResult[Any]]:
         from targets.prepared import read_prepared, require_targets
+        from targets.select.difficulty import read_difficulty
         from targets.select.review import read_review
 
         digest, metadata = observation(config)
         context.log_event(dg.AssetObservation(SOURCE, metadata=metadata, tags={"dagster/data_version": digest}))
-        inputs = [digest, config.digest(), read_review(config.review).digest, base.digest, suite.digest]
+        chosen = [read_difficulty(config.difficulty, config.pass_rate).digest, read_review(config.review).digest]
+        inputs = [digest, config.digest(), *chosen, base.digest, suite.digest]
         folder = storage.folder("targets", "prepared", identity(inputs, version))
         reused = folder.exists()
         if not reused:

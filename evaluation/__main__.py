@@ -85,6 +85,10 @@ def parser() -> Parser:
                help=f"of a million tokens of {what} (default 0)")  # fmt: skip
     option("--out", type=Path, required=True, metavar="FILE.parquet", help="the traces, a source of targets")
 
+    option = add(difficulty, grading)
+    option("--samples", type=Path, required=True, metavar="FILE.parquet", help="file written by `traces`")
+    option("--out", type=Path, required=True, metavar="FILE.parquet", help="the pass rate of each problem")
+
     option = add(grade, grading)
     option("--suite", type=Path, required=True, metavar="FILE.parquet", help="file written by `suite`")
     option("--samples", type=Path, required=True, metavar="DIR", help="folder written by `generate`")
@@ -274,6 +278,19 @@ def traces(options: argparse.Namespace) -> None:
         spent = f"{budget.prompt_tokens + budget.answer_tokens:,} tokens, cost {budget.cost:.4f}"
         end = "" if drawn.rows == drawn.requested else "; the budget ends here: give more, and the same command goes on"
         print(f"spent {spent}{end}")
+
+
+def difficulty(options: argparse.Namespace) -> None:
+    """Measure how often a model solves each problem."""
+    from core.files import write_table
+    from evaluation.difficulty import histogram_text, measure_difficulty
+    from grading.grader import Grader
+
+    with Grader(options.workers, options.limit_s) as grader:
+        table = measure_difficulty(options.samples, grader, thinking=options.thinking is not False)
+    write_table(table, options.out)
+    print(histogram_text(table))
+    print(f"{options.out}: {table.num_rows:,} problems")
 
 
 def grade(options: argparse.Namespace) -> None:

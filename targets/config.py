@@ -3,9 +3,9 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from core.errors import InputError, explain_validation
 from core.files import digest_bytes, read_yaml
@@ -16,7 +16,7 @@ from targets.source import EMBEDDED, Mapping, Source, SourceEntry
 NOT_FILTERING = frozenset(
     {"source", "mapping", "split", "subset", "revision", "limit", "seed"}
     | {"embedded_rows", "embedded_split", "embedded_terse"}
-    | {"near_duplicate", "traces_per_problem", "keep", "min_rows"}
+    | {"near_duplicate", "traces_per_problem", "keep", "min_rows", "pass_rate"}
 )
 
 
@@ -115,6 +115,14 @@ class PrepareConfig(BaseModel):
         description="Which verified traces of a problem become targets: the first, the shortest, or the least alike "
         "(diverse).",
     )
+    pass_rate: Annotated[list[float], Field(min_length=2, max_length=2)] | None = Field(
+        default=None,
+        description="[low, high]: keep only problems that the base model solves in this share of its samples, by the "
+        "file of the setting difficulty.",
+    )
+    difficulty: str | None = Field(
+        default=None, description="Parquet file of pass rates, as python -m evaluation difficulty writes it."
+    )
     review: str | None = Field(
         default=None,
         description="CSV file of what people decided about single traces (id, decision, reviewer, note), as the page "
@@ -129,6 +137,12 @@ class PrepareConfig(BaseModel):
         "interpreter).",
     )
     workers: int = Field(default=2, ge=1, description="Number of processes that filter traces.")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.pass_rate is not None and not 0 <= self.pass_rate[0] <= self.pass_rate[1] <= 1:
+            raise ValueError(f"pass_rate {self.pass_rate}: expected [low, high] with 0 <= low <= high <= 1")
+        return self
 
     @property
     def sources(self) -> list[Source]:
@@ -151,8 +165,9 @@ class PrepareConfig(BaseModel):
         return list(dict.fromkeys(name for source in self.sources for name in source.metadata_names))
 
     def deciding(self) -> dict[str, Any]:
-        """The settings that decide what comes out, as JSON values; of a review its content decides, not its path."""
-        return self.model_dump(mode="json", exclude={"engine", "workers", "review"})
+        """The settings that decide what comes out, as JSON values; of a review and of pass
+        rates their content decides, not their path."""
+        return self.model_dump(mode="json", exclude={"engine", "workers", "review", "difficulty"})
 
     def digest(self) -> str:
         """sha256 of the settings that decide what comes out."""

@@ -28,6 +28,7 @@ from targets.filter.engines import build_engine
 from targets.prepared import PREPARED, PROFILE_FILE, REJECTED_FILE, Prepared, find_unchanged, read_prepared
 from targets.read.sources import Part, find_parts
 from targets.select.dedupe import Duplicates
+from targets.select.difficulty import Difficulty, read_difficulty
 from targets.select.mixture import Mixture
 from targets.select.review import Review, read_review
 from targets.staging import clear_staging, staging
@@ -78,7 +79,7 @@ def prepare(
         benchmarks = benchmarks.select(["benchmark", "id", "problem"])
     benchmarks_digest = digest_table(benchmarks) if benchmarks is not None else ""
     parts = find_parts(config)
-    review = read_review(config.review)
+    review, difficulty = read_review(config.review), read_difficulty(config.difficulty, config.pass_rate)
     mappings = [part.mapping.model_dump() for part in parts]  # before anything is written: one may not fit
     inputs = {
         "format": "luffy-targets",
@@ -90,6 +91,7 @@ def prepare(
         "tokenizer_digest": lengths.digest,
         "benchmarks_digest": benchmarks_digest,
         "review_digest": review.digest,
+        "difficulty_digest": difficulty.digest,
         "code_digest": code_digest(),
         "mappings": json.dumps(mappings, sort_keys=True),
     }
@@ -103,7 +105,7 @@ def prepare(
     with staging(out_dir, (REJECTED_FILE, PROFILE_FILE, PREPARED)) as staging_dir:
         decisions = DecisionCache(config, lengths, benchmarks_digest, cache or staging_dir / "decisions")
         files = _filter(config, parts, decisions, filter_inputs, report)
-        _write(config, parts, files, review, staging_dir, inputs, report)
+        _write(config, parts, files, (difficulty, review), staging_dir, inputs, report)
     return read_prepared(out_dir)
 
 
@@ -193,7 +195,7 @@ def _write(
     config: PrepareConfig,
     parts: Sequence[Part],
     files: Sequence[Path],
-    review: Review,
+    chosen: tuple[Difficulty, Review],
     staging_dir: Path,
     inputs: Mapping[str, str],
     report: Progress,
@@ -212,9 +214,10 @@ def _write(
         TableWriter(staging_dir / PROFILE_FILE, profile_schema, inputs) as profile,
     ):
         counts = _Counts()
+        difficulty, review = chosen
         unread = {*review.refused, *review.kept}
         for file, part in zip(files, parts, strict=False):  # a limit leaves parts out
-            _first_pass(file, part, config, review, unread, counts, (duplicates, mixture), report)
+            _first_pass(file, part, config, chosen, unread, counts, (duplicates, mixture), report)
         if not counts.read.count:
             raise InputError(f"source {', '.join(config.paths)}: no rows; give one with traces")
         review.check_ids(counts.read.count, unread)
@@ -224,6 +227,7 @@ def _write(
         upcoming = next(rejections, None)
         digest, position = RowDigest(), 0
         for trace in (trace for traces in read_decisions(files) for trace in traces):
+            difficulty.apply(trace)
             review.apply(trace)
             if not trace.reasons:
                 if upcoming is not None and upcoming[0] == position:
@@ -252,7 +256,7 @@ def _first_pass(
     file: Path,
     part: Part,
     config: PrepareConfig,
-    review: Review,
+    chosen: tuple[Difficulty, Review],
     unread: set[str],
     counts: _Counts,
     selection: tuple[Duplicates, Mixture],
@@ -275,7 +279,8 @@ def _first_pass(
                     f"traces of row {row}"
                 )
             of = trace.of
-            review.apply(trace)
+            for choice in chosen:
+                choice.apply(trace)
             unread.discard(trace.id)
             counts.add(trace)
         accepted = [trace for trace in traces if not trace.reasons]

@@ -26,6 +26,8 @@ ROWS: list[Row] = [
         {},
         "a budget is for endpoints",
     ),
+    ("evaluation difficulty --samples none.parquet --out d.parquet", {}, "none.parquet"),
+    ("evaluation difficulty --samples targets.parquet --out d.parquet", {}, "targets.parquet"),
     ("evaluation browse model --out page.html", {}, "model: no <benchmark>.parquet there"),
     (f"{SUITE} --limit 0", {}, "--limit: got '0', expected a whole number from 1"),
     (f"{SUITE} --limit x", {}, "--limit: got 'x'"),

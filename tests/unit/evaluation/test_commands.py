@@ -185,7 +185,8 @@ def test_a_full_disk_leaves_nothing(graded_folders, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command", ["suite", "generate", "traces", "grade", "disagreements", "compare", "leaderboard", "report"]
+    "command",
+    ["suite", "generate", "traces", "difficulty", "grade", "disagreements", "compare", "leaderboard", "report"],
 )
 def test_help(command):
     done = subprocess.run(

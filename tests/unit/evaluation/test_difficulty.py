@@ -1,0 +1,46 @@
+"""Pass rates of problems from samples of a model."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from core.errors import InputError
+from core.files import write_table
+from evaluation.difficulty import histogram_text, measure_difficulty
+from evaluation.generation.traces import TRACE
+from grading.grader import Grader
+
+RIGHT, WRONG = (f"<think>\nhm\n</think>\n\n\\boxed{{{answer}}}" for answer in (4, 5))
+
+
+def samples(path: Path, *rows: tuple[str, str, str]) -> Path:
+    names = ("problem", "response", "finish_reason")
+    fixed = {"answer": "4", "id": "1", "sample": 0, "teacher": "base", "generation": "g", "tokens": 1}
+    write_table(pa.Table.from_pylist([fixed | dict(zip(names, row, strict=True)) for row in rows], TRACE), path)
+    return path
+
+
+def test_each_problem_has_its_rate_and_interval(tmp_path: Path) -> None:
+    rows = [("easy", RIGHT, "stop")] * 4 + [("hard", WRONG, "stop")] * 3 + [("hard", RIGHT, "stop")]
+    rows += [("cut", RIGHT, "length"), ("bare", r"\boxed{4}", "stop")]
+    with Grader(1) as grader:
+        table = measure_difficulty(samples(tmp_path / "samples.parquet", *rows), grader)
+        bare = measure_difficulty(tmp_path / "samples.parquet", grader, thinking=False)
+    measured = {row["problem"]: row for row in table.to_pylist()}
+    assert {name: (row["solved"], row["samples"]) for name, row in measured.items()} == {
+        "easy": (4, 4),
+        "hard": (1, 4),
+        "cut": (0, 1),
+        "bare": (0, 1),
+    }
+    assert bare.to_pylist()[3]["solved"] == 1
+    hard = measured["hard"]
+    assert (hard["low"], hard["pass_rate"], hard["high"]) == pytest.approx((0.0456, 0.25, 0.6994), abs=1e-3)
+    text = histogram_text(table).splitlines()
+    assert len(text) == 10 and text[0].split()[3] == "2" and text[2].split()[3] == "1" and text[-1].split()[3] == "1"
+
+
+def test_a_file_without_samples_is_an_error(tmp_path: Path) -> None:
+    with Grader(1) as grader, pytest.raises(InputError, match="no samples"):
+        measure_difficulty(samples(tmp_path / "samples.parquet"), grader)
