@@ -3,8 +3,9 @@
 `measure` reads a variant's numbers from its runs; `DriftReport` shows those of one staleness in one table.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
@@ -121,7 +122,7 @@ class DriftReport:
         }
 
     def chosen(self, staleness: int) -> dict[str, Measured]:
-        """For each type of correction its band with the best validation; the first one where nothing was validated."""
+        """For each type of correction the variant with the best validation; the first where nothing was validated."""
         best: dict[str, Measured] = {}
         for variant in self.by_staleness[staleness]:
             present = best.setdefault(variant.type, variant)
@@ -184,7 +185,7 @@ class DriftReport:
             f"last {LAST} steps is below {COLLAPSED:.0%} of that of its best {LAST} steps in a row. Shares of seeds "
             "have Wilson's 95% interval. Drift is the mean |log-ratio| of actor and vLLM over the on-policy tokens of "
             "a step. Where a cell has several numbers, each is of one seed; tokens kept are the mean and the least of "
-            "a step. Of several bands, the one with the best validation is chosen.",
+            "a step. Of several variants of one correction, that with the best validation is chosen.",
         ]
         for staleness in self.by_staleness:
             parts += [f"## Staleness {staleness}", self.table(staleness).to_markdown()]
@@ -212,7 +213,12 @@ def drift_report(recipes: Sequence[Recipe]) -> DriftReport | None:
         for recipe in recipes
         if all(points(run.records, name) for run in recipe.runs for name in (REWARD, GRADIENT, KEPT, DRIFT))
     ]
-    return DriftReport(tuple(map(measure, sampled))) if sampled else None
+    measured = [measure(recipe) for recipe in sampled]
+    cells = Counter((variant.staleness, variant.name) for variant in measured)
+    variants = (  # some differ in other settings
+        replace(v, name=f"{v.name}, {v.recipe.name}") if cells[v.staleness, v.name] > 1 else v for v in measured
+    )
+    return DriftReport(tuple(variants)) if measured else None
 
 
 def _verdict(gain: Estimate) -> str:

@@ -109,6 +109,13 @@ def test_one_seed_is_no_verdict(variant):
     assert report(variant("none", {0: 0.0}, "none")).differences(4) is None
 
 
+def test_variants_that_differ_in_other_settings_keep_their_names(variant):
+    assert list(rows(report(variant("slow", {0: 0.9}, "tis"), variant("fast", {0: 0.1}, "tis")))) == [
+        "tis [0.5, 5], slow, chosen",
+        "tis [0.5, 5], fast",
+    ]
+
+
 def test_recipes_without_rollouts_have_no_report():
     run = Run("c", {}, [{"step": 1, "data": {"actor/sft_loss": 1.0}}], {"seed": 0}, {})
     assert drift_report([Recipe("sft", (run,))]) is None
