@@ -189,6 +189,12 @@ def _comparison(suite: Sequence[Benchmark], options: ExperimentOptions, seeds: S
                     left_out.append(f"{recipe} with seed {seed} is left out because {run}; materialize it again")
             experiments += [Recipe(recipe, tuple(runs))] if runs else []
         trained = list(experiments)
+        if len(experiments) > 1 and sorted(len(experiment.runs) for experiment in experiments)[-2] == 1:
+            # An interrupted experiment may leave one recipe with seeds that no other has.
+            for number, experiment in enumerate(experiments):
+                if len(experiment.runs) > 1:
+                    experiments[number] = Recipe(experiment.name, experiment.runs[:1])
+                    notes.append(f"{experiment.name} is compared by one of its {len(experiment.runs)} seeds")
         most = max((len(experiment.runs) for experiment in experiments), default=0)
         for experiment in [experiment for experiment in experiments if len(experiment.runs) < most]:
             said = f"scores for {len(experiment.runs)} of {most} seeds"

@@ -137,6 +137,18 @@ def test_recipes_with_different_seeds_are_ranked_and_compared_over_those_that_bo
     assert "the strongest first" in Path(shown["file"]).read_text(encoding="utf-8")
 
 
+def test_a_seed_that_one_recipe_alone_has_is_no_reason_to_leave_out_the_others(build):
+    recipes = Recipes(build(experiments__seeds="2"))
+    for seed in (0, 1):
+        recipes.recipe("luffy", seed=seed, **GOOD)
+    recipes.recipe("on_policy", **GOOD)
+    recipes.recipe("sft", **GOOD)
+    assert compare(recipes).success
+    shown = recipes.project.metadata("experiments/comparison")
+    assert shown["left out"] == "none" and shown["recipes"] == 3
+    assert "luffy is compared by one of its 2 seeds" in shown["scores"]
+
+
 def test_settings_name_recipes_that_exist(build):
     with pytest.raises(InputError, match=r"there is no 'luffi', expected one of chord_mu, "):
         build(experiments__overrides="{luffi: [seed=1]}")
