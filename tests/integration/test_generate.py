@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -231,6 +232,39 @@ def test_an_endpoint_is_sampled_like_a_model(model, suite, endpoint, tmp_path, c
     assert pq.read_table(tmp_path / "again" / "arithmetic.parquet").equals(remote), again.stdout
     missing = run("--model", f"other@{endpoint}", *options, "--out", tmp_path / "missing", check=False)
     assert missing.returncode == 2 and "answered 404" in missing.stderr
+
+
+@pytest.mark.timeout(300)
+def test_a_killed_teacher_is_asked_for_the_rest(endpoint, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "s3cret")
+    problems = tmp_path / "problems.jsonl"
+    problems.write_text("".join(json.dumps({"problem": f"{k}+1=?", "answer": k + 1}) + "\n" for k in range(60)))
+    arguments = ["--teacher", f"tiny@{endpoint}", "--problems", problems, "--out", tmp_path / "traces.parquet"]
+    arguments += ["--cache", tmp_path / "cache", "--samples", 2, "--max-tokens", 60, "--concurrency", 2]
+    traces = [sys.executable, "-m", "evaluation", "traces", *map(str, arguments)]
+    before = answered(endpoint)
+    process = subprocess.Popen(traces, cwd=ROOT)
+    while not list((tmp_path / "cache").rglob("*.parquet")):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.kill()
+    process.wait(10)
+    done = subprocess.run(traces, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "120 of 120 traces" in done.stdout, done.stderr
+    assert 120 <= answered(endpoint) - before < 240  # those that were on disk are not asked for again
+    again = answered(endpoint)
+    assert subprocess.run(traces, cwd=ROOT, check=False).returncode == 0
+    assert answered(endpoint) == again
+    table = pq.read_table(tmp_path / "traces.parquet")
+    assert table.num_rows == 120 and table["teacher"].unique().to_pylist() == ["tiny"]
+    assert b"s3cret" not in (tmp_path / "traces.parquet").read_bytes()
+
+
+def answered(endpoint: str) -> int:
+    """The requests that the server has finished, by its own count."""
+    with urllib.request.urlopen(endpoint.removesuffix("/v1") + "/metrics") as metrics:
+        lines = metrics.read().decode().splitlines()
+    return int(sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("vllm:request_success_total")))
 
 
 def test_the_second_sympy_grader_is_verls():
