@@ -10,7 +10,7 @@ from tests.defs.project import settings_of
 
 
 def test_the_shipped_profiles_are_valid():
-    assert {file.stem for file in PROFILES.glob("*.yaml")} == {"comparison", "embedded", "paper", "small"}
+    assert {file.stem for file in PROFILES.glob("*.yaml")} == {"comparison", "drift", "embedded", "paper", "small"}
     assert settings_of().suite.name == "embedded"
     assert settings_of(LUFFY_PROFILE="").suite.name == "embedded"
     assert settings_of(LUFFY_PROFILE="small").training.hardware == "cpu"
@@ -63,7 +63,7 @@ def test_the_environment_overrides_single_keys():
         ({"LUFFY__EXPERIMENTS__OVERRIDES": "{sft: ['paths.run=/x']}"}, ["experiments.overrides", "paths.run says"]),
         ({"LUFFY__NOTIFY__CHANNEL": "pigeon"}, ["LUFFY__NOTIFY__CHANNEL", "expected one of url_variables"]),
         ({"LUFFY__TARGETS__SOURCE": "[a"}, ["LUFFY__TARGETS__SOURCE", "YAML"]),
-        ({"LUFFY_PROFILE": "paperr"}, ["paperr", "comparison, embedded, paper, small"]),
+        ({"LUFFY_PROFILE": "paperr"}, ["paperr", "comparison, drift, embedded, paper, small"]),
     ],
 )
 def test_a_mistake_is_one_message_that_names_it(environment, parts):

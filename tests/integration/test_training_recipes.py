@@ -53,6 +53,7 @@ OFF_POLICY = {
     "on_policy": 0,
     "rl_sft_loss": 1,
     "sft_rl": 0,
+    "uft": 4,
 }
 
 
@@ -122,7 +123,7 @@ def check_rollouts(run: Training, recipe: str, records: list[dict[str, Any]]) ->
         assert ("reward/off_policy" in data) == bool(OFF_POLICY[recipe])
         if "rollouts" not in SETTINGS.get(recipe, {}):  # vLLM and the actor agree where samples are of their step
             assert data["rollout_correction/abs_log_ratio_max"] < 1e-2
-        assert ("actor/sft_loss" in data) == (recipe in ("chord_mu", "chord_phi", "hpt", "rl_sft_loss"))
+        assert ("actor/sft_loss" in data) == (recipe in ("chord_mu", "chord_phi", "hpt", "rl_sft_loss", "uft"))
         assert ("groups/supervised" in data) == (recipe == "hpt")
         # The gate counts the same successes as the metric: what was never solved is imitated.
         assert data.get("groups/supervised") in (None, pytest.approx(data["groups/solve_none"]))
@@ -133,6 +134,9 @@ def check_rollouts(run: Training, recipe: str, records: list[dict[str, Any]]) ->
         if recipe == "chord_mu":
             step = data["training/global_step"] - 1
             assert data["actor/sft_coef"] == pytest.approx(0.475 + 0.425 * math.cos(math.pi * step / 200))
+        if recipe == "uft":  # every sample continues a hint: none tells what the policy alone solves
+            assert len({(sample["input"], sample["prefix_length"]) for sample in samples}) == 4
+            continue
         shares = [data[f"groups/{kind}"] for kind in ("solve_all", "solve_none", "solve_partial")]
         assert sum(shares) == pytest.approx(1)
 

@@ -5,6 +5,7 @@ prefix.
 """
 
 import hashlib
+import math
 from collections.abc import Sequence
 from statistics import NormalDist
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from training.algorithms.options import PrefixOptions
 from training.algorithms.registry import PREFIX_STRATEGIES
 
 STAGES = 10
+HINT_CHUNKS, HINT_LOW = 5, 0.05  # of binomial: parts of a hint, and the chance of each after all steps
 
 
 class Sample(NamedTuple):
@@ -37,10 +39,12 @@ def prefix_ratio(
     ``linear_max``      U(m, (10 - i) M / 10)
     ``linear_variance`` normal about ``linear`` with standard deviation ``std``, held within [m, M]
     ``reverse_linear``  U(m, (i + 1) M / 10)
+    ``binomial``        m + (M - m) k / 5, k from Binomial(5, 0.05 + 0.45 (1 + cos(pi step / S)))
     ``fixed``           ``n_prefix`` evenly spaced values of [m, M]; one value is M
     ==================  ===================================================================
 
-    The original implementation names ``linear_variance`` and never draws from it; the normal distribution is ours.
+    ``binomial`` is the hint of UFT (arXiv 2505.16984), which stays at its last chance after S steps. The original
+    implementation names ``linear_variance`` and never draws from it; the normal distribution is ours.
 
     >>> half = PrefixOptions(n_prefix=1, strategy="linear", min=0.0, max=0.8, steps=100)
     >>> [prefix_ratio(half, 50, sample_id=i, n=3) for i in range(3)]
@@ -90,6 +94,16 @@ def linear_variance(options: PrefixOptions, sample: Sample) -> float:
 
 def reverse_linear(options: PrefixOptions, sample: Sample) -> float:
     return _uniform_up_to(_stage(options, sample) + 1, options, sample)
+
+
+def binomial(options: PrefixOptions, sample: Sample) -> float:
+    progress = min(sample.step / options.steps, 1.0)
+    q = HINT_LOW + (1.0 - 2.0 * HINT_LOW) * 0.5 * (1.0 + math.cos(math.pi * progress))
+    chunks, below = 0, (1.0 - q) ** HINT_CHUNKS
+    while sample.draw > below and chunks < HINT_CHUNKS:
+        chunks += 1
+        below += math.comb(HINT_CHUNKS, chunks) * q**chunks * (1.0 - q) ** (HINT_CHUNKS - chunks)
+    return options.min + (options.max - options.min) * chunks / HINT_CHUNKS
 
 
 def fixed(options: PrefixOptions, sample: Sample) -> float:

@@ -84,6 +84,7 @@ PREFIX_STRATEGIES = Registry(
     linear_max="training.algorithms.prefix:linear_max",
     linear_variance="training.algorithms.prefix:linear_variance",
     reverse_linear="training.algorithms.prefix:reverse_linear",
+    binomial="training.algorithms.prefix:binomial",
     fixed="training.algorithms.prefix:fixed",
 )
 # (log_ratio, shape: Shape) -> shaped ratio

@@ -32,6 +32,7 @@ DROPPED = {
     "dapo": UNION,
     "gspo": UNION,
     "mixed_policy": UNION,
+    "uft": {"solved"},  # a supervised loss, and all samples have a part of the target
     "on_policy": UNION,
     "sft_rl": UNION,
     # On-policy samples decide, and a supervised loss learns from the targets of those that were never solved.

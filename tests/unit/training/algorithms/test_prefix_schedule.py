@@ -1,6 +1,7 @@
 """Prefix schedules: the reference's boundaries, bounds, and the same draw everywhere."""
 
 import json
+import math
 import subprocess
 import sys
 
@@ -149,6 +150,19 @@ def test_uniform_draws_are_uniform():
     draws = sorted(ratio(prompt_id=prompt) for prompt in range(4000))
     distance = max(abs(draw - i / len(draws)) for i, draw in enumerate(draws))
     assert distance < 1.95 / len(draws) ** 0.5  # Kolmogorov-Smirnov, one in a thousand
+
+
+def test_the_hint_of_uft_has_binomially_many_fifths():
+    def draws(step, **options):
+        return [ratio(step, strategy="binomial", steps=300, prompt_id=i, **options) for i in range(4000)]
+
+    for step, q in ((0, 0.95), (100, 0.725), (150, 0.5), (300, 0.05), (5000, 0.05)):
+        drawn = draws(step)
+        assert set(drawn) <= {0.0, 0.2, 0.4, 0.6, 0.8, 1.0}
+        for fifths in range(6):
+            expected = math.comb(5, fifths) * q**fifths * (1 - q) ** (5 - fifths)
+            assert drawn.count(fifths / 5) / len(drawn) == pytest.approx(expected, abs=0.03)
+    assert max(draws(0, max=0.8)) == 0.8 and min(draws(300, min=0.1)) == pytest.approx(0.1)
 
 
 def test_linear_variance_is_normal_about_linear():
