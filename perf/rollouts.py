@@ -50,7 +50,7 @@ class Simulated:
     seconds: float  # per step
     trainer: float  # share of the time in which the trainer computes
     rollouts: float  # share of the time in which a server decodes, averaged over the servers
-    age: float  # of the samples, in steps
+    age: float  # steps from the dispatch of the samples to their training
 
     def __str__(self) -> str:
         return f"{self.seconds:.2f} s, trainer {self.trainer:.0%}, rollouts {self.rollouts:.0%}, age {self.age:.1f}"
