@@ -5,7 +5,7 @@ Launchpad, and the op receives an instance of the same class.
 """
 
 from copy import copy
-from typing import Annotated, Any, Literal, Self, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import dagster as dg
 from pydantic import (
@@ -16,8 +16,9 @@ from pydantic import (
     StringConstraints,
     TypeAdapter,
     ValidationError,
+    ValidationInfo,
     create_model,
-    model_validator,
+    field_validator,
 )
 
 from assets.shared.failures import as_failure
@@ -209,14 +210,21 @@ class ExperimentOptions(Options):
         default={}, description="Per recipe, KEY=VALUE settings that win over training.overrides."
     )
 
-    @model_validator(mode="after")
-    def _names_exist(self) -> Self:
-        if taken := sorted(set(self.variants) & set(recipe_names())):
-            raise ValueError(f"variants: {', '.join(taken)} is the name of a recipe; choose another")
-        for key, names in {"recipes": self.recipes, "baseline": [self.baseline]}.items():
-            if unknown := sorted(set(names) - set(self.names())):
-                raise ValueError(f"{key}: unknown {', '.join(unknown)}: expected names among {', '.join(self.names())}")
-        return self
+    @field_validator("variants")
+    @classmethod
+    def _are_no_recipes(cls, variants: dict[str, Variant]) -> dict[str, Variant]:
+        if taken := sorted(set(variants) & set(recipe_names())):
+            raise ValueError(f"{taken[0]!r} is the name of a recipe; choose another")
+        return variants
+
+    @field_validator("recipes", "baseline")
+    @classmethod
+    def _exist(cls, value: list[str] | str, info: ValidationInfo) -> list[str] | str:
+        known = [*recipe_names(), *info.data.get("variants", {})]
+        for name in [value] if isinstance(value, str) else value:
+            if name not in known:
+                raise ValueError(f"there is no {name!r}, expected one of {', '.join(known)}")
+        return value
 
     def names(self) -> list[str]:
         """Everything that can be trained and compared: the recipes, then the variants."""

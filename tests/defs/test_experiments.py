@@ -163,15 +163,15 @@ VARIANTS = """{
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"variants": "{luffy: {recipe: on_policy}}"}, "luffy is the name of a recipe"),
+        ({"variants": "{luffy: {recipe: on_policy}}"}, "'luffy' is the name of a recipe"),
         ({"variants": "{a|b: {recipe: luffy}}"}, "should match pattern"),
         ({"variants": "{a: {recipe: luffi}}"}, "there is no 'luffi', expected one of chord_mu, "),
         ({"variants": "{a: {recipe: luffy, overrides: [paths.run=x]}}"}, "paths.run says where a run writes"),
         (
             {"recipes": "[stalest]", "variants": VARIANTS},
-            "recipes: unknown stalest: expected names among .*, fresh, stale",
+            "recipes: there is no 'stalest', expected one of .*, fresh, stale",
         ),
-        ({"baseline": "stalest"}, "baseline: unknown stalest: expected names among "),
+        ({"baseline": "stalest"}, "baseline: there is no 'stalest', expected one of "),
     ],
 )
 def test_variants_that_cannot_be_trained_are_refused(build, settings: dict[str, str], said: str):
