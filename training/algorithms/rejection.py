@@ -1,7 +1,8 @@
-"""Groups that carry no signal because every member is solved, or every member failed. No torch."""
+"""The outcomes of groups, and the groups without a signal: every member is solved, or every member failed. No torch."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from training.algorithms.options import GroupOptions
 
@@ -42,15 +43,7 @@ def reject_groups(
     Raises:
         ValueError: the lengths differ.
     """
-    for name, values in (("index", index), ("on_policy", on_policy)):
-        if len(values) != len(solved):
-            raise ValueError(f"{name}: expected {len(solved)} values, one for each row of solved, got {len(values)}")
-    every: dict[Hashable, list[bool]] = {group: [] for group in index}
-    sampled: dict[Hashable, list[bool]] = {group: [] for group in index}
-    for outcome, group, is_on_policy in zip(solved, index, on_policy, strict=True):
-        every[group].append(bool(outcome))
-        if is_on_policy:
-            sampled[group].append(bool(outcome))
+    every, sampled = outcomes_by_group(solved, index, on_policy)
     criterion = every if options.filter_on == "union" else sampled
     rejected = {group for group, outcomes in criterion.items() if len(outcomes) > 1 and len(set(outcomes)) == 1}
     kinds = [set(outcomes) for outcomes in sampled.values()]
@@ -62,3 +55,36 @@ def reject_groups(
         "solve_partial": kinds.count({True, False}),
     }
     return Rejection([group not in rejected for group in index], {name: float(n) for name, n in metrics.items()})
+
+
+class Outcomes(NamedTuple):
+    """Whether each answer is right, by group: of all its samples, and of those that the policy sampled alone."""
+
+    every: dict[Hashable, list[bool]]
+    sampled: dict[Hashable, list[bool]]
+
+
+def outcomes_by_group(solved: Sequence[bool], index: Sequence[Hashable], on_policy: Sequence[bool]) -> Outcomes:
+    """The outcomes of the groups of a batch; ``sampled`` has an empty list for a group without an on-policy sample.
+
+    >>> outcomes_by_group([True, False, False], ["a", "a", "b"], [False, True, False])
+    Outcomes(every={'a': [True, False], 'b': [False]}, sampled={'a': [False], 'b': []})
+
+    Args:
+        solved: for each row, whether its answer is right.
+        index: group ids.
+        on_policy: for each row, whether the policy sampled all of it.
+
+    Raises:
+        ValueError: the lengths differ.
+    """
+    for name, values in (("index", index), ("on_policy", on_policy)):
+        if len(values) != len(solved):
+            raise ValueError(f"{name}: expected {len(solved)} values, one for each row of solved, got {len(values)}")
+    every: dict[Hashable, list[bool]] = {group: [] for group in index}
+    sampled: dict[Hashable, list[bool]] = {group: [] for group in index}
+    for outcome, group, is_on_policy in zip(solved, index, on_policy, strict=True):
+        every[group].append(bool(outcome))
+        if is_on_policy:
+            sampled[group].append(bool(outcome))
+    return Outcomes(every, sampled)

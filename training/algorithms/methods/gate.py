@@ -1,11 +1,11 @@
 """RL or supervised training for each prompt, by how often the policy solves it (HPT, arXiv 2509.04419). No torch."""
 
-from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from training.algorithms.options import GateOptions
 from training.algorithms.registry import GATES
+from training.algorithms.rejection import outcomes_by_group
 
 
 class Weights(NamedTuple):
@@ -46,19 +46,12 @@ def group_gate(
     Raises:
         ValueError: the lengths differ.
     """
-    for name, values in (("index", index), ("on_policy", on_policy)):
-        if len(values) != len(solved):
-            raise ValueError(f"{name}: expected {len(solved)} values, one for each row of solved, got {len(values)}")
-    outcomes: dict[Hashable, list[bool]] = defaultdict(list)
-    with_target: set[Hashable] = set()
-    for outcome, group, is_on_policy in zip(solved, index, on_policy, strict=True):
-        if is_on_policy:
-            outcomes[group].append(bool(outcome))
-        else:
-            with_target.add(group)
+    every, sampled = outcomes_by_group(solved, index, on_policy)
     gate = GATES.function(options.type)
     weights = {
-        group: gate(sum(outcomes[group]), len(outcomes[group]), options) for group in outcomes.keys() & with_target
+        group: gate(sum(outcomes), len(outcomes), options)
+        for group, outcomes in sampled.items()
+        if 0 < len(outcomes) < len(every[group])
     }
     return [weights.get(group, Weights(1.0, 1.0)) for group in index]
 
