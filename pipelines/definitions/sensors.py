@@ -94,7 +94,6 @@ def notify_training_alerts(settings: NotifySettings) -> dg.SensorDefinition:
                     send(settings, Notice(where, str(metadata[ALERT].value)))
                     sent += 1
                 read[name] = record.storage_id
-                context.update_cursor(json.dumps(read))
         context.update_cursor(json.dumps(read))
         return dg.SkipReason(f"warnings reported: {sent}")
 
