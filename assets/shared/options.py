@@ -4,6 +4,7 @@
 Launchpad, and the op receives an instance of the same class.
 """
 
+from collections.abc import Sequence
 from copy import copy
 from typing import Annotated, Any, Literal, TypeVar, cast
 
@@ -89,28 +90,26 @@ def settable(overrides: list[str]) -> list[str]:
     return overrides
 
 
+def known(name: str, names: Sequence[str]) -> str:
+    """``name``; ValueError unless it is one of ``names``."""
+    if name not in names:
+        raise ValueError(f"there is no {name!r}, expected one of {', '.join(names)}")
+    return name
+
+
+def names_of(group: str) -> list[str]:
+    """The names of the files of a configuration group."""
+    return sorted(file.stem for file in (PROJECT / group).glob("*.yaml"))
+
+
 def file_of(group: str) -> AfterValidator:
-    """Accepts the names of the files of a configuration group."""
-
-    def check(name: str) -> str:
-        names = sorted(file.stem for file in (PROJECT / group).glob("*.yaml"))
-        if name not in names:
-            raise ValueError(f"there is no {name!r}, expected one of {', '.join(names)}")
-        return name
-
-    return AfterValidator(check)
-
-
-def recipe_names() -> list[str]:
-    """The names of the files in training/config/recipe."""
-    return sorted(file.stem for file in (PROJECT / RECIPES).glob("*.yaml"))
+    """Accepts `names_of` a configuration group."""
+    return AfterValidator(lambda name: known(name, names_of(group)))
 
 
 def known_template(name: str) -> str:
     """``name``; ValueError unless it is a prompt template."""
-    if name not in template_names():
-        raise ValueError(f"there is no {name!r}, expected one of {', '.join(template_names())}")
-    return name
+    return known(name, template_names())
 
 
 def sources(value: Any) -> Any:
@@ -213,22 +212,21 @@ class ExperimentOptions(Options):
     @field_validator("variants")
     @classmethod
     def _are_no_recipes(cls, variants: dict[str, Variant]) -> dict[str, Variant]:
-        if taken := sorted(set(variants) & set(recipe_names())):
+        if taken := sorted(set(variants) & set(names_of(RECIPES))):
             raise ValueError(f"{taken[0]!r} is the name of a recipe; choose another")
         return variants
 
     @field_validator("recipes", "baseline")
     @classmethod
     def _exist(cls, value: list[str] | str, info: ValidationInfo) -> list[str] | str:
-        known = [*recipe_names(), *info.data.get("variants", {})]
+        names = [*names_of(RECIPES), *info.data.get("variants", {})]
         for name in [value] if isinstance(value, str) else value:
-            if name not in known:
-                raise ValueError(f"there is no {name!r}, expected one of {', '.join(known)}")
+            known(name, names)
         return value
 
     def names(self) -> list[str]:
         """Everything that can be trained and compared: the recipes, then the variants."""
-        return [*recipe_names(), *self.variants]
+        return [*names_of(RECIPES), *self.variants]
 
     def trained(self) -> list[str]:
         """What `make experiments` trains where nothing is named."""
