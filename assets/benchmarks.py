@@ -25,7 +25,7 @@ def build_benchmarks(suite: Sequence[Benchmark], options: BenchmarkOptions) -> l
         key=KEY,
         group_name="benchmarks",
         kinds={"parquet"},
-        code_version=code_version("evaluation/benchmarks", "core/prompts.py"),
+        code_version=code_version("evaluation/benchmarks", "core/model/prompts.py"),
         description="All problems that base and policy are scored on, with prompts and gold answers: "
         + ", ".join(benchmark.title for benchmark in suite)
         + ".",

@@ -54,7 +54,7 @@ def build_checkpoints(suite: Sequence[Benchmark], options: EvaluationOptions) ->
     ) -> dg.MaterializeResult[Reference]:
         import pyarrow.parquet as pq
 
-        from core.model_files import model_digest
+        from core.model.files import model_digest
         from evaluation.report.figures import training_curves
         from evaluation.statistics.scores import summarize
         from evaluation.tables import read_suite_file
@@ -103,7 +103,7 @@ def _write_model(
     import shutil
 
     from core.files import read_json
-    from core.manifest import MANIFEST
+    from core.model.manifest import MANIFEST
 
     dtype = read_json(run / "policy" / "config.json")["dtype"]
     arguments = ["training", "export", "--run", str(run), "--step", str(step), "--dtype", dtype, "--out", str(out)]

@@ -99,7 +99,7 @@ def _build(role: str, suite: Sequence[Benchmark], options: EvaluationOptions) ->
 
 def check_policy(policy: Reference) -> None:
     """Raise InputError unless the checkpoint is, byte for byte, the one that training/policy produced."""
-    from core.manifest import read_manifest
+    from core.model.manifest import read_manifest
 
     if (digest := read_manifest(Path(policy.path)).checkpoint_digest) != policy.digest:
         raise InputError(
@@ -186,7 +186,7 @@ def _result(
     import pyarrow.parquet as pq
 
     from core.files import digest_table
-    from core.prompts import PromptRecord
+    from core.model.prompts import PromptRecord
     from evaluation.statistics.scores import summarize
 
     table = pq.read_table(graded)

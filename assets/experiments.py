@@ -243,7 +243,7 @@ def _read(
 ) -> Any:
     """The `Run` of a partition; "" if it was never scored, otherwise the reason why it cannot be compared."""
     from core.files import read_json_lines
-    from core.manifest import read_manifest
+    from core.model.manifest import read_manifest
     from evaluation.report.recipe_comparison import Run
     from evaluation.tables import read_scores
 

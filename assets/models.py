@@ -13,7 +13,7 @@ from assets.shared.options import ModelOptions, with_defaults
 from assets.shared.references import ModelReference
 from assets.shared.storage import Storage
 from core.code import PROJECT, code_version
-from core.model_files import safetensors_header
+from core.model.files import safetensors_header
 
 KEY = dg.AssetKey(["models", "base"])
 
@@ -27,7 +27,7 @@ def build_models(options: ModelOptions) -> list[dg.AssetsDefinition]:
         key=KEY,
         group_name="models",
         kinds={"huggingface"},
-        code_version=code_version("training/base/resolve.py", "core/model_files.py"),
+        code_version=code_version("training/base/resolve.py", "core/model/files.py"),
         description="The model that training starts from: the tiny model that the project ships, a model folder, a "
         "GGUF file or a hub id. Each of its files is checked.",
     )

@@ -34,7 +34,7 @@ def build_registry(suite: Sequence[Benchmark], options: PromotionOptions) -> lis
             "evaluation/champions.py",
             "evaluation/promotion.py",
             "evaluation/statistics",
-            "evaluation/report/scorecard.py",
+            "evaluation/report/scorecard/scorecard.py",
             "grading/contamination.py",
         ),
         ins={"scorecard": dg.AssetIn(SCORECARD), "problems": dg.AssetIn(SUITE)},

@@ -30,7 +30,7 @@ from evaluation.benchmarks.registry import Benchmark
 from evaluation.champions import Checkpoint, Registry, ScoreFile
 
 if TYPE_CHECKING:
-    from evaluation.report.scorecard import Row
+    from evaluation.report.scorecard.scorecard import Row
     from training.export.card import Score
 
 SCORECARD = dg.AssetKey(["report", "scorecard"])
@@ -101,10 +101,10 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
         **evals: ScoresReference,
     ) -> dg.MaterializeResult[ScorecardReference]:
         from core.files import read_json_lines
-        from core.manifest import read_manifest
-        from evaluation.report.scorecard import build_scorecard
-        from evaluation.report.scorecard_html import write_page
-        from evaluation.report.scorecard_text import render_markdown, render_text
+        from core.model.manifest import read_manifest
+        from evaluation.report.scorecard.html import write_page
+        from evaluation.report.scorecard.scorecard import build_scorecard
+        from evaluation.report.scorecard.text import render_markdown, render_text
         from evaluation.tables import read_scores, read_suite_file
         from grading.contamination import search_lineage
         from training.export.card import write_scores

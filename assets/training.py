@@ -160,7 +160,7 @@ def build_policy(
         interpreter: TrainingInterpreter,
     ) -> dg.MaterializeResult[PolicyReference]:
         from core.files import write_json
-        from core.manifest import read_manifest
+        from core.model.manifest import read_manifest
         from training.config.keys import read_by
         from training.run.request import TrainingRequest, has_first_stage
 

@@ -25,9 +25,9 @@ VERDICT_CODE = (
     "grading/equivalence.py",
     "grading/pool.py",
     "grading/whole_text.py",
-    "core/patterns.py",
+    "core/text/patterns.py",
 )
-GRADING_CODE = (*VERDICT_CODE, "core/prompts.py", "core/schemas.py")  # of files with verdicts
+GRADING_CODE = (*VERDICT_CODE, "core/model/prompts.py", "core/schemas.py")  # of files with verdicts
 PREPARATION_CODE = (
     "targets/filter",
     "targets/read",
@@ -41,9 +41,9 @@ PREPARATION_CODE = (
     "targets/tables.py",
     "targets/trace.py",
     "core/arithmetic.py",
-    "core/chat_template.py",
-    "core/excerpt.py",
-    "core/tokens.py",
+    "core/model/chat_template.py",
+    "core/text/excerpt.py",
+    "core/model/tokens.py",
     "grading/contamination.py",
     *GRADING_CODE,
 )
@@ -51,8 +51,8 @@ GENERATION_CODE = (
     "evaluation/generation",
     "evaluation/benchmarks",
     "core/arithmetic.py",
-    "core/prompts.py",
-    "core/prompts.yaml",
+    "core/model/prompts.py",
+    "core/model/prompts.yaml",
     "core/schemas.py",
 )
 # Of training/run, `configuration` composes the numbers and `request` says what a first stage computes; the rest starts,
@@ -66,7 +66,7 @@ TRAINING_CODE = (
     "training/config/keys.py",  # and not its table, which refuses keys and changes no number
     "training/config/rollouts.py",
     "training/config/train.yaml",
-    "core/prompts.py",
+    "core/model/prompts.py",
     *VERDICT_CODE,
 )
 RECIPES, HARDWARE = "training/config/recipe", "training/config/hardware"

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
-from core.parse import parse_json, parse_object, parse_yaml
-from core.patterns import compile_full_match
-from core.processes import start_ticks
+from core.machine.processes import start_ticks
+from core.text.parse import parse_json, parse_object, parse_yaml
+from core.text.patterns import compile_full_match
 
 if TYPE_CHECKING:
     import pyarrow as pa  # a third of a second to import, and the Dagster code location loads this module

@@ -169,7 +169,7 @@ def _gpus(text: str) -> str:
 
 
 def _mapping(text: str) -> dict[str, Any]:
-    from core.parse import parse_yaml
+    from core.text.parse import parse_yaml
 
     try:
         value = parse_yaml(text, "--slurm")

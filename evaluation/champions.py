@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from core.code import SHORT_DIGEST
 from core.errors import InputError, explain_validation
 from core.files import write_text
-from core.manifest import MANIFEST, parse_manifest, read_manifest
+from core.model.manifest import MANIFEST, parse_manifest, read_manifest
 
 POINTER = "champion.json"
 DECISIONS = "decisions"

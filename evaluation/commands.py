@@ -183,10 +183,10 @@ def report(options: argparse.Namespace) -> None:
     """Write the scorecard of a base model and a policy."""
     from core.files import write_text
     from evaluation.benchmarks.registry import suite_entries
-    from evaluation.report.inputs import read_funnel, read_lineage, read_metrics
-    from evaluation.report.scorecard import build_scorecard
-    from evaluation.report.scorecard_html import write_page
-    from evaluation.report.scorecard_text import render_markdown, render_text
+    from evaluation.report.scorecard.html import write_page
+    from evaluation.report.scorecard.inputs import read_funnel, read_lineage, read_metrics
+    from evaluation.report.scorecard.scorecard import build_scorecard
+    from evaluation.report.scorecard.text import render_markdown, render_text
     from evaluation.tables import read_folder, read_suite_file
     from grading.contamination import search_lineage, search_targets
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from core.errors import InputError
-from core.parquet import read_table
+from core.parquet.tables import read_table
 from evaluation.generation.traces import TRACE
 from evaluation.statistics.intervals import wilson
 from grading.grader import Grader, Verdict

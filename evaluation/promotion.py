@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from core.code import SHORT_DIGEST
 from core.errors import InputError
-from core.manifest import read_manifest
+from core.model.manifest import read_manifest
 from evaluation.benchmarks.registry import Benchmark
 from evaluation.champions import Checkpoint, Decision, PolicyRecord, PromotionLimits, missing_scores
 
@@ -87,7 +87,7 @@ def decide(
         contamination: Problems found among those targets, by benchmark. None where the targets are gone, which is a
             reason against the promotion too.
     """
-    from evaluation.report.scorecard import build_scorecard
+    from evaluation.report.scorecard.scorecard import build_scorecard
 
     card = build_scorecard(opponent, policy, suite=suite)
     averages = {average.group: average for average in card.averages}

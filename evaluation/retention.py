@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 
 from core.errors import InputError
 from core.files import is_leftover, measure, read_json, read_yaml, temporary_name
-from core.manifest import MANIFEST
+from core.model.manifest import MANIFEST
 from evaluation.champions import Registry
 
 STAGES = ("targets", "training", "benchmarks", "generations", "graded", "report", "experiments")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.errors import InputError
-from core.parquet import read_table
+from core.parquet.tables import read_table
 
 if TYPE_CHECKING:
     import pyarrow as pa

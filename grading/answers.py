@@ -3,7 +3,7 @@
 That is the rule of rewards, targets and benchmarks.
 """
 
-from core.patterns import compile_quick_pattern
+from core.text.patterns import compile_quick_pattern
 
 THINK_END = "</think>"
 BOX = compile_quick_pattern(r"\\(?:boxed|fbox)(?![a-zA-Z])\s*")

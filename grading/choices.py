@@ -1,6 +1,6 @@
 """Answers of multiple choice: which option a response chose, and whether two labels name the same one."""
 
-from core.patterns import compile_full_match, compile_quick_pattern
+from core.text.patterns import compile_full_match, compile_quick_pattern
 from grading.answers import extract_boxed
 from grading.spelling import TEXT, normalize
 

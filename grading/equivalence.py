@@ -21,7 +21,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple, TextIO
 
-from core.limits import address_space, limit, limit_memory
+from core.machine.limits import address_space, limit, limit_memory
 from grading.pairs import UNIT
 
 Compare = Callable[[str, str], tuple[str, str]]  # (answer, gold) to (verdict, reason)

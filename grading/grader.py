@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.errors import InputError
-from core.prompts import PromptRecord
+from core.model.prompts import PromptRecord
 from grading import whole_text
 from grading.answers import answer_part, extract_boxed
 from grading.choices import extract_choice, same_choice

@@ -7,7 +7,7 @@ sides alike: which of them is the gold answer makes no difference.
 from decimal import Decimal
 from fractions import Fraction
 
-from core.patterns import compile_full_match, compile_quick_pattern
+from core.text.patterns import compile_full_match, compile_quick_pattern
 from grading.spelling import TEXT, UNIT_NAMES
 
 _DECIMAL = compile_full_match(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)")

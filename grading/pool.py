@@ -22,7 +22,7 @@ from collections.abc import Sequence
 
 from core.code import PROJECT
 from core.errors import InputError
-from core.processes import Process, descendants
+from core.machine.processes import Process, descendants
 
 START_S = 120.0  # importing sympy on a busy machine
 END_S = 1.0  # from the end of its input to the end of an idle program

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from core.patterns import Match, compile_full_match, compile_quick_pattern
+from core.text.patterns import Match, compile_full_match, compile_quick_pattern
 from grading.answers import BOX, extract_boxed
 
 WORD = 3  # letters that make a word; fewer may name points or variables

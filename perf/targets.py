@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing here is on a hub
 
-from core.tokens import END_TOKEN, load_lengths
+from core.model.tokens import END_TOKEN, load_lengths
 from targets.config import PrepareConfig, build_config
 from targets.filter.context import FilterContext, FilterInputs
 from targets.filter.registry import Stage, rejections

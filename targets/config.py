@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from core.errors import InputError, explain_validation
 from core.files import digest_bytes, read_yaml
-from core.parse import parse_yaml
+from core.text.parse import parse_yaml
 from targets.source import EMBEDDED, Mapping, Source, SourceEntry
 
 # Settings that say which traces are read and which of several survive, not whether a trace alone is good.

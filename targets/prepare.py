@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from core.files import digest_bytes, digest_table
+from core.model.tokens import load_lengths
 from core.schemas import PROFILE, REJECTED, TARGET, TARGET_LOG_PROBS, metadata_field
-from core.tokens import load_lengths
 from grading.contamination import BenchmarkIndex
 from targets.breakdown import Breakdown
 from targets.config import PrepareConfig

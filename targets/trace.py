@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.excerpt import shorten
 from core.schemas import DECISION, PROFILE, REJECTED
+from core.text.excerpt import shorten
 
 OPEN_THINK, CLOSE_THINK = "<think>\n", "\n</think>\n\n"
 # Characters of a rejected trace's texts that the files keep.

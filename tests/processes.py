@@ -7,7 +7,7 @@ from typing import Any
 
 import psutil
 
-from core import processes
+from core.machine import processes
 
 
 def alive(pid: int) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 
 from core.errors import InputError
-from core.secrets import redact
+from core.text.secrets import redact
 
 
 def reports_input_errors(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -21,8 +21,8 @@ from pydantic import Field
 
 from core.code import PROJECT
 from core.errors import InputError
-from core.patterns import compile_quick_pattern
-from core.secrets import redact
+from core.text.patterns import compile_quick_pattern
+from core.text.secrets import redact
 
 POLL_SECONDS = 0.25
 RUN_VARIABLE = "LUFFY_DAGSTER_RUN"  # in the environment of every process of a run: the id of the run

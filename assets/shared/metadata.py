@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from core.markdown import inert
+from core.text.markdown import inert
 
 if TYPE_CHECKING:
     import pyarrow as pa

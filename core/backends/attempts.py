@@ -16,8 +16,8 @@ from typing import Any
 from core.backends.task import Backend, Task
 from core.errors import InputError, TaskFailed
 from core.files import read_json, write_json
-from core.patterns import compile_quick_pattern
 from core.records import RecordFile
+from core.text.patterns import compile_quick_pattern
 
 POLL_SECONDS = 0.5
 LOG_TAIL_LINES = 30

@@ -4,7 +4,7 @@ import signal
 import subprocess
 
 from core.backends.task import GRACE_SECONDS, Task, start_supervised
-from core.processes import adopt_orphans, stop_descendants
+from core.machine.processes import adopt_orphans, stop_descendants
 
 
 class LocalBackend:

@@ -13,7 +13,7 @@ import sys
 import time
 
 from core.cli import private_files
-from core.processes import POLL_SECONDS, adopt_orphans, die_with_parent, stop_descendants
+from core.machine.processes import POLL_SECONDS, adopt_orphans, die_with_parent, stop_descendants
 
 SECONDS_AFTER_THE_END = 1.0  # when the command has ended by itself, only idle helpers of it are left
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from core.code import PROJECT
-from core.loopback import single_node_environment
+from core.machine.loopback import single_node_environment
 
 GRACE_SECONDS = 10.0  # from TERM to KILL
 # Variables of every process that a backend runs.

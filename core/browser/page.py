@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from core.errors import InputError
-from core.excerpt import shorten
 from core.files import atomic_write
-from core.patterns import Match, compile_pattern
+from core.text.excerpt import shorten
+from core.text.patterns import Match, compile_pattern
 
 FOLDER = Path(__file__).parent
 KATEX = FOLDER / "katex-0.19.1.tgz"  # the package of npm as it is published

@@ -7,7 +7,7 @@ from typing import Any
 
 from core.errors import InputError
 from core.files import read_json, read_json_lines
-from core.parquet_batches import read_bounded
+from core.parquet.batches import read_bounded
 from evaluation.benchmarks.registry import Benchmark, Source
 
 LARGEST_FILE = 32 << 20  # bytes, of texts or of JSON, which parsed takes up to 24 times as much

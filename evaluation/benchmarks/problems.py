@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
-from core.prompts import PROBLEM, messages
+from core.model.prompts import PROBLEM, messages
 from evaluation.benchmarks.files import find_file, read_rows
 from evaluation.benchmarks.registry import ENTRIES_KEY, Benchmark, Columns, Source
 

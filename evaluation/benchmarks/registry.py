@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from core.errors import InputError, explain_validation
 from core.files import read_yaml
-from core.prompts import PROBLEM
+from core.model.prompts import PROBLEM
 
 if TYPE_CHECKING:
     import pyarrow as pa

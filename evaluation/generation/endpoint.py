@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from core.errors import InputError, first_line
-from core.prompts import Messages, PromptRecord
+from core.model.prompts import Messages, PromptRecord
 from evaluation.generation.budget import Budget
 from evaluation.generation.requests import Completion, SampleRequest, Sampling
 

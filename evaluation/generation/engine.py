@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from core.loopback import SINGLE_NODE
+from core.machine.loopback import SINGLE_NODE
 from evaluation.generation.requests import Completion
 
 CPU_SEQUENCES = 64  # at once on a CPU; more would only need more cache

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
-from core.manifest import MANIFEST, parse_manifest
-from core.model_files import HUB_ID, check_model, download_model, model_digest
-from core.prompts import Messages, PromptRecord, prompt_frame, render_prompt
+from core.model.files import HUB_ID, check_model, download_model, model_digest
+from core.model.manifest import MANIFEST, parse_manifest
+from core.model.prompts import Messages, PromptRecord, prompt_frame, render_prompt
 from evaluation.generation.endpoint import Endpoint
 from evaluation.generation.requests import Completion, SampleRequest, Sampling
 from evaluation.generation.templates import TRAINING, choose_template, training_system

@@ -12,8 +12,8 @@ from typing import Any
 
 from core.code import PROJECT
 from core.errors import InputError
-from core.loopback import single_node_environment
-from core.model_files import bfloat16_bytes
+from core.machine.loopback import single_node_environment
+from core.model.files import bfloat16_bytes
 from evaluation.generation.engine import Engine, EngineOptions, EngineRequest, attention_heads, on_cpu
 from evaluation.generation.requests import Completion
 

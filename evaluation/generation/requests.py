@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from core.errors import InputError
 from core.files import digest_bytes
-from core.prompts import Messages
+from core.model.prompts import Messages
 from evaluation.benchmarks.registry import suite_entries
 
 if TYPE_CHECKING:

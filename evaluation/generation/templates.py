@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from core.errors import InputError
-from core.manifest import MANIFEST, parse_manifest
-from core.prompts import CHAT, Template, templates
+from core.model.manifest import MANIFEST, parse_manifest
+from core.model.prompts import CHAT, Template, templates
 
 TRAINING = "training"
 

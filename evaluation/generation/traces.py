@@ -16,8 +16,8 @@ import pyarrow as pa
 from core.code import SHORT_DIGEST
 from core.errors import InputError
 from core.files import digest_bytes, write_table
+from core.model.prompts import PROBLEM, messages
 from core.progress import BatchProgress
-from core.prompts import PROBLEM, messages
 from evaluation.benchmarks.files import read_rows
 from evaluation.generation.budget import Budget
 from evaluation.generation.endpoint import Endpoint

@@ -24,7 +24,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 from matplotlib.ticker import MaxNLocator
 
-from core.patterns import compile_quick_pattern
+from core.text.patterns import compile_quick_pattern
 
 PALETTE = {  # name of the CSS variable: (light, dark); no light colour stands for two names
     "paper": ("#fbfaf7", "#14161a"),

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from core.code import SHORT_DIGEST
 from core.errors import InputError
 from core.files import digest_bytes, read_parquet
-from core.markdown import inert
-from core.prompts import PromptRecord
+from core.model.prompts import PromptRecord
+from core.text.markdown import inert
 from evaluation.report.table import Table, change, percent
 from evaluation.statistics.paired import average_difference, paired_difference
 from evaluation.statistics.scores import summarize

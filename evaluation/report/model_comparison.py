@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.code import SHORT_DIGEST
 from core.errors import InputError
-from core.model_files import HUB_ID
+from core.model.files import HUB_ID
 from evaluation.generation.endpoint import Endpoint
 from evaluation.generation.generate import generate
 from evaluation.generation.models import LocalModel, open_model

@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
-from core.markdown import inert
+from core.text.markdown import inert
 from evaluation.benchmarks.registry import GROUPS, Benchmark
 from evaluation.report import html
 from evaluation.report.figures import Records, recipe_curves

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from core.markdown import inert
+from core.text.markdown import inert
 
 Kind = Literal["", "group", "average"]
 Tone = Literal["", "up", "down", "published"]

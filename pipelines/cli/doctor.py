@@ -12,7 +12,7 @@ import sysconfig
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from core.lock import differences, summary
+from core.machine.lock import differences, summary
 
 PROJECT = Path(__file__).resolve().parents[2]
 PYTHON = (3, 11)

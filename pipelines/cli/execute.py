@@ -15,8 +15,8 @@ import dagster as dg
 
 from core.cli import COUNT, Parser, exit_status
 from core.errors import InputError
-from core.parse import parse_object
-from core.processes import die_with_parent
+from core.machine.processes import die_with_parent
+from core.text.parse import parse_object
 from pipelines.definitions.code_location import defs
 from pipelines.definitions.instance import CANCEL, owner_tag, prepare_home
 from pipelines.definitions.jobs import JOBS

@@ -11,7 +11,7 @@ import dagster as dg
 from core.code import PROJECT
 from core.errors import InputError
 from core.files import atomic_write
-from core.processes import start_ticks
+from core.machine.processes import start_ticks
 
 CONFIG = "dagster.yaml"
 CANCEL = signal.SIGUSR1  # asks `pipelines.cli.execute` to cancel its run

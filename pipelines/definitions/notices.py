@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, Field
 
 from core.errors import InputError
-from core.secrets import redact
+from core.text.secrets import redact
 
 TRIES = 3
 PAUSE_SECONDS = 1.0

@@ -17,7 +17,7 @@ import dagster as dg
 import psutil
 
 from assets.shared.interpreter import RUN_VARIABLE
-from core.processes import Process, running, start_ticks
+from core.machine.processes import Process, running, start_ticks
 
 SETTLE_SECONDS = 60.0  # after a run's end its own supervisor has time to stop everything
 KILL_SECONDS = 60.0  # from TERM to KILL

@@ -13,7 +13,7 @@ from assets.targets import PREPARED
 from assets.training import ALERT, METRICS, POLICY, metrics_key
 from core.code import SHORT_DIGEST
 from core.errors import InputError
-from core.secrets import redact
+from core.text.secrets import redact
 from pipelines.definitions.instance import end_dead_runs
 from pipelines.definitions.jobs import PREPARE, prepare_targets, score_policy
 from pipelines.definitions.notices import Notice, NotifySettings, send

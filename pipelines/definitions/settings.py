@@ -33,7 +33,7 @@ from assets.shared.options import (
 from core.code import PROJECT
 from core.errors import InputError, explain_validation
 from core.files import read_yaml
-from core.parse import parse_yaml
+from core.text.parse import parse_yaml
 from evaluation.benchmarks.registry import Benchmark, load_suite
 from pipelines.definitions.catalog import CatalogSettings
 from pipelines.definitions.notices import NotifySettings

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.errors import InputError, explain_validation
 from core.files import read_yaml
-from core.patterns import compile_full_match
+from core.text.patterns import compile_full_match
 from targets.tables import read_metadata, readable
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from filelock import FileLock
 
 from core import code
 from core.files import atomic_write, digest_bytes
+from core.model.tokens import Lengths
 from core.schemas import DECISION
-from core.tokens import Lengths
 from targets.config import PrepareConfig
 from targets.filter.engines import Engine
 from targets.read.sources import Part

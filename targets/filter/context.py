@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from core.tokens import load_lengths
+from core.model.tokens import load_lengths
 from grading.contamination import BenchmarkIndex, Match
 from grading.grader import Grader
 from targets.config import PrepareConfig

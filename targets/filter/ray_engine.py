@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.code import PROJECT
 from core.errors import InputError
-from core.loopback import single_node_environment
+from core.machine.loopback import single_node_environment
 from targets.filter.batch import filter_traces
 from targets.filter.context import FilterContext, FilterInputs
 from targets.read.sources import Part

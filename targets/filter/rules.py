@@ -5,7 +5,7 @@ Their names and order are in `targets.filter.registry`; thresholds are in `Prepa
 
 from collections import Counter
 
-from core.patterns import compile_full_match, compile_pattern, compile_quick_pattern
+from core.text.patterns import compile_full_match, compile_pattern, compile_quick_pattern
 from targets.filter.context import FilterContext
 from targets.filter.profile import compression_ratio
 from targets.read.dialects import BOX

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from core.markdown import inert
+from core.text.markdown import inert
 from targets.read.sources import is_hub_id
 
 DIGESTS = {

@@ -7,7 +7,7 @@ from pathlib import Path
 from core.cli import Parser
 from core.errors import InputError
 from core.files import atomic_folder
-from core.hub import hub_errors
+from core.model.hub import hub_errors
 from core.schemas import TARGET
 from targets.hub.push import DATA, HELDOUT_DIGEST, MESSAGES
 from targets.read.files import find_files

@@ -14,7 +14,7 @@ from typing import Any
 
 from core.cli import Parser
 from core.errors import InputError
-from core.hub import upload_folder
+from core.model.hub import upload_folder
 from core.schemas import MESSAGE
 from targets.hub.card import dataset_card
 from targets.select.split import HELDOUT, TRAIN

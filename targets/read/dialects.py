@@ -13,7 +13,7 @@ A trace whose markers do not close, or occur twice, was cut or joined from piece
 
 from dataclasses import dataclass
 
-from core.patterns import compile_pattern, compile_quick_pattern
+from core.text.patterns import compile_pattern, compile_quick_pattern
 from targets.trace import CLOSE_THINK, OPEN_THINK, Rejection
 
 IM_START = compile_quick_pattern(r"<\|im_start\|>[ \t]*(\w*)[ \t]*\n?")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from core.errors import InputError, first_line
-from core.parquet_batches import bounded_batches, open_parquet, text_bytes
+from core.parquet.batches import bounded_batches, open_parquet, text_bytes
 from targets.read.json_rows import LARGEST_ROW, Row
 from targets.trace import Rejection
 

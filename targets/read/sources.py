@@ -13,9 +13,9 @@ from typing import Any
 
 from core.errors import InputError
 from core.files import digest_bytes
-from core.hub import hub_errors
-from core.parquet_batches import ROWS_PER_READ
-from core.patterns import compile_full_match
+from core.model.hub import hub_errors
+from core.parquet.batches import ROWS_PER_READ
+from core.text.patterns import compile_full_match
 from targets.config import PrepareConfig
 from targets.read.files import (
     SUFFIXES,

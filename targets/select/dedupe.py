@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.files import digest_bytes
-from core.patterns import compile_quick_pattern
+from core.text.patterns import compile_quick_pattern
 from grading.spelling import normalize
 from targets.config import PrepareConfig
 from targets.trace import Rejection, Trace

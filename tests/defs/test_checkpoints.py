@@ -8,7 +8,7 @@ import dagster as dg
 import manifests
 
 from core.files import write_json
-from core.manifest import write_manifest
+from core.model.manifest import write_manifest
 from tests.defs.project import Project, message
 from training.run.checkpoints import TrainerState, folder_of, mark_complete
 

@@ -13,7 +13,7 @@ from huggingface_hub import ModelCard
 from assets.shared.references import Reference
 from assets.shared.storage import Storage
 from core.files import write_json
-from core.manifest import InputRecord, write_manifest
+from core.model.manifest import InputRecord, write_manifest
 from core.schemas import BENCHMARK, GRADED
 from tests.defs.project import Project, message
 from training.export.card import model_card

@@ -12,7 +12,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from core.manifest import read_manifest
+from core.model.manifest import read_manifest
 from training.base.resolve import SHIPPED
 from training.plan.attention import installed_kernels
 from training.plan.summary import figures, table

@@ -17,7 +17,7 @@ from manifests import manifest, targets  # noqa: E402
 
 from core.cli import exit_status  # noqa: E402
 from core.files import write_json  # noqa: E402
-from core.manifest import read_manifest, write_manifest  # noqa: E402
+from core.model.manifest import read_manifest, write_manifest  # noqa: E402
 from evaluation import champions  # noqa: E402
 from evaluation.champions import Checkpoint, Decision, PolicyRecord, PromotionLimits, Registry  # noqa: E402
 from evaluation.promotion import reason_without_comparison  # noqa: E402
@@ -106,7 +106,7 @@ def save(folder: Path, step: int) -> None:
     import torch
     from safetensors.torch import load_file
 
-    from core.model_files import model_files
+    from core.model.files import model_files
     from training.base.resolve import SHIPPED
     from training.run.checkpoints import TrainerState, folder_of, mark_complete
 

@@ -19,8 +19,8 @@ from hypothesis import strategies as st  # noqa: E402
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Tokenizer  # noqa: E402
 
 from core.arithmetic import is_held_out, problems  # noqa: E402
-from core.model_files import check_model, model_digest  # noqa: E402
-from core.prompts import encode_example  # noqa: E402
+from core.model.files import check_model, model_digest  # noqa: E402
+from core.model.prompts import encode_example  # noqa: E402
 from training.base.__main__ import RECIPE, answer, make, measure  # noqa: E402
 from training.base.fit import Schedule, batches, collate, fit, log_probs  # noqa: E402
 from training.base.mixture import Component, stream  # noqa: E402

@@ -17,7 +17,7 @@ from ray.job_submission import JobStatus, JobSubmissionClient
 from ray_nodes import Cluster, ray_cluster
 
 from core.files import write_table
-from core.processes import die_with_parent
+from core.machine.processes import die_with_parent
 from evaluation.benchmarks.problems import read_suite
 from evaluation.benchmarks.registry import load_suite
 from training.base.resolve import SHIPPED

@@ -20,7 +20,7 @@ pytest.importorskip("vllm")
 from manifests import manifest, targets
 
 from core.files import write_table
-from core.manifest import write_manifest
+from core.model.manifest import write_manifest
 from core.schemas import SAMPLE
 from evaluation.benchmarks.problems import read_suite
 from evaluation.benchmarks.registry import load_suite

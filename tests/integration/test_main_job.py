@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from core.manifest import read_manifest
+from core.model.manifest import read_manifest
 from core.schemas import GRADED
 
 ROOT = Path(__file__).parents[2]

@@ -17,7 +17,7 @@ from manifests import manifest, targets
 
 from core.errors import InputError
 from core.files import write_json
-from core.manifest import read_manifest, write_manifest
+from core.model.manifest import read_manifest, write_manifest
 from evaluation.champions import Checkpoint, Decision, PolicyRecord, PromotionLimits, Registry, ScoreFile
 from evaluation.promotion import reason_without_comparison
 from evaluation.retention import RetentionRules, find_uses, plan_removals, remove

@@ -96,7 +96,7 @@ from core.errors import TaskFailed
 from training.run.attempts import follow
 from core.backends.local import LocalBackend
 from core.backends.task import Task
-from core.processes import descendants
+from core.machine.processes import descendants
 
 folder, stand_ins = Path(sys.argv[1]), sys.argv[2]
 attempt = Attempt(folder, 1)

@@ -12,7 +12,7 @@ import pytest
 from training_runs import Training, write_targets
 
 from core.backends.attempts import attempts
-from core.manifest import read_manifest
+from core.model.manifest import read_manifest
 from training.run.checkpoints import latest_step
 
 GONE_SECONDS = 30

@@ -16,7 +16,7 @@ from training_runs import Training, write_targets
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from core.arithmetic import problems
-from core.prompts import encode_example, messages
+from core.model.prompts import encode_example, messages
 from training.base.resolve import SHIPPED
 
 STEPS, PROMPTS, SAMPLES, LONGEST = 7, 16, 8, 96

@@ -14,7 +14,7 @@ from training_runs import Training, alive, command_line, family, free_port, writ
 from core.backends.attempts import Attempt, attempts
 from core.backends.ray_job import RayJobBackend
 from core.backends.task import Task
-from core.manifest import read_manifest
+from core.model.manifest import read_manifest
 from training.run.attempts import follow
 from training.run.checkpoints import latest_step
 

@@ -10,7 +10,7 @@ import torch
 from training_runs import Training, write_targets
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from core.manifest import read_manifest
+from core.model.manifest import read_manifest
 from training.base.resolve import SHIPPED
 from training.run.configuration import names
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from training_runs import Training, write_targets
 
-from core.manifest import read_manifest
+from core.model.manifest import read_manifest
 from training.run.checkpoints import STATE, folder_of, latest_step
 
 # What the clock and the machine decide; the largest rounding error between vLLM and the actor is of that kind.

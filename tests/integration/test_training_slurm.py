@@ -20,7 +20,7 @@ from core.backends.slurm import SlurmBackend
 from core.backends.task import Task
 from core.errors import InputError, TaskFailed
 from core.files import write_table
-from core.manifest import read_manifest
+from core.model.manifest import read_manifest
 from evaluation.benchmarks.problems import read_suite
 from evaluation.benchmarks.registry import load_suite
 from training.base.resolve import SHIPPED

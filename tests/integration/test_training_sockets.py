@@ -16,7 +16,7 @@ import pytest
 from training_runs import ROOT, Training, command_line, family, own_environment, write_targets
 
 from core.files import write_table
-from core.processes import Process, die_with_parent
+from core.machine.processes import Process, die_with_parent
 from evaluation.benchmarks.problems import read_suite
 from evaluation.benchmarks.registry import load_suite
 from training.base.resolve import SHIPPED

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from core.arithmetic import problems
-from core.processes import Process, descendants, die_with_parent, start_ticks
+from core.machine.processes import Process, descendants, die_with_parent, start_ticks
+from core.model.tokens import load_lengths
 from core.schemas import TARGET, TARGET_LOG_PROBS
-from core.tokens import load_lengths
 from training.base.resolve import SHIPPED
 from training.config.keys import read_by
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pkgutil import resolve_name
 from typing import Any
 
-from core.patterns import compile_full_match
+from core.text.patterns import compile_full_match
 
 
 class Registry(dict[str, str]):

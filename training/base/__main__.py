@@ -19,8 +19,8 @@ from core.arithmetic import problems as draw_problems
 from core.cli import Parser, exit_status
 from core.errors import InputError
 from core.files import digest_file, write_json
-from core.model_files import model_digest
-from core.prompts import encode_example, messages, render_prompt
+from core.model.files import model_digest
+from core.model.prompts import encode_example, messages, render_prompt
 from grading.grader import Grader
 from training.base.fit import Schedule, batches, fit, progress_bar, save
 from training.base.mixture import Component, stream

@@ -18,7 +18,7 @@ from rich.progress import Progress
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from core.files import atomic_folder
-from core.prompts import Example
+from core.model.prompts import Example
 from training.algorithms import compute_sft_pure_loss
 
 WINDOW = 16  # batches whose examples are sorted by length together, so that little is padded

@@ -13,7 +13,7 @@ from pathlib import Path
 from core.code import PROJECT, SHORT_DIGEST
 from core.errors import InputError
 from core.files import atomic_folder, digest_file, set_aside
-from core.model_files import HUB_ID, check_model, download_model, model_digest, model_files
+from core.model.files import HUB_ID, check_model, download_model, model_digest, model_files
 
 EMBEDDED = "embedded"
 SHIPPED = Path(__file__).parent / "model"

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.files import atomic_write
-from core.manifest import MANIFEST, Manifest
-from core.model_files import HUB_ID
+from core.model.files import HUB_ID
+from core.model.manifest import MANIFEST, Manifest
 
 if TYPE_CHECKING:
     from huggingface_hub import ModelCardData

@@ -11,7 +11,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from core.cli import Parser, exit_status
 from core.errors import InputError, first_line
-from core.limits import memory_limit
+from core.machine.limits import memory_limit
 
 # What the reader of a damaged file raises.
 UNREADABLE = (

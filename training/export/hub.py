@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from core.hub import upload_folder
+from core.model.hub import upload_folder
 
 
 def push_to_hub(policy: Path, repository: str) -> None:

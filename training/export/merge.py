@@ -18,7 +18,7 @@ from torch.distributed.tensor import DTensor
 from core.cli import exit_status
 from core.errors import InputError
 from core.files import read_json, write_json
-from core.model_files import model_files
+from core.model.files import model_files
 
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 SHARD_SIZE = "5GB"

@@ -7,7 +7,7 @@ import torch
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 from verl.utils.profiler import simple_timer
 
-from core.prompts import encode_example, encode_prompt
+from core.model.prompts import encode_example, encode_prompt
 from training.algorithms.prefix import cut_prefix, prefix_ratio
 from training.mixed.asynchronous.client import VERSIONS
 from training.mixed.reward import TRUNCATED

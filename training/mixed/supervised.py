@@ -27,7 +27,7 @@ from verl.utils.tracking import Tracking
 from verl.workers.engine_workers import TrainingWorker, TrainingWorkerConfig
 
 from core.errors import InputError
-from core.prompts import encode_example
+from core.model.prompts import encode_example
 from training.mixed.loss import supervised_loss
 from training.plan.fit import require_disk
 from training.run.checkpoints import TrainerState, folder_of, latest_step, mark_complete

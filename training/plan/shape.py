@@ -8,7 +8,7 @@ from typing import Any
 
 from core.errors import InputError
 from core.files import read_json
-from core.model_files import safetensors_header
+from core.model.files import safetensors_header
 
 NUMBERS = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
 

@@ -1,14 +1,14 @@
 """Binds torch's rendezvous store to loopback in a training on one node.
 
 verl imports this module in every process of a job, because ``VERL_USE_EXTERNAL_MODULES`` of the hardware profile names
-it. Every other port follows the address of the node, which `core.loopback` sets.
+it. Every other port follows the address of the node, which `core.machine.loopback` sets.
 """
 
 import importlib
 import socket
 from typing import Any
 
-from core.loopback import LOOPBACK
+from core.machine.loopback import LOOPBACK
 
 # The package has a function of the same name, so that ``from torch.distributed import rendezvous`` would yield that.
 rendezvous = importlib.import_module("torch.distributed.rendezvous")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from core.code import PROJECT
 from core.errors import InputError
-from core.lock import differences, summary
+from core.machine.lock import differences, summary
 from training.base.resolve import SHIPPED
 from training.plan.attention import AUTO, choose_attention, installed_kernels
 from training.plan.machine import available_memory, free_disk, visible_gpus

@@ -26,8 +26,8 @@ from core.files import (
     write_json,
     write_text,
 )
-from core.manifest import Manifest, write_manifest
-from core.patterns import compile_full_match
+from core.model.manifest import Manifest, write_manifest
+from core.text.patterns import compile_full_match
 from training.export.card import model_card
 
 LATEST = "latest_checkpointed_iteration.txt"

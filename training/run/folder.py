@@ -18,7 +18,7 @@ from pathlib import Path
 from core.backends.attempts import hold
 from core.errors import InputError
 from core.files import read_json, remove_folder, set_aside, write_json
-from core.manifest import MANIFEST, read_manifest
+from core.model.manifest import MANIFEST, read_manifest
 from training.run.checkpoints import latest_step
 from training.run.request import TrainingRequest
 

@@ -12,10 +12,10 @@ from omegaconf import DictConfig
 
 from core.errors import InputError
 from core.files import digest_bytes, read_object, write_table
-from core.manifest import InputRecord, TargetsRecord
-from core.model_files import check_model
+from core.model.files import check_model
+from core.model.manifest import InputRecord, TargetsRecord
+from core.model.tokens import Lengths, load_lengths
 from core.schemas import TARGET, TARGET_LOG_PROBS
-from core.tokens import Lengths, load_lengths
 
 ROWS = 1024  # read and tokenized at a time
 NAMED_ROWS = 5  # in one message

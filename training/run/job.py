@@ -20,7 +20,7 @@ from core.backends.attempts import Attempt, attempts
 from core.backends.task import ENVIRONMENT, Backend, Task
 from core.errors import InputError
 from core.files import atomic_write, digest_bytes
-from core.manifest import InputRecord, read_manifest
+from core.model.manifest import InputRecord, read_manifest
 from training.config.rollouts import SEPARATE
 from training.export.hub import push_to_hub
 from training.plan.fit import check_fit, write_plan

@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from core.backends.attempts import attempts
 from core.code import PROJECT
-from core.manifest import CodeRecord, Manifest, StageRecord, TargetsRecord
+from core.model.manifest import CodeRecord, Manifest, StageRecord, TargetsRecord
 from training.plan.layout import Layout
 from training.run.checkpoints import exported_step
 from training.run.folder import RunFolder

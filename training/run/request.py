@@ -9,8 +9,8 @@ import yaml
 from core.code import PROJECT, RECIPES, code_digest, identity, policy_code
 from core.errors import InputError
 from core.files import digest_file
-from core.manifest import InputRecord, RequestRecord
-from core.model_files import model_digest
+from core.model.files import model_digest
+from core.model.manifest import InputRecord, RequestRecord
 from training.config.keys import read_by
 
 

@@ -10,7 +10,7 @@ import pytest
 from core import code
 from core.code import PROJECT
 from core.errors import InputError
-from core.manifest import InputRecord
+from core.model.manifest import InputRecord
 from training.run.request import TrainingRequest
 
 # Project modules that covered code imports and that cannot change what it computes.
@@ -18,16 +18,16 @@ WITHOUT_NUMBERS = {
     "core.code": "computes the digests",
     "core.cli": "ends a command line",
     "core.errors": "an exception class",
-    "core.parquet": "refuses files that are not what their schema says",
-    "core.parquet_batches": "bounds the memory of reading: the rows are the same",
-    "core.parse": "refuses what is not JSON or YAML",
+    "core.parquet.tables": "refuses files that are not what their schema says",
+    "core.parquet.batches": "bounds the memory of reading: the rows are the same",
+    "core.text.parse": "refuses what is not JSON or YAML",
     "core.files": "writes files and digests bytes",
-    "core.hub": "downloads and uploads files, whose digests are part of the identity",
-    "core.loopback": "says where ports listen",
-    "core.manifest": "describes what was computed",
-    "core.model_files": "checks and copies the files of a model, whose digest is part of the identity",
-    "core.limits": "lowers the limits of a process",
-    "core.processes": "finds and ends processes",
+    "core.model.hub": "downloads and uploads files, whose digests are part of the identity",
+    "core.machine.loopback": "says where ports listen",
+    "core.model.manifest": "describes what was computed",
+    "core.model.files": "checks and copies the files of a model, whose digest is part of the identity",
+    "core.machine.limits": "lowers the limits of a process",
+    "core.machine.processes": "finds and ends processes",
     "core.progress": "reports progress",
     "grading.verdict_cache": "keeps verdicts by the digest of GRADING_CODE",
     "training.run.checkpoints": "keeps and copies the files that verl writes",

@@ -4,8 +4,8 @@ import doctest
 
 import pytest
 
-import core.markdown
-from core.markdown import WORD_JOINER, inert
+import core.text.markdown
+from core.text.markdown import WORD_JOINER, inert
 
 
 @pytest.mark.parametrize(
@@ -26,4 +26,4 @@ def test_nothing_is_interpreted_and_plain_texts_stay(text, shown):
 
 
 def test_the_examples_of_the_docstrings():
-    assert doctest.testmod(core.markdown).failed == 0
+    assert doctest.testmod(core.text.markdown).failed == 0

@@ -3,7 +3,7 @@
 import pytest
 
 from core.errors import InputError
-from core.parse import LARGEST, parse_yaml
+from core.text.parse import LARGEST, parse_yaml
 
 
 def laughs(levels: int) -> str:

@@ -14,8 +14,8 @@ from typing import cast
 import pytest
 
 from core.code import PROJECT
-from core.patterns import MATCHED, SEARCHED, FullMatch, Pattern
 from core.schemas import BENCHMARK
+from core.text.patterns import MATCHED, SEARCHED, FullMatch, Pattern
 from grading import answers, choices, contamination, pairs, spelling
 from targets.config import PrepareConfig
 from targets.filter.context import FilterContext
@@ -62,7 +62,7 @@ FAMILIES: dict[str, Callable[[int], str]] = {
 def modules_with_patterns() -> Iterator[str]:
     for room in ROOMS:
         for path in sorted((PROJECT / room).rglob("*.py")):
-            if "core.patterns" in imports(path):
+            if "core.text.patterns" in imports(path):
                 yield path.relative_to(PROJECT).with_suffix("").as_posix().replace("/", ".")
 
 
@@ -181,7 +181,7 @@ def test_patterns_are_compiled_in_one_place() -> None:
         for path in (PROJECT / room).rglob("*.py")
         if imports(path) & {"re", "re2", "regex"}
     }
-    assert compiling == {"core/patterns.py"}, "compile patterns through core.patterns"
+    assert compiling == {"core/text/patterns.py"}, "compile patterns through core.text.patterns"
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from core.processes import Process, descendants, running, start_ticks
+from core.machine.processes import Process, descendants, running, start_ticks
 
 LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]

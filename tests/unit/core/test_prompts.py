@@ -6,11 +6,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from core import prompts
-from core.chat_template import ChatTemplate, check_chat_template
 from core.errors import InputError
-from core.prompts import messages, prompt_frame, render_prompt, templates
-from core.tokens import load_lengths
+from core.model import prompts
+from core.model.chat_template import ChatTemplate, check_chat_template
+from core.model.prompts import messages, prompt_frame, render_prompt, templates
+from core.model.tokens import load_lengths
 
 QUESTION = messages("What is {problem}? 2+2", "Be brief.")
 BASE = Path(__file__).resolve().parents[3] / "training/base/model"

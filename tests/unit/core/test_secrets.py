@@ -2,8 +2,8 @@
 
 import doctest
 
-import core.secrets
-from core.secrets import redact
+import core.text.secrets
+from core.text.secrets import redact
 
 
 def test_secrets_are_known_by_the_names_of_their_variables():
@@ -28,4 +28,4 @@ def test_an_address_without_a_password_stays():
 
 
 def test_the_examples_of_the_docstrings():
-    assert doctest.testmod(core.secrets).failed == 0
+    assert doctest.testmod(core.text.secrets).failed == 0

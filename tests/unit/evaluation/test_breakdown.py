@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from core.schemas import GRADED
-from evaluation.report.lineage import Lineage, costs
+from evaluation.report.scorecard.lineage import Lineage, costs
 from evaluation.statistics.breakdown import by_length, by_subject
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from core.errors import InputError
 from evaluation.benchmarks.registry import load_suite
-from evaluation.report.scorecard import build_scorecard
-from evaluation.report.scorecard_html import render_page, write_page
-from evaluation.report.scorecard_text import render_markdown, render_text
-from evaluation.report.transcripts import shorten
+from evaluation.report.scorecard.html import render_page, write_page
+from evaluation.report.scorecard.scorecard import build_scorecard
+from evaluation.report.scorecard.text import render_markdown, render_text
+from evaluation.report.scorecard.transcripts import shorten
 from grading.contamination import Contamination, Match
 
 HOSTILE = "</pre><script>alert('x')</script> {{ 7 * 7 }} <img src=x onerror=alert(1)> & \x00"

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from core import parquet_batches
 from core.code import PROJECT
 from core.errors import InputError
-from core.parquet_pages import column_sizes
+from core.parquet import batches as parquet_batches
+from core.parquet.pages import column_sizes
 from targets.config import build_config
 from targets.read.json_rows import LARGEST_ROW
 from targets.read.sources import read_source

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rapidfuzz import fuzz
 
 from core.errors import InputError
-from core.tokens import PROBES, load_lengths
+from core.model.tokens import PROBES, load_lengths
 from targets.config import build_config
 from targets.filter.batch import VERDICTS
 from targets.filter.profile import compression_ratio

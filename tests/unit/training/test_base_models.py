@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import InputError
-from core.model_files import check_model, model_digest
+from core.model.files import check_model, model_digest
 from training.base.resolve import SHIPPED, resolve_base
 
 ROOT = Path(__file__).resolve().parents[3]

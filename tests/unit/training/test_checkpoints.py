@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 
 from core.errors import InputError
 from core.files import temporary_name
-from core.manifest import read_manifest
-from core.model_files import model_files
+from core.model.files import model_files
+from core.model.manifest import read_manifest
 from training.base.resolve import SHIPPED
 from training.run.checkpoints import (
     LATEST,

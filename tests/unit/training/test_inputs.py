@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.errors import InputError
-from core.manifest import InputRecord, TargetsRecord
+from core.model.manifest import InputRecord, TargetsRecord
+from core.model.tokens import load_lengths
 from core.schemas import TARGET, TARGET_LOG_PROBS
-from core.tokens import load_lengths
 from training.base.resolve import SHIPPED
 from training.run.configuration import compose_run
 from training.run.inputs import check_context, check_targets

@@ -11,7 +11,7 @@ import pytest
 from torch.distributed import rendezvous
 
 import training.platforms.loopback  # noqa: F401  replaces torch's store
-from core.loopback import LOOPBACK, single_node_environment
+from core.machine.loopback import LOOPBACK, single_node_environment
 
 ADDRESS = "import ray; print(ray.util.get_node_ip_address())"
 

@@ -11,10 +11,10 @@ import pytest
 from omegaconf import OmegaConf
 from transformers import AutoTokenizer
 
-from core.chat_template import ChatTemplate
 from core.errors import InputError
-from core.prompts import encode_example, encode_prompt, messages, render_prompt, templates
-from core.tokens import load_lengths
+from core.model.chat_template import ChatTemplate
+from core.model.prompts import encode_example, encode_prompt, messages, render_prompt, templates
+from core.model.tokens import load_lengths
 from training.algorithms.options import MixedPolicyOptions
 from training.mixed.rollout import OffPolicyAgentLoop
 from training.mixed.supervised import TargetDataset

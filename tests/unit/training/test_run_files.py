@@ -14,7 +14,7 @@ from manifests import CONFIG, manifest, targets
 from pages import page_data
 
 from core.errors import InputError
-from core.manifest import InputRecord, read_manifest, write_manifest
+from core.model.manifest import InputRecord, read_manifest, write_manifest
 from training.base.resolve import SHIPPED
 from training.commands import browse
 from training.export.card import Score, model_card, write_scores

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from urllib.parse import unquote
 
-from core.patterns import compile_quick_pattern
+from core.text.patterns import compile_quick_pattern
 
 SECRET = "[secret]"
 SECRET_NAME = compile_quick_pattern(

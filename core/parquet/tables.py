@@ -26,7 +26,7 @@ def read_table(
     import pyarrow.parquet as pq
 
     from core.files import read_parquet
-    from core.parquet_batches import read_bounded
+    from core.parquet.batches import read_bounded
 
     if largest is not None:
         table = read_bounded(path, advice, largest, schema.names)

@@ -3,9 +3,9 @@
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from core.markdown import inert
+from core.text.markdown import inert
 from evaluation.benchmarks.registry import GROUPS
-from evaluation.report.scorecard import Row, Scorecard
+from evaluation.report.scorecard.scorecard import Row, Scorecard
 from evaluation.report.table import Cell, Table, change, p_value, percent, score
 
 

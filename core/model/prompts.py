@@ -29,7 +29,7 @@ RENDERING = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeE
 
 
 class ChatTokenizer(Protocol):
-    """A tokenizer of transformers, or a `core.chat_template.ChatTemplate`."""
+    """A tokenizer of transformers, or a `core.model.chat_template.ChatTemplate`."""
 
     name_or_path: str
     chat_template: Any

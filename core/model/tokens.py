@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from core.chat_template import ChatTemplate, check_chat_template
 from core.errors import InputError
 from core.files import digest_bytes
-from core.parse import parse_object
-from core.prompts import Messages, render_prompt, render_target
+from core.model.chat_template import ChatTemplate, check_chat_template
+from core.model.prompts import Messages, render_prompt, render_target
+from core.text.parse import parse_object
 
 CHARACTERS = 1_000_000  # whose tokens are in memory at once
 END_TOKEN = 1  # the trainer appends the end-of-sequence token to a target

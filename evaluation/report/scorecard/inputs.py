@@ -5,7 +5,7 @@ from typing import Any
 
 from core.errors import InputError
 from core.files import read_json, read_json_lines, read_object
-from evaluation.report.lineage import Lineage
+from evaluation.report.scorecard.lineage import Lineage
 
 OBJECTS = ("base_model", "targets", "request", "config")  # parts of a lineage.json that hold keys of their own
 

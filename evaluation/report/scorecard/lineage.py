@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from math import fsum
 from typing import TYPE_CHECKING, Any
 
-from core.patterns import compile_full_match
+from core.text.patterns import compile_full_match
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -2,7 +2,7 @@
 
 A template is a program by whoever made the model: Jinja's sandbox keeps it from our objects, but not from time and
 memory. `check_chat_template` lets it render its first conversations in a process that has little of both:
-``python -m core.chat_template FOLDER``.
+``python -m core.model.chat_template FOLDER``.
 """
 
 import json
@@ -17,9 +17,9 @@ from typing import Any
 from core.cli import exit_status
 from core.code import PROJECT
 from core.errors import InputError, first_line
-from core.limits import limit, limit_memory
-from core.parse import parse_object
-from core.prompts import Messages, messages, render_prompt
+from core.machine.limits import limit, limit_memory
+from core.model.prompts import Messages, messages, render_prompt
+from core.text.parse import parse_object
 
 CPU_SECONDS = 5
 MEMORY_BYTES = 512 << 20
@@ -57,7 +57,7 @@ def check_chat_template(folder: Path) -> None:
     """
     if _settings(folder)[1] is None:  # Jinja computes constant expressions when it compiles
         return
-    command = [sys.executable, "-m", "core.chat_template", str(folder)]
+    command = [sys.executable, "-m", "core.model.chat_template", str(folder)]
     environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode == 2:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from core.excerpt import shorten
+from core.text.excerpt import shorten
 
 if TYPE_CHECKING:
     import pyarrow as pa

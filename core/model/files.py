@@ -5,11 +5,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from core.chat_template import check_chat_template
 from core.errors import InputError
 from core.files import digest_bytes, digest_file, read_json
-from core.parse import parse_object
-from core.patterns import compile_full_match
+from core.model.chat_template import check_chat_template
+from core.text.parse import parse_object
+from core.text.patterns import compile_full_match
 
 # The files that make a model what it is; anything else in its folder (a README, a manifest) does not change it.
 MODEL_FILES = (

@@ -2,7 +2,7 @@
 
 import html
 
-from core.patterns import compile_quick_pattern
+from core.text.patterns import compile_quick_pattern
 
 # Within a word, _ means nothing; brackets mean nothing unless one of these follows them.
 MARKS = compile_quick_pattern(r"[\\`*|$~]|\](?=[(\[:])|(?<!\w)_|_(?!\w)")

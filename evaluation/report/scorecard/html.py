@@ -8,10 +8,10 @@ from evaluation.benchmarks.registry import GROUPS
 from evaluation.report import charts
 from evaluation.report.figures import training_curves
 from evaluation.report.html import environment, figures
-from evaluation.report.scorecard import Row, Scorecard
-from evaluation.report.scorecard_text import published_models, samples_table, scores_table
+from evaluation.report.scorecard.scorecard import Row, Scorecard
+from evaluation.report.scorecard.text import published_models, samples_table, scores_table
+from evaluation.report.scorecard.transcripts import KINDS
 from evaluation.report.table import Table, percent, signed
-from evaluation.report.transcripts import KINDS
 from grading.grader import Verdict
 
 MOST_CURVES = 9

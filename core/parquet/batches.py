@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError, first_line
-from core.parquet_pages import ColumnSizes, check_footer, column_sizes
+from core.parquet.pages import ColumnSizes, check_footer, column_sizes
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,0 +1,1 @@
+"""Processes on this machine: what runs, locks, limits, and the loopback address."""

@@ -1,0 +1,1 @@
+"""The scorecard: what it compares, and how people see it."""
