@@ -43,7 +43,7 @@ SCHEMAS = "core.schemas"  # names the columns of files with verdicts, which a tr
 def project(tmp_path: Path) -> Path:
     """A copy of the code that trains a policy, in which a test may change files."""
     for room in ("training", "grading", "core"):
-        shutil.copytree(PROJECT / room, tmp_path / room, ignore=shutil.ignore_patterns("model", "__pycache__"))
+        shutil.copytree(PROJECT / room, tmp_path / room, ignore=shutil.ignore_patterns("*.safetensors", "__pycache__"))
     return tmp_path
 
 
