@@ -11,56 +11,20 @@ import dagster as dg
 from assets.models import KEY as BASE
 from assets.shared.failures import reports_input_errors
 from assets.shared.interpreter import TrainingInterpreter
-from assets.shared.metadata import cell, pictures, rounded
+from assets.shared.metadata import rounded
 from assets.shared.options import TrainingOptions, with_defaults
 from assets.shared.references import ModelReference, PolicyReference, TrainReference
 from assets.shared.storage import Storage
+from assets.shared.training_metadata import against_champion, curves, finite, prediction, samples
 from assets.targets import TRAIN
 from core.code import POLICY_CODE, code_version
 from core.progress import after
+from evaluation.champions import Registry
 
 POLICY = dg.AssetKey(["training", "policy"])
 METRICS = dg.AssetKey(["training", "metrics"])
 POINTS = 80  # the UI keeps about 100 observations
-SAMPLES = 4  # of the first and of the last step, shown in the UI
-SCORE = "validation/score"
 ALERT = "alert"  # entry of an observation of the metrics: what goes wrong
-# What is plotted at the end, in this order.
-CURVES = {
-    "reward/on_policy": "Reward of on-policy samples",
-    "reward/off_policy": "Reward of off-policy samples",
-    SCORE: "Validation: reward without demonstrations",
-    "groups/solve_all": "Groups with only right samples",
-    "groups/solve_none": "Groups without a right sample",
-    "actor/off_policy_prob": "Probability of off-policy tokens",
-    "actor/on_policy_prob": "Probability of on-policy tokens",
-    "actor/off_ratio_mean": "Shaped weight of off-policy tokens",
-    "actor/ppo_kl": "On-policy tokens: log-ratio to the step's start",
-    "actor/on_pg_clipfrac": "Share of on-policy tokens clipped",
-    "actor/pg_loss": "Policy loss",
-    "actor/sft_loss": "Supervised loss",
-    "actor/grad_norm": "Gradient norm",
-    "actor/entropy": "Entropy, nats",
-    "actor/entropy_coeff": "Entropy coefficient",
-    "response_length/mean": "Response length, tokens",
-    "response_length/clip_ratio": "Share cut at the limit",
-    "rollout_correction/kept_share": "Correction: share of tokens kept",
-    "rollout_correction/abs_log_ratio_mean": "vLLM against actor, mean |log-ratio|",
-    "rollout_correction/prefix_is_p05": "Mean ratio up to a token, 5% quantile",
-    "rollout_correction/prefix_is_p95": "Mean ratio up to a token, 95% quantile",
-    "staleness/mean": "Age of on-policy tokens, mean",
-    "staleness/max": "Age of on-policy tokens, largest",
-    "staleness/partial_share": "Samples of several versions of the weights",
-    "staleness/dropped_samples": "Samples dropped because of their age",
-    "idle/trainer": "Share of the step that the trainer waited",
-    "idle/rollouts": "Share of the step without generation",
-    "perf/throughput": "Tokens per second and device",
-    "perf/mfu/actor": "Model FLOPs utilisation, update",
-    "timing_s/step": "Seconds per step",
-    "run/device_hours": "Device-hours",
-    "run/cost": "Cost",
-}
-DRIFT = "drift/age_"  # and an age: plotted for those that a run has
 # What is plotted while a run goes on, of the 120 numbers that verl reports; metrics.jsonl and tensorboard/ have all.
 LIVE = (
     "actor/",
@@ -109,7 +73,7 @@ class StepObserver:
         self._context.log.info(f"step {step} of {total}{reached}{after(seconds_left)}")
         every = max(1, math.ceil(total / (POINTS - 2)))
         if step in (1, total) or step % every == 0:
-            numbers = {k: rounded(v) for k, v in metrics.items() if k.startswith(LIVE) and _finite(v)}
+            numbers = {k: rounded(v) for k, v in metrics.items() if k.startswith(LIVE) and finite(v)}
             self._context.log_event(dg.AssetObservation(self._metrics, metadata={"step": step, **numbers}))
 
 
@@ -220,9 +184,10 @@ def build_policy(
                 "configuration": dg.MetadataValue.json(manifest.config),
                 "device-hours": rounded(manifest.device_hours),
                 **({"cost": rounded(manifest.cost)} if manifest.cost else {}),
-                **_curves(records),
-                **_prediction(out, records),
-                **_samples(out / "rollouts"),
+                **curves(records),
+                **against_champion(Registry(storage.path), digest, records),
+                **prediction(out, records),
+                **samples(out / "rollouts"),
             },
         )
 
@@ -261,51 +226,3 @@ def upstream(context: dg.AssetExecutionContext, train: TrainReference, base: Mod
         "targets": train.model_dump(exclude={"path", "profile", "previous", "heldout"}),
         "base_model": base.model_dump(exclude={"path"}, exclude_none=True),
     }
-
-
-def _curves(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """The full curves as pictures, where the time went, and the last reward, which the UI plots over runs."""
-    from evaluation.report.figures import training_curves
-    from training.run.metrics import time_by_phase
-
-    metadata: dict[str, Any] = {}
-    ages = sorted(
-        {int(name.removeprefix(DRIFT)) for record in records for name in record["data"] if name.startswith(DRIFT)}
-    )
-    if drawn := training_curves(records, CURVES | {f"{DRIFT}{age}": f"Drift of tokens of age {age}" for age in ages}):
-        metadata["curves"] = pictures(*drawn)
-    if spent := time_by_phase(records):
-        total = sum(spent.values())
-        rows = [f"| {name} | {seconds:,.1f} | {seconds / total:.1%} |" for name, seconds in spent.items()]
-        table = "\n".join(["| phase | seconds | share |", "|---|--:|--:|", *rows])
-        metadata["time by phase"] = dg.MetadataValue.md(table)
-    if records and _finite(reward := records[-1]["data"].get("reward/on_policy")):
-        metadata["reward"] = rounded(reward)
-    if validated := [record["data"][SCORE] for record in records if _finite(record["data"].get(SCORE))]:
-        metadata |= {"validation": rounded(validated[-1]), "best validation": rounded(max(validated))}
-    return metadata
-
-
-def _prediction(out: Path, records: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the plan of the run predicted beside what was measured, where there is a plan for its devices."""
-    from training.plan.summary import figures, table
-
-    rows = figures(out, records)
-    return {"predicted and measured": dg.MetadataValue.md(table(rows))} if rows else {}
-
-
-def _samples(folder: Path) -> dict[str, Any]:
-    """Some samples of the first and of the last step, as a table in which nothing is interpreted."""
-    from training.run import rollouts
-
-    steps = rollouts.steps(folder)
-    lines = ["| step | prompt | response | gold | off-policy tokens | reward |", "|--:|---|---|---|--:|--:|"]
-    for step in dict.fromkeys([*steps[:1], *steps[-1:]]):
-        for sample in rollouts.read(folder, step, SAMPLES):
-            texts = " | ".join(cell(text) for text in (sample.prompt, sample.response, sample.gold))
-            lines.append(f"| {step} | {texts} | {sample.prefix_length} | {sample.reward:g} |")
-    return {"samples": dg.MetadataValue.md("\n".join(lines))} if steps else {}
-
-
-def _finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
