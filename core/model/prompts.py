@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from core.errors import InputError, first_line
+from core.files import read_yaml
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,9 +63,7 @@ CHAT = Template("tokenizer", thinking=True)
 @cache
 def templates() -> dict[str, Template]:
     """`CHAT` and the templates of ``prompts.yaml`` by name."""
-    import yaml
-
-    entries = yaml.safe_load(TEMPLATES.read_text(encoding="utf-8"))
+    entries = read_yaml(TEMPLATES, "templates")
     return {name: Template(name=name, **fields) for name, fields in entries.items()} | {CHAT.name: CHAT}
 
 

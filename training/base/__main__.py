@@ -12,13 +12,12 @@ from typing import Any
 
 import torch
 import transformers
-import yaml
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
 
 from core.arithmetic import problems as draw_problems
 from core.cli import Parser, exit_status
 from core.errors import InputError
-from core.files import digest_file, write_json
+from core.files import digest_file, read_yaml, write_json
 from core.model.files import model_digest
 from core.model.prompts import encode_example, messages, render_prompt
 from grading.grader import Grader
@@ -119,7 +118,7 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.out.exists():
             raise InputError(f"{arguments.out}: exists already: give the name of a new folder")
         arguments.out.mkdir(parents=True)
-        make(arguments.out, yaml.safe_load(RECIPE.read_text(encoding="utf-8")))
+        make(arguments.out, read_yaml(RECIPE, "recipe"))
 
     return exit_status(work)
 

@@ -9,10 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
 from core.code import PROJECT, RECIPES
 from core.errors import InputError
+from core.files import read_yaml
 
 TABLE = Path(__file__).with_name("keys.yaml")
 # Sections into which a run accepts any key: they are handed on to vLLM, Ray, Slurm, the model or the processes.
@@ -39,7 +38,7 @@ class Rules(NamedTuple):
 
 @cache
 def rules() -> Rules:
-    return Rules(**yaml.safe_load(TABLE.read_text(encoding="utf-8")))
+    return Rules(**read_yaml(TABLE, "table of keys"))
 
 
 def leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -118,7 +117,7 @@ def read_by(recipe: str, overrides: Sequence[str]) -> tuple[list[str], list[str]
 def objective(recipe: str) -> str:
     """``rl`` or ``sft``: what a recipe, or the parent it names, computes."""
     file = PROJECT / RECIPES / f"{recipe}.yaml"
-    config = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    config = read_yaml(file, "recipe") if file.is_file() else {}
     parents = [parent for parent in config.get("defaults", []) if parent != "_self_"]
     return config.get("objective") or next((objective(parent) for parent in parents), "rl")
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from core.cli import exit_status
 from core.errors import InputError
+from core.files import read_yaml
 from training.run.configuration import CONFIG, compose_run
 
 PUBLISHED = CONFIG / "published.yaml"
@@ -54,7 +54,7 @@ def rows(recipe: str) -> list[Row]:
     Raises:
         InputError: a key that does not exist, or one that differs and has no reason.
     """
-    content = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))
+    content = read_yaml(PUBLISHED, "published values")
     config = compose_run(recipe, "gpu", [], run=Path("run"))
     result = []
     for key, value in published_values(recipe, content["recipes"]).items():
@@ -68,7 +68,7 @@ def rows(recipe: str) -> list[Row]:
 
 def page() -> Iterator[str]:
     """The lines of docs/fidelity.md."""
-    content = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))
+    content = read_yaml(PUBLISHED, "published values")
     yield from HEAD.splitlines()
     for recipe, own in content["recipes"].items():
         but = f", as {own[INHERITS]} but for" if INHERITS in own else ""

@@ -4,11 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import yaml
-
 from core.code import PROJECT, RECIPES, code_digest, identity, policy_code
 from core.errors import InputError
-from core.files import digest_file
+from core.files import digest_file, read_yaml
 from core.model.files import model_digest
 from core.model.manifest import InputRecord, RequestRecord
 from training.config.keys import read_by
@@ -93,7 +91,7 @@ class TrainingRequest:
 def has_first_stage(recipe: str) -> bool:
     """Whether a recipe trains in two stages, the second of them on held-out targets."""
     file = PROJECT / RECIPES / f"{recipe}.yaml"
-    return file.is_file() and "first_stage" in yaml.safe_load(file.read_text(encoding="utf-8"))
+    return file.is_file() and "first_stage" in read_yaml(file, "recipe")
 
 
 def targets_digest(path: Path) -> str:
