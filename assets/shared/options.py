@@ -192,6 +192,9 @@ class Variant(Options):
 
     recipe: Recipe = Field(description="Name of a file in training/config/recipe.")
     overrides: Overrides = Field(default=[], description="KEY=VALUE settings that win over training.overrides.")
+    seeds: int | None = Field(
+        default=None, ge=1, description="Runs of `make experiments`, the first of experiments.seeds. None: all of them."
+    )
 
 
 class ExperimentOptions(Options):

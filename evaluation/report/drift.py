@@ -1,6 +1,7 @@
-"""What each rollout correction did at each staleness: scores, seeds that learn, collapse, gradients, and drift by age.
+"""What each rollout correction did under each condition: scores, seeds that learn, collapse, gradients, drift by age.
 
-`measure` reads a variant's numbers from its runs; `DriftReport` shows those of one staleness in one table.
+A condition is what makes rollouts drift, their staleness and precision. `measure` reads a variant's numbers from its
+runs; `DriftReport` shows those under one condition in one table.
 """
 
 from collections import Counter
@@ -14,9 +15,9 @@ from evaluation.report.figures import metric_curves, points
 from evaluation.report.recipe_comparison import COLOURS, Recipe
 from evaluation.report.table import Cell, Table, change, score
 from evaluation.statistics.intervals import wilson
+from evaluation.statistics.outcomes import LEARNED
 from evaluation.statistics.seeds import Estimate, difference, estimate
 
-LEARNED = 0.5  # a seed learns if its policy is right in more than this share of the samples
 LAST = 5  # steps: the windows in which a reward is averaged
 COLLAPSED = 0.5  # a seed collapses if its last window is below this share of its best
 REWARD, GRADIENT, KEPT = "reward/on_policy", "actor/grad_norm", "rollout_correction/kept_share"
@@ -37,13 +38,32 @@ COLUMNS = (
 )
 
 
+@dataclass(frozen=True, order=True)
+class Condition:
+    """What makes rollouts drift.
+
+    >>> str(Condition("float32", 4)), Condition("int4", 0).slug
+    ('staleness 4, float32 rollouts', 'staleness_0_int4')
+    """
+
+    precision: str
+    staleness: int
+
+    def __str__(self) -> str:
+        return f"staleness {self.staleness}, {self.precision} rollouts"
+
+    @property
+    def slug(self) -> str:
+        return f"staleness_{self.staleness}_{self.precision}"
+
+
 @dataclass(frozen=True)
 class Measured:
-    """One variant at one staleness; the lists have one number for each seed."""
+    """One variant; the lists have one number for each seed."""
 
     name: str  # of the correction, with its band
     type: str
-    staleness: int
+    condition: Condition
     recipe: Recipe
     final: Estimate
     learned: tuple[bool, ...]
@@ -54,7 +74,7 @@ class Measured:
     drift: tuple[float, ...]  # mean over the last steps
     largest_drift: float
     by_age: Mapping[int, float]
-    validation: float | None
+    validations: Mapping[int, float]  # the last of each seed that was validated
 
 
 def measure(recipe: Recipe) -> Measured:
@@ -76,14 +96,14 @@ def measure(recipe: Recipe) -> Measured:
         }
     )
     final = estimate([run.means for run in recipe.runs])
-    validations = [values[-1] for values in series[VALIDATION] if values]
+    stale = config["rollouts"] != "sync"
     return Measured(
         name=f"{correction['type']} [{correction['low']:g}, {correction['high']:g}]" if banded else correction["type"],
         type=correction["type"],
-        staleness=0 if config["rollouts"] == "sync" else config["max_staleness"],
+        condition=Condition(config["rollout_precision"], config["max_staleness"] if stale else 0),
         recipe=recipe,
         final=final,
-        learned=tuple(value > LEARNED for value in final.by_seed),
+        learned=tuple(value >= LEARNED for value in final.by_seed),
         collapsed=tuple(map(collapses, series[REWARD])),
         gradients=tuple(map(max, series[GRADIENT])),
         kept=tuple(map(fmean, series[KEPT])),
@@ -91,7 +111,9 @@ def measure(recipe: Recipe) -> Measured:
         drift=tuple(fmean(values[-LAST:]) for values in series[DRIFT]),
         largest_drift=max(value for values in series[LARGEST_DRIFT] for value in values),
         by_age={age: fmean(y for run in recipe.runs for _, y in points(run.records, f"{AGE}{age}")) for age in ages},
-        validation=fmean(validations) if len(validations) == len(recipe.runs) else None,
+        validations={
+            run.facts["seed"]: values[-1] for run, values in zip(recipe.runs, series[VALIDATION], strict=True) if values
+        },
     )
 
 
@@ -109,33 +131,37 @@ def collapses(rewards: Sequence[float]) -> bool:
 
 @dataclass(frozen=True)
 class DriftReport:
-    """The variants of an experiment, by staleness."""
+    """The variants of an experiment, by condition."""
 
     variants: tuple[Measured, ...]
 
     @cached_property
-    def by_staleness(self) -> dict[int, list[Measured]]:
-        """The variants of each staleness, the smallest first."""
+    def by_condition(self) -> dict[Condition, list[Measured]]:
+        """The variants under each condition, the least stale first."""
         return {
-            staleness: [variant for variant in self.variants if variant.staleness == staleness]
-            for staleness in sorted({variant.staleness for variant in self.variants})
+            condition: [variant for variant in self.variants if variant.condition == condition]
+            for condition in sorted({variant.condition for variant in self.variants})
         }
 
-    def chosen(self, staleness: int) -> dict[str, Measured]:
-        """For each type of correction the variant with the best validation; the first where nothing was validated."""
+    def chosen(self, condition: Condition) -> dict[str, Measured]:
+        """For each type of correction the variant with the best validation, over the seeds that two have in common.
+
+        It is the first where nothing was validated.
+        """
         best: dict[str, Measured] = {}
-        for variant in self.by_staleness[staleness]:
+        for variant in self.by_condition[condition]:
             present = best.setdefault(variant.type, variant)
-            if (variant.validation or 0.0) > (present.validation or 0.0):
+            both = variant.validations.keys() & present.validations.keys()
+            if sum(variant.validations[seed] - present.validations[seed] for seed in both) > 0:
                 best[variant.type] = variant
         return best
 
-    def table(self, staleness: int) -> Table:
-        """The figures of one staleness, a row for each correction."""
-        table, chosen = Table(COLUMNS), self.chosen(staleness)
-        types = [variant.type for variant in self.by_staleness[staleness]]
-        for variant in self.by_staleness[staleness]:
-            several, validation = types.count(variant.type) > 1, variant.validation
+    def table(self, condition: Condition) -> Table:
+        """The figures under one condition, a row for each correction."""
+        table, chosen = Table(COLUMNS), self.chosen(condition)
+        types = [variant.type for variant in self.by_condition[condition]]
+        for variant in self.by_condition[condition]:
+            several, validations = types.count(variant.type) > 1, list(variant.validations.values())
             table.add(
                 f"{variant.name}, chosen" if several and chosen[variant.type] is variant else variant.name,
                 str(len(variant.recipe.runs)),
@@ -146,20 +172,20 @@ class DriftReport:
                 f"{fmean(variant.kept):.3f}, {variant.least_kept:.3f}",
                 _each(variant.drift),
                 f"{variant.largest_drift:.2g}",
-                "" if validation is None else f"{100 * validation:.1f}",
+                f"{100 * fmean(validations):.1f}" if validations else "",
             )
         return table
 
-    def differences(self, staleness: int, type_: str = "reinforce_pro") -> Table | None:
+    def differences(self, condition: Condition, type_: str = "reinforce_pro") -> Table | None:
         """The chosen band of ``type_`` minus every other correction, over the seeds that both have; None without it."""
-        chosen = self.chosen(staleness)
+        chosen = self.chosen(condition)
         if type_ not in chosen:
             return None
         table, reference = (
             Table([f"{chosen[type_].name} minus", "seeds", "points", "so it is"], left=(0, 3)),
             chosen[type_],
         )
-        for variant in self.by_staleness[staleness]:
+        for variant in self.by_condition[condition]:
             runs = {run.facts["seed"]: run for run in variant.recipe.runs}
             pairs = [(runs[run.facts["seed"]], run) for run in reference.recipe.runs if run.facts["seed"] in runs]
             if variant is not reference and pairs:
@@ -170,39 +196,40 @@ class DriftReport:
     def ages(self) -> Table:
         """The mean drift of tokens by their age, over the steps and seeds of each variant."""
         ages = sorted({age for variant in self.variants for age in variant.by_age})
-        table = Table(["staleness, correction", *(f"age {age}" for age in ages)])
-        for staleness, variants in self.by_staleness.items():
+        table = Table(["rollouts, correction", *(f"age {age}" for age in ages)])
+        for condition, variants in self.by_condition.items():
             for variant in variants:
                 drifts = (f"{variant.by_age[age]:.2g}" if age in variant.by_age else "" for age in ages)
-                table.add(f"{staleness}, {variant.name}", *drifts)
+                table.add(f"{condition}, {variant.name}", *drifts)
         return table
 
     def to_markdown(self) -> str:
         """All tables, with what their columns mean."""
         parts = [
             "A final score is the share of right samples of the benchmarks, in percent, with its 95% interval over "
-            f"problems and seeds. A seed learns if its score is above {LEARNED:.0%}. It collapses if the reward of its "
-            f"last {LAST} steps is below {COLLAPSED:.0%} of that of its best {LAST} steps in a row. Shares of seeds "
-            "have Wilson's 95% interval. Drift is the mean |log-ratio| of actor and vLLM over the on-policy tokens of "
-            "a step. Where a cell has several numbers, each is of one seed; tokens kept are the mean and the least of "
-            "a step. Of several variants of one correction, that with the best validation is chosen.",
+            f"problems and seeds. A seed learns if its score is at least {LEARNED:.0%}. It collapses if the reward of "
+            f"its last {LAST} steps is below {COLLAPSED:.0%} of that of its best {LAST} steps in a row. Shares of "
+            "seeds have Wilson's 95% interval. Drift is the mean |log-ratio| of actor and vLLM over the on-policy "
+            "tokens of a step. Where a cell has several numbers, each is of one seed; tokens kept are the mean and the "
+            "least of a step. Of several variants of one correction, that with the best validation is chosen, over the "
+            "seeds that both have.",
         ]
-        for staleness in self.by_staleness:
-            parts += [f"## Staleness {staleness}", self.table(staleness).to_markdown()]
-            if (differences := self.differences(staleness)) is not None:
+        for condition in self.by_condition:
+            parts += [f"## {str(condition).capitalize()}", self.table(condition).to_markdown()]
+            if (differences := self.differences(condition)) is not None:
                 parts += [differences.to_markdown()]
         return "\n\n".join([*parts, "## Drift by age", self.ages().to_markdown()])
 
     def write(self, folder: Path) -> None:
-        """The tables as ``drift.md``, and the figures of each staleness as SVG files, into a folder that it makes."""
+        """The tables as ``drift.md``, and the figures of each condition as SVG files, into a folder that it makes."""
         folder.mkdir()
         (folder / "drift.md").write_text(f"# Drift\n\n{self.to_markdown()}\n", encoding="utf-8")
-        for staleness, variants in self.by_staleness.items():
+        for condition, variants in self.by_condition.items():
             colours = {v.name: COLOURS[k % len(COLOURS)] for k, v in enumerate(variants)}
             records = {v.name: [run.records for run in v.recipe.runs] for v in variants}
             for metric, title in FIGURES.items():
-                name = f"staleness_{staleness}_{metric.rpartition('/')[2]}.svg"
-                if drawn := metric_curves(metric, f"{title}, staleness {staleness}", records, colours, legend=True):
+                name = f"{condition.slug}_{metric.rpartition('/')[2]}.svg"
+                if drawn := metric_curves(metric, f"{title}, {condition}", records, colours, legend=True):
                     (folder / name).write_text(drawn, encoding="utf-8")
 
 
@@ -214,9 +241,9 @@ def drift_report(recipes: Sequence[Recipe]) -> DriftReport | None:
         if all(points(run.records, name) for run in recipe.runs for name in (REWARD, GRADIENT, KEPT, DRIFT))
     ]
     measured = [measure(recipe) for recipe in sampled]
-    cells = Counter((variant.staleness, variant.name) for variant in measured)
+    cells = Counter((variant.condition, variant.name) for variant in measured)
     variants = (  # some differ in other settings
-        replace(v, name=f"{v.name}, {v.recipe.name}") if cells[v.staleness, v.name] > 1 else v for v in measured
+        replace(v, name=f"{v.name}, {v.recipe.name}") if cells[v.condition, v.name] > 1 else v for v in measured
     )
     return DriftReport(tuple(variants)) if measured else None
 

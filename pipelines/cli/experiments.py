@@ -61,8 +61,9 @@ def main(arguments: list[str] | None = None) -> int:
     base = [evals.key(benchmark, "base") for benchmark in settings.benchmark_suite()]
     partitions = [
         partition(recipe, seed)
-        for seed in seeds(settings.experiments, settings.training)
+        for number, seed in enumerate(seeds(settings.experiments, settings.training))
         for recipe in dict.fromkeys(recipes)
+        if number < (settings.experiments.of(recipe).seeds or settings.experiments.seeds)
     ]
     terminal, failed = Terminal(every_s=LINE_SECONDS), 0
     with dg.DagsterInstance.get() as instance:

@@ -68,7 +68,12 @@ class Recipes(Written):
     def variant(self, name: str, seed: int, rollouts: str, accuracy: float) -> None:
         """A scored run of a variant whose reward goes from 0.5 to ``accuracy``."""
         correction = {"type": "tis", "low": 0.5, "high": 5.0}
-        options = {"rollouts": rollouts, "max_staleness": 4, "mixed": {"rollout_correction": correction}}
+        options = {
+            "rollouts": rollouts,
+            "rollout_precision": "float32",
+            "max_staleness": 4,
+            "mixed": {"rollout_correction": correction},
+        }
         rewards = [0.5] * 5 + [accuracy] * 5
         data = {"actor/grad_norm": 1.5, "rollout_correction/kept_share": 1.0}
         data |= {"rollout_correction/abs_log_ratio_mean": 0.1, "rollout_correction/abs_log_ratio_max": 2.0}
@@ -199,7 +204,7 @@ def test_variants_get_a_report_on_their_drift(build):
     assert "on_policy" not in report  # no variant
     fresh, stale = (line for line in report.splitlines() if line.startswith("| tis [0.5, 5]"))
     assert "2 of 2 [34%, 100%]" in fresh and "1 of 2 [9%, 91%]" in stale
-    assert (page.parent / "drift" / "staleness_4_on_policy.svg").is_file()
+    assert (page.parent / "drift" / "staleness_4_float32_on_policy.svg").is_file()
 
 
 def test_recipes_of_other_targets_are_left_out_by_name(recipes: Recipes):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evaluation.report import drift
-from evaluation.report.drift import DriftReport, drift_report
+from evaluation.report.drift import Condition, DriftReport, drift_report
 from evaluation.report.recipe_comparison import Recipe, Run
 
 PROBLEMS = 40
@@ -23,10 +23,12 @@ def variant(graded: Callable[..., Any]) -> Callable[..., Recipe]:
         high: float = 5.0,
         validation: float = 0.0,
         staleness: int = 4,
+        precision: str = "float32",
     ) -> Recipe:
         """A variant whose seeds end with these shares of right samples, after a reward of 0.6."""
         config = {
             "rollouts": "separate_async" if staleness else "sync",
+            "rollout_precision": precision,
             "max_staleness": 4,  # of no meaning where rollouts are synchronous
             "mixed": {"rollout_correction": {"type": type_, "low": 0.5, "high": high}},
         }
@@ -56,9 +58,12 @@ def variant(graded: Callable[..., Any]) -> Callable[..., Recipe]:
     return make
 
 
-def rows(report: DriftReport, staleness: int = 4) -> dict[str, list[str]]:
+STALE = Condition("float32", 4)
+
+
+def rows(report: DriftReport) -> dict[str, list[str]]:
     return {
-        str(first): [str(cell) for cell in others] for first, *others in (r.cells for r in report.table(staleness).rows)
+        str(first): [str(cell) for cell in others] for first, *others in (r.cells for r in report.table(STALE).rows)
     }
 
 
@@ -82,11 +87,25 @@ def test_a_row_has_the_figures_of_every_seed(variant):
 
 def test_staleness_is_that_of_the_rollouts(variant):
     both = report(variant("fresh", {0: 0.9}, "tis", staleness=0), variant("stale", {0: 0.9}, "tis"))
-    assert list(both.by_staleness) == [0, 4]
+    assert list(both.by_condition) == [Condition("float32", 0), STALE]
     assert [[str(cell) for cell in row.cells] for row in both.ages().rows] == [
-        ["0, tis [0.5, 5]", "0.12", "", "", "", ""],
-        ["4, tis [0.5, 5]", *["0.12"] * 5],
+        ["staleness 0, float32 rollouts, tis [0.5, 5]", "0.12", "", "", "", ""],
+        ["staleness 4, float32 rollouts, tis [0.5, 5]", *["0.12"] * 5],
     ]
+
+
+def test_precision_is_a_condition_of_its_own(variant):
+    coarse = variant("coarse", {0: 0.1}, "none", staleness=0, precision="int4")
+    both = report(coarse, variant("fresh", {0: 0.9}, "none", staleness=0))
+    assert [len(variants) for variants in both.by_condition.values()] == [1, 1]
+    assert "## Staleness 0, int4 rollouts" in both.to_markdown()
+
+
+def test_bands_are_validated_on_the_seeds_that_both_have(variant):
+    wide = variant("wide", {0: 1.0, 1: 1.0}, "icepop", validation=0.5)
+    wide.runs[1].records[-1]["data"]["validation/score"] = 0.0  # a seed that the narrow band does not have
+    narrow = variant("narrow", {0: 0.5}, "icepop", high=1.25, validation=0.4)
+    assert list(rows(report(wide, narrow))) == ["icepop [0.5, 5], chosen", "icepop [0.5, 1.25]"]
 
 
 def test_the_band_with_the_best_validation_is_chosen_and_compared(variant):
@@ -95,7 +114,7 @@ def test_the_band_with_the_best_validation_is_chosen_and_compared(variant):
     none = variant("none", {0: 0.0, 1: 0.0, 2: 0.0}, "none")
     result = report(none, wide, narrow)
     assert list(rows(result)) == ["none", "reinforce_pro [0.5, 5]", "reinforce_pro [0.5, 1.25], chosen"]
-    differences = result.differences(4)
+    differences = result.differences(STALE)
     assert differences is not None and differences.columns[0] == "reinforce_pro [0.5, 1.25] minus"
     before_none, before_wide = ([str(cell) for cell in row.cells] for row in differences.rows)
     assert (before_none[:2], before_none[3]) == (["none", "2"], "better")  # over the seeds that both have
@@ -104,9 +123,9 @@ def test_the_band_with_the_best_validation_is_chosen_and_compared(variant):
 
 def test_one_seed_is_no_verdict(variant):
     result = report(variant("none", {0: 0.0}, "none"), variant("pro", {0: 1.0}, "reinforce_pro"))
-    differences = result.differences(4)
+    differences = result.differences(STALE)
     assert differences is not None and str(differences.rows[0].cells[3]) == "one seed tells nothing about others"
-    assert report(variant("none", {0: 0.0}, "none")).differences(4) is None
+    assert report(variant("none", {0: 0.0}, "none")).differences(STALE) is None
 
 
 def test_variants_that_differ_in_other_settings_keep_their_names(variant):
@@ -123,7 +142,7 @@ def test_recipes_without_rollouts_have_no_report():
 
 def test_the_report_is_written_with_a_figure_for_each_staleness(variant, tmp_path):
     report(variant("none", {0: 0.0}, "none"), variant("fresh", {0: 1.0}, "none", staleness=0)).write(tmp_path / "drift")
-    names = {f"staleness_{k}_{name}.svg" for k in (0, 4) for name in ("on_policy", "abs_log_ratio_mean")}
+    names = {f"staleness_{k}_float32_{name}.svg" for k in (0, 4) for name in ("on_policy", "abs_log_ratio_mean")}
     assert {file.name for file in (tmp_path / "drift").iterdir()} == {"drift.md", *names}
     text = (tmp_path / "drift" / "drift.md").read_text()
-    assert text.index("## Staleness 0") < text.index("## Staleness 4") < text.index("## Drift by age")
+    assert text.index("## Staleness 0,") < text.index("## Staleness 4,") < text.index("## Drift by age")
