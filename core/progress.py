@@ -3,16 +3,26 @@
 import atexit
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, TextIO
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, TextIO
 
 from core.records import append_record
+from core.text.patterns import compile_pattern
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 EVENTS_FILE = "LUFFY_EVENTS_FILE"  # where a job of a cluster writes its events, for the command that follows it
 EVERY_S = 2.0
+BLOCKS = "▁▂▃▄▅▆▇█"
+POSITION = compile_pattern(r"^(?:step|[^:]*:) ([\d,]+) of ([\d,]+)(?: samples)?(?:, |$)")
+TIME_LEFT = compile_pattern(r", time left ([\d:]+)$")
 SHARE_OF_A_GUESS = 0.05  # the first answers of a batch come late together: before this much is done, none is made
 
 
@@ -32,18 +42,25 @@ def reporter() -> Iterator[Callable[[dict[str, Any]], None]]:
 
 
 class Terminal:
-    """Lines that stay, and one status line below them.
+    """Lines that stay and, below them, a view of what is under way or one status line.
 
-    On a terminal the status is rewritten in place. Elsewhere it becomes a plain line, at most every ``every_s``.
+    On a terminal what is below is rewritten in place. Elsewhere there is no view, and a status becomes a plain line, at
+    most every ``every_s``.
     """
 
     def __init__(self, stream: TextIO | None = None, every_s: float = EVERY_S) -> None:
         from rich.console import Console
 
         self._console = Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
-        self._live = self._console.status("") if self._console.is_terminal else None
-        if self._live:
-            atexit.register(self._live.stop)  # shows the cursor again
+        self.rewrites = (
+            self._console.file.isatty()
+            and not self._console.is_dumb_terminal
+            and self._console.encoding.startswith("utf")  # else it has no characters to draw with
+        )
+        self._status = self._console.status("") if self.rewrites else None
+        if self._status:
+            atexit.register(self._status.stop)  # shows the cursor again
+        self._refresh: Callable[[], None] | None = None  # draws the view
         self._every_s = every_s
         self._written = -every_s
         self._waiting = ""
@@ -51,28 +68,46 @@ class Terminal:
     def line(self, text: str) -> None:
         """Write a line that stays; the status is gone until the next one."""
         self._waiting = ""
-        if self._live:
-            self._live.stop()
+        if self._status:
+            self._status.stop()
         self._console.print(text)
 
     def status(self, text: str) -> None:
-        """Show what is under way."""
+        """Say what is under way, where no view shows it."""
         self._waiting = text
         self.tick()
 
     def tick(self) -> None:
-        """Show the last status if it has not been shown yet and it is time for it."""
+        """Draw the view again, or the last status if it has not been shown yet and it is time for it."""
         from rich.text import Text
 
-        if self._live and self._waiting:
-            self._live.update(Text(self._waiting, no_wrap=True, overflow="ellipsis"))
-            self._live.start()
+        if self._refresh:
+            self._refresh()
+        elif self._status and self._waiting:
+            self._status.update(Text(self._waiting, no_wrap=True, overflow="ellipsis"))
+            self._status.start()
         elif self._waiting and time.monotonic() - self._written >= self._every_s:
             self._written = time.monotonic()
             self._console.print(self._waiting)
         else:
             return
         self._waiting = ""
+
+    @contextmanager
+    def showing(self, view: Callable[[], "RenderableType"]) -> Iterator[None]:
+        """On a terminal, show what ``view`` returns below the lines, drawn anew with each `tick`."""
+        if not self.rewrites:
+            yield
+            return
+        from rich.live import Live
+
+        live = Live(get_renderable=view, console=self._console, auto_refresh=False, transient=True)
+        with live:
+            self._refresh = live.refresh
+            try:
+                yield
+            finally:
+                self._refresh = None
 
 
 class Progress:
@@ -145,3 +180,40 @@ def clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a stage is, and the seconds that it still takes if it says so."""
+
+    done: int
+    total: int
+    left_s: int | None
+
+
+def position(text: str) -> Position | None:
+    """What a line of progress says in numbers; None if it says none.
+
+    >>> position("step 12 of 30, reward 0.87, time left 1:02:10")
+    Position(done=12, total=30, left_s=3730)
+    """
+    if (found := POSITION.search(text)) is None:
+        return None
+    done, total = (int(number.replace(",", "")) for number in found.groups())
+    left = TIME_LEFT.search(text)
+    parts = [int(part) for part in reversed(left[1].split(":"))] if left else []
+    return Position(done, total, sum(part * 60**power for power, part in enumerate(parts)) if left else None)
+
+
+def sparkline(values: Sequence[float], width: int = 40) -> str:
+    """``values`` as blocks between the lowest and the highest; more than ``width`` of them by means of neighbours.
+
+    >>> sparkline([0, 1, 2, 7])
+    '▁▂▃█'
+    """
+    count = min(width, len(values))
+    edges = [len(values) * k // count for k in range(count + 1)] if count else []
+    means = [fmean(values[first:last]) for first, last in pairwise(edges)]
+    low, high = min(means, default=0.0), max(means, default=0.0)
+    scale = (len(BLOCKS) - 1) / (high - low) if high > low else 0.0
+    return "".join(BLOCKS[round((value - low) * scale)] for value in means)

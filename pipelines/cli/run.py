@@ -8,21 +8,23 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
 from assets.shared.references import Reference
+from assets.shared.storage import Storage
 from core.cli import COUNT, INTERRUPTED, Parser, exit_status
 from core.code import PROJECT
 from core.errors import InputError
 from core.progress import Terminal
-from pipelines.cli.terminal import LINE_SECONDS, RunMonitor, selection_keys
+from pipelines.cli.terminal import LINE_SECONDS, RunMonitor, RunView
 from pipelines.definitions.instance import CANCEL, end_dead_runs, prepare_home
 from pipelines.definitions.jobs import EVERYTHING, OBSERVE
-from pipelines.definitions.settings import PREFIX, PROFILE
+from pipelines.definitions.settings import PREFIX, PROFILE, load_settings, profile_file
 
 NEEDS_TRAINING_PYTHON = {"training", "evals", "ood"}
 
@@ -47,7 +49,8 @@ def parser() -> Parser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
+    command = parser()
+    options = command.parse_args(arguments)
     configure(options.profile, options.overrides)
     os.chdir(PROJECT)
     prepare_home()
@@ -75,6 +78,8 @@ def main(arguments: list[str] | None = None) -> int:
         )
     if status == 0:
         show_result(defs, terminal, keys)
+        for line in _next_steps(keys, luffy=command.prog.startswith("luffy")):
+            terminal.line(line)
     return status
 
 
@@ -88,6 +93,22 @@ def configure(profile: str | None, overrides: Sequence[str]) -> None:
         if not (equals and dot):
             raise InputError(f"--set {override!r}: expected SECTION.KEY=VALUE, e.g. training.seed=1")
         os.environ[f"{PREFIX}{section}__{key}".upper()] = value
+
+
+def selection_keys(defs: dg.Definitions, text: str) -> Sequence[dg.AssetKey]:
+    """The assets of the job `everything` that a selection string names; InputError if it is none."""
+    graph = defs.resolve_asset_graph()
+    executable = defs.resolve_job_def(EVERYTHING).asset_layer.executable_asset_keys
+    with warnings.catch_warnings():  # Dagster's own use of its own beta parameter
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        try:
+            keys = dg.AssetSelection.from_string(text).required_multi_asset_neighbors().resolve(graph)
+        except dg.DagsterError as error:
+            raise InputError(
+                f"--select {text!r}: {str(error).splitlines()[0]:.200}; expected a selection such as +group:targets, "
+                "+key:targets/train or key:training/policy (+ takes along what it needs)"
+            ) from error
+    return sorted(key for key in keys if key in executable)
 
 
 def training_interpreter(defs: dg.Definitions) -> Any:
@@ -130,6 +151,8 @@ def execute(
         return 0
     run = instance.get_run_by_id(monitor.run_id) if monitor.run_id else None
     if run is not None and run.status == dg.DagsterRunStatus.CANCELED:
+        for line in _kept(run.run_id, monitor.view):
+            terminal.line(line)
         terminal.line("cancelled; run the same command again to continue from the complete outputs")
         return INTERRUPTED
     for failure in monitor.failures:
@@ -139,6 +162,27 @@ def execute(
         sys.stderr.write(f"error: the run ended early: {said[-1] if said else 'it wrote no message'}\n")
         sys.stderr.write(f"its log: {log_file(instance)}\n")
     return 1
+
+
+def _kept(run_id: str, view: RunView) -> Iterator[str]:
+    """What a cancelled run leaves that the next one continues from."""
+    from core.files import read_json
+    from training.run.checkpoints import latest_step
+
+    if done := view.names(done=True):
+        yield f"kept: the outputs of {', '.join(done)}"
+    if any(name.startswith(("evals/", "ood/", "experiments/scores")) for name in view.names(done=False)):
+        yield "kept: the samples that were generated, except for those of the last seconds"
+    storage = Storage(root=load_settings().storage.root)
+    for file in sorted(storage.path.glob("training/policy/*/upstream.json")):
+        run = file.parent
+        if (run / "policy").exists() or read_json(file).get("dagster_run") != run_id:
+            continue
+        steps = {folder: latest_step(folder / "checkpoints") for folder in (run, run / "first_stage")}
+        if folder := next((folder for folder, step in steps.items() if step), None):
+            yield f"kept: the training up to the checkpoint of step {steps[folder]}, in {folder}"
+        else:
+            yield "not kept: the training, which had no checkpoint yet (trainer.save_freq: steps between them)"
 
 
 def log_file(instance: dg.DagsterInstance) -> Path:
@@ -160,7 +204,20 @@ def show_result(defs: dg.Definitions, terminal: Terminal, keys: Sequence[dg.Asse
         terminal.line(f"\nreport: {folder}/{PAGE}")
     else:
         terminal.line(f"\noutputs: {storage.path}")
-    terminal.line("to see everything in the UI: make ui")
+
+
+def _next_steps(keys: Sequence[dg.AssetKey], *, luffy: bool) -> Iterator[str]:
+    """What to do after the run; ``luffy`` says whether it was called by that name."""
+    program = "luffy" if luffy else ".venv/bin/luffy"
+    stages = {key.path[0] for key in keys}
+    yield "what next:"
+    if "registry" in stages:
+        yield f"  {program} champion: the policy in use, and the decisions"
+    if profile_file().stem == "embedded":
+        yield f"  {program} run: the same on your own targets, model and benchmarks, which README.md explains"
+    elif "training" not in stages:
+        yield f"  {program} run: the whole graph, which trains and scores a policy"
+    yield f"to see everything in the UI: {'luffy' if luffy else 'make'} ui"
 
 
 if __name__ == "__main__":

@@ -1,19 +1,117 @@
-"""Shows a run on the terminal while it runs: one line per stage, what the current stage does, and failures."""
+"""Shows a run while it runs: a line per finished stage and, on a terminal, a view of the stages under way."""
 
 import logging
+import math
 import threading
-import warnings
-from collections.abc import Sequence
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from core.errors import InputError
-from core.progress import Terminal
-from pipelines.definitions.jobs import EVERYTHING
+from core.progress import Terminal, clock, position, sparkline
 from pipelines.definitions.sensors import reason
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
 
 POLL_SECONDS = 0.5
 LINE_SECONDS = 10.0  # between status lines where the output is no terminal
+RUNNING, DONE = "running", "done"  # states of a stage
+BAR = 24  # characters
+WARNINGS = 3  # that the view shows
+CURVES = {"reward/on_policy": ("reward", ".2f"), "response_length/mean": ("length", ",.0f")}  # of a training
+
+
+@dataclass
+class Stage:
+    """A step of the run that has begun: when, what it said last, when it said that, and what became of it."""
+
+    began: float
+    message: str = "started"
+    said: float = 0.0
+    state: str = RUNNING
+
+
+class RunView:
+    """What is under way in a run: rich draws the object as a table of a few lines."""
+
+    def __init__(self) -> None:
+        self.began = time.time()
+        self.steps: list[str] = []  # all, in their order
+        self.stages: dict[str, Stage] = {}
+        self.curves: dict[str, list[float]] = defaultdict(list)
+        self.warnings: list[str] = []
+
+    @property
+    def ended(self) -> int:
+        """How many stages have ended, however they did."""
+        return sum(stage.state != RUNNING for stage in self.stages.values())
+
+    def names(self, *, done: bool) -> list[str]:
+        """The stages that are ``done``, or those that began and are not."""
+        return [name_of(step) for step, stage in self.stages.items() if (stage.state == DONE) == done]
+
+    def __rich__(self) -> "RenderableType":
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table.grid(padding=(0, 1))
+        for _ in range(3):
+            table.add_column(no_wrap=True)
+        table.add_column(no_wrap=True, overflow="ellipsis")
+        now = time.time()
+        whole = _row(ProgressBar(len(self.steps), self.ended, width=BAR), self._count()) if self.steps else "starting"
+        table.add_row("", "", clock(now - self.began), whole)
+        for step, stage in self.stages.items():
+            if stage.state == RUNNING:
+                shown = list(_under_way(stage, now))
+                table.add_row("●", name_of(step), clock(now - stage.began), _row(*shown), style="bold")
+                for line in self._curves() if step.endswith("__policy") else ():
+                    table.add_row("", "", "", line)
+        if waiting := [name_of(step) for step in self.steps if step not in self.stages]:
+            table.add_row("○", "next", "", Text(", ".join(waiting)), style="dim")
+        for text in self.warnings[-WARNINGS:]:
+            table.add_row("!", "", "", Text(text), style="yellow")
+        return table
+
+    def _count(self) -> str:
+        more = f", {len(self.warnings)} warnings" if len(self.warnings) > 1 else ""
+        return f"{self.ended} of {len(self.steps)} stages{more}"
+
+    def _curves(self) -> Iterator[str]:
+        for metric, (title, form) in CURVES.items():
+            if values := self.curves[metric]:
+                yield f"{title:6} {sparkline(values)} {values[-1]:{form}}"
+
+
+def _under_way(stage: Stage, now: float) -> "Iterator[RenderableType]":
+    """What a stage says of itself: how far it is, if it says that in numbers, and its last message."""
+    from rich.progress_bar import ProgressBar
+    from rich.text import Text
+
+    text = stage.message
+    if at := position(text):
+        yield ProgressBar(at.total or 1, at.done, width=BAR)
+        if at.left_s is not None:
+            text = text.rpartition(", time left ")[0]
+            yield f"time left {clock(max(0.0, at.left_s - (now - stage.said)))}"
+    yield Text(text, no_wrap=True, overflow="ellipsis")
+
+
+def _row(*cells: "RenderableType") -> "Table":
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 1))
+    for _ in cells:
+        table.add_column(no_wrap=True, overflow="ellipsis")
+    table.add_row(*cells)
+    return table
 
 
 class RunMonitor:
@@ -28,16 +126,15 @@ class RunMonitor:
         self._terminal = terminal
         self._run_id: str | None = None
         self._cursor: str | None = None
-        self._stages = 0
-        self._finished = 0
-        self._began: dict[str, float] = {}
-        self._messages: dict[str, str] = {}
+        self.view = RunView()
         self._checks: list[str] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._showing = ExitStack()
         self.failures: list[str] = []
 
     def __enter__(self) -> "RunMonitor":
+        self._showing.enter_context(self._terminal.showing(lambda: self.view))
         self._thread.start()
         return self
 
@@ -45,6 +142,10 @@ class RunMonitor:
         self._stop.set()
         self._thread.join()
         self._read()
+        self._showing.close()
+        if self._terminal.rewrites:  # elsewhere they are lines already
+            for text in self.view.warnings:
+                self._terminal.line(text)
 
     @property
     def run_id(self) -> str | None:
@@ -63,7 +164,7 @@ class RunMonitor:
                 return
             self._run_id = runs[0].run_id
             plan = self._instance.get_execution_plan_snapshot(str(runs[0].execution_plan_snapshot_id))
-            self._stages = len(plan.step_keys_to_execute)
+            self.view.steps = list(plan.step_keys_to_execute)
         while True:
             page = self._instance.get_records_for_run(self._run_id, cursor=self._cursor, limit=200)
             self._cursor = page.cursor
@@ -79,62 +180,67 @@ class RunMonitor:
             return
         if event is None:
             if int(entry.level) == logging.WARNING:
-                self._terminal.line(f"{self._prefix(step)} {entry.user_message}")
+                self._warn(f"{self._prefix(step)} {entry.user_message}")
             elif int(entry.level) >= logging.INFO and not entry.user_message.startswith("[pipes]"):
-                self._messages[step] = entry.user_message
-                self._terminal.status(f"{self._prefix(step)} {entry.user_message}")
+                self._say(step, entry.user_message, entry.timestamp)
         elif event.event_type_value == "ENGINE_EVENT" and "blocked by limit for pool" in (event.message or ""):
             self._terminal.status(f"{self._prefix(step)} waits for another training or evaluation to end")
         elif event.event_type_value == "STEP_START":
-            self._began[step] = entry.timestamp
+            self.view.stages[step] = Stage(entry.timestamp)
             self._terminal.status(f"{self._prefix(step)} started")
         elif event.event_type_value == "STEP_SUCCESS":
-            self._finished += 1
-            self._terminal.line(self._finish("done", step, entry.timestamp, self._messages.get(step, "")))
+            self._finish(DONE, step, entry.timestamp)
         elif event.event_type_value == "ASSET_CHECK_EVALUATION":
             evaluation = event.asset_check_evaluation_data
             if not evaluation.passed:
                 self._checks.append(f"{evaluation.check_name}: {evaluation.description or 'failed'}")
+        elif event.event_type_value == "ASSET_OBSERVATION":
+            self._observed(event.asset_observation_data.asset_observation.metadata)
         elif event.event_type_value == "STEP_FAILURE":
-            self._finished += 1
             self._failed(step, entry, event)
 
     def _failed(self, step: str, entry: dg.EventLogEntry, event: dg.DagsterEvent) -> None:
         data = event.step_failure_data
         if "DagsterExecutionInterruptedError" in reason(data.error):
-            self._terminal.line(self._finish("stopped", step, entry.timestamp, ""))
+            self._finish("stopped", step, entry.timestamp)
             return
         failure = data.user_failure_data
         message = failure.description if failure and failure.description else reason(data.error)
         if self._checks and "blocking asset check" in message:
             message = "targets do not pass: " + "; ".join(self._checks)
-        self.failures.append(f"{_name(step)}: {message}")
-        self._terminal.line(self._finish("FAILED", step, entry.timestamp, ""))
+        self.failures.append(f"{name_of(step)}: {message}")
+        self._finish("FAILED", step, entry.timestamp)
 
-    def _finish(self, state: str, step: str, timestamp: float, text: str) -> str:
-        seconds = timestamp - self._began.get(step, timestamp)
-        return f"{self._prefix(step, self._finished)} {state:7} {seconds:6.1f} s  {text}".rstrip()
+    def _say(self, step: str, text: str, timestamp: float) -> None:
+        stage = self.view.stages.setdefault(step, Stage(timestamp))
+        stage.message, stage.said = text, timestamp
+        self._terminal.status(f"{self._prefix(step)} {text}")
+
+    def _warn(self, text: str) -> None:
+        self.view.warnings.append(text)
+        if not self._terminal.rewrites:
+            self._terminal.line(text)
+
+    def _observed(self, metadata: Mapping[str, Any]) -> None:
+        for metric in CURVES:
+            value = metadata[metric].value if metric in metadata else None
+            if isinstance(value, int | float) and math.isfinite(value):
+                self.view.curves[metric].append(value)
+
+    def _finish(self, state: str, step: str, timestamp: float) -> None:
+        """Write the line of a step that ended."""
+        stage = self.view.stages.setdefault(step, Stage(timestamp))
+        stage.state = state
+        text = stage.message if state == DONE and stage.said else ""
+        prefix = self._prefix(step, self.view.ended)
+        self._terminal.line(f"{prefix} {state:7} {timestamp - stage.began:6.1f} s  {text}".rstrip())
 
     def _prefix(self, step: str, number: int | None = None) -> str:
-        number = min(number or self._finished + 1, self._stages)
-        return f"[{number:>{len(str(self._stages))}}/{self._stages}] {_name(step):17}"
+        stages = len(self.view.steps)
+        number = min(number or self.view.ended + 1, stages)
+        return f"[{number:>{len(str(stages))}}/{stages}] {name_of(step):17}"
 
 
-def _name(step: str) -> str:
+def name_of(step: str) -> str:
+    """The asset that a step materializes, as people write it."""
     return step.replace("__", "/")
-
-
-def selection_keys(defs: dg.Definitions, text: str) -> Sequence[dg.AssetKey]:
-    """The assets of the job `everything` that a selection string names; InputError if it is none."""
-    graph = defs.resolve_asset_graph()
-    executable = defs.resolve_job_def(EVERYTHING).asset_layer.executable_asset_keys
-    with warnings.catch_warnings():  # Dagster's own use of its own beta parameter
-        warnings.simplefilter("ignore", dg.BetaWarning)
-        try:
-            keys = dg.AssetSelection.from_string(text).required_multi_asset_neighbors().resolve(graph)
-        except dg.DagsterError as error:
-            raise InputError(
-                f"--select {text!r}: {str(error).splitlines()[0]:.200}; expected a selection such as +group:targets, "
-                "+key:targets/train or key:training/policy (+ takes along what it needs)"
-            ) from error
-    return sorted(key for key in keys if key in executable)

@@ -1,6 +1,7 @@
 """A project of its own for each test: storage, instance and settings in a temporary folder, everything else real."""
 
 import importlib.util
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,3 +39,15 @@ def training_interpreter() -> Path:
     if not python.exists() or subprocess.run([python, "-c", needs, "vllm", "dagster_pipes"], check=False).returncode:
         pytest.skip(f"{python} has no vllm and dagster_pipes: run `make setup`")
     return python
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """Variables of a command with storage, instance and small settings of its own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LUFFY", "DAGSTER"))}
+    return kept | {
+        "DAGSTER_HOME": str(tmp_path / "home"),
+        "LUFFY__STORAGE__ROOT": str(tmp_path / "storage"),
+        "LUFFY__TARGETS__EMBEDDED_ROWS": "300",
+        "LUFFY__BENCHMARKS__LIMIT": "20",
+    }

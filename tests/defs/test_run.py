@@ -18,17 +18,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PART = "+group:targets"  # as the help says: with what it needs
 
 
-@pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LUFFY", "DAGSTER"))}
-    return kept | {
-        "DAGSTER_HOME": str(tmp_path / "home"),
-        "LUFFY__STORAGE__ROOT": str(tmp_path / "storage"),
-        "LUFFY__TARGETS__EMBEDDED_ROWS": "300",
-        "LUFFY__BENCHMARKS__LIMIT": "20",
-    }
-
-
 def run(
     environment: dict[str, str], *arguments: str, module: str = "pipelines.cli.run"
 ) -> subprocess.CompletedProcess[str]:

@@ -5,7 +5,7 @@ import io
 import pytest
 
 from core import progress
-from core.progress import BatchProgress, Progress, Terminal, after
+from core.progress import BLOCKS, BatchProgress, Position, Progress, Terminal, after, position, sparkline
 
 
 def test_the_time_left_is_told_once_enough_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,3 +53,26 @@ def test_a_status_is_a_line_now_and_then_where_nothing_can_be_rewritten(monkeypa
     terminal.tick()
     terminal.line("done " + "x" * 200)
     assert stream.getvalue().splitlines() == ["one", "two [bold]", "done " + "x" * 200]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("step 3 of 30, reward 0.04, time left 10:19", Position(3, 30, 619)),
+        ("step 3 of 30" + after(3730.0), Position(3, 30, 3730)),
+        ("aime24: 12 of 960 samples" + after(75.0), Position(12, 960, 75)),
+        ("filter: 3,000 of 4,000", Position(3000, 4000, None)),
+        ("read: 3,000", None),
+        ("18 of 18 checks passed", None),
+        ("kept 4,096 targets of 4,096 traces", None),
+        ("starting Ray, vLLM and the actor", None),
+    ],
+)
+def test_a_line_of_progress_says_how_far_a_stage_is(text: str, says: Position | None) -> None:
+    assert position(text) == says
+
+
+def test_a_sparkline_goes_from_the_lowest_to_the_highest_in_a_given_width() -> None:
+    assert sparkline([0.1, 0.2, 0.3]) == "▁▅█"
+    assert sparkline([]) == "" and sparkline([0.5, 0.5]) == 2 * BLOCKS[0]
+    assert sparkline(range(400), width=8) == BLOCKS
