@@ -35,6 +35,10 @@ TARGET = pa.schema(
 # the tokens of the policy. Training uses them with mixed.use_target_probs.
 TARGET_LOG_PROBS = pa.field("target_log_probs", pa.list_(pa.float32()))
 
+# Optional column of targets: the share of the base model's samples that solve the problem; null where nobody measured
+# it. Training reads it with mixed.guide=pass_rate<x and data.order=easy_first.
+PASS_RATE = pa.field("pass_rate", pa.float64())
+
 
 def metadata_field(names: Sequence[str]) -> list[pa.Field]:
     """The optional last column of targets and of their profile: what the sources say of each trace, as texts."""

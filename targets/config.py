@@ -118,10 +118,12 @@ class PrepareConfig(BaseModel):
     pass_rate: Annotated[list[float], Field(min_length=2, max_length=2)] | None = Field(
         default=None,
         description="[low, high]: keep only problems that the base model solves in this share of its samples, by the "
-        "file of the setting difficulty.",
+        "pass rates of the setting difficulty.",
     )
     difficulty: str | None = Field(
-        default=None, description="Parquet file of pass rates, as python -m evaluation difficulty writes it."
+        default=None,
+        description="Parquet file of pass rates, as python -m evaluation difficulty writes it; they become the column "
+        "pass_rate of the targets. With targets/difficulty, None is its file.",
     )
     review: str | None = Field(
         default=None,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InputError
 from core.files import digest_bytes, digest_table
 from core.model.tokens import load_lengths
-from core.schemas import PROFILE, REJECTED, TARGET, TARGET_LOG_PROBS, metadata_field
+from core.schemas import PASS_RATE, PROFILE, REJECTED, TARGET, TARGET_LOG_PROBS, metadata_field
 from grading.contamination import BenchmarkIndex
 from targets.breakdown import Breakdown
 from targets.config import PrepareConfig
@@ -204,8 +204,10 @@ def _write(
     import pyarrow as pa
 
     log_probs = [TARGET_LOG_PROBS] if any(part.mapping.target_log_probs for part in parts) else []
+    pass_rate = [PASS_RATE] if config.difficulty else []
     metadata = metadata_field(config.metadata_names)
-    schema, profile_schema = pa.schema([*TARGET, *log_probs, *metadata]), pa.schema([*PROFILE, *metadata])
+    schema = pa.schema([*TARGET, *log_probs, *pass_rate, *metadata])
+    profile_schema = pa.schema([*PROFILE, *metadata])
     mixture = Mixture(config)
     with (
         Duplicates(staging_dir / "duplicates.sqlite", config) as duplicates,

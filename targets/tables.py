@@ -138,8 +138,8 @@ def digest_ids(paths: Sequence[Path]) -> IdDigest:
 
 
 class RowDigest:
-    """sha256 over the texts of targets in order, with their log-probabilities and metadata: the version of the data,
-    whatever the compression or what the file records.
+    """sha256 over the texts of targets in order, with log-probabilities, pass rates and metadata: the version of the
+    data, whatever the compression or what the file records.
     """
 
     def __init__(self) -> None:
@@ -152,6 +152,8 @@ class RowDigest:
             self._digest.update(len(data).to_bytes(8, "big") + data)
         if (log_probs := row.get("target_log_probs")) is not None:
             self._digest.update(array("f", log_probs).tobytes())
+        if (pass_rate := row.get("pass_rate")) is not None:
+            self._digest.update(array("d", [pass_rate]).tobytes())
         if metadata := {name: value for name, value in (row.get("metadata") or {}).items() if value is not None}:
             self._digest.update(json.dumps(metadata, sort_keys=True).encode())
 

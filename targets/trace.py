@@ -28,7 +28,8 @@ class Rejection:
 class Trace:
     """One generation for one problem. Reading fills in the first group of fields and the filters the others.
 
-    A cache file has one column per field, except ``system``, which only the filters need.
+    A cache file has one column per field, except ``system``, which only the filters need, and ``pass_rate``, which is
+    joined when targets are selected.
     """
 
     id: str
@@ -43,6 +44,7 @@ class Trace:
     target_log_probs: list[float] | None = None  # the teacher's, of each token of the target and its end token
 
     metadata: dict[str, str] = field(default_factory=dict)  # what the source says of it: licence, teacher, columns
+    pass_rate: float | None = None  # of the problem, as the base model was measured
 
     # --- the decision
     reasons: list[str] = field(default_factory=list)  # names of the filters that rejected it; empty: accepted
@@ -118,6 +120,7 @@ class Trace:
             "reward_model": {"style": "rule", "ground_truth": self.gold},
             "extra_info": {"split": "train", "index": index, "id": self.id, "source": self.source},
             "metadata": self.metadata,
+            "pass_rate": self.pass_rate,
         }
         return row if self.target_log_probs is None else row | {"target_log_probs": self.target_log_probs}
 

@@ -1,4 +1,4 @@
-"""How often the base model solves each problem, and which problems are left out by it.
+"""How often the base model solves each problem: a column of the targets, and which problems are left out by it.
 
 The file comes from ``python -m evaluation difficulty``: a row per problem with its ``pass_rate``. A problem is found by
 its text, as duplicates are: blanks, case and math delimiters do not matter.
@@ -26,10 +26,13 @@ class Difficulty:
     digest: str = ""
 
     def apply(self, trace: Trace) -> None:
-        """Reject an accepted ``trace`` if the pass rate of its problem is out of bounds or not known."""
-        if self.bounds is None or trace.reasons:
+        """Give an accepted ``trace`` the pass rate of its problem; reject it if that is out of bounds or not known."""
+        if trace.reasons:
             return
-        rate, (low, high) = self.rates.get(str(trace.problem_digest)), self.bounds
+        rate = trace.pass_rate = self.rates.get(str(trace.problem_digest))
+        if self.bounds is None:
+            return
+        low, high = self.bounds
         if rate is None:
             trace.reject(Rejection("pass_rate", "the pass rate of the problem is not known"))
         elif not low <= rate <= high:
@@ -40,9 +43,12 @@ class Difficulty:
 
 def read_difficulty(path: str | None, bounds: list[float] | None) -> Difficulty:
     """The pass rates in a file; InputError if it cannot be read or holds something else."""
-    if (path is None) != (bounds is None):
-        raise InputError("pass_rate and difficulty need each other: give both settings, or neither")
-    if path is None or bounds is None:
+    if path is None:
+        if bounds is not None:
+            raise InputError(
+                "pass_rate needs the pass rates of the problems: give their file with difficulty, or measure them with "
+                "targets/difficulty (section difficulty of the profile)"
+            )
         return Difficulty()
     import pyarrow as pa
 
@@ -53,4 +59,5 @@ def read_difficulty(path: str | None, bounds: list[float] | None) -> Difficulty:
         if row["problem"] is None or row["pass_rate"] is None or not 0 <= row["pass_rate"] <= 1:
             raise InputError(f"{file}: row {number}: pass_rate {row['pass_rate']}: expected 0 to 1; {ADVICE}")
         rates[problem_digest(row["problem"])] = row["pass_rate"]
-    return Difficulty(rates, (bounds[0], bounds[1]), digest_bytes(repr(sorted(rates.items())).encode()))
+    digest = digest_bytes(repr(sorted(rates.items())).encode())
+    return Difficulty(rates, None if bounds is None else (bounds[0], bounds[1]), digest)

@@ -33,7 +33,7 @@ ROWS: list[Row] = [
         {},
         "no column x for meta",
     ),
-    (f"{PREPARE} --set 'pass_rate=[0, 0.5]'", {}, "pass_rate and difficulty need each other"),
+    (f"{PREPARE} --set 'pass_rate=[0, 0.5]'", {}, "pass_rate needs the pass rates of the problems"),
     (f"{PREPARE} --set 'pass_rate=[0.5]' --set difficulty=d.parquet", {}, "pass_rate: "),
     (f"{PREPARE} --set 'pass_rate=[0.9, 0.1]' --set difficulty=d.parquet", {}, "0 <= low <= high <= 1"),
     (f"{PREPARE} --set 'pass_rate=[0, .nan]' --set difficulty=d.parquet", {}, "pass_rate"),

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from core.errors import InputError
+from training.algorithms.guidance import ALWAYS, UNTIL_SOLVED, require_guide
 from training.algorithms.registry import (
     CORRECTIONS,
     GATES,
@@ -213,6 +214,7 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
 
     loss_agg_mode: Annotated[str, AfterValidator(LOSS_AGG_MODES.require)] = "token-mean"
     prefix: PrefixOptions = PrefixOptions()
+    guide: Annotated[str, AfterValidator(require_guide)] = ALWAYS  # which prompts get the samples with a prefix
     rollout_correction: RolloutCorrectionOptions = RolloutCorrectionOptions()
     sft_multitask: SFTMultitaskOptions = SFTMultitaskOptions()
     gate: GateOptions = GateOptions()
@@ -241,6 +243,9 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
                 if getattr(self, name) == "on_policy":
                     why = f"all {n} samples of a group have a prefix, none is on-policy"
                     raise contradiction(name, "on_policy", "prefix.n_prefix", n_prefix, why)
+            if self.guide == UNTIL_SOLVED:
+                why = "it waits for an on-policy sample that is right, and a group has none"
+                raise contradiction("guide", self.guide, "prefix.n_prefix", n_prefix, why)
         if self.gate.type != "none":
             sampled = 0 if n_prefix == -1 else n - n_prefix
             if not sampled:
@@ -282,6 +287,8 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
             raise contradiction("use_target_probs", True, "prefix.n_prefix", 0, "no sample has off-policy tokens")
         if self.sft_multitask.use and self.prefix.n_prefix == 0:
             raise contradiction("sft_multitask.use", True, "prefix.n_prefix", 0, "no sample has off-policy tokens")
+        if self.guide != ALWAYS and self.prefix.n_prefix == 0:
+            raise contradiction("guide", self.guide, "prefix.n_prefix", 0, "no sample has off-policy tokens")
         if self.gate.type != "none":
             why = "the gate chooses between the policy loss of samples and the supervised loss of the target"
             if not self.sft_multitask.use:

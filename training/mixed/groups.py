@@ -1,14 +1,17 @@
 """Where the trainer takes its groups from: verl's buffer, which also drops the groups that cannot be learned from."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Self
 
 import transfer_queue as tq
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
+from training.algorithms.guidance import ALWAYS, Guidance
 from training.algorithms.options import MixedPolicyOptions
+
+SOLVED = 1.0  # reward of a right answer
 
 
 class GroupBuffer(ReplayBuffer):
@@ -19,12 +22,14 @@ class GroupBuffer(ReplayBuffer):
     solved, so with ``sft_multitask`` such groups stay.
     """
 
-    off_policy_samples: int = 0  # of a group; they come first
+    off_policy_samples: int = 0  # of a group with any; they come first
     options: MixedPolicyOptions = MixedPolicyOptions()
+    guidance: Guidance = Guidance(ALWAYS)
+    on_policy_prompts: frozenset[str] = frozenset()  # of finished groups that were looked at
 
-    def follow(self, options: MixedPolicyOptions, n: int) -> Self:
-        """Set up for groups of ``n`` samples."""
-        self.options = options
+    def follow(self, options: MixedPolicyOptions, n: int, guidance: Guidance) -> Self:
+        """Set up for groups of ``n`` samples, of which ``guidance`` says whether some are off-policy."""
+        self.options, self.guidance = options, guidance
         self.off_policy_samples = n if options.prefix.n_prefix == -1 else options.prefix.n_prefix
         return self
 
@@ -32,7 +37,8 @@ class GroupBuffer(ReplayBuffer):
         batch, metrics = super().sample(global_steps, partition_id, batch_size)
         if partition_id == "val":
             return batch, metrics
-        complete = complete_groups(batch.keys, self.off_policy_samples)
+        on_policy = self._without_off_policy(partition_id, batch.keys)
+        complete = complete_groups(batch.keys, self.off_policy_samples, on_policy)
         kept = [(key, tag) for key, tag, whole in zip(batch.keys, batch.tags, complete, strict=True) if whole]
         if not kept:
             raise RuntimeError(
@@ -45,19 +51,42 @@ class GroupBuffer(ReplayBuffer):
         return KVBatchMeta(partition_id=partition_id, keys=keys, tags=tags), metrics
 
     def _dapo_filtered_keys(self, partition_id: str) -> tuple[set[str], Counter[float]]:
-        everything = self.partitions[partition_id]
+        if partition_id == "val" or self.filter_groups_metric is None:
+            return set(), Counter()
+        everything, reward = self.partitions[partition_id], self._dapo_classification_cache[partition_id]
+        unseen = self.finished_keys[partition_id] - reward.keys()
+        self._note_finished(partition_id, [key for key in everything if sample_of(key)[0] in unseen])
         if self.options.filter_on == "on_policy":
-            first = self.off_policy_samples
-            self.partitions[partition_id] = {k: tag for k, tag in everything.items() if sample_of(k)[1] >= first}
+            self.partitions[partition_id] = {key: tag for key, tag in everything.items() if self._is_on_policy(key)}
         try:
             prompts, rewards = super()._dapo_filtered_keys(partition_id)
         finally:
             self.partitions[partition_id] = everything
         if self.options.sft_multitask.use:
-            reward = self._dapo_classification_cache[partition_id]
-            prompts = {prompt for prompt in prompts if reward[prompt]}
+            prompts = {prompt for prompt in prompts if reward[prompt] or prompt in self.on_policy_prompts}
             rewards = Counter(reward[prompt] for prompt in prompts)
         return prompts, rewards
+
+    def _note_finished(self, partition_id: str, keys: Sequence[str]) -> None:
+        """Note of finished groups which have no off-policy samples and which are solved: no step sees all of them."""
+        if not self.guidance.depends or not keys:
+            return
+        self.on_policy_prompts |= self._without_off_policy(partition_id, keys)
+        fields = ["prompt_key", "prefix_length", "rm_scores"]
+        data = tq.kv_batch_get(keys=list(keys), partition_id=partition_id, select_fields=fields)
+        solved = [float(scores.sum()) == SOLVED for scores in data["rm_scores"]]
+        self.guidance.solve(data["prompt_key"].tolist(), solved, [not length for length in data["prefix_length"]])
+
+    def _without_off_policy(self, partition_id: str, keys: Sequence[str]) -> set[str]:
+        """The prompts of the samples ``keys`` that ``mixed.guide`` gives no off-policy samples."""
+        if not self.guidance.depends:
+            return set()
+        guided = tq.kv_batch_get(keys=list(keys), partition_id=partition_id, select_fields=["guided"])["guided"]
+        return {sample_of(key)[0] for key, value in zip(keys, guided.tolist(), strict=True) if not value}
+
+    def _is_on_policy(self, key: str) -> bool:
+        prompt, number = sample_of(key)
+        return number >= self.off_policy_samples or prompt in self.on_policy_prompts
 
 
 class AsyncGroupBuffer(GroupBuffer, ReplayBufferAsync):
@@ -95,13 +124,17 @@ def sample_of(key: str) -> tuple[str, int]:
     return prompt, int(sample)
 
 
-def complete_groups(keys: Sequence[str], off_policy_samples: int) -> list[bool]:
+def complete_groups(keys: Sequence[str], off_policy_samples: int, on_policy: Collection[str] = ()) -> list[bool]:
     """For each sample, whether the first ``off_policy_samples`` samples of its group are all there.
 
-    A group that lost a demonstration would be compared with a baseline that it was not meant to have.
+    A group that lost a demonstration would be compared with a baseline that it was not meant to have. The groups of
+    ``on_policy`` prompts have none to lose.
 
-    >>> complete_groups(["a_0_0", "a_1_0", "b_1_0"], 1)
-    [True, True, False]
+    >>> complete_groups(["a_0_0", "a_1_0", "b_1_0", "c_1_0"], 1, {"c"})
+    [True, True, False, True]
     """
     present = {sample_of(key) for key in keys}
-    return [all((sample_of(key)[0], n) in present for n in range(off_policy_samples)) for key in keys]
+    return [
+        sample_of(key)[0] in on_policy or all((sample_of(key)[0], n) in present for n in range(off_policy_samples))
+        for key in keys
+    ]

@@ -29,9 +29,10 @@ def mean_of_sums(metrics: dict[str, Any], prefix: str = "") -> None:
 
 
 def token_metrics(entropy: torch.Tensor, mask: torch.Tensor, off_policy_mask: torch.Tensor) -> dict[str, float]:
-    """Generated tokens, and the entropies of on- and off-policy tokens; there is no entry for a mean over nothing."""
+    """The numbers and the entropies of on- and off-policy tokens; there is no entry for a mean over nothing."""
     on_policy_mask = mask & ~off_policy_mask
-    metrics = {"batch/generated_tokens": float(on_policy_mask.sum())}
+    counts = {"batch/generated_tokens": on_policy_mask, "batch/off_policy_tokens": off_policy_mask}
+    metrics = {name: float(tokens.sum()) for name, tokens in counts.items()}
     for name, tokens in (("actor/entropy", on_policy_mask), ("actor/off_policy_entropy", off_policy_mask)):
         if tokens.any():
             metrics[name] = float(entropy[tokens].mean())
@@ -96,9 +97,14 @@ def update_counts(
 def group_metrics(
     scores: torch.Tensor, index: np.ndarray, on_policy: torch.Tensor, options: GroupOptions
 ) -> dict[str, float]:
-    """Rewards by where a sample came from; solve-all and solve-none never count off-policy samples."""
+    """Prompts with off-policy samples, and rewards by where a sample came from.
+
+    Solve-all and solve-none never count off-policy samples.
+    """
     sampled, off_policy = scores[on_policy], scores[~on_policy]
-    metrics = {"batch/off_policy_samples": float(len(off_policy))}
+    guided = float(len(set(index[~on_policy.numpy()])))
+    metrics = {"batch/off_policy_samples": float(len(off_policy)), "batch/guided_prompts": guided}
+    metrics["groups/guided"] = guided / len(set(index))
     if len(sampled):
         metrics["reward/on_policy"] = float(sampled.mean())
         solved = (scores == 1.0).tolist()

@@ -21,6 +21,7 @@ from core.files import digest_bytes
 from training.algorithms.advantage import apply_prefix_weights, group_advantage
 from training.algorithms.correction import rollout_correction
 from training.algorithms.entropy import EntropyController
+from training.algorithms.guidance import Guidance
 from training.algorithms.methods.gate import group_gate
 from training.algorithms.methods.length_penalty import length_penalty
 from training.algorithms.methods.sft_schedule import sft_coefficient
@@ -35,6 +36,7 @@ from training.mixed.metrics import (
     update_counts,
     validation_metrics,
 )
+from training.mixed.rollout import prompt_key
 from training.plan.fit import require_disk
 from training.run.checkpoints import TrainerState, mark_complete, read_state, record_score
 from training.run.configuration import mixed_options
@@ -61,6 +63,7 @@ class MixedPolicy(PPOTrainer):
 
     def __init__(self, config: Any):
         self.options = mixed_options(config)
+        self.guidance = Guidance(self.options.guide)
         self.entropy = EntropyController(self.options.adaptive_entropy, config.actor_rollout_ref.actor.entropy_coeff)
         self._prefix_lengths: dict[str, int] = {}  # of this step's samples, by their key
         self._counts = Counter[str]()  # of this step; verl averages the metrics of mini-batches that it samples apart
@@ -89,7 +92,17 @@ class MixedPolicy(PPOTrainer):
             gen_batch_size=1 if metric is not None else data.get("gen_batch_size") or data.train_batch_size,
             max_inflight_gen_batches=self.config.algorithm.filter_groups.max_inflight_gen_batches,
         )
-        return buffer.follow(self.options, self.config.actor_rollout_ref.rollout.n)
+        return buffer.follow(self.options, self.config.actor_rollout_ref.rollout.n, self.guidance)
+
+    def _next_train_batch(self, num_prompts: int | None = None) -> TensorDict:
+        """verl's; each prompt with whether its group has off-policy samples, where that depends on the prompt."""
+        batch = super()._next_train_batch(num_prompts)
+        if self.guidance.depends:
+            prompts = [prompt_key(messages) for messages in batch["raw_prompt"]]
+            rates = batch["pass_rate"] if self.guidance.below is not None else [None] * len(prompts)
+            guided = [self.guidance.guides(prompt, rate) for prompt, rate in zip(prompts, rates, strict=True)]
+            batch["prompt_key"], batch["guided"] = torch.tensor(prompts), torch.tensor(guided)
+        return batch
 
     def _balance_batch(self, batch: KVBatchMeta, *arguments: Any, **options: Any) -> KVBatchMeta:
         """verl's, from an order that does not depend on which rollout ended first: it decides what an update sees."""
@@ -126,6 +139,8 @@ class MixedPolicy(PPOTrainer):
             fields.append("ref_log_prob")
         if self.options.use_target_probs:
             fields.append("off_policy_log_probs")
+        if self.guidance.depends:
+            fields.append("prompt_key")
         data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
         nested_mask = data["response_mask"]
         index = np.array(data.pop("uid").tolist(), dtype=object)
@@ -137,6 +152,9 @@ class MixedPolicy(PPOTrainer):
         metrics.update(
             group_metrics(rewards.sum(-1)[sampled], index[sampled.numpy()], on_policy[sampled], self.options)
         )
+        if self.guidance.depends:
+            solved = (rewards.sum(-1) == 1.0).tolist()
+            self.guidance.solve(rows["prompt_key"].tolist(), solved, on_policy.tolist())
 
         if self.config.algorithm.use_kl_in_reward:
             proto = DataProto(batch=rows[sampled])
@@ -261,7 +279,8 @@ class MixedPolicy(PPOTrainer):
         require_disk(Path(self.config.paths.run))
         super()._save_checkpoint()
         folder, keep = Path(self.config.trainer.default_local_dir), self.config.run.keep_checkpoints
-        mark_complete(folder, self.global_steps, TrainerState(self.entropy.state_dict(), self.dispatched), keep)
+        state = TrainerState(self.entropy.state_dict(), self.dispatched, sorted(self.guidance.solved))
+        mark_complete(folder, self.global_steps, state, keep)
 
     def _load_checkpoint(self) -> None:
         super()._load_checkpoint()
@@ -269,6 +288,7 @@ class MixedPolicy(PPOTrainer):
             state = read_state(Path(self.config.trainer.default_local_dir), self.global_steps)
             self.entropy.load_state_dict(dict(state.entropy))
             self.dispatched = state.dispatched
+            self.guidance.solved.update(state.solved)
 
 
 @register_trainer("mixed_sync")

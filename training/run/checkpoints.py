@@ -9,9 +9,9 @@ checkpoints/validation.json          the score of each validation, by its step
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from core.code import PROJECT
@@ -43,6 +43,7 @@ class TrainerState:
 
     entropy: Mapping[str, float] = field(default_factory=dict)  # EntropyController.state_dict()
     dispatched: int = 0  # prompts that samples were drawn for, with asynchronous rollouts
+    solved: Sequence[int] = ()  # prompts that need no off-policy samples any more, with mixed.guide=until_solved
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def remove_old(checkpoints: Path, keep: int) -> None:
 def read_state(checkpoints: Path, step: int) -> TrainerState:
     """The state that was saved with the checkpoint of ``step``."""
     state = read_json(folder_of(checkpoints, step) / STATE)
-    return TrainerState(entropy=state["entropy"], dispatched=state["dispatched"])
+    return TrainerState(**{entry.name: state[entry.name] for entry in fields(TrainerState) if entry.name in state})
 
 
 def damage(checkpoints: Path, step: int) -> str:

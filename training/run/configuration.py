@@ -19,6 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from core.code import PROJECT
 from core.errors import InputError
 from grading.grader import TRUNCATED
+from training.algorithms.curriculum import EASY_FIRST, ORDERS
 from training.algorithms.options import MixedPolicyOptions, RolloutOptions
 from training.config.keys import OPEN, check_key, check_switches, leaves, nearest, rules, within
 from training.config.rollouts import lay_out_rollouts
@@ -70,6 +71,7 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
     for file in (*_files_of("recipe", recipe), *_files_of("hardware", hardware)):
         for key in leaves(OmegaConf.to_container(OmegaConf.load(file), resolve=False)):
             check_key(key, f"{file.parent.name} {file.stem}")
+    overrides = [_quoted(text) for text in overrides]
     keys = list(_keys_of(overrides))
     for key in keys:
         check_key(key)
@@ -169,6 +171,13 @@ def _check_values(config: DictConfig) -> None:
         )
     if config.policy_from not in ("last", "best"):
         raise InputError(f"policy_from: got {config.policy_from!r}, expected last or best")
+    if data.order not in ORDERS:
+        raise InputError(f"data.order: got {data.order!r:.80}, expected one of {', '.join(ORDERS)}")
+    if data.order == EASY_FIRST and data.get("train_max_samples", -1) > 0:
+        raise InputError(
+            f"data.order={EASY_FIRST} and data.train_max_samples={data.train_max_samples} contradict each other: the "
+            "sample would be the easiest problems. Give fewer targets instead (split.max_rows)"
+        )
     if config.reward.truncated not in TRUNCATED:
         raise InputError(f"reward.truncated: got {config.reward.truncated!r}, expected one of {', '.join(TRUNCATED)}")
 
@@ -186,6 +195,12 @@ def _keys_of(overrides: Sequence[str]) -> Iterator[str]:
         if override.is_add() and not within(key, OPEN):
             raise InputError(f"--set {text}: no run reads a key that you add, except in {', '.join(OPEN)}")
         yield from leaves({key: value})
+
+
+def _quoted(override: str) -> str:
+    """``override`` with its value in quotes where Hydra's grammar needs them, as for ``mixed.guide=pass_rate<0.5``."""
+    key, equals, value = override.partition("=")
+    return f"{key}{equals}'{value}'" if "<" in value and not any(mark in value for mark in "'\"[{\\") else override
 
 
 def _explain(error: Exception, base: Sequence[str]) -> str:

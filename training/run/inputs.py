@@ -15,7 +15,9 @@ from core.files import digest_bytes, read_object, write_table
 from core.model.files import check_model
 from core.model.manifest import InputRecord, TargetsRecord
 from core.model.tokens import Lengths, load_lengths
-from core.schemas import TARGET, TARGET_LOG_PROBS
+from core.schemas import PASS_RATE, TARGET, TARGET_LOG_PROBS
+from training.algorithms.curriculum import EASY_FIRST, easy_first
+from training.algorithms.guidance import parse_guide
 
 ROWS = 1024  # read and tokenized at a time
 NAMED_ROWS = 5  # in one message
@@ -81,6 +83,41 @@ def check_targets(targets: InputRecord, model: Path, config: DictConfig, least: 
         _check_log_probs(path, file, lengths)
     kept = {key: value for key, value in metadata.items() if key not in ("ARROW:schema", "pandas")}
     return TargetsRecord(path=path, digest=targets.digest, rows=rows, metadata=kept)
+
+
+def check_pass_rates(path: Path, config: DictConfig) -> None:
+    """Raise InputError unless each row of the targets has the pass rate that ``config`` decides by."""
+    if config.data.order == EASY_FIRST:
+        reader, instead = f"data.order={EASY_FIRST}", "data.order=shuffle"
+    elif parse_guide(config.mixed.guide) is not None:
+        reader, instead = f"mixed.guide={config.mixed.guide}", "mixed.guide=always"
+    else:
+        return
+    name, schema = PASS_RATE.name, pq.read_schema(path)
+    remedy = f"(targets/difficulty, or python -m evaluation difficulty), or set {instead}"
+    if name not in schema.names or not pa.types.is_floating(schema.field(name).type):
+        raise InputError(
+            f"targets {path}: no column {name} of numbers, which {reader} reads: prepare the targets with the pass "
+            f"rates of the base model {remedy}"
+        )
+    rates = pq.read_table(path, columns=[name])[name].to_pylist()
+    absent = [row for row, rate in enumerate(rates) if rate is None or not 0 <= rate <= 1]
+    if absent:
+        named = ", ".join(map(str, absent[:NAMED_ROWS])) + (", …" if len(absent) > NAMED_ROWS else "")
+        raise InputError(
+            f"targets {path}: {len(absent)} of {len(rates)} rows have no {name} from 0 to 1, which {reader} reads: row "
+            f"{named}: measure all problems {remedy}. targets.pass_rate=[0, 1] leaves out what was not measured"
+        )
+
+
+def order_targets(targets: Path, config: DictConfig, folder: Path) -> Path:
+    """The file to train on: ``targets``, or for ``data.order=easy_first`` a copy in that order in ``folder``."""
+    if config.data.order != EASY_FIRST:
+        return targets
+    rows = pq.read_table(targets)
+    order = easy_first(rows[PASS_RATE.name].to_pylist(), config.data.train_batch_size, config.data.seed)
+    write_table(rows.take(order), folder / "train.parquet")
+    return folder / "train.parquet"
 
 
 def split_validation(targets: Path, config: DictConfig, folder: Path) -> tuple[Path, Path]:

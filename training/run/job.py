@@ -21,6 +21,7 @@ from core.backends.task import ENVIRONMENT, Backend, Task
 from core.errors import InputError
 from core.files import atomic_write, digest_bytes
 from core.model.manifest import InputRecord, read_manifest
+from training.algorithms.curriculum import SHUFFLE
 from training.config.rollouts import SEPARATE
 from training.export.hub import push_to_hub
 from training.plan.fit import check_fit, write_plan
@@ -34,7 +35,7 @@ from training.run.attempts import Report, follow, progress
 from training.run.checkpoints import complete_steps, export_policy, latest_step, prepare_resume, remove_old
 from training.run.configuration import compose_run
 from training.run.folder import RunFolder
-from training.run.inputs import check_context, check_targets, split_validation
+from training.run.inputs import check_context, check_pass_rates, check_targets, order_targets, split_validation
 from training.run.lineage import build_manifest
 from training.run.metrics import read_metrics
 from training.run.request import TrainingRequest
@@ -74,6 +75,7 @@ def run_job(
         data = request.heldout
     check_context(request.model.path, config)
     targets = check_targets(data, request.model.path, config)
+    check_pass_rates(data.path, config)
     if config.data.val_files:
         given = Path(config.data.val_files)
         check_targets(InputRecord(path=given, digest=""), request.model.path, config, least=1)
@@ -91,6 +93,7 @@ def run_job(
             _plan(config, folder, model, report)
             validates = config.trainer.test_freq > 0
             training, problems = split_validation(data.path, config, out) if validates else (data.path, data.path)
+            training = order_targets(training, config, out)
             rows = pq.read_metadata(training).num_rows
             environment = _fill_in(config, data=training, problems=problems, rows=rows, model=model)
             with atomic_write(folder.config) as temporary:
@@ -150,6 +153,7 @@ def _fill_in(config: DictConfig, *, data: Path, problems: Path, rows: int, model
         if config.trainer.total_training_steps is None:
             config.trainer.total_training_steps = config.trainer.total_epochs * (rows // config.data.train_batch_size)
         config.data.train_files = str(data.resolve())
+        config.data.shuffle = config.data.shuffle and config.data.order == SHUFFLE
         config.data.val_files = str(problems.resolve())  # verl demands a file, also where nothing is validated
         config.data.val_max_samples = -1 if config.trainer.test_freq > 0 else 1
         config.actor_rollout_ref.model.path = str(model.resolve())

@@ -45,3 +45,21 @@ def test_the_content_of_the_file_decides_and_not_its_path(
     assert run(source, out, tokenizer, difficulty=moved, pass_rate=[0, 0.6]).reused
     rates(Path(moved), **{problem[0]: 0.5, problem[1]: 0.6})
     assert run(source, out, tokenizer, difficulty=moved, pass_rate=[0, 0.6]).counts["kept"] == 2
+
+
+def test_without_bounds_the_rates_pass_through_to_the_training_file(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
+) -> None:
+    source, out, problem = jsonl(good(1), good(2)), tmp_path / "out", str(good(1)["problem"])
+    plain = run(source, out, tokenizer)
+    assert "pass_rate" not in pq.read_schema(plain.prepared).names
+    measured = rates(tmp_path / "d.parquet", **{problem: 0.25})
+    prepared = run(source, out, tokenizer, difficulty=measured)
+    split = select_train(prepared, out)
+    assert [row["pass_rate"] for row in rows(split.train)] == [0.25, None]
+    assert not reconcile(prepared, split).problems
+    rates(tmp_path / "d.parquet", **{problem: 0.5})
+    other = run(source, out, tokenizer, difficulty=measured)
+    assert len({plain.digest, prepared.digest, other.digest}) == 3
+    rates(tmp_path / "d.parquet", **{"another problem": 0.5})
+    assert run(source, out, tokenizer, difficulty=measured).digest == plain.digest  # no row has a rate

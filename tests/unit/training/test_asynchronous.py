@@ -15,6 +15,7 @@ from verl.utils import tensordict_utils as tu
 from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
+from training.algorithms.guidance import ALWAYS, Guidance
 from training.algorithms.options import MixedPolicyOptions
 from training.mixed import trainer
 from training.mixed.asynchronous.balancer import TimedBalancer
@@ -101,7 +102,7 @@ def step_of(correction: str, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str,
     hooks.options = MixedPolicyOptions(
         prefix={"n_prefix": 1}, clip_ratio=9.0, rollout_correction={"type": correction, "low": 0.6, "high": 5.0}
     )  # pyright: ignore[reportArgumentType]
-    hooks.use_reference_policy = False
+    hooks.use_reference_policy, hooks.guidance = False, Guidance(ALWAYS)
     hooks.global_steps, hooks.parameter_sync_step, hooks._counts, hooks._prefix_lengths = 8, 1, Counter(), {}
     hooks.config = OmegaConf.create(
         {

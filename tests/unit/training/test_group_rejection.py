@@ -11,6 +11,7 @@ from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1 import replay_buffer
 
+from training.algorithms.guidance import ALWAYS, Guidance
 from training.mixed import groups
 from training.run.configuration import compose_run, mixed_options, names
 
@@ -59,7 +60,7 @@ def test_groups_without_a_signal_are_dropped(recipe: str, monkeypatch: pytest.Mo
         return TensorDict({"rm_scores": values}, batch_size=len(keys))
 
     monkeypatch.setattr(replay_buffer, "tq", SimpleNamespace(kv_batch_get=rm_scores))  # the real one needs Ray
-    buffer = groups.GroupBuffer.__new__(groups.GroupBuffer).follow(options, n=4)
+    buffer = groups.GroupBuffer.__new__(groups.GroupBuffer).follow(options, 4, Guidance(ALWAYS))
     buffer.filter_groups_metric = "reward"
     buffer.partitions = {"train": {key: {} for key in rewards}}
     buffer.finished_keys = {"train": set(GROUPS)}

@@ -30,6 +30,7 @@ ALSO_READ = {
     "rollout_gpus": "the command shares out the GPUs by it (training.plan.resolve)",
     "policy_dtype": "the command writes the policy with it (training.run.checkpoints)",
     "mixed": "test_every_option_of_the_algorithm_changes_what_is_computed",
+    "data.order": "the command orders the file of targets by it (training.run.inputs)",
     "first_stage": "the command starts the first stage (training.run.job)",
     "policy_from": "the command chooses the checkpoint (training.run.checkpoints)",
     "run": "the command carries the run out (training.run.job)",

@@ -80,6 +80,8 @@ def test_group_metrics_never_count_an_off_policy_sample(filter_on: str) -> None:
     on_policy = torch.tensor([True, True, False, True, True, False, True, True, True, False, False, False])
     assert group_metrics(scores, index, on_policy, options) == {
         "batch/off_policy_samples": 5.0,
+        "batch/guided_prompts": 3.0,
+        "groups/guided": 0.75,
         "reward/on_policy": pytest.approx(3 / 7),
         "reward/off_policy": pytest.approx(4 / 5),
         "groups/solve_all": pytest.approx(1 / 3),

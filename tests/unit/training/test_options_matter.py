@@ -10,6 +10,7 @@ from training.algorithms.advantage import apply_prefix_weights, group_advantage
 from training.algorithms.aggregate import BatchSize, agg_loss
 from training.algorithms.correction import rollout_correction
 from training.algorithms.entropy import EntropyController
+from training.algorithms.guidance import Guidance
 from training.algorithms.methods.gate import group_gate
 from training.algorithms.methods.length_penalty import length_penalty
 from training.algorithms.methods.sft_schedule import policy_weight, sft_coefficient
@@ -50,6 +51,7 @@ CHANGES: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "prefix.std": ({"prefix.strategy": "linear_variance", "prefix.min": 0.0}, 0.1, 0.2),
     "prefix.alpha": ({}, 1.0, 0.5),
     "prefix.beta": ({}, 1.0, 0.5),
+    "guide": ({}, "always", "until_solved"),
     "rollout_correction.type": ({}, "none", "tis"),
     "rollout_correction.low": ({"rollout_correction.type": "icepop"}, 0.5, 0.9),
     "rollout_correction.high": ({"rollout_correction.type": "icepop"}, 5.0, 1.1),
@@ -90,6 +92,9 @@ def computed(chosen: MixedPolicyOptions) -> tuple[Any, ...]:
         for sample in range(3)
         for prompt in range(4)
     ]
+    guidance = Guidance(chosen.guide)
+    guidance.solve([0, 0, 1, 1], [True, True, True, False], [False, True, False, True])
+    guided = [guidance.guides(prompt) for prompt in (0, 1)]
     generator = torch.Generator().manual_seed(0)
     log_prob, old, rollout = (-3 * torch.rand(6, 3, generator=generator) for _ in range(3))
     log_prob[5] = old[5] + 0.5  # above the clip, in a sample with a positive advantage
@@ -119,7 +124,7 @@ def computed(chosen: MixedPolicyOptions) -> tuple[Any, ...]:
     entropy = EntropyController(chosen.adaptive_entropy, 0.001)
     coefficients = [entropy.update(value) for value in (0.2, 0.7)]
     kept = reject_groups(solved, index, on_policy.tolist(), chosen)
-    return ratios, loss.item(), coefficients, kept
+    return ratios, guided, loss.item(), coefficients, kept
 
 
 def test_every_option_is_tried() -> None:

@@ -13,6 +13,7 @@ from verl.utils import tensordict_utils as tu
 from verl.utils.metric import reduce_metrics
 
 from training.algorithms.entropy import EntropyController
+from training.algorithms.guidance import ALWAYS, Guidance
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.registry import LOSS_AGG_MODES
 from training.mixed import trainer
@@ -145,7 +146,7 @@ def step(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, float], KVBatchMeta
     monkeypatch.setattr(trainer, "tq", store)
     hooks = trainer.MixedPolicyTrainer.__new__(trainer.MixedPolicyTrainer)
     hooks.options = MixedPolicyOptions(prefix={"n_prefix": 1})
-    hooks.use_reference_policy = False
+    hooks.use_reference_policy, hooks.guidance = False, Guidance(ALWAYS)
     hooks.global_steps, hooks.parameter_sync_step, hooks._counts, hooks._prefix_lengths = 4, 1, Counter(), {}
     hooks.config = OmegaConf.create(
         {

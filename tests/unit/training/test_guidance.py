@@ -1,0 +1,211 @@
+"""Which prompts get off-policy samples, in which order prompts come, and what each refuses."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tensordict import TensorDict
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+from verl.utils import tensordict_utils as tu
+
+from core.errors import InputError
+from training.algorithms.curriculum import easy_first
+from training.algorithms.guidance import Guidance, parse_guide
+from training.algorithms.options import MixedPolicyOptions
+from training.mixed import groups
+from training.mixed.rollout import prompt_key
+from training.mixed.trainer import MixedPolicyTrainer
+from training.run.checkpoints import STATE, TrainerState, folder_of, mark_complete, read_state
+from training.run.configuration import compose_run
+from training.run.inputs import check_pass_rates, order_targets
+
+# Steps of a run: of each sample its prompt, whether it is right, and whether it is on-policy.
+STEP = st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.booleans()), max_size=12)
+
+
+@pytest.mark.parametrize("rule", ["", "never", "pass_rate<0", "pass_rate<1.5", "pass_rate>0.5", "pass_rate<nan"])
+def test_a_rule_that_decides_nothing_is_refused(rule: str) -> None:
+    with pytest.raises(InputError, match=r"^guide: got '.*', expected always, until_solved or pass_rate<x"):
+        MixedPolicyOptions.from_mapping({"guide": rule, "prefix": {"n_prefix": 1}}, n=8)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "message"),
+    [
+        ({"n_prefix": 0}, "guide=until_solved contradicts prefix.n_prefix=0: no sample has off-policy tokens"),
+        ({"n_prefix": -1}, "it waits for an on-policy sample that is right, and a group has none"),
+    ],
+)
+def test_a_recipe_that_the_rule_cannot_serve_is_refused(prefix: dict[str, int], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        MixedPolicyOptions.from_mapping({"guide": "until_solved", "prefix": prefix}, n=8)
+
+
+@given(st.floats(0.01, 1.0), st.floats(0, 1))
+def test_problems_below_the_bound_are_guided_whatever_was_solved(bound: float, rate: float) -> None:
+    guidance = Guidance(f"pass_rate < {bound:.17f}")
+    guidance.solve([1], [True], [True])
+    assert guidance.guides(1, rate) == (rate < float(f"{bound:.17f}"))
+    assert guidance.solved == set()
+
+
+@given(st.lists(STEP, max_size=6), st.integers(0, 6))
+def test_a_resumed_run_guides_what_an_unbroken_one_does(steps: list[list[tuple[int, bool, bool]]], cut: int) -> None:
+    unbroken, resumed = Guidance("until_solved"), Guidance("until_solved")
+    solved: set[int] = set()
+    for number, step in enumerate(steps):
+        if number == cut:
+            saved = json.loads(json.dumps(sorted(resumed.solved)))
+            resumed = Guidance("until_solved")
+            resumed.solved.update(saved)
+        for guidance in (unbroken, resumed):
+            assert [guidance.guides(prompt) for prompt in range(6)] == [prompt not in solved for prompt in range(6)]
+            guidance.solve(*([row[k] for row in step] for k in range(3)))
+        solved |= {prompt for prompt, right, on_policy in step if right and on_policy}
+
+
+def trainer_of(rule: str, monkeypatch: pytest.MonkeyPatch, **columns: Any) -> Any:
+    """A trainer whose next batch has these columns."""
+    trainer = MixedPolicyTrainer.__new__(MixedPolicyTrainer)
+    trainer.guidance = Guidance(rule)
+    batch = {name: np.fromiter(values, object, len(values)) for name, values in columns.items()}
+    monkeypatch.setattr(PPOTrainer, "_next_train_batch", lambda *_: tu.get_tensordict(dict(batch)))
+    return trainer
+
+
+def asks(text: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text}]
+
+
+def test_the_trainer_says_of_each_prompt_that_it_draws_whether_it_is_guided(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = {"raw_prompt": [asks("1+1"), asks("2+2"), asks("1+1")], "pass_rate": [0.1, 0.75, 0.1]}
+    assert "guided" not in trainer_of("always", monkeypatch, **columns)._next_train_batch()
+    batch = trainer_of("pass_rate<0.5", monkeypatch, **columns)._next_train_batch()
+    assert batch["guided"].tolist() == [True, False, True]
+    trainer = trainer_of("until_solved", monkeypatch, raw_prompt=columns["raw_prompt"])
+    assert trainer._next_train_batch()["guided"].tolist() == [True, True, True]
+    trainer.guidance.solve([prompt_key(asks("1+1"))], [True], [True])
+    assert trainer._next_train_batch()["guided"].tolist() == [False, True, False]
+
+
+def test_a_checkpoint_keeps_which_prompts_were_solved(tmp_path: Path) -> None:
+    state = TrainerState({"coefficient": 0.5}, 7, [2**59, 3])
+    folder_of(tmp_path, 1).mkdir(parents=True)
+    mark_complete(tmp_path, 1, state, keep=1)
+    assert read_state(tmp_path, 1) == state
+    file = folder_of(tmp_path, 1) / STATE
+    file.write_text(
+        json.dumps({name: value for name, value in json.loads(file.read_text()).items() if name != "solved"})
+    )
+    assert read_state(tmp_path, 1).solved == ()  # of a checkpoint that had no such state
+
+
+def test_a_filter_remembers_solved_groups_and_counts_all_samples_of_unguided_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Groups of three: a is solved and guided, b failed and guided, c failed and is not guided, d solved by its target
+    alone."""
+    rewards = {"a": (1, 1, 1), "b": (1, 0, 0), "c": (0, 0, 0), "d": (1, 0, 0)}
+    unguided, keys = {"c"}, [f"{prompt}_{n}_0" for prompt in rewards for n in range(3)]
+
+    def fields(keys: list[str], partition_id: str, select_fields: list[str]) -> TensorDict:
+        prompts, numbers = zip(*map(groups.sample_of, keys), strict=True)
+        values = {
+            "guided": [prompt not in unguided for prompt in prompts],
+            "prompt_key": [ord(prompt) for prompt in prompts],
+            "prefix_length": [9 * (n == 0 and p not in unguided) for p, n in zip(prompts, numbers, strict=True)],
+            "rm_scores": [[0.0, rewards[p][n]] for p, n in zip(prompts, numbers, strict=True)],
+        }
+        return TensorDict({name: torch.tensor(values[name]) for name in select_fields}, batch_size=len(keys))
+
+    from verl.trainer.ppo.v1 import replay_buffer
+
+    for module in (replay_buffer, groups):
+        monkeypatch.setattr(module, "tq", SimpleNamespace(kv_batch_get=fields))
+    options = MixedPolicyOptions(prefix={"n_prefix": 1}, filter_on="on_policy", sft_multitask={"use": True})  # pyright: ignore[reportArgumentType]
+    buffer = groups.GroupBuffer.__new__(groups.GroupBuffer).follow(options, 3, Guidance("until_solved"))
+    buffer.filter_groups_metric = "reward"
+    buffer.partitions, buffer.finished_keys = {"train": {key: {} for key in keys}}, {"train": set(rewards)}
+    buffer._dapo_classification_cache = {"train": {}}  # pyright: ignore[reportAttributeAccessIssue]
+    prompts, _ = buffer._dapo_filtered_keys("train")
+    assert prompts == {"a", "c"}  # nothing to imitate in c, and all three of its samples count
+    assert buffer.guidance.solved == {ord("a")}
+
+
+@given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=30), st.integers(1, 8), st.integers(0, 3))
+def test_the_easiest_come_first_in_whole_batches(rates: list[float], batch: int, seed: int) -> None:
+    order = easy_first(rates, batch, seed)
+    assert len(order) == len(set(order)) == len(rates) // batch * batch
+    assert [rates[row] for row in order] == sorted((rates[row] for row in order), reverse=True)
+    assert order == easy_first(rates, batch, seed)
+
+
+def test_equal_problems_lie_by_the_seed_and_none_is_always_left_out() -> None:
+    rates = [0.5] * 9 + [0.0]
+    orders = [easy_first(rates, 3, seed) for seed in range(40)]
+    assert len({tuple(order) for order in orders}) == 40
+    assert all(any(row in order for order in orders) for row in range(10))
+
+
+def targets_file(path: Path, rates: list[float | None] | None) -> Path:
+    table = pa.table({"prompt": [str(row) for row in range(4)]})
+    pq.write_table(table if rates is None else table.append_column("pass_rate", pa.array(rates, pa.float64())), path)
+    return path
+
+
+def config_of(*overrides: str) -> Any:
+    return compose_run("luffy", "cpu", ["data.train_batch_size=2", *overrides], run=Path("run"))
+
+
+@pytest.mark.parametrize(
+    "setting", ["mixed.guide=pass_rate<0.5", "mixed.guide='pass_rate < .5'", "data.order=easy_first"]
+)
+def test_what_is_not_measured_is_refused_before_anything_starts(setting: str, tmp_path: Path) -> None:
+    config, name = config_of(setting), setting.partition("=")[0]
+    with pytest.raises(InputError, match=f"no column pass_rate of numbers, which {name}="):
+        check_pass_rates(targets_file(tmp_path / "a.parquet", None), config)
+    with pytest.raises(InputError, match=r"3 of 4 rows have no pass_rate from 0 to 1.* row 1, 2, 3: "):
+        check_pass_rates(targets_file(tmp_path / "b.parquet", [0.5, None, float("nan"), 1.5]), config)
+    good = targets_file(tmp_path / "c.parquet", [0.5, 0.0, 1.0, 0.25])
+    check_pass_rates(good, config)
+    ordered = order_targets(good, config, tmp_path)
+    if name == "data.order":
+        assert pq.read_table(ordered)["prompt"].to_pylist() == ["2", "0", "3", "1"]
+    else:
+        assert ordered == good
+
+
+def test_no_other_setting_needs_pass_rates(tmp_path: Path) -> None:
+    file = targets_file(tmp_path / "a.parquet", None)
+    for settings in ([], ["mixed.guide=until_solved"], ["mixed.guide=always", "data.order=shuffle"]):
+        check_pass_rates(file, config_of(*settings))
+        assert order_targets(file, config_of(*settings), tmp_path) == file
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings", "message"),
+    [
+        ("luffy", ["data.order=hard_first"], "data.order: got 'hard_first', expected one of shuffle, easy_first"),
+        ("luffy", ["data.order=easy_first", "data.train_max_samples=8"], "contradict each other"),
+        ("luffy", ["data.order=easy_first", "data.shuffle=false"], "data.shuffle has no effect with data.order=easy"),
+        ("on_policy", ["mixed.guide=until_solved"], "mixed.guide has no effect with mixed.prefix.n_prefix=0"),
+        ("sft", ["mixed.guide=until_solved"], "mixed.guide has no effect with objective=sft"),
+        ("uft", ["mixed.guide=pass_rate<2"], "guide: got 'pass_rate<2', expected"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_refused(recipe: str, settings: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        compose_run(recipe, "cpu", settings, run=Path("run"))
+
+
+def test_the_bound_is_read_with_and_without_blanks_and_quotes() -> None:
+    spelled = ("mixed.guide=pass_rate<0.25", "mixed.guide='pass_rate < .25'", 'mixed.guide="pass_rate<0.250"')
+    assert {parse_guide(config_of(text).mixed.guide) for text in spelled} == {0.25}
