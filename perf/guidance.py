@@ -1,0 +1,120 @@
+"""Which prompts need guidance: ``.venv/bin/python -m perf.guidance`` (docs/training.md has the result).
+
+Trains the recipe luffy of the profile `embedded` on problems that come again in every epoch, with each rule of
+``mixed.guide`` and with ``data.order=easy_first``, and counts the guided prompts until the validation is 90% right.
+Pass rates are the base model's. Trainings that are complete in ``--out`` are not repeated, and one that was killed
+goes on.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from core.arithmetic import problems
+from core.code import PROJECT
+from core.files import write_table
+from pipelines.definitions.settings import PROFILE, load_settings
+from training.run.metrics import read_metrics
+
+TRAINING = str(PROJECT / ".venv-train/bin/python")
+MODEL = PROJECT / "training/base/model"
+PROBLEMS, VALIDATION, SAMPLES = 192, 64, 8  # of which VALIDATION are only validated on; samples for a pass rate
+STEPS, EVERY = 24, 2  # batches of 16 prompts; a validation after every second one
+GOAL = 0.9
+SETTINGS = {
+    "always": (),
+    "pass_rate<0.25": ("mixed.guide=pass_rate<0.25",),
+    "until_solved": ("mixed.guide=until_solved",),
+    "always, easy_first": ("data.order=easy_first",),
+    "until_solved, easy_first": ("mixed.guide=until_solved", "data.order=easy_first"),
+}
+
+
+@dataclass(frozen=True)
+class Course:
+    """What a training came to. ``steps`` and ``guided``: until the validation reached the goal; None: it never did."""
+
+    steps: int | None
+    guided: int | None
+    guided_in_all: int
+    best: float
+
+
+def call(*command: str | Path) -> None:
+    """Run a command; if it fails, end with the last lines of its errors."""
+    done = subprocess.run([str(part) for part in command], cwd=PROJECT, check=False, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"error: {' '.join(map(str, command))} ended with status {done.returncode}:\n{done.stderr[-2000:]}")
+
+
+def prepare(out: Path) -> Path:
+    """The targets, each with its pass rate."""
+    targets = out / "targets" / "train.parquet"
+    if targets.exists():
+        return targets
+    rows = [{"problem": problem.problem, "answer": problem.answer} for problem in problems("train", PROBLEMS, 0)]
+    write_table(pa.Table.from_pylist(rows), out / "problems.parquet")
+    command = [TRAINING, "-m", "evaluation", "traces", "--teacher", MODEL, "--problems", out / "problems.parquet"]
+    command += ["--samples", str(SAMPLES), "--temperature", "1.0", "--top-p", "1.0", "--max-tokens", "144"]
+    call(*command, "--cache", out / "samples", "--out", out / "base.parquet")
+    command = [sys.executable, "-m", "evaluation", "difficulty", "--samples", out / "base.parquet"]
+    call(*command, "--out", out / "difficulty.parquet")
+    command = [sys.executable, "-m", "targets", "--source", "embedded", "--out", out / "targets"]
+    command += ["--tokenizer", MODEL / "tokenizer.json", "--set", f"embedded_rows={PROBLEMS}"]
+    call(*command, "--set", f"difficulty={out / 'difficulty.parquet'}")
+    return targets
+
+
+def train(name: str, seed: int, targets: Path, run: Path) -> None:
+    """Train with the setting ``name``."""
+    settings = load_settings().training
+    sets = [*settings.overrides, f"trainer.total_training_steps={STEPS}", f"trainer.save_freq={STEPS // 2}"]
+    sets += [f"trainer.test_freq={EVERY}", f"data.val_max_samples={VALIDATION}", *SETTINGS[name]]
+    command = [TRAINING, "-m", "training", "--recipe", "luffy", "--hardware", settings.hardware, "--seed", str(seed)]
+    command += ["--targets", targets, "--model", MODEL, "--out", run]
+    call(*command, *(part for text in sets for part in ("--set", text)))
+
+
+def course(run: Path) -> Course:
+    """What the metrics of a finished training say."""
+    guided, best, reached = 0, 0.0, None
+    for record in read_metrics(run / "metrics.jsonl"):
+        data = record["data"]
+        guided += int(data["batch/guided_prompts"])
+        score = data.get("validation/score", 0.0)
+        best = max(best, score)
+        if score >= GOAL and reached is None:
+            reached = record["step"], guided
+    return Course(*(reached or (None, None)), guided, best)
+
+
+def main() -> None:
+    os.environ[PROFILE] = "embedded"
+    parser = argparse.ArgumentParser(prog="python -m perf.guidance", description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS), metavar="NAME")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
+    parser.add_argument("--out", type=Path, default=PROJECT / "var/guidance")
+    parser.add_argument("--table", action="store_true", help="train nothing, print what is there")
+    options = parser.parse_args()
+    out: Path = options.out.resolve()
+    runs = {(name, seed): out / f"{name}-{seed}" for name in options.settings for seed in options.seeds}
+    if not options.table:
+        targets = prepare(out)
+        for (name, seed), run in runs.items():
+            if not (run / "policy").exists():
+                train(name, seed, targets, run)
+    print(f"{'setting':26}{'seed':>5}{'steps':>7}{'guided':>8}{'guided in all':>15}{'best':>7}   (to {GOAL:.0%})")
+    for (name, seed), run in runs.items():
+        if (run / "policy").exists():
+            ended = course(run)
+            reached = f"{ended.steps or '-':>7}{ended.guided or '-':>8}"
+            print(f"{name:26}{seed:5}{reached}{ended.guided_in_all:15}{ended.best:7.1%}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
