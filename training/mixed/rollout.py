@@ -1,6 +1,5 @@
 """Mixed-policy rollouts: some samples of a group start with part of the target, or are all of it."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -21,11 +20,6 @@ NO_VERSION = -1
 def prompt_id(row: dict[str, Any]) -> str:
     """What names the prompt of a row of the targets."""
     return str(row["extra_info"].get("id") or row["index"])
-
-
-def prompt_key(messages: Sequence[Mapping[str, str]]) -> int:
-    """A number for what the policy is asked: equal for targets of one problem."""
-    return stable_hash(*(text for message in messages for text in (message["role"], message["content"])))
 
 
 def batch_number(row: dict[str, Any]) -> int:

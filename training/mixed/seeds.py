@@ -1,5 +1,7 @@
 """Numbers that are random, and the same wherever and whenever they are drawn."""
 
+from collections.abc import Mapping, Sequence
+
 from core.files import digest_bytes
 
 HASHES = 2**60  # values of stable_hash
@@ -8,3 +10,8 @@ HASHES = 2**60  # values of stable_hash
 def stable_hash(*parts: int | str) -> int:
     """A number below ``HASHES`` that is the same for equal ``parts`` on every machine, rank and restart."""
     return int(digest_bytes(repr(parts).encode())[:15], 16)
+
+
+def prompt_key(messages: Sequence[Mapping[str, str]]) -> int:
+    """A number for what the policy is asked: equal for targets of one problem."""
+    return stable_hash(*(text for message in messages for text in (message["role"], message["content"])))

@@ -36,7 +36,7 @@ from training.mixed.metrics import (
     update_counts,
     validation_metrics,
 )
-from training.mixed.rollout import prompt_key
+from training.mixed.seeds import prompt_key
 from training.plan.fit import require_disk
 from training.run.checkpoints import TrainerState, mark_complete, read_state, record_score
 from training.run.configuration import mixed_options

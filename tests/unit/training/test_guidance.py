@@ -21,7 +21,7 @@ from training.algorithms.curriculum import easy_first
 from training.algorithms.guidance import Guidance, parse_guide
 from training.algorithms.options import MixedPolicyOptions
 from training.mixed import groups
-from training.mixed.rollout import prompt_key
+from training.mixed.seeds import prompt_key
 from training.mixed.trainer import MixedPolicyTrainer
 from training.run.checkpoints import STATE, TrainerState, folder_of, mark_complete, read_state
 from training.run.configuration import compose_run
