@@ -28,7 +28,7 @@ STEPS, EVERY = 24, 2  # batches of 16 prompts; a validation after every second o
 GOAL = 0.9
 SETTINGS = {
     "always": (),
-    "pass_rate<0.25": ("mixed.guide=pass_rate<0.25",),
+    "pass_rate<0.1": ("mixed.guide=pass_rate<0.1",),
     "until_solved": ("mixed.guide=until_solved",),
     "always, easy_first": ("data.order=easy_first",),
     "until_solved, easy_first": ("mixed.guide=until_solved", "data.order=easy_first"),
