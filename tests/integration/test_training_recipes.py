@@ -17,6 +17,7 @@ from training.run.configuration import names
 # make test runs the published recipe, one that joins both losses, and one without rollouts.
 QUICK = ("hpt", "luffy", "sft")
 SUPERVISED = ("dft", "sft")
+WITH_SUPERVISED_LOSS = ("chord_mu", "chord_phi", "hpt", "rl_sft_loss", "srft", "uft")
 # Four of eight samples are two of our four.
 SETTINGS: dict[str, dict[str, str]] = {
     "luffy_seed": {
@@ -53,6 +54,7 @@ OFF_POLICY = {
     "on_policy": 0,
     "rl_sft_loss": 1,
     "sft_rl": 0,
+    "srft": 1,
     "uft": 4,
 }
 
@@ -123,7 +125,7 @@ def check_rollouts(run: Training, recipe: str, records: list[dict[str, Any]]) ->
         assert ("reward/off_policy" in data) == bool(OFF_POLICY[recipe])
         if "rollouts" not in SETTINGS.get(recipe, {}):  # vLLM and the actor agree where samples are of their step
             assert data["rollout_correction/abs_log_ratio_max"] < 1e-2
-        assert ("actor/sft_loss" in data) == (recipe in ("chord_mu", "chord_phi", "hpt", "rl_sft_loss", "uft"))
+        assert ("actor/sft_loss" in data) == (recipe in WITH_SUPERVISED_LOSS)
         assert ("groups/supervised" in data) == (recipe == "hpt")
         # The gate counts the same successes as the metric: what was never solved is imitated.
         assert data.get("groups/supervised") in (None, pytest.approx(data.get("groups/solve_none", 0)))
@@ -134,6 +136,8 @@ def check_rollouts(run: Training, recipe: str, records: list[dict[str, Any]]) ->
         if recipe == "chord_mu":
             step = data["training/global_step"] - 1
             assert data["actor/sft_coef"] == pytest.approx(0.475 + 0.425 * math.cos(math.pi * step / 200))
+        if recipe == "srft":
+            assert data["actor/sft_coef"] == pytest.approx(0.5 * math.exp(-data["actor/off_policy_entropy"]))
         if recipe == "uft":  # every sample continues a hint: none tells what the policy alone solves
             assert len({(sample["input"], sample["prefix_length"]) for sample in samples}) == 4
             continue

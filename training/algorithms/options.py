@@ -147,6 +147,14 @@ class GateOptions(Options):
         return self
 
 
+class SRFTOptions(Options):
+    """Weights by the policy's entropy, and advantages by outcome (``training.algorithms.methods.srft``)."""
+
+    use: bool = False
+    sign: Literal["minus", "plus"] = "minus"  # of the entropy in the supervised loss's factor exp(+-H)
+    solved_weight: Positive = 0.1  # times exp(H): the advantage of a right sample; that of a wrong one is -1
+
+
 class LengthPenaltyOptions(Options):
     """DAPO's punishment of long responses (``training.algorithms.methods.length_penalty``)."""
 
@@ -218,6 +226,7 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
     rollout_correction: RolloutCorrectionOptions = RolloutCorrectionOptions()
     sft_multitask: SFTMultitaskOptions = SFTMultitaskOptions()
     gate: GateOptions = GateOptions()
+    srft: SRFTOptions = SRFTOptions()
     length_penalty: LengthPenaltyOptions = LengthPenaltyOptions()
     adaptive_entropy: EntropyOptions = EntropyOptions()
 
@@ -262,6 +271,8 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
             raise contradiction("off_min_clip", low, "off_max_clip", high, "the minimum is above the maximum")
         if self.loss_remove_clip and clip is not None:
             raise contradiction("loss_remove_clip", True, "clip_upper_bound", clip, "there is no clip to bound")
+        if self.on_policy_loss == "reinforce" and not self.loss_remove_clip:
+            raise contradiction("on_policy_loss", "reinforce", "loss_remove_clip", False, "it has no ratio to clip")
         if self.loss_remove_clip and self.on_policy_loss == "cispo":
             why = "its clipped ratio is the weight of a token"
             raise contradiction("on_policy_loss", "cispo", "loss_remove_clip", True, why)
@@ -289,6 +300,15 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
             raise contradiction("sft_multitask.use", True, "prefix.n_prefix", 0, "no sample has off-policy tokens")
         if self.guide != ALWAYS and self.prefix.n_prefix == 0:
             raise contradiction("guide", self.guide, "prefix.n_prefix", 0, "no sample has off-policy tokens")
+        if self.srft.use:
+            needed = {"on_policy_loss": "reinforce", "sft_multitask.use": True, "sft_multitask.complement": False}
+            given = (self.on_policy_loss, self.sft_multitask.use, self.sft_multitask.complement)
+            for (name, value), other in zip(needed.items(), given, strict=True):
+                if value != other:
+                    raise contradiction("srft.use", True, name, other, f"SRFT has {name}={str(value).lower()}")
+            if self.length_penalty.use:
+                why = "an on-policy sample's advantage is its outcome"
+                raise contradiction("srft.use", True, "length_penalty.use", True, why)
         if self.gate.type != "none":
             why = "the gate chooses between the policy loss of samples and the supervised loss of the target"
             if not self.sft_multitask.use:

@@ -33,6 +33,7 @@ ON_POLICY_LOSSES = Registry(
     ppo="training.algorithms.methods.on_policy:ppo",
     cispo="training.algorithms.methods.on_policy:cispo",
     gspo="training.algorithms.methods.on_policy:gspo",
+    reinforce="training.algorithms.methods.on_policy:reinforce",
 )
 # (log_prob) -> weight of each token in the supervised loss
 SFT_WEIGHTS = Registry(

@@ -25,6 +25,7 @@ from training.algorithms.guidance import Guidance
 from training.algorithms.methods.gate import group_gate
 from training.algorithms.methods.length_penalty import length_penalty
 from training.algorithms.methods.sft_schedule import sft_coefficient
+from training.algorithms.methods.srft import outcome_advantage, supervised_scale
 from training.algorithms.tensors import mask_of_prefix
 from training.mixed.groups import GroupBuffer, sample_of
 from training.mixed.loss import mixed_policy_loss
@@ -66,6 +67,7 @@ class MixedPolicy(PPOTrainer):
         self.guidance = Guidance(self.options.guide)
         self.entropy = EntropyController(self.options.adaptive_entropy, config.actor_rollout_ref.actor.entropy_coeff)
         self._prefix_lengths: dict[str, int] = {}  # of this step's samples, by their key
+        self._sft_scale = 1.0  # of the supervised loss, for the batch whose advantages were computed last
         self._counts = Counter[str]()  # of this step; verl averages the metrics of mini-batches that it samples apart
         super().__init__(config)
 
@@ -178,6 +180,11 @@ class MixedPolicy(PPOTrainer):
         )
         metrics.update({f"rollout_correction/{name}": value for name, value in correction_metrics.items()})
         metrics.update(token_metrics(rows["entropy"], mask, off_policy_mask))
+        if self.options.srft.use:
+            solved = rows["rm_scores"].sum(-1) == 1.0
+            outcomes = outcome_advantage(solved, metrics.get("actor/entropy", 0.0), self.options.srft).unsqueeze(-1)
+            advantages = torch.where(off_policy_mask, advantages, outcomes * mask)
+            self._sft_scale = supervised_scale(metrics.get("actor/off_policy_entropy", 0.0), self.options.srft)
         metrics.update(
             staleness_metrics(
                 self.global_steps - 1 - fit_width(rows["rollout_versions"], mask.shape[1]),
@@ -214,7 +221,8 @@ class MixedPolicy(PPOTrainer):
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         batch.extra_info["entropy_coeff"] = self.entropy.coefficient
         if self.options.sft_multitask.use:
-            metrics["actor/sft_coef"] = sft_coefficient(self.options.sft_multitask, self.global_steps - 1)
+            scheduled = sft_coefficient(self.options.sft_multitask, self.global_steps - 1)
+            metrics["actor/sft_coef"] = scheduled * self._sft_scale
             batch.extra_info["sft_coef"] = metrics["actor/sft_coef"]
         batch = super()._update_actor(batch, metrics)
         mean_of_sums(metrics, "actor/")

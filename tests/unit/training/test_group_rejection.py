@@ -34,6 +34,7 @@ DROPPED = {
     "gspo": UNION,
     "mixed_policy": UNION,
     "uft": {"solved"},  # a supervised loss, and all samples have a part of the target
+    "srft": {"solved"},
     "on_policy": UNION,
     "sft_rl": UNION,
     # On-policy samples decide, and a supervised loss learns from the targets of those that were never solved.

@@ -79,17 +79,45 @@ def test_phi_weighs_tokens_of_the_target() -> None:
     assert metrics["sft_loss"].aggregate() == pytest.approx(float((-p * (1 - p) * p.log()).mean()))
 
 
+SRFT_LOSS = {
+    "prefix": {"n_prefix": 1},
+    "loss_remove_clip": True,
+    "off_policy_reshape": "p_div_p_0.1",
+    "on_policy_loss": "reinforce",
+    "sft_multitask": {"use": True, "coef": 0.5},
+    "srft": {"use": True},
+}
+
+
+def test_srft_adds_the_likelihood_of_the_target_to_luffys_loss_and_takes_samples_by_outcome() -> None:
+    """Of the rows' advantages, the targets have 0 here; the samples' -0.5 and 0.5 multiply log p."""
+    options = MixedPolicyOptions(**SRFT_LOSS)  # pyright: ignore[reportArgumentType]
+    loss, metrics = share([0, 1, 2, 3], counts(gated=False), options, sft_coef=0.25)
+    assert metrics["pg_loss"].aggregate() == pytest.approx((0.5 * (-2.0 - 0.5 - 0.7) + 0.5 * 0.9) / 8)
+    assert metrics["sft_loss"].aggregate() == pytest.approx((1.0 + 3.0 + 4.0 + 0.3) / 4)
+    assert loss == pytest.approx(metrics["pg_loss"].aggregate() + 0.25 * metrics["sft_loss"].aggregate())
+
+
+METHODS: dict[str, dict[str, Any]] = {
+    "chord": {**TARGET, "sft_multitask": CHORD | {"weight": "p"}},
+    "hpt": {**TARGET, "sft_multitask": CHORD | {"weight": "p"}, "gate": {"type": "hard"}},
+    "srft": SRFT_LOSS,
+}
+
+
 @pytest.mark.parametrize("mode", [mode for mode in LOSS_AGG_MODES if mode != "published"])
-@pytest.mark.parametrize("gated", [True, False])
-def test_micro_batches_and_ranks_do_not_matter(mode: str, gated: bool) -> None:
-    method = {"gate": {"type": "hard"}} if gated else {}
-    options = MixedPolicyOptions(**TARGET, sft_multitask=CHORD | {"weight": "p"}, loss_agg_mode=mode, **method)  # pyright: ignore[reportArgumentType]
+@pytest.mark.parametrize("method", METHODS)
+def test_micro_batches_and_ranks_do_not_matter(mode: str, method: str) -> None:
+    gated = method == "hpt"
+    options = MixedPolicyOptions(**METHODS[method], loss_agg_mode=mode)
     whole, _ = share([0, 1, 2, 3], counts(gated), options, sft_coef=0.3)
     cuts = [[[0, 1, 2, 3]], [[0], [1, 2, 3]], [[3, 1], [2, 0]], [[2], [0], [3], [1]]]
     for cut in cuts:
-        assert sum(share(rows, counts(gated), options, sft_coef=0.3)[0] for rows in cut) == pytest.approx(whole)
+        assert sum(share(rows, counts(gated), options, sft_coef=0.3)[0] for rows in cut) == pytest.approx(
+            whole, abs=1e-5
+        )
         ranks = counts(gated) | {"dp_size": 2}
-        assert sum(share(rows, ranks, options, sft_coef=0.3)[0] for rows in cut) / 2 == pytest.approx(whole)
+        assert sum(share(rows, ranks, options, sft_coef=0.3)[0] for rows in cut) / 2 == pytest.approx(whole, abs=1e-5)
 
 
 def test_dft_weighs_a_token_by_its_probability() -> None:

@@ -14,6 +14,7 @@ from training.algorithms.guidance import Guidance
 from training.algorithms.methods.gate import group_gate
 from training.algorithms.methods.length_penalty import length_penalty
 from training.algorithms.methods.sft_schedule import policy_weight, sft_coefficient
+from training.algorithms.methods.srft import outcome_advantage, supervised_scale
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.prefix import prefix_ratio
 from training.algorithms.registry import LOSSES
@@ -22,6 +23,7 @@ from training.algorithms.sft import sft_token_loss
 from training.algorithms.tensors import mask_of_prefix
 from training.config.keys import leaves
 
+SRFT = {"on_policy_loss": "reinforce", "loss_remove_clip": True, "sft_multitask.use": True}
 # OPTION: the options it needs, its value there, another value.
 CHANGES: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "on_policy_loss": ({}, "ppo", "cispo"),
@@ -64,6 +66,9 @@ CHANGES: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "sft_multitask.valley": ({"sft_multitask.use": True, "sft_multitask.decay_steps": 50}, 0.0, 0.05),
     "gate.type": ({"sft_multitask.use": True, "use_off_policy_loss": False}, "none", "hard"),
     "gate.gamma": ({"sft_multitask.use": True, "use_off_policy_loss": False, "gate.type": "hard"}, 0, 1),
+    "srft.use": (SRFT, False, True),
+    "srft.sign": ({**SRFT, "srft.use": True}, "minus", "plus"),
+    "srft.solved_weight": ({**SRFT, "srft.use": True}, 0.1, 0.2),
     "length_penalty.use": ({}, False, True),
     "length_penalty.buffer": ({"length_penalty.use": True}, 0.8, 0.9),
     "adaptive_entropy.use": ({}, False, True),
@@ -107,6 +112,9 @@ def computed(chosen: MixedPolicyOptions) -> tuple[Any, ...]:
         scores = scores + length_penalty(mask.sum(-1), 3, chosen.length_penalty)
     advantages = group_advantage(scores, index, on_policy, chosen).unsqueeze(-1) * mask
     advantages = apply_prefix_weights(advantages, off_policy_mask, chosen.prefix)
+    if chosen.srft.use:
+        outcomes = outcome_advantage(scores == 1.0, 0.5, chosen.srft).unsqueeze(-1)
+        advantages = torch.where(off_policy_mask, advantages, outcomes * mask)
     weights, *_ = rollout_correction(old, rollout, mask, off_policy_mask, chosen.rollout_correction)
     phi = torch.full_like(log_prob, 0.5) if chosen.use_target_probs else None
     losses, _ = LOSSES.function(chosen.loss)(old, log_prob, advantages, mask, off_policy_mask, chosen, phi)
@@ -118,6 +126,8 @@ def computed(chosen: MixedPolicyOptions) -> tuple[Any, ...]:
     loss = agg_loss(losses * weights * gate, mask, chosen.loss_agg_mode, size)
     if (supervised := chosen.sft_multitask).use:
         sft_losses = sft_token_loss(log_prob, off_policy_mask, supervised.weight) * gate
+        if chosen.srft.use:
+            sft_losses = sft_losses * supervised_scale(0.5, chosen.srft)
         for step in (0, 40, 90):
             coef = sft_coefficient(supervised, step)
             loss = loss + policy_weight(supervised, coef) * loss + coef * sft_losses.sum()

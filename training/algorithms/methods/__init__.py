@@ -1,8 +1,9 @@
 """What the methods beside LUFFY add to its step: each a pure function that an option of the section ``mixed`` chooses.
 
-- ``on_policy``: the loss of on-policy tokens: PPO, CISPO, GSPO
+- ``on_policy``: the loss of on-policy tokens: PPO, CISPO, GSPO, REINFORCE
 - ``sft_weight``: the weight of a token in the supervised loss: SFT, DFT, CHORD-phi
 - ``sft_schedule``: the weight of the supervised loss over the steps: CHORD-mu
 - ``gate``: RL or supervised training for each prompt, by its successes: HPT
+- ``srft``: weights by entropy and advantages by outcome: SRFT
 - ``length_penalty``: the reward of long responses: DAPO
 """

@@ -1,4 +1,4 @@
-"""The loss of on-policy tokens, ``mixed.on_policy_loss``: PPO's ratio and clip, or what CISPO and GSPO have instead.
+"""The loss of on-policy tokens, ``mixed.on_policy_loss``: PPO's ratio and clip, or what other methods have instead.
 
 Each function takes what `training.algorithms.mixed_loss` has prepared: log-probabilities that are 0 at invalid tokens,
 and ``loss_per_ratio``, which is ``-A`` there and 0 at invalid tokens.
@@ -27,12 +27,13 @@ def on_policy_loss(
     With ``d = log_prob - old_log_prob``, and a band from ``1 - clip_ratio`` to ``max(clip_upper_bound, 1 +
     clip_ratio)``:
 
-    =========  ==============================================================================================
-    ``ppo``    ``max(-A r, -A clamp(r))`` with ``r`` for the reshaped ``e^d`` (arXiv 1707.06347, equation 7)
-    ``cispo``  ``-A sg(clamp(e^d)) log_prob``: a clipped token keeps its gradient (arXiv 2506.13585, equation 4)
-    ``gspo``   ``max(-A s, -A clamp(s))`` with ``s = exp(mean of d over the row's on-policy tokens)``, whose
-               gradient goes to each token alike (arXiv 2507.18071, equations 7 and 14)
-    =========  ==============================================================================================
+    =============  ==========================================================================================
+    ``ppo``        ``max(-A r, -A clamp(r))`` with ``r`` for the reshaped ``e^d`` (arXiv 1707.06347, equation 7)
+    ``cispo``      ``-A sg(clamp(e^d)) log_prob``: a clipped token keeps its gradient (arXiv 2506.13585, equation 4)
+    ``gspo``       ``max(-A s, -A clamp(s))`` with ``s = exp(mean of d over the row's on-policy tokens)``, whose
+                   gradient goes to each token alike (arXiv 2507.18071, equations 7 and 14)
+    ``reinforce``  ``-A log_prob``, without the policy that sampled
+    =============  ==========================================================================================
 
     ``sg`` stops the gradient. Without a clip (``loss_remove_clip``), ``ppo`` is ``-A r`` and ``gspo`` ``-A s``.
 
@@ -44,6 +45,8 @@ def on_policy_loss(
     tensor([[0.6931, 0.2678]])
     >>> on_policy_loss(*tensors, LossOptions(on_policy_loss="gspo"))[0]  # sqrt(1 x 4) = 2 is clipped, too
     tensor([[-1.2000, -1.2000]])
+    >>> on_policy_loss(*tensors, LossOptions(on_policy_loss="reinforce"))[0]
+    tensor([[0.6931, 0.2231]])
 
     Args:
         on_policy: valid tokens that are not off-policy; those of a row make up GSPO's mean.
@@ -73,6 +76,12 @@ def gspo(
         difference = torch.where(on_policy, log_prob - old_log_prob, 0.0).sum(dim=-1, keepdim=True)
         log_ratio = difference / on_policy.sum(dim=-1, keepdim=True).clamp(min=1)
     return _clipped(bounded_exp(log_prob - log_prob.detach() + log_ratio), loss_per_ratio, options)
+
+
+def reinforce(
+    log_prob: Tensor, old_log_prob: Tensor, loss_per_ratio: Tensor, on_policy: Tensor, options: LossOptions
+) -> Losses:
+    return loss_per_ratio * log_prob, None
 
 
 def clip_band(options: LossOptions) -> tuple[float, float]:

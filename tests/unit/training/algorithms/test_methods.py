@@ -12,16 +12,20 @@ from omegaconf import OmegaConf  # noqa: E402
 from verl.trainer.ppo.core_algos import get_policy_loss_fn  # noqa: E402
 from verl.utils.config import omega_conf_to_dataclass  # noqa: E402
 
+from core.errors import InputError  # noqa: E402
 from training.algorithms.methods.gate import group_gate  # noqa: E402
 from training.algorithms.methods.length_penalty import length_penalty  # noqa: E402
 from training.algorithms.methods.sft_schedule import policy_weight, sft_coefficient  # noqa: E402
 from training.algorithms.methods.sft_weight import sft_weight  # noqa: E402
+from training.algorithms.methods.srft import outcome_advantage, supervised_scale  # noqa: E402
 from training.algorithms.mixed_loss import mixed_policy_token_loss  # noqa: E402
 from training.algorithms.options import (  # noqa: E402
     GateOptions,
     LengthPenaltyOptions,
     LossOptions,
+    MixedPolicyOptions,
     SFTMultitaskOptions,
+    SRFTOptions,
 )
 from training.algorithms.reshape import shape_off_policy  # noqa: E402
 from training.algorithms.sft import sft_token_loss  # noqa: E402
@@ -229,3 +233,46 @@ def test_a_longer_response_never_loses_less(limit, buffer, length):
     options = LengthPenaltyOptions(use=True, buffer=buffer)
     shorter, longer = length_penalty(torch.tensor([length, length + 1]), limit, options).tolist()
     assert -1.0 <= longer <= shorter <= 0.0
+
+
+SRFT = {"on_policy_loss": "reinforce", "loss_remove_clip": True, "prefix": {"n_prefix": 1}}
+
+
+def test_srft_by_hand():
+    """Entropy log 2: a right sample weighs 0.1 x 2, a wrong one -1, and the target 0.5 / 2."""
+    options = MixedPolicyOptions(**SRFT, sft_multitask={"use": True, "coef": 0.5}, srft={"use": True})  # pyright: ignore[reportArgumentType]
+    advantages = outcome_advantage(torch.tensor([True, False]), math.log(2), options.srft).double()
+    assert advantages.tolist() == pytest.approx([0.2, -1.0])
+    losses, gradient, stats = on_policy(options, [[0.9], [0.9]], [[0.3], [0.6]], advantages.unsqueeze(-1).tolist())
+    assert [loss for (loss,) in losses] == pytest.approx([-0.2 * math.log(0.3), math.log(0.6)])
+    assert [slope for (slope,) in gradient] == pytest.approx([-0.2, 1.0])  # whatever the old probability was
+    assert stats["on_pg_clipfrac"][0] == 0
+    assert options.sft_multitask.coef * supervised_scale(math.log(2), options.srft) == pytest.approx(0.25)
+    assert 0.5 * supervised_scale(math.log(2), SRFTOptions(use=True, sign="plus")) == pytest.approx(1.0)
+
+
+@given(st.floats(0.0, 12.0), st.floats(0.0, 12.0))
+def test_srft_imitates_less_and_rewards_more_the_less_sure_the_policy_is(entropy, more):
+    low, high = sorted((entropy, more))
+    assert 0 < supervised_scale(high, SRFTOptions()) <= supervised_scale(low, SRFTOptions()) <= 1
+    plus = SRFTOptions(sign="plus")
+    assert supervised_scale(low, plus) * supervised_scale(low, SRFTOptions()) == pytest.approx(1.0)
+    outcomes = torch.tensor([True, False])
+    (right, wrong), (righter, wronger) = (outcome_advantage(outcomes, h, SRFTOptions()) for h in (low, high))
+    assert right + 1e-9 >= 0.1 and right <= righter and wrong == wronger == -1
+
+
+@pytest.mark.parametrize(
+    ("change", "other"),
+    [
+        ({"on_policy_loss": "ppo"}, "on_policy_loss=ppo"),
+        ({"sft_multitask": {"use": False}}, "sft_multitask.use=False"),
+        ({"sft_multitask": {"use": True, "complement": True}}, "sft_multitask.complement=True"),
+        ({"length_penalty": {"use": True}}, "length_penalty.use=True"),
+        ({"loss_remove_clip": False}, "loss_remove_clip=False"),
+    ],
+)
+def test_what_contradicts_srft_is_refused_by_name(change, other):
+    values = {**SRFT, "sft_multitask": {"use": True}, "srft": {"use": True}} | change
+    with pytest.raises(InputError, match=f"contradicts {other}"):
+        MixedPolicyOptions.from_mapping(values)
