@@ -6,7 +6,7 @@ from the same model with the same prompts and sampling settings, and verdicts of
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
@@ -22,7 +22,7 @@ from assets.shared.storage import Storage
 from assets.training import POLICY
 from core.code import GENERATION_CODE, GRADING_CODE, SHORT_DIGEST, code_version, identity
 from core.errors import InputError
-from core.progress import after
+from core.progress import progress_line
 from evaluation.benchmarks.registry import Benchmark
 
 if TYPE_CHECKING:
@@ -128,13 +128,8 @@ def generate(
         with storage.working("generations", "jobs", identity(*(folders[name].name for name in missing))) as out:
             arguments = ["evaluation", "generate", "--model", model.path, "--suite", suite.path]
             arguments += ["--benchmarks", *missing, "--out", str(out), "--checkpoint", model.digest]
-            arguments += ["--temperature", str(options.temperature), "--top-p", str(options.top_p)]
-            arguments += ["--max-tokens", str(options.max_tokens), "--seed", str(options.seed)]
-            arguments += ["--tensor-parallel", str(options.tensor_parallel)]
-            arguments += ["--template", options.template, "--cache", str(storage.path / "samples")]
-            arguments += ["--replicas", str(options.replicas)] if options.replicas else []
+            arguments += [*options.sampling_arguments(), "--cache", str(storage.path / "samples")]
             arguments += ["--samples", str(options.samples)] if options.samples else []
-            arguments += ["--trust-remote-code"] if options.trust_remote_code else []
             arguments += interpreter.evaluation_arguments()
             try:
                 interpreter.run(context, arguments, lambda message: context.log.info(progress_line(message)))
@@ -144,12 +139,6 @@ def generate(
                         with storage.writing(folders[name]) as folder:
                             (out / f"{name}.parquet").rename(folder / "samples.parquet")
     return {name: folder / "samples.parquet" for name, folder in folders.items()}
-
-
-def progress_line(message: Mapping[str, Any]) -> str:
-    """A progress message of the generator as one line."""
-    count = f"{message['done']} of {message['total']} samples"
-    return f"{message['benchmark']}: {count}{after(message['left_s'])}"
 
 
 def grade(

@@ -2,26 +2,35 @@
 
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from assets.benchmarks import KEY as SUITE
+from assets.generated import KEY as GENERATED
 from assets.models import KEY as BASE
 from assets.shared.failures import reports_input_errors
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.lineage import column_lineage, copied_columns, rejected_columns, target_columns
 from assets.shared.metadata import cell
 from assets.shared.options import SplitOptions, TargetOptions, with_defaults
-from assets.shared.references import ModelReference, PreparedReference, Reference, SuiteReference, TrainReference
+from assets.shared.references import (
+    GeneratedReference,
+    ModelReference,
+    PreparedReference,
+    Reference,
+    SuiteReference,
+    TrainReference,
+)
 from assets.shared.storage import Storage
 from assets.shared.targets_metadata import prepared_metadata, rejected_metadata, stages, train_metadata
 from core.code import PREPARATION_CODE, SHORT_DIGEST, code_version, identity
 from core.errors import InputError
 from core.files import write_json
 from core.progress import Progress
+from targets.source import GENERATED as GENERATED_SOURCE
 
 if TYPE_CHECKING:
     from targets.prepared import Prepared
@@ -32,9 +41,12 @@ REJECTED = dg.AssetKey(["targets", "rejected"])
 TRAIN = dg.AssetKey(["targets", "train"])
 
 
-def build_targets(options: TargetOptions, split: SplitOptions) -> list[dg.AssetsDefinition]:
-    """The assets of the targets. ``options`` and ``split`` are the defaults of the Launchpad."""
-    return [_source(options), _prepared(options), _train(split)]
+def build_targets(options: TargetOptions, split: SplitOptions, *, generated: bool = False) -> list[dg.AssetsDefinition]:
+    """The assets of the targets. ``options`` and ``split`` are the defaults of the Launchpad.
+
+    ``generated``: whether targets/generated is one more source of them.
+    """
+    return [_source(options), _prepared(options, generated), _train(split)]
 
 
 def _source(options: TargetOptions) -> dg.AssetsDefinition:
@@ -76,7 +88,7 @@ def observation(options: TargetOptions) -> tuple[str, dict[str, Any]]:
     }
 
 
-def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
+def _prepared(options: TargetOptions, generated: bool) -> dg.AssetsDefinition:
     version = code_version(*PREPARATION_CODE)
     specs = {
         "prepared": dg.AssetSpec(
@@ -97,6 +109,8 @@ def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
         ),
     }
 
+    traces = {"generated": dg.AssetIn(GENERATED, dagster_type=GeneratedReference)} if generated else {}
+
     class Config(with_defaults(options)): ...
 
     @dg.multi_asset(
@@ -105,7 +119,7 @@ def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
             "prepared": dg.AssetOut.from_spec(specs["prepared"], dagster_type=PreparedReference),
             "rejected": dg.AssetOut.from_spec(specs["rejected"], dagster_type=Reference),
         },
-        ins={"suite": dg.AssetIn(SUITE), "base": dg.AssetIn(BASE)},
+        ins={"suite": dg.AssetIn(SUITE), "base": dg.AssetIn(BASE), **traces},
         deps=[SOURCE],
     )
     @reports_input_errors
@@ -116,21 +130,27 @@ def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
         base: ModelReference,
         storage: Storage,
         interpreter: TrainingInterpreter,
+        **inputs: GeneratedReference,
     ) -> Iterator[dg.MaterializeResult[Any]]:
         from targets.prepared import read_prepared, require_targets
         from targets.select.difficulty import read_difficulty
         from targets.select.review import read_review
 
-        digest, metadata = observation(config)
+        options, teacher = with_generated(config, inputs), inputs.get("generated")
+        digest, metadata = observation(options)
         context.log_event(dg.AssetObservation(SOURCE, metadata=metadata, tags={"dagster/data_version": digest}))
-        chosen = [read_difficulty(config.difficulty, config.pass_rate).digest, read_review(config.review).digest]
-        inputs = [digest, config.digest(), *chosen, base.digest, suite.digest]
-        folder = storage.folder("targets", "prepared", identity(inputs, version))
+        chosen = [
+            read_difficulty(options.difficulty, options.pass_rate).digest,
+            read_review(options.review).digest,
+            *([teacher.digest] if teacher else []),
+        ]
+        made_of = [digest, options.digest(), *chosen, base.digest, suite.digest]
+        folder = storage.folder("targets", "prepared", identity(made_of, version))
         reused = folder.exists()
         if not reused:
             remembered = storage.path / "targets" / "decisions"
             with storage.writing(folder) as temporary:
-                _prepare(context, interpreter, config, temporary, suite, base, remembered)
+                _prepare(context, interpreter, options, temporary, suite, base, remembered, teacher)
         prepared = read_prepared(folder)
         yield _rejected_result(prepared, reused)  # first: it is there even if no target is left
         require_targets(prepared)
@@ -141,6 +161,13 @@ def _prepared(options: TargetOptions) -> dg.AssetsDefinition:
     return prepared
 
 
+def with_generated(options: TargetOptions, inputs: Mapping[str, GeneratedReference]) -> TargetOptions:
+    """``options`` with the generated traces as their last source, unless they name them among the others."""
+    if not inputs or GENERATED_SOURCE in options.paths:
+        return options
+    return options.model_copy(update={"source": [*options.source, GENERATED_SOURCE]})
+
+
 def _prepare(
     context: dg.AssetExecutionContext,
     interpreter: TrainingInterpreter,
@@ -149,6 +176,7 @@ def _prepare(
     suite: Reference,
     base: Reference,
     remembered: Path,
+    teacher: Reference | None,
 ) -> None:
     """Prepare ``config`` into ``folder``: in this process, or for the engine "ray" in the training interpreter."""
     import pyarrow.parquet as pq
@@ -165,6 +193,7 @@ def _prepare(
             tokenizer_json=Path(base.path),
             progress=Progress(context.log.info),
             cache=remembered,
+            generated=Path(teacher.path) if teacher else None,
         )
         return
     with tempfile.TemporaryDirectory() as scratch:
@@ -172,6 +201,7 @@ def _prepare(
         write_json(config.model_dump(mode="json"), settings)  # JSON is YAML
         arguments = ["targets", "--config", str(settings), "--out", str(folder), "--prepare-only"]
         arguments += ["--tokenizer", base.path, "--benchmarks", suite.path, "--cache", str(remembered)]
+        arguments += ["--generated", teacher.path] if teacher else []
         try:
             interpreter.run(context, arguments, lambda _: None)
         except dg.Failure:
@@ -196,7 +226,7 @@ def _prepared_result(prepared: "Prepared", source_digest: str, reused: bool) -> 
         data_version=dg.DataVersion(prepared.digest),
         metadata={
             **prepared_metadata(prepared),
-            "dagster/column_lineage": column_lineage(target_columns(prepared, SOURCE)),
+            "dagster/column_lineage": column_lineage(target_columns(prepared, SOURCE, GENERATED)),
             "reused": reused,
         },
     )
@@ -215,7 +245,7 @@ def _rejected_result(prepared: "Prepared", reused: bool) -> dg.MaterializeResult
         data_version=dg.DataVersion(digest),
         metadata={
             **rejected_metadata(prepared, table),
-            "dagster/column_lineage": column_lineage(rejected_columns(prepared, SOURCE)),
+            "dagster/column_lineage": column_lineage(rejected_columns(prepared, SOURCE, GENERATED)),
             "reused": reused,
         },
     )

@@ -170,6 +170,12 @@ class BatchProgress:
         self._report({"event": "progress", "stage": self._stage, "benchmark": benchmark, **numbers})
 
 
+def progress_line(message: Mapping[str, Any]) -> str:
+    """An event of `BatchProgress` over samples as one line."""
+    count = f"{message['done']} of {message['total']} samples"
+    return f"{message['benchmark']}: {count}{after(message['left_s'])}"
+
+
 def after(left_s: float | None) -> str:
     """What a line of progress says about the seconds left; nothing while they are unknown."""
     return "" if left_s is None else f", time left {clock(left_s)}"

@@ -44,27 +44,24 @@ def parser() -> Parser:
         added.set_defaults(command=command)
         return added.add_argument
 
-    problems, seed, sampling, grading = _problem_options(), _options(), _sampling_options(), _grading_options()
+    problems, seed, sampling, backend = _problem_options(), _options(), _sampling_options(), _backend_options()
+    grader = _grader_options()
+    grading = _grading_options(grader)
     seed.add_argument("--seed", type=SEED, default=0, help="of samples of problems and of responses (default 0)")
 
     option = add(commands.suite, problems, seed)
     option("--system-prompt", metavar="TEXT", help="system message before every problem")
     option("--out", type=Path, required=True, metavar="FILE.parquet", help="the suite file to write")
 
-    option = add(commands.generate, seed, sampling)
+    option = add(commands.generate, seed, sampling, backend)
     option("--model", required=True, metavar="MODEL", help="Hugging Face folder, hub id[@revision], or "
            "MODEL@URL of an OpenAI-compatible endpoint")  # fmt: skip
     option("--suite", type=Path, required=True, metavar="FILE.parquet", help="file written by `suite`")
     option("--benchmarks", nargs="*", metavar="NAME", help="only these (default: all of the suite)")
     option("--out", type=Path, required=True, metavar="DIR", help="folder for <benchmark>.parquet")
     option("--checkpoint", metavar="DIGEST", help="names the model (default: from its lineage.json or its files)")
-    option("--backend", choices=BACKENDS, default="local", help="where it runs: here, as a job of the Ray cluster at "
-           "--ray-address, or as a job of Slurm (default %(default)s)")  # fmt: skip
-    option("--ray-address", metavar="URL", help="dashboard of the Ray cluster, http://HOST:8265")
-    option("--slurm", type=_mapping, default={**SLURM}, metavar="YAML", help="parameters of sbatch as submitit "
-           "names them (default %(default)s)")  # fmt: skip
 
-    option = add(commands.traces, seed, sampling)
+    option = add(commands.traces, seed, sampling, backend, grader)
     option("--teacher", required=True, metavar="MODEL", help="Hugging Face folder, hub id[@revision], or MODEL@URL of "
            "an OpenAI-compatible endpoint, whose key is in OPENAI_API_KEY")  # fmt: skip
     option("--problems", type=Path, required=True, metavar="FILE", help="parquet, JSON or JSON lines")
@@ -180,12 +177,27 @@ def _mapping(text: str) -> dict[str, Any]:
     return SLURM | value
 
 
-def _grading_options() -> Parser:
+def _backend_options() -> Parser:
+    options = _options()
+    options.add_argument("--backend", choices=BACKENDS, default="local", help="where it runs: here, as a job of the "
+                         "Ray cluster at --ray-address, or as a job of Slurm (default %(default)s)")  # fmt: skip
+    options.add_argument("--ray-address", metavar="URL", help="dashboard of the Ray cluster, http://HOST:8265")
+    options.add_argument("--slurm", type=_mapping, default={**SLURM}, metavar="YAML", help="parameters of sbatch as "
+                         "submitit names them (default %(default)s)")  # fmt: skip
+    return options
+
+
+def _grader_options() -> Parser:
     options = _options()
     options.add_argument(
         "--workers", type=COUNT, default=2, help="processes that compare answers (default %(default)s)"
     )
     options.add_argument("--limit-s", type=SECONDS, default=5.0, help="seconds per comparison (default %(default)s)")
+    return options
+
+
+def _grading_options(grader: Parser) -> Parser:
+    options = Parser(add_help=False, parents=[grader])
     options.add_argument("--thinking", action=argparse.BooleanOptionalAction, help="an answer counts only after "
                          "</think> (default: as the prompt template says)")  # fmt: skip
     options.add_argument("--truncated", choices=("zero", "by_text"), default="zero", help="score of a sample that "

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from evaluation.generation.requests import Sampling
 
 
@@ -32,15 +34,11 @@ def generate(options: argparse.Namespace) -> None:
     from core.progress import reporter
     from evaluation.generation.generate import generate as draw_samples
     from evaluation.generation.models import open_model
-    from evaluation.launch import run_elsewhere
     from evaluation.tables import read_suite_file
 
     table = read_suite_file(options.suite)
     if options.backend != "local":
-        _leave_on_term()  # which ends the job
-        settings = {name: getattr(options, name) for name in ("backend", "ray_address", "slurm")}
-        with reporter() as report:
-            run_elsewhere(options.arguments, options.out, settings, report)
+        _submit(options, options.out)
         for name in table["benchmark"].unique().to_pylist():
             if options.benchmarks is None or name in options.benchmarks:
                 print(options.out / f"{name}.parquet")
@@ -61,37 +59,49 @@ def generate(options: argparse.Namespace) -> None:
 
 def traces(options: argparse.Namespace) -> None:
     """Draw reasoning traces of a teacher, for targets (in the training interpreter)."""
-    from dataclasses import replace
+    from dataclasses import asdict, replace
+    from pathlib import Path
 
+    from core.errors import InputError
     from core.progress import reporter
+    from evaluation.difficulty import verdicts_of
     from evaluation.generation.budget import Budget
     from evaluation.generation.endpoint import Endpoint
     from evaluation.generation.models import open_model
     from evaluation.generation.traces import draw_traces, read_problems
+    from grading.grader import Grader
 
+    if options.backend != "local":
+        if Endpoint.parse(options.teacher):
+            raise InputError("--backend: an endpoint has its own engines and is asked from here: leave --backend out")
+        _submit(options, Path(f"{options.out}.job"))
+        print(options.out)
+        return
     problems = read_problems(options.problems, options.problem_column, options.answer_column)
     teacher = open_model(options.teacher, **_engines(options))
     if isinstance(teacher, Endpoint) and options.concurrency:
         teacher = replace(teacher, concurrency=options.concurrency)
     limited = options.budget_tokens is not None or options.budget_money is not None
     limits = (options.budget_tokens, options.budget_money, options.input_price, options.output_price)
-    budget = Budget(*limits) if limited else None
-    with _sampling_process(), reporter() as report:
+    budget = Budget(*limits) if limited or isinstance(teacher, Endpoint) else None
+    with _sampling_process(), reporter() as report, Grader(options.workers, options.limit_s) as grader:
         drawn = draw_traces(
             teacher,
             problems,
             options.out,
             sampling=_sampling(options),
             cache=options.cache,
+            verify=lambda rows: verdicts_of(rows, grader),
             system_prompt=options.system_prompt,
             budget=budget,
             report=report,
         )
-    print(f"{options.out}: {drawn.rows:,} of {drawn.requested:,} traces")
+        spent = (budget.prompt_tokens + budget.answer_tokens, budget.cost) if budget else (0, 0.0)
+        report({"event": "traces", **asdict(drawn), "tokens": spent[0], "cost": spent[1]})
+    print(f"{options.out}: {drawn.rows:,} of {drawn.requested:,} traces, {drawn.cached:,} of them drawn before")
     if budget:
-        spent = f"{budget.prompt_tokens + budget.answer_tokens:,} tokens, cost {budget.cost:.4f}"
         end = "" if drawn.rows == drawn.requested else "; the budget ends here: give more, and the same command goes on"
-        print(f"spent {spent}{end}")
+        print(f"spent {spent[0]:,} tokens, cost {spent[1]:.4f}{end}")
 
 
 def difficulty(options: argparse.Namespace) -> None:
@@ -226,6 +236,17 @@ def _engines(options: argparse.Namespace) -> dict[str, Any]:
         "tensor_parallel": None if options.tensor_parallel == "auto" else int(options.tensor_parallel),
         "trust_remote_code": options.trust_remote_code,
     }
+
+
+def _submit(options: argparse.Namespace, out: "Path") -> None:
+    """Run the command as a job of a cluster, whose log and progress are kept below ``out``."""
+    from core.progress import reporter
+    from evaluation.launch import run_elsewhere
+
+    _leave_on_term()  # which ends the job
+    settings = {name: getattr(options, name) for name in ("backend", "ray_address", "slurm")}
+    with reporter() as report:
+        run_elsewhere(options.arguments, out, settings, report)
 
 
 def _leave_on_term() -> None:

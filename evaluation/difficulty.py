@@ -1,8 +1,9 @@
 """How hard problems are for a model: the share of its samples that solve each, with its interval."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -37,17 +38,21 @@ def measure_difficulty(samples: Path, grader: Grader, *, thinking: bool = True) 
     rows = read_table(samples, pa.schema(columns), ADVICE).to_pylist()
     if not rows:
         raise InputError(f"{samples}: no samples; {ADVICE}")
+    drawn = Counter(row["problem"] for row in rows)
+    verdicts = verdicts_of(rows, grader, thinking=thinking)
+    solved = Counter(row["problem"] for row, verdict in zip(rows, verdicts, strict=True) if verdict == Verdict.CORRECT)
+    measured = [_row(problem, solved[problem], count, rows[0]["teacher"]) for problem, count in drawn.items()]
+    return pa.Table.from_pylist(measured, schema=DIFFICULTY)
+
+
+def verdicts_of(rows: Sequence[Mapping[str, Any]], grader: Grader, *, thinking: bool = True) -> list[str]:
+    """The verdict on each row of a TRACE file; one that was cut at the token limit is no answer."""
     grades = grader.grade_many(
         [(row["response"], row["answer"], "math") for row in rows],
         thinking=thinking,
         truncated=[row["finish_reason"] == "length" for row in rows],
     )
-    drawn = Counter(row["problem"] for row in rows)
-    solved = Counter(
-        row["problem"] for row, grade in zip(rows, grades, strict=True) if grade.verdict is Verdict.CORRECT
-    )
-    measured = [_row(problem, solved[problem], count, rows[0]["teacher"]) for problem, count in drawn.items()]
-    return pa.Table.from_pylist(measured, schema=DIFFICULTY)
+    return [grade.verdict.value for grade in grades]
 
 
 def _row(problem: str, solved: int, samples: int, model: str) -> Mapping[str, object]:

@@ -1,4 +1,6 @@
-"""``python -m evaluation generate`` as a job of a Ray cluster or of Slurm: submitted, followed, and found again.
+"""``python -m evaluation generate`` or ``traces`` as a job of a Ray cluster or of Slurm: submitted, followed, and found
+again.
+
 
 The command submits itself with the backend ``local``. The job keeps its samples in the cache and writes its files, so
 that both have to be at the same paths on every node; its progress comes back through a file beside them.

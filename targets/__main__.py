@@ -57,6 +57,7 @@ def parser() -> argparse.ArgumentParser:
     add("--engine", help=_described("engine"))
     add("--workers", type=COUNT, help=_described("workers"))
     add("--cache", type=Path, help="folder for the decisions on each file (default OUT/.decisions; you may delete it)")
+    add("--generated", type=Path, metavar="FILE", help="traces of python -m evaluation traces: the source 'generated'")
     add("--prepare-only", action="store_true", help="do not split or check the targets")
     add("--check", action="store_true", help="run the quality checks; the exit status is 1 if one blocks")
     add("--suite", type=Path, default=SUITE, help="YAML file of the quality checks")
@@ -94,6 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tokenizer_json=options.tokenizer,
         progress=Progress(Terminal(sys.stderr, every_s=0).status),
         cache=options.cache or options.out / ".decisions",
+        generated=options.generated,
     )
     if options.prepare_only or not prepared.counts["kept"]:
         _print(prepared, None, time.monotonic() - began)

@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+from targets.source import OF_ONE_TRACE
 from targets.trace import Trace
 
 MOST_VALUES = 200  # counted of each name, so that memory stays bounded
@@ -18,6 +19,8 @@ class Breakdown:
     def add(self, trace: Trace, what: str) -> None:
         """Count ``trace`` as ``what`` ("read" or "kept"). Values that come late among many are counted together."""
         for name, value in trace.metadata.items():
+            if name in OF_ONE_TRACE:
+                continue
             values = self._counts.setdefault(name, {})
             if value not in values and len(values) >= MOST_VALUES:
                 value = OTHERS

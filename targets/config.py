@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from core.errors import InputError, explain_validation
 from core.files import digest_bytes, read_yaml
 from core.text.parse import parse_yaml
-from targets.source import EMBEDDED, Mapping, Source, SourceEntry
+from targets.source import EMBEDDED, GENERATED, Mapping, Source, SourceEntry
 
 # Settings that say which traces are read and which of several survive, not whether a trace alone is good.
 NOT_FILTERING = frozenset(
@@ -33,9 +33,10 @@ class PrepareConfig(BaseModel):
     source: Annotated[list[SourceEntry], BeforeValidator(_as_list)] = Field(
         default=[EMBEDDED],
         min_length=1,
-        description="Where the traces are: 'embedded' (the generator), a parquet or JSONL file, a folder or a glob "
-        "(local, s3:// or gs://), or the id of a dataset on the Hugging Face hub. A mapping with a 'path' gives a "
-        "source its own mapping, split, subset, revision, weight, cap, licence, teacher and metadata.",
+        description="Where the traces are: 'embedded' (the generator), 'generated' (those that the section generate "
+        "lets a teacher write), a parquet or JSONL file, a folder or a glob (local, s3:// or gs://), or the id of a "
+        "dataset on the Hugging Face hub. A mapping with a 'path' gives a source its own mapping, split, subset, "
+        "revision, weight, cap, licence, teacher and metadata.",
     )
     mapping: Mapping = Field(
         default="auto",
@@ -155,6 +156,11 @@ class PrepareConfig(BaseModel):
             entry.model_copy(update={name: value for name, value in shared.items() if getattr(entry, name) is None})
             for entry in entries
         ]
+
+    def published(self) -> Self:
+        """The settings with the sources that were there before anything was generated."""
+        there = [entry for entry in self.source if entry != GENERATED and getattr(entry, "path", None) != GENERATED]
+        return self.model_copy(update={"source": there})
 
     @property
     def paths(self) -> list[str]:

@@ -54,6 +54,7 @@ def prepare(
     tokenizer_json: Path,
     progress: Progress | None = None,
     cache: Path | None = None,
+    generated: Path | None = None,
 ) -> Prepared:
     """Write prepared, profile and rejected into ``out_dir`` and say what happened to the rows.
 
@@ -66,6 +67,7 @@ def prepare(
         tokenizer_json: the policy's tokenizer.json or its folder.
         progress: called with a stage, the rows done, and the rows in all where known.
         cache: folder that keeps the decisions on each part of the source. None: nothing is kept.
+        generated: file of the source ``generated``, as ``python -m evaluation traces`` writes it.
 
     Raises:
         InputError: a source, tokenizer or setting does not work, or the sources hold no row.
@@ -78,9 +80,10 @@ def prepare(
     if benchmarks is not None:
         benchmarks = benchmarks.select(["benchmark", "id", "problem"])
     benchmarks_digest = digest_table(benchmarks) if benchmarks is not None else ""
-    parts = find_parts(config)
+    parts = find_parts(config, generated)
     review, difficulty = read_review(config.review), read_difficulty(config.difficulty, config.pass_rate)
-    mappings = [part.mapping.model_dump() for part in parts]  # before anything is written: one may not fit
+    # Before anything is written: a mapping may not fit.
+    mappings = [part.mapping.model_dump() | {"source": part.number} for part in parts]
     inputs = {
         "format": "luffy-targets",
         "version": FORMAT_VERSION,

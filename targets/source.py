@@ -8,6 +8,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Dis
 from core.files import read_yaml
 
 EMBEDDED = "embedded"
+GENERATED = "generated"  # traces of a teacher, in a file of python -m evaluation traces that the caller knows
+# What a trace of `GENERATED` says of itself: its teacher and its settings, then which one it is of them.
+OF_A_GENERATION = {"teacher": "teacher", "generation": "generation"}
+OF_ONE_TRACE = {"generation_problem": "id", "generation_sample": "sample"}
 MAPPINGS = Path(__file__).parent / "read" / "mappings.yaml"
 
 
@@ -75,7 +79,7 @@ class Source(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    path: str = Field(min_length=1)  # 'embedded', a file, folder or glob, or the id of a hub dataset
+    path: str = Field(min_length=1)  # 'embedded', 'generated', a file, folder or glob, or the id of a hub dataset
     mapping: Mapping | None = None
     split: str | None = None
     subset: str | None = None
@@ -86,6 +90,13 @@ class Source(BaseModel):
     teacher: str | None = None
     # Columns that pass through: {name: column or dotted path}, or a list of columns that keep their names.
     metadata: Annotated[dict[str, str], BeforeValidator(_named)] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_its_generation(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("path") == GENERATED:
+            return {**values, "metadata": {**_named(values.get("metadata") or {}), **OF_A_GENERATION, **OF_ONE_TRACE}}
+        return values
 
     @model_validator(mode="after")
     def _consistent(self) -> "Source":

@@ -48,7 +48,7 @@ class TrainingInterpreter(dg.ConfigurableResource):
         return [] if self.backend == "local" else [f"run.backend={self.backend}", *ray, *slurm]
 
     def evaluation_arguments(self) -> list[str]:
-        """The arguments of ``python -m evaluation generate`` that say where it runs."""
+        """The arguments of ``python -m evaluation generate`` and ``traces`` that say where they run."""
         ray = [] if self.ray_address is None else ["--ray-address", self.ray_address]
         slurm = ["--slurm", json.dumps(self.slurm)] if self.slurm else []
         return [] if self.backend == "local" else ["--backend", self.backend, *ray, *slurm]

@@ -55,14 +55,14 @@ def copied_columns(names: Iterable[str], upstream: dg.AssetKey) -> Columns:
     return {name: [(upstream, name)] for name in names}
 
 
-def target_columns(prepared: "Prepared", source: dg.AssetKey) -> Columns:
+def target_columns(prepared: "Prepared", source: dg.AssetKey, generated: dg.AssetKey) -> Columns:
     """The columns of targets/prepared, by the mappings that its sources were read with."""
-    return _mapped(prepared, TARGET_PARTS, source)
+    return _mapped(prepared, TARGET_PARTS, source, generated)
 
 
-def rejected_columns(prepared: "Prepared", source: dg.AssetKey) -> Columns:
+def rejected_columns(prepared: "Prepared", source: dg.AssetKey, generated: dg.AssetKey) -> Columns:
     """The columns of targets/rejected, by the mappings that its sources were read with."""
-    return _mapped(prepared, REJECTED_PARTS, source)
+    return _mapped(prepared, REJECTED_PARTS, source, generated)
 
 
 def graded_columns(suite: dg.AssetKey) -> Columns:
@@ -70,14 +70,21 @@ def graded_columns(suite: dg.AssetKey) -> Columns:
     return {name: [(suite, part) for part in parts] for name, parts in GRADED_PARTS.items()}
 
 
-def _mapped(prepared: "Prepared", parts: Mapping[str, tuple[str, ...]], source: dg.AssetKey) -> Columns:
+def _mapped(
+    prepared: "Prepared", parts: Mapping[str, tuple[str, ...]], source: dg.AssetKey, generated: dg.AssetKey
+) -> Columns:
     """The columns of the source behind each column; a path into a struct counts as the struct."""
+    from targets.source import GENERATED
     from targets.tables import read_metadata
 
     mappings = json.loads(read_metadata(prepared.prepared, "prepare the targets again")["mappings"])
+    paths = prepared.config.paths
     return {
         column: [
-            (source, path.partition(".")[0]) for mapping in mappings for part in names for path in _paths(mapping[part])
+            (generated if paths[mapping["source"]] == GENERATED else source, path.partition(".")[0])
+            for mapping in mappings
+            for part in names
+            for path in _paths(mapping[part])
         ]
         for column, names in parts.items()
     }

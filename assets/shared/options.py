@@ -240,12 +240,9 @@ class ExperimentOptions(Options):
         return self.variants.get(name) or Variant(recipe=name, overrides=self.overrides.get(name, []))
 
 
-class EvaluationOptions(Options):
-    """evals/* and ood/*."""
+class SamplingOptions(Options):
+    """How samples are drawn and graded."""
 
-    samples: int | None = Field(
-        default=None, ge=1, description="Samples per problem. None: the number that each benchmark defines."
-    )
     temperature: float = Field(default=0.6, ge=0, description="Sampling temperature. 0: greedy decoding.")
     top_p: float = Field(default=0.95, gt=0, le=1, description="Share of the probability that is sampled from.")
     max_tokens: int = Field(default=8192, ge=1, description="Token limit of a response.")
@@ -258,6 +255,25 @@ class EvaluationOptions(Options):
     tensor_parallel: Annotated[Any, AfterValidator(TypeAdapter(Literal["auto"] | PositiveInt).validate_python)] = Field(
         default="auto", description="GPUs per engine. auto: as few as the weights need."
     )
+    trust_remote_code: bool = Field(default=False, description="Run code that the model folder brings.")
+    grade_workers: int = Field(default=2, ge=1, description="Processes that compare answers.")
+    grade_limit_s: float = Field(default=5.0, gt=0, description="Seconds allowed for comparing one answer.")
+
+    def sampling_arguments(self) -> list[str]:
+        """The arguments of ``python -m evaluation`` that say how samples are drawn."""
+        arguments = ["--temperature", str(self.temperature), "--top-p", str(self.top_p)]
+        arguments += ["--max-tokens", str(self.max_tokens), "--seed", str(self.seed), "--template", self.template]
+        arguments += ["--tensor-parallel", str(self.tensor_parallel)]
+        arguments += ["--replicas", str(self.replicas)] if self.replicas else []
+        return [*arguments, "--trust-remote-code"] if self.trust_remote_code else arguments
+
+
+class EvaluationOptions(SamplingOptions):
+    """evals/* and ood/*."""
+
+    samples: int | None = Field(
+        default=None, ge=1, description="Samples per problem. None: the number that each benchmark defines."
+    )
     thinking: bool | None = Field(
         default=None, description="Count answers only after </think>. None: as the template says."
     )
@@ -265,9 +281,6 @@ class EvaluationOptions(Options):
         default="zero",
         description="Score of a sample that was cut at the token limit: zero, or by_text, as for any other.",
     )
-    trust_remote_code: bool = Field(default=False, description="Run code that the model folder brings.")
-    grade_workers: int = Field(default=2, ge=1, description="Processes that compare answers.")
-    grade_limit_s: float = Field(default=5.0, gt=0, description="Seconds allowed for comparing one answer.")
 
 
 class PromotionOptions(PromotionLimits, Options):

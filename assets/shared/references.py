@@ -19,6 +19,14 @@ class Reference(BaseModel):
         return self.digest[:SHORT_DIGEST]
 
 
+class GeneratedReference(Reference):
+    """targets/generated."""
+
+    request: str  # identity of what was asked for; "" where the teacher's content is not known beforehand
+    rows: int
+    requested: int  # traces; more than rows where a budget ended
+
+
 class PreparedReference(Reference):
     """targets/prepared."""
 

@@ -27,7 +27,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         if self.money is not None and not (self.input_price or self.output_price):
-            raise InputError("a budget of money needs the prices of tokens: give --input-price and --output-price")
+            raise InputError("a budget of money needs the prices of tokens: give the input price and the output price")
 
     @property
     def cost(self) -> float:

@@ -39,6 +39,7 @@ TRACE = pa.schema(
         ("generation", pa.string()),  # digest of the teacher and of everything that decides its samples
         ("tokens", pa.int32()),
         ("finish_reason", pa.string()),  # "stop" | "length"
+        ("verdict", pa.string()),  # grading.grader.Verdict
     ]
 )
 
@@ -54,10 +55,11 @@ class Problem:
 
 @dataclass(frozen=True)
 class Drawn:
-    """What `draw_traces` wrote: ``rows`` of ``requested`` traces."""
+    """What `draw_traces` wrote: ``rows`` of ``requested`` traces, of which ``cached`` had been drawn before."""
 
     rows: int
     requested: int
+    cached: int
 
 
 def read_problems(path: Path, problem: str = "problem", answer: str = "answer") -> list[Problem]:
@@ -86,11 +88,14 @@ def draw_traces(
     *,
     sampling: Sampling,
     cache: Path,
+    verify: Callable[[list[dict[str, Any]]], list[str]],
     system_prompt: str | None = None,
     budget: Budget | None = None,
     report: Callable[[dict[str, Any]], None] = lambda event: None,
 ) -> Drawn:
-    """Write ``sampling.samples`` (default 1) traces for each problem to the parquet file ``out``.
+    """Write ``sampling.samples`` (default 1) traces for each problem, with their verdicts, to the parquet file ``out``.
+
+    ``verify`` gives the verdicts of the rows, which have all other columns.
 
     Where the budget ends, the file has the traces that there are; the same command with more goes on from there.
     Raises InputError for a budget of a local model, and whatever the endpoint refuses.
@@ -103,7 +108,8 @@ def draw_traces(
     progress = BatchProgress(NAME, {NAME: len(requests)}, report)
     with SampleCache(cache, group, flush_s=FLUSH_S) as samples:
         completions = samples.lookup(request.key for request in requests)
-        progress.skip({NAME: sum(request.key in completions for request in requests)})
+        cached = sum(request.key in completions for request in requests)
+        progress.skip({NAME: cached})
         missing: dict[SampleKey, list[SampleRequest]] = defaultdict(list)
         for request in requests:
             if request.key not in completions:
@@ -130,9 +136,11 @@ def draw_traces(
         for request in requests
         if request.key in completions
     ]
+    for row, verdict in zip(rows, verify(rows), strict=True):
+        row["verdict"] = verdict
     metadata = {"generation": generation, "lineage": json.dumps(lineage, sort_keys=True)}
     write_table(pa.Table.from_pylist(rows, schema=TRACE), out, metadata)
-    return Drawn(len(rows), len(requests))
+    return Drawn(len(rows), len(requests), cached)
 
 
 def _draw(

@@ -15,6 +15,7 @@ from typing import Any
 
 import dagster as dg
 
+from assets.generated import KEY as GENERATED
 from assets.shared.references import Reference
 from assets.shared.storage import Storage
 from core.cli import COUNT, INTERRUPTED, Parser, exit_status
@@ -26,7 +27,7 @@ from pipelines.definitions.instance import CANCEL, end_dead_runs, prepare_home
 from pipelines.definitions.jobs import EVERYTHING, OBSERVE
 from pipelines.definitions.settings import PREFIX, PROFILE, load_settings, profile_file
 
-NEEDS_TRAINING_PYTHON = {"training", "evals", "ood"}
+NEEDS_TRAINING_PYTHON = {"training", "evals", "ood"}  # groups
 
 
 def parser() -> Parser:
@@ -59,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
     keys = selection_keys(defs, "*" if options.select is None else options.select)
     if not keys:
         raise InputError(f"--select {options.select!r}: the selection contains no asset; `*` selects all")
-    if any(key.path[0] in NEEDS_TRAINING_PYTHON for key in keys):
+    if any(key.path[0] in NEEDS_TRAINING_PYTHON or key == GENERATED for key in keys):
         training_interpreter(defs).executable()
     terminal = Terminal(every_s=LINE_SECONDS)
     with dg.DagsterInstance.get() as instance:

@@ -11,6 +11,7 @@ from assets.checkpoints import build_checkpoints
 from assets.checks import build_checks
 from assets.evals import build_evals
 from assets.experiments import build_experiments
+from assets.generated import build_generated
 from assets.models import build_models
 from assets.registry import build_registry
 from assets.report import build_report
@@ -40,7 +41,8 @@ def build_defs(
     settings = settings or load_settings()
     suite = settings.benchmark_suite()
     assets = [
-        *build_targets(settings.targets, settings.split),
+        *build_generated(settings.generate),
+        *build_targets(settings.targets, settings.split, generated=settings.generate is not None),
         build_browser(),
         *build_models(settings.model),
         *build_training(settings.training, retrain_on_new_targets()),

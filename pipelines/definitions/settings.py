@@ -19,6 +19,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from assets.shared.generation import GenerationOptions
 from assets.shared.options import (
     BenchmarkOptions,
     EvaluationOptions,
@@ -115,6 +116,7 @@ class Settings(BaseSettings):
 
     storage: StorageSettings = StorageSettings()
     interpreter: InterpreterSettings = InterpreterSettings()
+    generate: GenerationOptions | None = None
     targets: TargetOptions = TargetOptions()
     split: SplitOptions = SplitOptions()
     model: ModelOptions = ModelOptions()

@@ -11,7 +11,7 @@ from typing import Any
 
 from core.files import digest_bytes
 from targets.config import PrepareConfig
-from targets.source import EMBEDDED
+from targets.source import EMBEDDED, GENERATED
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class SourceState:
 
 
 def changing_sources(config: PrepareConfig) -> list[str]:
-    """The sources that can change: all but the embedded generator."""
-    return [path for path in config.paths if path != EMBEDDED]
+    """The sources that can change: all but the embedded generator, and what the graph generates itself."""
+    return [path for path in config.paths if path not in (EMBEDDED, GENERATED)]
 
 
 def _listing(sources: Sequence[str]) -> str:

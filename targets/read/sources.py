@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
 from core.errors import InputError
@@ -30,7 +31,7 @@ from targets.read.files import (
 from targets.read.json_rows import Row
 from targets.read.mappings import check_metadata, choose_mapping, read_metadata_of, reject_unreadable, to_traces
 from targets.read.parquet_rows import batch_rows
-from targets.source import EMBEDDED, ColumnMapping, Source, top_level
+from targets.source import EMBEDDED, GENERATED, ColumnMapping, Source, top_level
 from targets.trace import Rejection, Trace
 
 TRACES_PER_BATCH = 256
@@ -137,16 +138,24 @@ class Part:
             yield from enumerate(chain.from_iterable(batch_rows(batch) for batch in batches))
 
 
-def find_parts(config: PrepareConfig) -> list[Part]:
+def find_parts(config: PrepareConfig, generated: Path | None = None) -> list[Part]:
     """The parts of all sources: files by name, then the others in the order given.
 
-    Raises InputError for a source that is not there, cannot be reached, or is named twice.
+    ``generated``: the file of the source `GENERATED`. Raises InputError for a source that is not there, cannot be
+    reached, or is named twice.
     """
     files: list[tuple[DataFile, int]] = []
     others: list[tuple[str, int]] = []
     sources = config.sources
     for number, source in enumerate(sources):
-        if source.path == EMBEDDED or (is_hub_id(source.path) and not os.path.exists(source.path)):
+        if source.path == GENERATED:
+            if generated is None:
+                raise InputError(
+                    f"source {GENERATED}: no traces of a teacher: configure the section generate of the profile, or "
+                    "give the file that python -m evaluation traces wrote (--generated)"
+                )
+            files += [(file, number) for file in find_files(str(generated))]
+        elif source.path == EMBEDDED or (is_hub_id(source.path) and not os.path.exists(source.path)):
             others.append((source.path, number))
         else:
             files += [(file, number) for file in find_files(source.path)]
@@ -174,8 +183,8 @@ def read_source(config: PrepareConfig) -> Iterator[Trace]:
 
 
 def observe(config: PrepareConfig) -> Observation:
-    """Digest and rows of the sources, without preparing anything. Raises InputError like `find_parts`."""
-    parts = tuple((part.name, *part.fingerprint) for part in find_parts(config))
+    """Digest and rows of the published sources, without preparing anything. Raises InputError like `find_parts`."""
+    parts = tuple((part.name, *part.fingerprint) for part in find_parts(config.published()))
     rows = [part[2] for part in parts]
     total = None if None in rows else min(sum(r for r in rows if r is not None), config.limit or 1 << 62)
     return Observation(digest_bytes(repr(list(parts)).encode()), total, parts)

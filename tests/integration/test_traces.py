@@ -9,11 +9,8 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -22,66 +19,15 @@ import pytest
 
 pytest.importorskip("openai")
 
+from teachers import ANSWER, Teacher, serve
+
 ROOT = Path(__file__).resolve().parents[2]
-ANSWER = "<think>\nwe add\n</think>\n\n\\boxed{4}"
-TOKENS = {"prompt_tokens": 20, "completion_tokens": 10, "total_tokens": 30}
-
-
-class Teacher:
-    """What the server does, and what it was asked."""
-
-    def __init__(self) -> None:
-        self.asked: Counter[tuple[str, int]] = Counter()  # (problem, seed)
-        self.answered = 0
-        self.most = 0  # requests at once
-        self.seconds = 0.0
-        self.fails_after: int | None = None  # answers
-        self.body: dict[str, Any] | None = None  # instead of an answer
-        self._now = 0
-        self._lock = threading.Lock()
-
-    def answer(self, request: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        with self._lock:
-            self.asked[request["messages"][-1]["content"], request["seed"]] += 1
-            self._now += 1
-            self.most = max(self.most, self._now)
-            fails = self.fails_after is not None and sum(self.asked.values()) > self.fails_after
-        time.sleep(self.seconds)
-        with self._lock:
-            self._now -= 1
-            self.answered += not fails
-        if fails:
-            return 402, {"error": {"message": "the account is empty"}}
-        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": ANSWER}}
-        return 200, self.body or {"id": "x", "object": "chat.completion", "choices": [choice], "usage": TOKENS}
 
 
 @pytest.fixture
 def teacher() -> Iterator[tuple[Teacher, str]]:
-    state = Teacher()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            status, body = state.answer(request)
-            data = json.dumps(body).encode()
-            try:
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-            except (BrokenPipeError, ConnectionResetError):
-                return  # the client was killed
-
-        def log_message(self, format: str, *_: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield state, f"teacher@http://127.0.0.1:{server.server_address[1]}/v1"
-    server.shutdown()
-    server.server_close()
+    with serve() as served:
+        yield served
 
 
 @pytest.fixture
@@ -195,7 +141,7 @@ def test_an_answer_that_makes_no_sense_is_one_message(teacher: Any, problems: Pa
         ('{"question": "2+2", "answer": "4"}', (), "row 1: column problem: expected text, found None"),
         ('{"problem": "2+2", "answer": null}', (), "row 1: column answer: expected text, found None"),
         ("", (), "no problems"),
-        ('{"problem": "2+2", "answer": "4"}', ("--budget-money", 1), "give --input-price and --output-price"),
+        ('{"problem": "2+2", "answer": "4"}', ("--budget-money", 1), "give the input price and the output price"),
         ('{"problem": "2+2", "answer": "4"}', ("--budget-tokens", 0), "--budget-tokens"),
     ],
 )

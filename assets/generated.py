@@ -1,0 +1,174 @@
+"""targets/generated: the traces that a teacher writes for your problems; it is there if the profile configures it."""
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from assets.shared.failures import reports_input_errors
+from assets.shared.generation import GenerationOptions
+from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.metadata import columns, counts, preview, rounded
+from assets.shared.options import with_defaults
+from assets.shared.references import GeneratedReference
+from assets.shared.storage import Storage
+from core.code import GENERATION_CODE, GRADING_CODE, PROJECT, code_version, identity
+from core.errors import InputError
+from core.files import digest_file
+from core.progress import progress_line
+from evaluation.generation.endpoint import Endpoint
+
+KEY = dg.AssetKey(["targets", "generated"])
+FILE = "generated.parquet"
+FINISHED = "traces"  # the last message of the command
+
+
+def build_generated(options: GenerationOptions | None) -> list[dg.AssetsDefinition]:
+    """The traces of a teacher, by default with ``options``; no asset without any."""
+    if options is None:
+        return []
+    version = code_version(*GENERATION_CODE, *GRADING_CODE)
+
+    class Config(with_defaults(options)): ...
+
+    @dg.asset(
+        key=KEY,
+        group_name="targets",
+        kinds={"parquet"},
+        code_version=version,
+        pool=None if Endpoint.parse(options.teacher) else "gpu",
+        description="The traces that a teacher wrote for your problems, each with its verdict by the one grader. They "
+        "are one more source of targets/prepared. Samples are cached: what was drawn or paid for once is not asked "
+        "for again.",
+    )
+    @reports_input_errors
+    def generated(
+        context: dg.AssetExecutionContext, config: Config, storage: Storage, interpreter: TrainingInterpreter
+    ) -> dg.MaterializeResult[GeneratedReference]:
+        problems = PROJECT / Path(config.problems).expanduser()
+        if not problems.is_file():
+            raise InputError(f"generate.problems: {problems}: no such file; give one with problems and gold answers")
+        request = _request(config, problems, version)
+        reference = _previous(storage, request)
+        spent: Mapping[str, Any] = {}
+        if reference is None:
+            reference, spent = _generate(context, config, problems, request, storage, interpreter)
+        return _result(context, reference, spent, config)
+
+    return [generated]
+
+
+def _teacher(options: GenerationOptions) -> str:
+    """The teacher as the command takes it; a folder may lie below the project."""
+    folder = PROJECT / Path(options.teacher).expanduser()
+    return str(folder) if folder.is_dir() else options.teacher
+
+
+def _request(options: GenerationOptions, problems: Path, version: str) -> str:
+    """What decides the traces; "" for a hub id, whose content only the command knows."""
+    from evaluation.generation.models import checkpoint_digest
+
+    folder = Path(_teacher(options))
+    if not (Endpoint.parse(options.teacher) or folder.is_dir()):
+        return ""
+    limits = {"concurrency", "budget_tokens", "budget_money", "input_price", "output_price"}
+    settings = options.model_dump(mode="json", exclude={"teacher", "problems", "replicas", "grade_workers", *limits})
+    teacher = checkpoint_digest(folder) if folder.is_dir() else options.teacher
+    return identity(teacher, digest_file(problems), settings, version)
+
+
+def _previous(storage: Storage, request: str) -> GeneratedReference | None:
+    """The last generation, if it is complete and of the same request."""
+    try:
+        last = storage.read_reference(KEY.to_user_string(), GeneratedReference)
+    except InputError:
+        return None  # never materialized, or gone
+    return last if request and last.request == request and last.rows == last.requested else None
+
+
+def _generate(
+    context: dg.AssetExecutionContext,
+    options: GenerationOptions,
+    problems: Path,
+    request: str,
+    storage: Storage,
+    interpreter: TrainingInterpreter,
+) -> tuple[GeneratedReference, Mapping[str, Any]]:
+    """Run the command, and keep its file under the digest of its rows; also what the command spent."""
+    import pyarrow.parquet as pq
+
+    from core.files import digest_table
+
+    last: dict[str, Any] = {}
+
+    def report(message: dict[str, Any]) -> None:
+        if message["event"] == FINISHED:
+            last.update(message)
+        else:
+            context.log.info(progress_line(message))
+
+    asked = options.arguments()
+    with storage.working("generations", "jobs", identity(request, options.teacher, str(problems), asked)) as folder:
+        arguments = ["evaluation", "traces", "--teacher", _teacher(options), "--problems", str(problems), *asked]
+        arguments += ["--out", str(folder / FILE), "--cache", str(storage.path / "samples")]
+        arguments += [] if Endpoint.parse(options.teacher) else interpreter.evaluation_arguments()
+        interpreter.run(context, arguments, report)
+        table = pq.read_table(folder / FILE)
+        if not table.num_rows:
+            raise InputError(
+                "generate: the budget ends before the first trace; raise generate.budget_tokens or "
+                "generate.budget_money, or lower generate.max_tokens"
+            )
+        digest = digest_table(table)
+        kept = storage.folder("targets", "generated", digest)
+        if not kept.exists():
+            with storage.writing(kept) as temporary:
+                (folder / FILE).rename(temporary / FILE)
+    requested = last.get("requested", table.num_rows)
+    path = str(kept / FILE)
+    return GeneratedReference(path=path, digest=digest, request=request, rows=table.num_rows, requested=requested), last
+
+
+def _result(
+    context: dg.AssetExecutionContext,
+    reference: GeneratedReference,
+    spent: Mapping[str, Any],
+    options: GenerationOptions,
+) -> dg.MaterializeResult[GeneratedReference]:
+    import json
+
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(reference.path)
+    metadata = {name.decode(): value.decode() for name, value in (table.schema.metadata or {}).items()}
+    verdicts = Counter(table["verdict"].to_pylist())
+    verified = verdicts["correct"] / table.num_rows
+    missing = reference.requested - reference.rows
+    context.log.info(
+        f"{reference.rows:,} of {reference.requested:,} traces, {verified:.1%} verified"
+        + ("; the budget ended: the next materialization goes on" if missing else "")
+    )
+    return dg.MaterializeResult(
+        value=reference,
+        data_version=dg.DataVersion(reference.digest),
+        metadata={
+            "dagster/row_count": reference.rows,
+            "dagster/column_schema": columns(table.schema),
+            "problems": len(table["id"].unique()),
+            "traces that the budget left out": missing,
+            "verified": rounded(verified),
+            "verdicts": counts(verdicts, ("verdict", "traces")),
+            "tokens of the traces": sum(table["tokens"].to_pylist()),
+            "teacher": options.teacher,
+            "generation": metadata["generation"],
+            "lineage": dg.MetadataValue.json(json.loads(metadata["lineage"])),
+            "cache hits": spent.get("cached", reference.rows),
+            "tokens paid for this time": spent.get("tokens", 0),
+            "cost this time": rounded(spent.get("cost", 0.0)),
+            "preview": preview(table, ["problem", "answer", "response", "sample", "verdict"]),
+            "file": dg.MetadataValue.path(reference.path),
+            "reused": not spent,
+        },
+    )

@@ -1,0 +1,60 @@
+"""What an operator can set of targets/generated."""
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from assets.shared.options import SamplingOptions
+from evaluation.generation.budget import Budget
+from evaluation.generation.endpoint import CONCURRENCY, Endpoint
+
+
+class GenerationOptions(SamplingOptions):
+    """targets/generated."""
+
+    teacher: str = Field(
+        min_length=1,
+        description="Who writes the traces: a model folder, a hub id[@revision], or MODEL@URL of an OpenAI-compatible "
+        "endpoint, whose key is in the variable OPENAI_API_KEY.",
+    )
+    problems: str = Field(min_length=1, description="Parquet, JSON or JSON lines file of problems and gold answers.")
+    problem_column: str = Field(default="problem", description="Column of the problems.")
+    answer_column: str = Field(default="answer", description="Column of the gold answers.")
+    samples: int = Field(default=1, ge=1, description="Traces per problem.")
+    system_prompt: str | None = Field(default=None, description="System message before every problem.")
+    concurrency: int = Field(default=CONCURRENCY, ge=1, description="Requests at once to an endpoint.")
+    budget_tokens: int | None = Field(
+        default=None, ge=1, description="Most tokens of prompts and answers together that one materialization pays for."
+    )
+    budget_money: float | None = Field(
+        default=None, gt=0, description="Most that the tokens of one materialization may cost."
+    )
+    input_price: float = Field(default=0.0, ge=0, description="Price of a million tokens of prompts.")
+    output_price: float = Field(default=0.0, ge=0, description="Price of a million tokens of answers.")
+
+    @model_validator(mode="after")
+    def _fits_its_teacher(self) -> Self:
+        endpoint = Endpoint.parse(self.teacher)
+        Budget(*self.budget())
+        if endpoint is None and (self.budget_tokens or self.budget_money):
+            raise ValueError("a budget is for endpoints: a teacher on this machine is not paid by the token")
+        if endpoint is not None and self.template != "training":
+            raise ValueError("an endpoint renders prompts with its own chat template: leave out the template")
+        return self
+
+    def budget(self) -> tuple[int | None, float | None, float, float]:
+        """The limits and prices, as `Budget` takes them."""
+        return self.budget_tokens, self.budget_money, self.input_price, self.output_price
+
+    def arguments(self) -> list[str]:
+        """The arguments of ``python -m evaluation traces``, without those that say where things are."""
+        columns = ["--problem-column", self.problem_column, "--answer-column", self.answer_column]
+        grading = ["--workers", str(self.grade_workers), "--limit-s", str(self.grade_limit_s)]
+        arguments = [*columns, "--samples", str(self.samples), *self.sampling_arguments(), *grading]
+        arguments += [f"--system-prompt={self.system_prompt}"] if self.system_prompt else []
+        if Endpoint.parse(self.teacher) is None:
+            return arguments
+        arguments += ["--concurrency", str(self.concurrency)]
+        arguments += ["--budget-tokens", str(self.budget_tokens)] if self.budget_tokens else []
+        arguments += ["--budget-money", str(self.budget_money)] if self.budget_money else []
+        return [*arguments, "--input-price", str(self.input_price), "--output-price", str(self.output_price)]

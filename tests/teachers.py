@@ -1,0 +1,71 @@
+"""A paid teacher for tests: a small OpenAI-compatible server that counts what it is asked and can be unwell."""
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+ANSWER = "<think>\nwe add\n</think>\n\n\\boxed{4}"
+TOKENS = {"prompt_tokens": 20, "completion_tokens": 10, "total_tokens": 30}
+
+
+class Teacher:
+    """What the server does, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[tuple[str, int]] = Counter()  # (problem, seed)
+        self.answered = 0
+        self.most = 0  # requests at once
+        self.seconds = 0.0
+        self.fails_after: int | None = None  # answers
+        self.body: dict[str, Any] | None = None  # instead of an answer
+        self._now = 0
+        self._lock = threading.Lock()
+
+    def answer(self, request: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        with self._lock:
+            self.asked[request["messages"][-1]["content"], request["seed"]] += 1
+            self._now += 1
+            self.most = max(self.most, self._now)
+            fails = self.fails_after is not None and sum(self.asked.values()) > self.fails_after
+        time.sleep(self.seconds)
+        with self._lock:
+            self._now -= 1
+            self.answered += not fails
+        if fails:
+            return 402, {"error": {"message": "the account is empty"}}
+        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": ANSWER}}
+        return 200, self.body or {"id": "x", "object": "chat.completion", "choices": [choice], "usage": TOKENS}
+
+
+@contextmanager
+def serve() -> Iterator[tuple[Teacher, str]]:
+    """A teacher, and its name as ``MODEL@URL``."""
+    state = Teacher()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            status, body = state.answer(request)
+            data = json.dumps(body).encode()
+            try:
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+            except (BrokenPipeError, ConnectionResetError):
+                return  # the client was killed
+
+        def log_message(self, format: str, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield state, f"teacher@http://127.0.0.1:{server.server_address[1]}/v1"
+    server.shutdown()
+    server.server_close()
