@@ -97,10 +97,11 @@ def measure(recipe: Recipe) -> Measured:
     )
     final = estimate([run.means for run in recipe.runs])
     stale = config["rollouts"] != "sync"
+    precision = config.get("rollout_precision") or config["actor_rollout_ref"]["rollout"]["dtype"]
     return Measured(
         name=f"{correction['type']} [{correction['low']:g}, {correction['high']:g}]" if banded else correction["type"],
         type=correction["type"],
-        condition=Condition(config["rollout_precision"], config["max_staleness"] if stale else 0),
+        condition=Condition(precision, config["max_staleness"] if stale else 0),
         recipe=recipe,
         final=final,
         learned=tuple(value >= LEARNED for value in final.by_seed),
