@@ -33,6 +33,7 @@ SETTINGS: dict[str, dict[str, str]] = {
     "dapo": {"algorithm__filter_groups__enable": "false"},
     "dft": {"data__train_batch_size": "8"},
     "gspo": {"actor_rollout_ref__actor__use_kl_loss": "true"},
+    "relift": {"mixed__relift__buffer": "3"},
     "on_policy": {"mixed__rollout_correction__type": "tis", "algorithm__use_kl_in_reward": "true"},
     "rl_sft_loss": {"mixed__rollout_correction__type": "seq-mask-tis", "actor_rollout_ref__actor__use_kl_loss": "true"},
     "sft": {"data__train_batch_size": "8"},
@@ -52,6 +53,7 @@ OFF_POLICY = {
     "luffy_seed": 2,
     "mixed_policy": 1,
     "on_policy": 0,
+    "relift": 0,
     "rl_sft_loss": 1,
     "sft_rl": 0,
     "srft": 1,
@@ -112,7 +114,7 @@ def test_a_recipe_makes_a_policy(recipe: str, targets: Path, tmp_path: Path) -> 
 
 
 def check_rollouts(run: Training, recipe: str, records: list[dict[str, Any]]) -> None:
-    samples = run.rollouts(1)
+    samples, waiting = run.rollouts(1), 0.0
     assert len(samples) == 16
     off_policy = [sample for sample in samples if sample["prefix_length"] > 0]
     if recipe == "luffy_seed":  # a random part of the target is sometimes nothing
@@ -136,6 +138,14 @@ def check_rollouts(run: Training, recipe: str, records: list[dict[str, Any]]) ->
         if recipe == "chord_mu":
             step = data["training/global_step"] - 1
             assert data["actor/sft_coef"] == pytest.approx(0.475 + 0.425 * math.cos(math.pi * step / 200))
+        assert ("relift/waiting" in data) == (recipe == "relift")
+        if recipe == "relift":
+            waiting += 4 * data["groups/solve_none"]
+            assert data.get("relift/targets", 0) == (3 if waiting >= 3 else 0)
+            waiting -= data.get("relift/targets", 0)
+            assert data["relift/waiting"] == waiting
+            if "relift/targets" in data:
+                assert 0 < data["relift/sft_loss"] < 10 and data["relift/grad_norm"] > 0
         if recipe == "srft":
             assert data["actor/sft_coef"] == pytest.approx(0.5 * math.exp(-data["actor/off_policy_entropy"]))
         if recipe == "uft":  # every sample continues a hint: none tells what the policy alone solves

@@ -155,6 +155,13 @@ class SRFTOptions(Options):
     solved_weight: Positive = 0.1  # times exp(H): the advantage of a right sample; that of a wrong one is -1
 
 
+class ReLIFTOptions(Options):
+    """Supervised steps on the targets of prompts that the policy does not solve (``methods.relift``)."""
+
+    use: bool = False
+    buffer: Annotated[int, Field(ge=1)] = 128  # prompts that are waited for, and imitated in one step
+
+
 class LengthPenaltyOptions(Options):
     """DAPO's punishment of long responses (``training.algorithms.methods.length_penalty``)."""
 
@@ -227,8 +234,14 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
     sft_multitask: SFTMultitaskOptions = SFTMultitaskOptions()
     gate: GateOptions = GateOptions()
     srft: SRFTOptions = SRFTOptions()
+    relift: ReLIFTOptions = ReLIFTOptions()
     length_penalty: LengthPenaltyOptions = LengthPenaltyOptions()
     adaptive_entropy: EntropyOptions = EntropyOptions()
+
+    @property
+    def learns_from_unsolved(self) -> bool:
+        """Whether a group that was never solved has a supervised loss, so that nothing may drop it."""
+        return self.sft_multitask.use or self.relift.use
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], n: int | None = None) -> Self:
@@ -255,6 +268,9 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
             if self.guide == UNTIL_SOLVED:
                 why = "it waits for an on-policy sample that is right, and a group has none"
                 raise contradiction("guide", self.guide, "prefix.n_prefix", n_prefix, why)
+        if self.relift.use and n_prefix in (-1, n):
+            why = "it counts right on-policy samples, and a group has none"
+            raise contradiction("relift.use", True, "prefix.n_prefix", n_prefix, why)
         if self.gate.type != "none":
             sampled = 0 if n_prefix == -1 else n - n_prefix
             if not sampled:

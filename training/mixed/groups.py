@@ -62,7 +62,7 @@ class GroupBuffer(ReplayBuffer):
             prompts, rewards = super()._dapo_filtered_keys(partition_id)
         finally:
             self.partitions[partition_id] = everything
-        if self.options.sft_multitask.use:
+        if self.options.learns_from_unsolved:
             prompts = {prompt for prompt in prompts if reward[prompt] or prompt in self.on_policy_prompts}
             rewards = Counter(reward[prompt] for prompt in prompts)
         return prompts, rewards

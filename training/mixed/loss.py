@@ -38,6 +38,8 @@ def mixed_policy_loss(
     ``pg_loss``, ``entropy_loss``, ``kl_loss`` and ``sft_loss`` are the terms as they are optimised. Means over tokens
     are reported as pairs of sums (`pair_of_sums`), which the trainer divides.
     """
+    if tu.get_non_tensor_data(data, "imitation", False):
+        return imitation_loss(model_output, data)
     log_prob = no_padding_2_padding(model_output["log_probs"], data)  # [batch, response]
     fields = ["response_mask", "old_log_probs", "advantages", "rollout_is_weights", "prefix_length"]
     if actor.use_kl_loss:
@@ -101,6 +103,21 @@ def batch_size(data: TensorDict, response_length: int) -> BatchSize:
 def on_policy(size: BatchSize, data: TensorDict) -> BatchSize:
     """``size`` where only on-policy tokens have the loss; 1 for none, whose sum is 0 too."""
     return replace(size, tokens=max(data["on_policy_tokens"], 1), sequences=max(data["on_policy_sequences"], 1))
+
+
+def imitation_loss(model_output: dict[str, torch.Tensor], data: TensorDict) -> tuple[torch.Tensor, dict[str, Metric]]:
+    """The share of one micro-batch in a supervised step of ReLIFT (arXiv 2506.07527): ``mean(-log p - c H)``.
+
+    The mean is over the target tokens of the step, and ``c`` the entropy coefficient.
+    """
+    mask = data["response_mask"].to_padded_tensor(0.0).bool()
+    size = BatchSize(tokens=data["batch_num_tokens"], ranks=data["dp_size"])
+    log_prob = no_padding_2_padding(model_output["log_probs"], data)
+    loss = nll = agg_loss(sft_token_loss(log_prob, mask), mask, "token-mean", size)
+    if (entropy := model_output.get("entropy")) is not None:
+        coefficient = data["entropy_coeff"]
+        loss = loss - coefficient * agg_loss(no_padding_2_padding(entropy, data), mask, "token-mean", size)
+    return loss, {"sft_loss": Metric(value=nll, aggregation=AggregationType.SUM)}
 
 
 def supervised_loss(

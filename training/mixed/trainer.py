@@ -1,7 +1,8 @@
 """The trainer: a V1 trainer of verl with LUFFY's advantages, off-policy samples and rollout correction."""
 
 from collections import Counter
-from functools import partial
+from collections.abc import Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from verl.trainer.ppo.ray_trainer import apply_kl_penalty
 from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils.config import omega_conf_to_dataclass
+from verl.utils.metric import reduce_metrics
 from verl.workers.utils.padding import response_to_nested
 
 from core.files import digest_bytes
@@ -24,10 +26,12 @@ from training.algorithms.entropy import EntropyController
 from training.algorithms.guidance import Guidance
 from training.algorithms.methods.gate import group_gate
 from training.algorithms.methods.length_penalty import length_penalty
+from training.algorithms.methods.relift import UnsolvedPrompts
 from training.algorithms.methods.sft_schedule import sft_coefficient
 from training.algorithms.methods.srft import outcome_advantage, supervised_scale
 from training.algorithms.tensors import mask_of_prefix
 from training.mixed.groups import GroupBuffer, sample_of
+from training.mixed.imitation import Problems, imitation_batch
 from training.mixed.loss import mixed_policy_loss
 from training.mixed.metrics import (
     group_metrics,
@@ -66,6 +70,7 @@ class MixedPolicy(PPOTrainer):
         self.options = mixed_options(config)
         self.guidance = Guidance(self.options.guide)
         self.entropy = EntropyController(self.options.adaptive_entropy, config.actor_rollout_ref.actor.entropy_coeff)
+        self.unsolved = UnsolvedPrompts(self.options.relift.buffer)
         self._prefix_lengths: dict[str, int] = {}  # of this step's samples, by their key
         self._sft_scale = 1.0  # of the supervised loss, for the batch whose advantages were computed last
         self._counts = Counter[str]()  # of this step; verl averages the metrics of mini-batches that it samples apart
@@ -77,6 +82,15 @@ class MixedPolicy(PPOTrainer):
         self.actor_rollout_wg.set_loss_fn(
             partial(mixed_policy_loss, actor, self.options, self.config.data.max_response_length)
         )
+
+    @property
+    def _knows_prompts(self) -> bool:
+        """Whether something that is kept over the steps is about a prompt."""
+        return self.guidance.depends or self.options.relift.use
+
+    @cached_property
+    def problems(self) -> Problems:
+        return Problems(self.train_dataset, self.tokenizer)
 
     def _build_replay_buffer(self) -> GroupBuffer:
         data, sampler = self.config.data, self.config.trainer.v1.sampler
@@ -97,13 +111,16 @@ class MixedPolicy(PPOTrainer):
         return buffer.follow(self.options, self.config.actor_rollout_ref.rollout.n, self.guidance)
 
     def _next_train_batch(self, num_prompts: int | None = None) -> TensorDict:
-        """verl's; each prompt with whether its group has off-policy samples, where that depends on the prompt."""
+        """verl's; each prompt with its key and whether its group has off-policy samples, where that is needed."""
         batch = super()._next_train_batch(num_prompts)
+        if not self._knows_prompts:
+            return batch
+        prompts = [prompt_key(messages) for messages in batch["raw_prompt"]]
+        batch["prompt_key"] = torch.tensor(prompts)
         if self.guidance.depends:
-            prompts = [prompt_key(messages) for messages in batch["raw_prompt"]]
             rates = batch["pass_rate"] if self.guidance.below is not None else [None] * len(prompts)
             guided = [self.guidance.guides(prompt, rate) for prompt, rate in zip(prompts, rates, strict=True)]
-            batch["prompt_key"], batch["guided"] = torch.tensor(prompts), torch.tensor(guided)
+            batch["guided"] = torch.tensor(guided)
         return batch
 
     def _balance_batch(self, batch: KVBatchMeta, *arguments: Any, **options: Any) -> KVBatchMeta:
@@ -141,7 +158,7 @@ class MixedPolicy(PPOTrainer):
             fields.append("ref_log_prob")
         if self.options.use_target_probs:
             fields.append("off_policy_log_probs")
-        if self.guidance.depends:
+        if self._knows_prompts:
             fields.append("prompt_key")
         data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
         nested_mask = data["response_mask"]
@@ -157,6 +174,10 @@ class MixedPolicy(PPOTrainer):
         if self.guidance.depends:
             solved = (rewards.sum(-1) == 1.0).tolist()
             self.guidance.solve(rows["prompt_key"].tolist(), solved, on_policy.tolist())
+        if self.options.relift.use:
+            able = sampled & torch.tensor(list(map(self.problems.has_target, rows["prompt_key"].tolist())))
+            solved = (rewards.sum(-1) == 1.0)[able]
+            self.unsolved.add(solved.tolist(), rows["prompt_key"][able].tolist(), on_policy[able].tolist())
 
         if self.config.algorithm.use_kl_in_reward:
             proto = DataProto(batch=rows[sampled])
@@ -237,7 +258,21 @@ class MixedPolicy(PPOTrainer):
         last = self.local_trigger_step == self.parameter_sync_step - 1  # the coefficient changes once a step
         if last and "actor/entropy" in metrics:  # a batch can be all off-policy
             self.entropy.update(metrics["actor/entropy"])
+        if prompts := self.unsolved.take():
+            self._imitate(prompts, metrics)
+        if self.options.relift.use:
+            metrics["relift/waiting"] = float(len(self.unsolved.prompts))
         return batch
+
+    def _imitate(self, prompts: Sequence[int], metrics: dict[str, Any]) -> None:
+        """One supervised update on the targets of ``prompts``."""
+        rollout, ranks = self.config.actor_rollout_ref.rollout, max(self.actor_rollout_wg._dispatch_info["actor"]) + 1
+        examples = [self.problems.example(prompt) for prompt in prompts]
+        batch = imitation_batch(examples, ranks, rollout.temperature, self.entropy.coefficient)
+        output = reduce_metrics(dict(self.actor_rollout_wg.update_actor(batch)["metrics"]))
+        metrics |= {f"relift/{name}": output[name] for name in ("sft_loss", "grad_norm")}
+        metrics["relift/targets"] = float(len(prompts))
+        require_finite(self.global_steps, metrics, ("relift/sft_loss", "relift/grad_norm"))
 
     def on_step_begin(self) -> None:
         super().on_step_begin()
@@ -287,7 +322,9 @@ class MixedPolicy(PPOTrainer):
         require_disk(Path(self.config.paths.run))
         super()._save_checkpoint()
         folder, keep = Path(self.config.trainer.default_local_dir), self.config.run.keep_checkpoints
-        state = TrainerState(self.entropy.state_dict(), self.dispatched, sorted(self.guidance.solved))
+        state = TrainerState(
+            self.entropy.state_dict(), self.dispatched, sorted(self.guidance.solved), self.unsolved.prompts
+        )
         mark_complete(folder, self.global_steps, state, keep)
 
     def _load_checkpoint(self) -> None:
@@ -297,6 +334,7 @@ class MixedPolicy(PPOTrainer):
             self.entropy.load_state_dict(dict(state.entropy))
             self.dispatched = state.dispatched
             self.guidance.solved.update(state.solved)
+            self.unsolved.prompts = list(state.unsolved)
 
 
 @register_trainer("mixed_sync")

@@ -35,6 +35,7 @@ DROPPED = {
     "mixed_policy": UNION,
     "uft": {"solved"},  # a supervised loss, and all samples have a part of the target
     "srft": {"solved"},
+    "relift": {"solved"},  # it imitates the targets of the others
     "on_policy": UNION,
     "sft_rl": UNION,
     # On-policy samples decide, and a supervised loss learns from the targets of those that were never solved.

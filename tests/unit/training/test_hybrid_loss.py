@@ -7,8 +7,10 @@ import pytest
 import torch
 from verl.utils import tensordict_utils as tu
 
+from core.model.prompts import Example
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.registry import LOSS_AGG_MODES
+from training.mixed.imitation import imitation_batch
 from training.mixed.loss import mixed_policy_loss, supervised_loss
 from training.mixed.metrics import update_counts
 
@@ -128,3 +130,31 @@ def test_dft_weighs_a_token_by_its_probability() -> None:
     loss, _ = supervised_loss("p", output, data)
     p = torch.tensor([-1.0, -2.0, -0.5]).exp()
     assert loss.item() == pytest.approx(float((-p * p.log()).mean()))
+
+
+EXAMPLES = [Example([5, 6], [1, 2, 3]), Example([5], [4]), Example([7, 8, 9], [1, 2])]
+LOG_PROBS = [[0.0, -1.0, -2.0, -0.5, 9.0], [-4.0, 9.0], [0.0, 0.0, -0.3, -0.7, 9.0]]  # of the token after each one
+
+
+def imitation_share(rows: list[int], batch: Any, entropy: float) -> tuple[float, float]:
+    """Loss and reported likelihood of the micro-batch of ``rows`` of an imitation batch."""
+    chosen = [LOG_PROBS[row] if row < len(LOG_PROBS) else LOG_PROBS[0] for row in rows]
+    part = tu.index_select_tensor_dict(batch, rows)
+    output = {"log_probs": nested(chosen), "entropy": nested([[entropy] * len(values) for values in chosen])}
+    options = MixedPolicyOptions(relift={"use": True})  # pyright: ignore[reportArgumentType]
+    loss, metrics = mixed_policy_loss(ACTOR, options, 4, output, part)  # pyright: ignore[reportArgumentType]
+    return loss.item(), float(metrics["sft_loss"].aggregate())
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_relift_imitates_with_an_entropy_bonus_whatever_the_micro_batches_and_ranks(ranks: int) -> None:
+    batch = imitation_batch(EXAMPLES, ranks, temperature=1.0, entropy_coeff=0.01)
+    assert len(batch) == (4 if ranks == 2 else 3)  # a row without tokens fills up
+    assert batch["loss_mask"].values().sum() == 6
+    tu.assign_non_tensor(batch, batch_num_tokens=6, dp_size=ranks)
+    likelihood = (1.0 + 2.0 + 0.5 + 4.0 + 0.3 + 0.7) / 6
+    rows = list(range(len(batch)))
+    for cut in ([rows], [rows[:1], rows[1:]], [[row] for row in reversed(rows)]):
+        shares = [imitation_share(part, batch, 0.8) for part in cut]
+        assert sum(loss for loss, _ in shares) / ranks == pytest.approx(likelihood - 0.01 * 0.8)
+        assert sum(value for _, value in shares) / ranks == pytest.approx(likelihood)

@@ -13,6 +13,7 @@ from training.algorithms.entropy import EntropyController
 from training.algorithms.guidance import Guidance
 from training.algorithms.methods.gate import group_gate
 from training.algorithms.methods.length_penalty import length_penalty
+from training.algorithms.methods.relift import UnsolvedPrompts
 from training.algorithms.methods.sft_schedule import policy_weight, sft_coefficient
 from training.algorithms.methods.srft import outcome_advantage, supervised_scale
 from training.algorithms.options import MixedPolicyOptions
@@ -69,6 +70,8 @@ CHANGES: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "srft.use": (SRFT, False, True),
     "srft.sign": ({**SRFT, "srft.use": True}, "minus", "plus"),
     "srft.solved_weight": ({**SRFT, "srft.use": True}, 0.1, 0.2),
+    "relift.use": ({}, False, True),
+    "relift.buffer": ({"relift.use": True}, 1, 2),
     "length_penalty.use": ({}, False, True),
     "length_penalty.buffer": ({"length_penalty.use": True}, 0.8, 0.9),
     "adaptive_entropy.use": ({}, False, True),
@@ -134,7 +137,11 @@ def computed(chosen: MixedPolicyOptions) -> tuple[Any, ...]:
     entropy = EntropyController(chosen.adaptive_entropy, 0.001)
     coefficients = [entropy.update(value) for value in (0.2, 0.7)]
     kept = reject_groups(solved, index, on_policy.tolist(), chosen)
-    return ratios, guided, loss.item(), coefficients, kept
+    unsolved = UnsolvedPrompts(chosen.relift.buffer)
+    if chosen.relift.use:
+        unsolved.add([False] * 6, index, on_policy.tolist())
+    imitated = unsolved.take()
+    return ratios, guided, loss.item(), coefficients, kept, imitated, unsolved.prompts
 
 
 def test_every_option_is_tried() -> None:

@@ -5,5 +5,6 @@
 - ``sft_schedule``: the weight of the supervised loss over the steps: CHORD-mu
 - ``gate``: RL or supervised training for each prompt, by its successes: HPT
 - ``srft``: weights by entropy and advantages by outcome: SRFT
+- ``relift``: the prompts for supervised steps between those by RL: ReLIFT
 - ``length_penalty``: the reward of long responses: DAPO
 """

@@ -15,6 +15,7 @@ from verl.utils.config import omega_conf_to_dataclass  # noqa: E402
 from core.errors import InputError  # noqa: E402
 from training.algorithms.methods.gate import group_gate  # noqa: E402
 from training.algorithms.methods.length_penalty import length_penalty  # noqa: E402
+from training.algorithms.methods.relift import UnsolvedPrompts  # noqa: E402
 from training.algorithms.methods.sft_schedule import policy_weight, sft_coefficient  # noqa: E402
 from training.algorithms.methods.sft_weight import sft_weight  # noqa: E402
 from training.algorithms.methods.srft import outcome_advantage, supervised_scale  # noqa: E402
@@ -276,3 +277,21 @@ def test_what_contradicts_srft_is_refused_by_name(change, other):
     values = {**SRFT, "sft_multitask": {"use": True}, "srft": {"use": True}} | change
     with pytest.raises(InputError, match=f"contradicts {other}"):
         MixedPolicyOptions.from_mapping(values)
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 9), st.booleans(), st.booleans()), max_size=8), max_size=6))
+def test_relift_hands_out_each_unsolved_prompt_once_and_the_oldest_first(batches):
+    buffer, waiting = UnsolvedPrompts(3), []
+    for rows in batches:
+        prompts, solved, on_policy = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])
+        buffer.add(solved, prompts, on_policy)
+        for prompt in dict.fromkeys(prompts):
+            outcomes = [right for name, right, sampled in rows if name == prompt and sampled]
+            if outcomes and not any(outcomes) and prompt not in waiting:
+                waiting.append(prompt)
+        assert buffer.prompts == waiting
+        if taken := buffer.take():
+            assert taken == waiting[:3]
+            waiting = waiting[3:]
+        else:
+            assert len(waiting) < 3
