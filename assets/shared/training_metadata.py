@@ -104,11 +104,16 @@ def _against_champion(registry: Registry, digest: str, records: list[dict[str, A
 
 
 def prediction(out: Path, records: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the plan of the run predicted beside what was measured, where there is a plan for its devices."""
+    """What the plan of the run predicted beside what was measured, and its cost as numbers that the UI plots."""
+    from training.cost.estimate import cost_figures
     from training.plan.summary import figures, table
 
-    rows = figures(out, records)
-    return {"predicted and measured": dg.MetadataValue.md(table(rows))} if rows else {}
+    cost = cost_figures(out)
+    numbers = {row.name: row.measured for row in cost} | {f"estimated {row.name}": row.predicted for row in cost}
+    metadata: dict[str, Any] = {name: rounded(number) for name, number in numbers.items() if number is not None}
+    if rows := [*cost, *figures(out, records)]:
+        metadata["predicted and measured"] = dg.MetadataValue.md(table(rows))
+    return metadata
 
 
 def samples(folder: Path) -> dict[str, Any]:

@@ -53,6 +53,11 @@ class Layout:
         return self.nodes * self.gpus
 
     @property
+    def reserved(self) -> int:
+        """Devices that the run holds: those of the actor, and of rollouts that have their own."""
+        return self.nodes * (self.gpus + self.rollout_gpus)
+
+    @property
     def engine_gpus(self) -> int:
         """GPUs per node on which vLLM generates."""
         return self.rollout_gpus or self.gpus

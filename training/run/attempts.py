@@ -25,8 +25,11 @@ def follow(
     stall_seconds: float,
     report: Report,
     alerts: AlertOptions = DEFAULT_ALERTS,
+    after_step: Callable[[], None] = lambda: None,
 ) -> None:
     """Run ``task`` to its end and report each step of ``total``, of which earlier attempts did ``done``, and alerts.
+
+    ``after_step`` is called when a step was reported; what it raises stops the task.
 
     What else it does, and raises, is that of `core.backends.attempts.follow`.
     """
@@ -43,6 +46,7 @@ def follow(
         report(_step_event(record, total, seconds))
         for text in watch.check(record["step"], record["data"]):
             report({"event": "alert", "step": record["step"], "message": f"warning: {text}"})
+        after_step()
 
     attempts.follow(attempt, backend, task, "training", on_record=on_step, say=say, stall_seconds=stall_seconds)
 

@@ -23,6 +23,7 @@ from training.algorithms.curriculum import EASY_FIRST, ORDERS
 from training.algorithms.options import MixedPolicyOptions, RolloutOptions
 from training.config.keys import OPEN, check_key, check_switches, leaves, nearest, rules, within
 from training.config.rollouts import lay_out_rollouts
+from training.cost.budget import BudgetOptions
 from training.run.alerts import AlertOptions
 
 CONFIG = PROJECT / "training" / "config"
@@ -42,7 +43,8 @@ OmegaConf.register_new_resolver("half", lambda number: number // (2 - number % 2
 # options write. The clip range is verl's own key, so that it has one place.
 ConfigStore.instance().store("mixed_options", {"mixed": MixedPolicyOptions().model_dump(exclude={"clip_ratio"})})
 ConfigStore.instance().store("rollout_options", RolloutOptions().model_dump())
-ConfigStore.instance().store("alert_options", {"run": {"alerts": AlertOptions().model_dump()}})
+RUN_OPTIONS = {"alerts": AlertOptions().model_dump(), "budget": BudgetOptions().model_dump()}
+ConfigStore.instance().store("run_options", {"run": RUN_OPTIONS})
 
 
 def names(group: str) -> list[str]:
@@ -91,6 +93,7 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
     mixed_options(config)
     lay_out_rollouts(config)
     AlertOptions.of(config)
+    BudgetOptions.of(config)
     return config
 
 

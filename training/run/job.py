@@ -23,6 +23,9 @@ from core.files import atomic_write, digest_bytes
 from core.model.manifest import InputRecord, read_manifest
 from training.algorithms.curriculum import SHUFFLE
 from training.config.rollouts import SEPARATE
+from training.cost.budget import Budget, BudgetOptions
+from training.cost.estimate import cost_figures, cost_plan, pace_of
+from training.cost.spent import Rates, measured_pace
 from training.export.hub import push_to_hub
 from training.plan.fit import check_fit, write_plan
 from training.plan.layout import Layout
@@ -90,19 +93,20 @@ def run_job(
                 reporter = partial(_report_first_stage, report)
                 run_job(stage, folder.first_stage.path, reporter, upstream=upstream, force=force)
                 model, first = folder.first_stage.policy, read_manifest(folder.first_stage.policy)
-            _plan(config, folder, model, report)
+            plan = _plan(config, folder, model, report)
             validates = config.trainer.test_freq > 0
             training, problems = split_validation(data.path, config, out) if validates else (data.path, data.path)
             training = order_targets(training, config, out)
             rows = pq.read_metadata(training).num_rows
             environment = _fill_in(config, data=training, problems=problems, rows=rows, model=model)
+            budget = _estimate(config, folder, plan, report)
             with atomic_write(folder.config) as temporary:
                 OmegaConf.save(config, temporary, resolve=True)
-            _train(request, folder, config, environment, backend, report)
+            _train(request, folder, config, environment, backend, budget, report)
             progress(report, "writing the policy")
             manifest = build_manifest(request, folder, config, targets, upstream, first)
             export_policy(folder.checkpoints, folder.policy, manifest, config.policy_dtype, base=request.model.path)
-            if rows := figures(folder.path, read_metrics(folder.metrics)):
+            if rows := [*figures(folder.path, read_metrics(folder.metrics)), *cost_figures(folder.path)]:
                 progress(report, f"predicted and measured\n{table(rows)}")
         if config.run.push_to_hub:
             progress(report, f"uploading to {config.run.push_to_hub}")
@@ -127,8 +131,8 @@ def _check_run(config: DictConfig) -> None:
         )
 
 
-def _plan(config: DictConfig, folder: RunFolder, model: Path, report: Report) -> None:
-    """Give the ``auto`` keys their values, and say whether the run fits.
+def _plan(config: DictConfig, folder: RunFolder, model: Path, report: Report) -> dict[str, Any]:
+    """Give the ``auto`` keys their values, and say whether the run fits; the plan of the run.
 
     Raises:
         InputError: it does not, or the checkpoints in the folder are parts for another number of GPUs.
@@ -143,8 +147,31 @@ def _plan(config: DictConfig, folder: RunFolder, model: Path, report: Report) ->
                 f"{folder.path}: its checkpoints are in {before} parts, one per GPU, and this run has {devices} GPUs: "
                 f"resume it with {before}, or give --force to train anew"
             )
-    plan = check_fit(config, machine, shape, partial(progress, report), saved=len(saved))
-    write_plan(plan, folder.path)
+    return check_fit(config, machine, shape, partial(progress, report), saved=len(saved))
+
+
+def _estimate(config: DictConfig, folder: RunFolder, plan: Mapping[str, Any], report: Report) -> Budget:
+    """Say what the run will cost, and write its plan with that; the budget that watches it.
+
+    Raises:
+        InputError: the budget does not reach the next checkpoint.
+    """
+    rates = Rates(Layout.of(config).reserved, config.run.device_hour_price)
+    total, done = config.trainer.total_training_steps, latest_step(folder.checkpoints)
+    spent = partial(rates.spent, [folder.first_stage.attempts, folder.attempts])
+    budget = Budget(BudgetOptions.of(config), rates, spent, total, config.trainer.save_freq)
+    pace = pace_of(folder.path, plan)
+    estimate = None
+    if pace and done < total:
+        estimate = spent() + pace.of_steps(total - done, rates, start=True)
+        progress(report, f"estimate: {estimate} by the end of step {total}, from {pace.basis}")
+        if over := budget.options.exceeded(estimate):
+            progress(report, f"the budget will stop the training at a checkpoint before step {total}: {over}")
+    elif done < total:
+        progress(report, "no estimate of the cost: no run beside this one has the same layout, and its device no data")
+    budget.check_start(done, pace)
+    write_plan({**plan, **cost_plan(folder.path, rates, estimate)}, folder.path)
+    return budget
 
 
 def _fill_in(config: DictConfig, *, data: Path, problems: Path, rows: int, model: Path) -> dict[str, str]:
@@ -167,6 +194,7 @@ def _train(
     config: DictConfig,
     environment: Mapping[str, str],
     backend: Backend,
+    budget: Budget,
     report: Report,
 ) -> None:
     """Run the next attempt, or the last one if it still runs, to its end; do nothing if all steps are done."""
@@ -189,6 +217,7 @@ def _train(
         done=done,
         stall_seconds=config.run.stall_seconds,
         alerts=AlertOptions.of(config),
+        after_step=lambda: budget.check(latest_step(folder.checkpoints), measured_pace(folder.attempts, "")),
         report=report,
     )
 

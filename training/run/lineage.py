@@ -32,8 +32,7 @@ def build_manifest(
 ) -> Manifest:
     """Describe the run that ended in ``folder``, and write its ``metrics.jsonl``; ``first``: of its first stage."""
     ended, step = attempts(folder.attempts), exported_step(folder.checkpoints, config.policy_from)
-    layout, price = Layout.of(config), config.run.device_hour_price
-    devices = layout.nodes * (layout.gpus + layout.rollout_gpus)
+    devices, price = Layout.of(config).reserved, config.run.device_hour_price
     steps = merge_attempts([attempt.records for attempt in ended], folder.metrics, devices=devices, price=price)
     hours = devices * sum(attempt.seconds() for attempt in ended) / 3600
     policy = folder.policy

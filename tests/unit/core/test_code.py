@@ -32,6 +32,7 @@ WITHOUT_NUMBERS = {
     "grading.verdict_cache": "keeps verdicts by the digest of GRADING_CODE",
     "training.run.checkpoints": "keeps and copies the files that verl writes",
     "training.plan.fit": "compares what a run needs with what there is",
+    "training.cost.budget": "ends a run early",
     "training.run.alerts": "warns",
     "training.run.metrics": "reads and checks metrics",
 }

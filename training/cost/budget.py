@@ -1,0 +1,90 @@
+"""The budget of a run: it ends at the last checkpoint that the budget reaches, and resumes exactly there."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from omegaconf import DictConfig, OmegaConf
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from core.errors import InputError, explain_validation
+from training.cost.spent import Cost, Pace, Rates
+
+PRICE = "run.device_hour_price"
+
+
+class BudgetOptions(BaseModel):
+    """Section ``run.budget``: what a run may spend, over all of its attempts; None: any amount."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    hours: float | None = Field(default=None, gt=0)  # of the clock
+    tokens: float | None = Field(default=None, gt=0)  # of prompts and responses
+    money: float | None = Field(default=None, gt=0)  # at run.device_hour_price
+
+    @classmethod
+    def of(cls, config: DictConfig) -> "BudgetOptions":
+        """That of a run; InputError for a value that is not allowed."""
+        try:
+            options = cls.model_validate(OmegaConf.to_container(config.run.budget))
+        except ValidationError as error:
+            raise InputError(f"run.budget.{explain_validation(error, cls)}") from error
+        if options.money is not None and not config.run.device_hour_price:
+            raise InputError(f"run.budget.money={options.money:g}: set {PRICE}, the price of a device-hour, too")
+        return options
+
+    def exceeded(self, cost: Cost) -> str:
+        """The keys that ``cost`` exceeds, with both numbers; "" if there are none."""
+        limits = {name: limit for name in BudgetOptions.model_fields if (limit := getattr(self, name)) is not None}
+        over = {name: limit for name, limit in limits.items() if getattr(cost, name) > limit}
+        return ", ".join(f"run.budget.{name}={limit:g} ({getattr(cost, name):,.4g})" for name, limit in over.items())
+
+
+@dataclass
+class Budget:
+    """Watches what a run spends.
+
+    Args:
+        options: the limits.
+        rates: the devices and their price.
+        spent: what was spent so far; read only where it decides something.
+        total: steps of the run.
+        save_freq: steps between two checkpoints.
+    """
+
+    options: BudgetOptions
+    rates: Rates
+    spent: Callable[[], Cost]
+    total: int
+    save_freq: int
+    _decided: int = field(default=0, init=False)  # step of the last checkpoint after which the run went on
+
+    def check_start(self, done: int, pace: Pace | None) -> None:
+        """Raise InputError if the run, of which ``done`` steps are saved, would not reach another checkpoint."""
+        self._decided = done
+        if done >= self.total:
+            return
+        more = pace.of_steps(self._next(done) - done, self.rates, start=True) if pace else self.rates.cost(0.0, 0.0)
+        if over := self.options.exceeded(self.spent() + more):
+            raise InputError(
+                f"the budget does not reach the next checkpoint, of step {self._next(done)} of {self.total}: {over}: "
+                f"raise it, or lower trainer.save_freq={self.save_freq}{self._saved(done)}"
+            )
+
+    def check(self, saved: int, pace: Pace | None) -> None:
+        """Raise InputError if the checkpoint of step ``saved`` is new and the budget does not reach the next one."""
+        if saved <= self._decided or saved >= self.total or pace is None:
+            return
+        self._decided = saved
+        more = pace.of_steps(self._next(saved) - saved, self.rates, start=False)
+        if over := self.options.exceeded(self.spent() + more):
+            raise InputError(
+                f"the budget does not reach the checkpoint after step {saved} of {self.total}: {over}: the training "
+                f"was stopped{self._saved(saved)}. Raise the budget and run the same command: it resumes exactly there"
+            )
+
+    def _next(self, step: int) -> int:
+        return min(self.total, (step // self.save_freq + 1) * self.save_freq)
+
+    @staticmethod
+    def _saved(step: int) -> str:
+        return f"; the checkpoint of step {step} is kept" if step else ""

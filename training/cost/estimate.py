@@ -1,0 +1,69 @@
+"""The estimate of a run's cost: from steps that were measured, or else from the roofline of its card."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from core.errors import InputError
+from core.files import read_object
+from training.cost.spent import Cost, Pace, Rates, measured_pace
+from training.plan.fit import PLAN
+from training.plan.layout import Layout
+from training.plan.summary import Figure
+
+TITLES = {"hours": "hours", "device_hours": "device-hours", "tokens": "tokens", "money": "cost"}
+SAME = ("shape", "layout", "card")  # parts of a plan that decide what a step takes
+
+
+def pace_of(run: Path, plan: Mapping[str, Any]) -> Pace | None:
+    """What a step of the run in folder ``run`` will take; None where nothing says it.
+
+    The steps that it has made itself count first, then those of the latest run beside it whose plan has the same model,
+    layout and card, then the roofline of the card, all samples as long as they may be.
+    """
+    if own := measured_pace(run / "attempts", "its own steps"):
+        return own
+    for folder in _alike(run, plan):
+        if pace := measured_pace(folder / "attempts", f"the steps of {folder.name}, which has the same layout"):
+            return pace
+    if (prediction := plan.get("longest_step")) is None:
+        return None
+    layout = Layout(**plan["layout"])
+    tokens = layout.sequences * (layout.prompt_length + layout.response_length)
+    basis = f"the roofline of {plan['card']} for samples of full length, without the start"
+    return Pace(sum(prediction["seconds"].values()), tokens, 0.0, basis)
+
+
+def cost_plan(run: Path, rates: Rates, estimate: Cost | None) -> dict[str, Any]:
+    """What the plan of a run says about its cost. The estimate of its first start stays when it is resumed."""
+    first = _read(run / PLAN).get("estimate")
+    return {"rates": asdict(rates), "estimate": first or (asdict(estimate) if estimate else None)}
+
+
+def cost_figures(run: Path) -> list[Figure]:
+    """What the run in folder ``run`` was estimated to cost, beside what it did; [] if its plan has no rates."""
+    plan = _read(run / PLAN)
+    if "rates" not in plan:
+        return []
+    spent = asdict(Rates(**plan["rates"]).spent([run / "first_stage" / "attempts", run / "attempts"]))
+    estimate = plan["estimate"] or {}
+    rows = [Figure(title, "", estimate.get(name), spent[name]) for name, title in TITLES.items()]
+    return [row for row in rows if row.measured or row.predicted]
+
+
+def _alike(run: Path, plan: Mapping[str, Any]) -> Iterator[Path]:
+    """The folders beside ``run`` of runs with the same plan, the latest first."""
+    files = [file for file in run.parent.glob(f"*/{PLAN}") if file.parent != run]
+    for file in sorted(files, key=lambda file: file.stat().st_mtime, reverse=True):
+        other = _read(file)
+        if other and all(other.get(part) == plan.get(part) for part in SAME):
+            yield file.parent
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """The plan in ``file``; {} if there is none, or a damaged one, which is no reason to start no run."""
+    try:
+        return read_object(file)
+    except InputError:
+        return {}
