@@ -14,20 +14,20 @@ from processes import alive, wait_gone
 from core.backends.attempts import Attempt, attempts, reason_of
 from core.backends.local import LocalBackend
 from core.backends.task import Task
-from core.errors import TaskFailed
+from core.errors import InputError, TaskFailed
 from training.run.attempts import follow
 
 ROOT = Path(__file__).parents[2]
 
 
-def run(folder: Path, steps: int, ending: str, stall_seconds: float = 60) -> list[dict[str, Any]]:
+def run(folder: Path, steps: int, ending: str, stall_seconds: float = 60, **options: Any) -> list[dict[str, Any]]:
     """Follow one attempt of the stand-in job; what was reported."""
     attempt, events = Attempt(folder, 1), []
     environment = {"VERL_FILE_LOGGER_PATH": str(attempt.records), "PYTHONPATH": str(Path(__file__).parent)}
     task = Task("test-1", ("stand_in_job", str(steps), ending), environment, attempt.log)
     with (folder / "lock").open("w") as lock:
         backend = LocalBackend(lock.fileno())
-        follow(attempt, backend, task, total=4, done=0, stall_seconds=stall_seconds, report=events.append)
+        follow(attempt, backend, task, total=4, done=0, stall_seconds=stall_seconds, report=events.append, **options)
     return events
 
 
@@ -62,6 +62,16 @@ def test_a_stalled_run_is_stopped_and_its_last_lines_told(tmp_path: Path) -> Non
     assert record(tmp_path)["status"] is None
 
 
+def test_a_watch_that_objects_after_a_step_stops_the_run(tmp_path: Path) -> None:
+    def object_after(step: int) -> None:
+        if len(Attempt(tmp_path, 1).records.read_text().splitlines()) >= step:
+            raise InputError("the budget is spent")
+
+    with pytest.raises(InputError, match="the budget is spent"):
+        run(tmp_path, 2, "hang", after_step=lambda: object_after(2))
+    assert record(tmp_path)["status"] is None and record(tmp_path)["ended"]
+
+
 def test_a_signal_is_named(tmp_path: Path) -> None:
     assert reason_of(tmp_path / "none", 128 + signal.SIGKILL, "training") == "training was stopped by signal SIGKILL"
 
@@ -92,7 +102,7 @@ COMMAND = """
 import sys, threading, time
 from pathlib import Path
 from core.backends.attempts import Attempt
-from core.errors import TaskFailed
+from core.errors import InputError, TaskFailed
 from training.run.attempts import follow
 from core.backends.local import LocalBackend
 from core.backends.task import Task

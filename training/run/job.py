@@ -165,11 +165,11 @@ def _estimate(config: DictConfig, folder: RunFolder, plan: Mapping[str, Any], re
     if pace and done < total:
         estimate = spent() + pace.of_steps(total - done, rates, start=True)
         progress(report, f"estimate: {estimate} by the end of step {total}, from {pace.basis}")
-        if over := budget.options.exceeded(estimate):
-            progress(report, f"the budget will stop the training at a checkpoint before step {total}: {over}")
     elif done < total:
-        progress(report, "no estimate of the cost: no run beside this one has the same layout, and its device no data")
+        progress(report, "no estimate of the cost: no run beside this one has its layout, and its device is not known")
     budget.check_start(done, pace)
+    if estimate and (over := budget.options.exceeded(estimate)):
+        progress(report, f"the budget will stop the training at a checkpoint before step {total}: {over}")
     write_plan({**plan, **cost_plan(folder.path, rates, estimate)}, folder.path)
     return budget
 
