@@ -8,8 +8,8 @@ from typing import Any, Self
 
 from core.backends.attempts import Attempt, attempts
 from core.records import RecordFile
-from training.run.metrics import seconds_of
 
+STEP, VALIDATION = "timing_s/step", "timing_s/testing"  # a validation comes after its step and is no part of its time
 TOKENS = "perf/total_num_tokens"  # of a step: prompts and responses
 SKIPPED = 1  # first steps of an attempt, in which kernels are compiled
 
@@ -62,6 +62,11 @@ class Pace:
     def of_steps(self, steps: int, rates: Rates, *, start: bool) -> Cost:
         """What ``steps`` cost, with the ``start`` of the processes or without it."""
         return rates.cost(self.start_seconds * start + self.step_seconds * steps, self.step_tokens * steps)
+
+
+def seconds_of(record: Mapping[str, Any]) -> float:
+    """How long a step took, with the validation after it."""
+    return record["data"][STEP] + record["data"].get(VALIDATION, 0.0)
 
 
 def measured_pace(folder: Path, basis: str) -> Pace | None:

@@ -8,8 +8,8 @@ from typing import Any
 from core.backends import attempts
 from core.backends.attempts import Attempt
 from core.backends.task import Backend, Task
+from training.cost.spent import seconds_of
 from training.run.alerts import AlertOptions, Alerts
-from training.run.metrics import seconds_of
 
 Report = Callable[[dict[str, Any]], None]
 DEFAULT_ALERTS = AlertOptions()

@@ -8,10 +8,10 @@ from typing import Any
 
 from core.files import atomic_write
 from core.records import RecordFile
+from training.cost.spent import VALIDATION, seconds_of
 
 PHASE = "timing_s/"
 # The parts of a step; verl also times what happens inside them.
-VALIDATION = f"{PHASE}testing"  # after the step, and no part of its time
 PHASES = ("gen", "old_log_prob", "ref", "adv", "update_actor", "update_weights", "save_checkpoint")
 
 
@@ -41,11 +41,6 @@ def merge_attempts(
     with atomic_write(path) as temporary:
         temporary.write_text("".join(json.dumps(record) + "\n" for record in steps.values()), encoding="utf-8")
     return list(steps.values())
-
-
-def seconds_of(record: Mapping[str, Any]) -> float:
-    """How long a step took, with the validation after it."""
-    return record["data"][f"{PHASE}step"] + record["data"].get(VALIDATION, 0.0)
 
 
 def time_by_phase(records: Iterable[Mapping[str, Any]]) -> dict[str, float]:

@@ -9,6 +9,7 @@ import pytest
 
 from core.errors import InputError
 from core.schemas import TARGET
+from training.cost.spent import seconds_of
 from training.mixed.metrics import validation_metrics
 from training.run.checkpoints import (
     TrainerState,
@@ -22,7 +23,7 @@ from training.run.checkpoints import (
 )
 from training.run.configuration import compose_run
 from training.run.inputs import split_validation
-from training.run.metrics import seconds_of, time_by_phase
+from training.run.metrics import time_by_phase
 
 
 def write(file: Path, problems: list[str]) -> Path:
