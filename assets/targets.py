@@ -36,17 +36,22 @@ if TYPE_CHECKING:
     from targets.prepared import Prepared
 
 SOURCE = dg.AssetKey(["targets", "source"])
+DIFFICULTY = dg.AssetKey(["targets", "difficulty"])  # assets.difficulty
 PREPARED = dg.AssetKey(["targets", "prepared"])
 REJECTED = dg.AssetKey(["targets", "rejected"])
 TRAIN = dg.AssetKey(["targets", "train"])
 
 
-def build_targets(options: TargetOptions, split: SplitOptions, *, generated: bool = False) -> list[dg.AssetsDefinition]:
+def build_targets(
+    options: TargetOptions, split: SplitOptions, *, generated: bool = False, measured: bool = False
+) -> list[dg.AssetsDefinition]:
     """The assets of the targets. ``options`` and ``split`` are the defaults of the Launchpad.
 
-    ``generated``: whether targets/generated is one more source of them.
+    Args:
+        generated: targets/generated is there, one more source of them.
+        measured: targets/difficulty is there, and targets/prepared has the pass rates from it.
     """
-    return [_source(options), _prepared(options, generated), _train(split)]
+    return [_source(options), _prepared(options, generated, measured), _train(split)]
 
 
 def _source(options: TargetOptions) -> dg.AssetsDefinition:
@@ -88,7 +93,7 @@ def observation(options: TargetOptions) -> tuple[str, dict[str, Any]]:
     }
 
 
-def _prepared(options: TargetOptions, generated: bool) -> dg.AssetsDefinition:
+def _prepared(options: TargetOptions, generated: bool, measured: bool) -> dg.AssetsDefinition:
     version = code_version(*PREPARATION_CODE)
     specs = {
         "prepared": dg.AssetSpec(
@@ -110,6 +115,7 @@ def _prepared(options: TargetOptions, generated: bool) -> dg.AssetsDefinition:
     }
 
     traces = {"generated": dg.AssetIn(GENERATED, dagster_type=GeneratedReference)} if generated else {}
+    rates = {"difficulty": dg.AssetIn(DIFFICULTY, dagster_type=Reference)} if measured else {}
 
     class Config(with_defaults(options)): ...
 
@@ -119,7 +125,7 @@ def _prepared(options: TargetOptions, generated: bool) -> dg.AssetsDefinition:
             "prepared": dg.AssetOut.from_spec(specs["prepared"], dagster_type=PreparedReference),
             "rejected": dg.AssetOut.from_spec(specs["rejected"], dagster_type=Reference),
         },
-        ins={"suite": dg.AssetIn(SUITE), "base": dg.AssetIn(BASE), **traces},
+        ins={"suite": dg.AssetIn(SUITE), "base": dg.AssetIn(BASE), **traces, **rates},
         deps=[SOURCE],
     )
     @reports_input_errors
@@ -130,13 +136,16 @@ def _prepared(options: TargetOptions, generated: bool) -> dg.AssetsDefinition:
         base: ModelReference,
         storage: Storage,
         interpreter: TrainingInterpreter,
-        **inputs: GeneratedReference,
+        **inputs: Reference,
     ) -> Iterator[dg.MaterializeResult[Any]]:
         from targets.prepared import read_prepared, require_targets
         from targets.select.difficulty import read_difficulty
         from targets.select.review import read_review
 
-        options, teacher = with_generated(config, inputs), inputs.get("generated")
+        rates, teacher = inputs.get("difficulty"), inputs.get("generated")
+        options = with_generated(config, inputs)
+        if rates and options.difficulty is None:
+            options = options.model_copy(update={"difficulty": rates.path})
         digest, metadata = observation(options)
         context.log_event(dg.AssetObservation(SOURCE, metadata=metadata, tags={"dagster/data_version": digest}))
         chosen = [
@@ -154,16 +163,16 @@ def _prepared(options: TargetOptions, generated: bool) -> dg.AssetsDefinition:
         prepared = read_prepared(folder)
         yield _rejected_result(prepared, reused)  # first: it is there even if no target is left
         require_targets(prepared)
-        yield _prepared_result(prepared, digest, reused)
+        yield _prepared_result(prepared, digest, reused, ["pass_rate"] if rates else [])
         verb = "reused" if reused else "kept"
         context.log.info(f"{verb} {prepared.counts['kept']:,} targets of {prepared.counts['read']:,} traces")
 
     return prepared
 
 
-def with_generated(options: TargetOptions, inputs: Mapping[str, GeneratedReference]) -> TargetOptions:
+def with_generated(options: TargetOptions, inputs: Mapping[str, Reference]) -> TargetOptions:
     """``options`` with the generated traces as their last source, unless they name them among the others."""
-    if not inputs or GENERATED_SOURCE in options.paths:
+    if "generated" not in inputs or GENERATED_SOURCE in options.paths:
         return options
     return options.model_copy(update={"source": [*options.source, GENERATED_SOURCE]})
 
@@ -209,7 +218,10 @@ def _prepare(
                 raise  # else it has rejected every trace, and its files say so
 
 
-def _prepared_result(prepared: "Prepared", source_digest: str, reused: bool) -> dg.MaterializeResult[PreparedReference]:
+def _prepared_result(
+    prepared: "Prepared", source_digest: str, reused: bool, pass_rate: list[str]
+) -> dg.MaterializeResult[PreparedReference]:
+    """``pass_rate``: the columns that come from targets/difficulty."""
     return dg.MaterializeResult(
         asset_key=PREPARED,
         value=PreparedReference(
@@ -226,7 +238,9 @@ def _prepared_result(prepared: "Prepared", source_digest: str, reused: bool) -> 
         data_version=dg.DataVersion(prepared.digest),
         metadata={
             **prepared_metadata(prepared),
-            "dagster/column_lineage": column_lineage(target_columns(prepared, SOURCE, GENERATED)),
+            "dagster/column_lineage": column_lineage(
+                {**target_columns(prepared, SOURCE, GENERATED), **copied_columns(pass_rate, DIFFICULTY)}
+            ),
             "reused": reused,
         },
     )

@@ -1,7 +1,7 @@
 """How hard problems are for a model: the share of its samples that solve each, with its interval."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +38,8 @@ def measure_difficulty(samples: Path, grader: Grader, *, thinking: bool = True) 
     rows = read_table(samples, pa.schema(columns), ADVICE).to_pylist()
     if not rows:
         raise InputError(f"{samples}: no samples; {ADVICE}")
-    drawn = Counter(row["problem"] for row in rows)
-    verdicts = verdicts_of(rows, grader, thinking=thinking)
-    solved = Counter(row["problem"] for row, verdict in zip(rows, verdicts, strict=True) if verdict == Verdict.CORRECT)
-    measured = [_row(problem, solved[problem], count, rows[0]["teacher"]) for problem, count in drawn.items()]
-    return pa.Table.from_pylist(measured, schema=DIFFICULTY)
+    right = [verdict == Verdict.CORRECT for verdict in verdicts_of(rows, grader, thinking=thinking)]
+    return pass_rates(zip((row["problem"] for row in rows), right, strict=True), rows[0]["teacher"])
 
 
 def verdicts_of(rows: Sequence[Mapping[str, Any]], grader: Grader, *, thinking: bool = True) -> list[str]:
@@ -55,18 +52,35 @@ def verdicts_of(rows: Sequence[Mapping[str, Any]], grader: Grader, *, thinking: 
     return [grade.verdict.value for grade in grades]
 
 
-def _row(problem: str, solved: int, samples: int, model: str) -> Mapping[str, object]:
-    rate = solved / samples
-    low, high = wilson(rate, samples)
-    values = (problem, solved, samples, rate, low, high, model)
-    return dict(zip(DIFFICULTY.names, values, strict=True))
+def graded_difficulty(graded: pa.Table, suite: pa.Table, model: str) -> pa.Table:
+    """The DIFFICULTY table of the GRADED samples that ``model`` drew for the problems of ``suite``."""
+    problems = dict(zip(suite["id"].to_pylist(), suite["problem"].to_pylist(), strict=True))
+    names, scores = graded["id"].to_pylist(), graded["score"].to_pylist()
+    return pass_rates(((problems[name], score == 1) for name, score in zip(names, scores, strict=True)), model)
+
+
+def pass_rates(outcomes: Iterable[tuple[str, bool]], model: str) -> pa.Table:
+    """The DIFFICULTY table of samples: of each its problem, and whether it is right."""
+    drawn, solved = Counter[str](), Counter[str]()
+    for problem, right in outcomes:
+        drawn[problem] += 1
+        solved[problem] += right
+    rows = []
+    for problem, samples in drawn.items():
+        rate = solved[problem] / samples
+        values = (problem, solved[problem], samples, rate, *wilson(rate, samples), model)
+        rows.append(dict(zip(DIFFICULTY.names, values, strict=True)))
+    return pa.Table.from_pylist(rows, schema=DIFFICULTY)
+
+
+def histogram(table: pa.Table) -> dict[str, int]:
+    """The number of problems by pass rate, lowest first."""
+    bins = Counter(min(int(rate * BINS), BINS - 1) for rate in table["pass_rate"].to_pylist())
+    return {f"{k / BINS:4.0%} to {(k + 1) / BINS:4.0%}": bins[k] for k in range(BINS)}
 
 
 def histogram_text(table: pa.Table) -> str:
-    """The number of problems by pass rate, as lines for the terminal."""
-    bins = Counter(min(int(rate * BINS), BINS - 1) for rate in table["pass_rate"].to_pylist())
+    """The `histogram` as lines for the terminal."""
+    bins = histogram(table)
     widest = max(bins.values())
-    return "\n".join(
-        f"{k / BINS:4.0%} to {(k + 1) / BINS:4.0%} {bins[k]:>8,}  {'#' * round(40 * bins[k] / widest)}".rstrip()
-        for k in range(BINS)
-    )
+    return "\n".join(f"{name} {n:>8,}  {'#' * round(40 * n / widest)}".rstrip() for name, n in bins.items())

@@ -179,11 +179,23 @@ class TrainingOptions(Options):
     max_staleness: int | None = Field(
         default=None, ge=0, description="Updates by which an asynchronous sample may be older than its step. None: 1."
     )
+    guide: str | None = Field(
+        default=None,
+        description="Prompts whose groups get off-policy samples: always, until_solved (until an on-policy sample was "
+        "right), or pass_rate<x (those that the base model solves in less than the share x of its samples; needs "
+        "targets/difficulty). None: the recipe's.",
+    )
+    order: str | None = Field(
+        default=None,
+        description="Order of the prompts: shuffle, or easy_first (falling pass rate; needs targets/difficulty). "
+        "None: shuffle.",
+    )
 
     def all_overrides(self) -> list[str]:
         """`overrides`, and those that stand for the other options."""
-        keys = ("attention", "rollouts", "max_staleness")
-        chosen = [f"{key}={value}" for key in keys if (value := getattr(self, key)) is not None]
+        keys = {"guide": "mixed.guide", "order": "data.order"}
+        names = ("attention", "rollouts", "max_staleness", *keys)
+        chosen = [f"{keys.get(name, name)}={value}" for name in names if (value := getattr(self, name)) is not None]
         return [*self.overrides, *chosen, *(["run.force_fit=true"] if self.force_fit else [])]
 
 
@@ -281,6 +293,19 @@ class EvaluationOptions(SamplingOptions):
         default="zero",
         description="Score of a sample that was cut at the token limit: zero, or by_text, as for any other.",
     )
+
+
+class DifficultyOptions(EvaluationOptions):
+    """targets/difficulty, which exists where the profile has this section."""
+
+    samples: int = Field(  # pyright: ignore[reportIncompatibleVariableOverride]
+        default=8, ge=1, description="Samples of the base model per problem."
+    )
+    limit: int | None = Field(
+        default=None, ge=1, description="Most problems that are measured, drawn by targets.seed. None: all."
+    )
+    temperature: float = Field(default=1.0, ge=0, description="Sampling temperature; that of rollouts is 1.")
+    top_p: float = Field(default=1.0, gt=0, le=1, description="Share of the probability that is sampled from.")
 
 
 class PromotionOptions(PromotionLimits, Options):

@@ -9,6 +9,7 @@ from assets.benchmarks import build_benchmarks
 from assets.browser import build_browser
 from assets.checkpoints import build_checkpoints
 from assets.checks import build_checks
+from assets.difficulty import build_difficulty
 from assets.evals import build_evals
 from assets.experiments import build_experiments
 from assets.generated import build_generated
@@ -42,7 +43,13 @@ def build_defs(
     suite = settings.benchmark_suite()
     assets = [
         *build_generated(settings.generate),
-        *build_targets(settings.targets, settings.split, generated=settings.generate is not None),
+        *build_targets(
+            settings.targets,
+            settings.split,
+            generated=settings.generate is not None,
+            measured=settings.difficulty is not None,
+        ),
+        *build_difficulty(settings.difficulty, settings.targets, generated=settings.generate is not None),
         build_browser(),
         *build_models(settings.model),
         *build_training(settings.training, retrain_on_new_targets()),

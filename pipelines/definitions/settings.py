@@ -22,6 +22,7 @@ from pydantic_settings import (
 from assets.shared.generation import GenerationOptions
 from assets.shared.options import (
     BenchmarkOptions,
+    DifficultyOptions,
     EvaluationOptions,
     ExperimentOptions,
     ModelOptions,
@@ -118,6 +119,7 @@ class Settings(BaseSettings):
     interpreter: InterpreterSettings = InterpreterSettings()
     generate: GenerationOptions | None = None
     targets: TargetOptions = TargetOptions()
+    difficulty: DifficultyOptions | None = None
     split: SplitOptions = SplitOptions()
     model: ModelOptions = ModelOptions()
     suite: SuiteSettings = SuiteSettings()

@@ -174,9 +174,9 @@ def _with_subset(source: Source) -> str:
     return source.path if source.path == EMBEDDED else f"{source.path}/{source.subset or 'default'}/{source.split}"
 
 
-def read_source(config: PrepareConfig) -> Iterator[Trace]:
+def read_source(config: PrepareConfig, generated: Path | None = None) -> Iterator[Trace]:
     """Every trace of every source of ``config``, in order, without its limit."""
-    parts = find_parts(config)
+    parts = find_parts(config, generated)
     for part in parts:
         _ = part.mapping
     return chain.from_iterable(part.traces() for part in parts)

@@ -35,10 +35,10 @@ SMALL = {
 }
 
 
-def write_targets(file: Path, rows: int, seed: int = 0, log_prob: float | None = None) -> Path:
+def write_targets(file: Path, rows: int, seed: int = 0, log_prob: float | None = None, split: str = "train") -> Path:
     """Arithmetic problems with their traces of at most 90 characters, each token with the teacher's ``log_prob``."""
     kept: list[dict[str, Any]] = []
-    for problem in problems("train", 20 * rows, seed):
+    for problem in problems(split, 20 * rows, seed):
         if len(kept) < rows and len(problem.trace) <= 90:
             kept.append(
                 {

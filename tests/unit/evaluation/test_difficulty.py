@@ -7,7 +7,7 @@ import pytest
 
 from core.errors import InputError
 from core.files import write_table
-from evaluation.difficulty import histogram_text, measure_difficulty
+from evaluation.difficulty import graded_difficulty, histogram_text, measure_difficulty
 from evaluation.generation.traces import TRACE
 from grading.grader import Grader
 
@@ -44,3 +44,13 @@ def test_each_problem_has_its_rate_and_interval(tmp_path: Path) -> None:
 def test_a_file_without_samples_is_an_error(tmp_path: Path) -> None:
     with Grader(1) as grader, pytest.raises(InputError, match="no samples"):
         measure_difficulty(samples(tmp_path / "samples.parquet"), grader)
+
+
+def test_graded_samples_of_a_suite_give_the_same_table() -> None:
+    suite = pa.table({"id": ["1", "2"], "problem": ["easy", "hard"]})
+    graded = pa.table({"id": ["1", "2", "1", "2"], "score": [1.0, 0.0, 1.0, 1.0]})
+    rows = graded_difficulty(graded, suite, "base").to_pylist()
+    assert [(row["problem"], row["solved"], row["samples"], row["model"]) for row in rows] == [
+        ("easy", 2, 2, "base"),
+        ("hard", 1, 2, "base"),
+    ]

@@ -1,0 +1,127 @@
+"""targets/difficulty: how often the base model solves each problem of the sources.
+
+The asset exists where the profile has a section `difficulty`. Its samples are drawn and graded as those of evals/* are.
+"""
+
+from pathlib import Path
+
+import dagster as dg
+
+from assets.evals import generate, grade
+from assets.models import KEY as BASE
+from assets.shared.failures import reports_input_errors
+from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.metadata import columns, pictures, preview, rounded
+from assets.shared.options import DifficultyOptions, TargetOptions, with_defaults
+from assets.shared.references import GeneratedReference, ModelReference, Reference, SuiteReference
+from assets.shared.storage import Storage
+from assets.targets import DIFFICULTY as KEY
+from assets.targets import GENERATED, SOURCE, with_generated
+from core.code import GENERATION_CODE, GRADING_CODE, PREPARATION_CODE, code_version, identity
+from core.errors import InputError
+
+CODE = ("evaluation/difficulty.py", "evaluation/statistics/intervals.py", "targets/problems.py")
+FILE = "difficulty.parquet"
+
+
+def build_difficulty(
+    options: DifficultyOptions | None, targets: TargetOptions, *, generated: bool
+) -> list[dg.AssetsDefinition]:
+    """The pass rates of the problems that the sources of ``targets`` hold; no asset without ``options``.
+
+    ``generated``: whether targets/generated is one of the sources.
+
+    Raises:
+        InputError: pass rates are measured, and a file of them is given as well.
+    """
+    if options is None:
+        return []
+    if targets.difficulty is not None:
+        raise InputError(
+            f"the section difficulty measures pass rates, and targets.difficulty={targets.difficulty} has them: leave "
+            "one out of the profile"
+        )
+    version = code_version(*CODE, *GENERATION_CODE, *GRADING_CODE, *PREPARATION_CODE)
+
+    traces = {"generated": dg.AssetIn(GENERATED, dagster_type=GeneratedReference)} if generated else {}
+
+    class Config(with_defaults(options)): ...
+
+    @dg.asset(
+        key=KEY,
+        group_name="targets",
+        kinds={"vllm", "parquet"},
+        code_version=version,
+        ins={"base": dg.AssetIn(BASE), **traces},
+        deps=[SOURCE],
+        pool="gpu",
+        description="How often the base model solves each problem, with the 95% interval. targets/prepared selects "
+        "problems by it (pass_rate), and training decides by it which prompts are guided (mixed.guide) and which come "
+        "first (data.order).",
+    )
+    @reports_input_errors
+    def difficulty(
+        context: dg.AssetExecutionContext,
+        config: Config,
+        base: ModelReference,
+        storage: Storage,
+        interpreter: TrainingInterpreter,
+        **inputs: Reference,
+    ) -> dg.MaterializeResult[Reference]:
+        import pyarrow.parquet as pq
+
+        from core.files import digest_table, write_table
+        from evaluation.difficulty import graded_difficulty
+        from targets.problems import NAME, read_problems
+
+        sources, teacher = with_generated(targets, inputs), inputs.get("generated")
+        problems = read_problems(sources, Path(base.path), config.limit, Path(teacher.path) if teacher else None)
+        digest = digest_table(problems)
+        folder = storage.folder("targets", "problems", digest)
+        if not folder.exists():
+            with storage.writing(folder) as temporary:
+                write_table(problems, temporary / "problems.parquet")
+        suite = SuiteReference(
+            path=str(folder / "problems.parquet"), digest=digest, digests={NAME: identity(digest, config.samples)}
+        )
+        samples = generate(context, [NAME], base, suite, config, storage, interpreter)
+        graded = grade(context, samples, problems, config, storage)[NAME]
+        out = storage.folder("targets", "difficulty", identity(graded.parent.name, code_version(*CODE)))
+        reused = out.exists()
+        if not reused:
+            with storage.writing(out) as temporary:
+                write_table(graded_difficulty(pq.read_table(graded), problems, base.digest), temporary / FILE)
+        return _result(out / FILE, reused)
+
+    return [difficulty]
+
+
+def _result(file: Path, reused: bool) -> dg.MaterializeResult[Reference]:
+    import pyarrow.parquet as pq
+
+    from core.files import digest_table
+    from evaluation.difficulty import BINS, histogram
+    from evaluation.report import charts
+
+    table = pq.read_table(file)
+    digest, rates = digest_table(table), table["pass_rate"].to_pylist()
+    lines = ["| pass rate | problems |", "|---|--:|", *(f"| {name} | {n:,} |" for name, n in histogram(table).items())]
+    drawn = charts.histogram("Problems by pass rate, in percent", [100 * r for r in rates], limit=100, bins=BINS)
+    return dg.MaterializeResult(
+        value=Reference(path=str(file), digest=digest),
+        data_version=dg.DataVersion(digest),
+        metadata={
+            "dagster/row_count": table.num_rows,
+            "dagster/column_schema": columns(table.schema),
+            "pass rates": pictures(drawn),
+            "problems by pass rate": dg.MetadataValue.md("\n".join(lines)),
+            "mean pass rate": rounded(sum(rates) / len(rates)),
+            "never solved": sum(rate == 0 for rate in rates),
+            "always solved": sum(rate == 1 for rate in rates),
+            "samples per problem": table["samples"][0].as_py(),
+            "model": table["model"][0].as_py(),
+            "preview": preview(table, ["problem", "solved", "samples", "pass_rate", "low", "high"]),
+            "file": dg.MetadataValue.path(str(file)),
+            "reused": reused,
+        },
+    )

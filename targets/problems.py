@@ -1,0 +1,74 @@
+"""The problems of the sources, each once: what the base model is measured on before targets are chosen."""
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.errors import InputError
+from core.model.prompts import messages
+from core.schemas import BENCHMARK
+from targets.config import PrepareConfig
+from targets.filter.context import FilterContext, FilterInputs
+from targets.filter.registry import Stage, rejections
+from targets.read.sources import read_source
+from targets.select.dedupe import problem_digest
+from targets.select.mixture import rank
+from targets.trace import Trace
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NAME = "difficulty"  # in the place of a benchmark's
+
+
+def read_problems(
+    config: PrepareConfig, tokenizer: Path, limit: int | None = None, generated: Path | None = None
+) -> "pa.Table":
+    """BENCHMARK rows: each problem with its first gold answer, as a policy is asked it.
+
+    Traces that cannot be read, and problems that no filter would let through or whose prompt is too long, are left out.
+    ``limit``: the most problems, drawn by the seed of ``config``; ``generated``: the file of the source of that name.
+
+    Raises:
+        InputError: a source does not work, or no problem is left.
+    """
+    import pyarrow as pa
+
+    rows: dict[str, dict[str, Any]] = {}
+    with FilterContext(FilterInputs(config, tokenizer, None)) as context:
+        for trace in _measurable(config, context, generated):
+            digest = problem_digest(str(trace.problem))
+            if digest in rows:
+                continue
+            rows[digest] = _row(digest, trace, config, context)
+            if limit is not None and len(rows) > 2 * limit:
+                rows = _drawn(rows, limit, config.seed)
+    if limit is not None:
+        rows = _drawn(rows, limit, config.seed)
+    table = pa.Table.from_pylist([row for row in rows.values() if row], schema=BENCHMARK)
+    if not table.num_rows:
+        raise InputError(f"source {', '.join(config.paths)}: no problem to measure; give one with problems and answers")
+    return table
+
+
+def _measurable(config: PrepareConfig, context: FilterContext, generated: Path | None) -> Iterator[Trace]:
+    for trace in islice(read_source(config, generated), config.limit):
+        if not trace.reasons and not any(rejections(Stage.PROBLEM, trace, context)):
+            yield trace
+
+
+def _row(digest: str, trace: Trace, config: PrepareConfig, context: FilterContext) -> dict[str, Any]:
+    """The row of a problem; an empty one if its prompt is too long."""
+    prompt = messages(str(trace.problem), trace.system if config.system_prompt is None else config.system_prompt)
+    ((tokens, _),) = context.lengths.count_examples([(prompt, "")])
+    if tokens > config.max_prompt_tokens:
+        return {}
+    values = {"benchmark": NAME, "id": digest, "problem": trace.problem, "prompt": prompt}
+    return {**values, "gold": trace.gold, "grader": "math", "subject": ""}
+
+
+def _drawn(rows: dict[str, dict[str, Any]], limit: int, seed: int) -> dict[str, dict[str, Any]]:
+    """The ``limit`` rows of smallest hash, in their order."""
+    chosen = set(sorted(rows, key=lambda digest: rank(f"{seed}/difficulty/{digest}"))[:limit])
+    return {digest: row for digest, row in rows.items() if digest in chosen}
