@@ -12,7 +12,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
 from tensordict import TensorDict
+from torchdata.stateful_dataloader import StatefulDataLoader
+from verl.trainer.ppo.utils import create_rl_sampler
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils import tensordict_utils as tu
 
@@ -111,10 +114,9 @@ def test_a_checkpoint_keeps_which_prompts_were_solved(tmp_path: Path) -> None:
 def test_a_filter_remembers_solved_groups_and_counts_all_samples_of_unguided_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Groups of three: a is solved and guided, b failed and guided, c failed and is not guided, d solved by its target
-    alone."""
-    rewards = {"a": (1, 1, 1), "b": (1, 0, 0), "c": (0, 0, 0), "d": (1, 0, 0)}
-    unguided, keys = {"c"}, [f"{prompt}_{n}_0" for prompt in rewards for n in range(3)]
+    """Groups of three: a is guided and always solved, b guided and solved by its target alone; c and d are unguided."""
+    rewards = {"a": (1, 1, 1), "b": (1, 0, 0), "c": (1, 0, 0), "d": (0, 0, 0)}
+    unguided, keys = {"c", "d"}, [f"{prompt}_{n}_0" for prompt in rewards for n in range(3)]
 
     def fields(keys: list[str], partition_id: str, select_fields: list[str]) -> TensorDict:
         prompts, numbers = zip(*map(groups.sample_of, keys), strict=True)
@@ -136,8 +138,8 @@ def test_a_filter_remembers_solved_groups_and_counts_all_samples_of_unguided_one
     buffer.partitions, buffer.finished_keys = {"train": {key: {} for key in keys}}, {"train": set(rewards)}
     buffer._dapo_classification_cache = {"train": {}}  # pyright: ignore[reportAttributeAccessIssue]
     prompts, _ = buffer._dapo_filtered_keys("train")
-    assert prompts == {"a", "c"}  # nothing to imitate in c, and all three of its samples count
-    assert buffer.guidance.solved == {ord("a")}
+    assert prompts == {"a", "d"}  # the first sample of c counts, and d has nothing to imitate
+    assert buffer.guidance.solved == {ord("a"), ord("c")}
 
 
 @given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=30), st.integers(1, 8), st.integers(0, 3))
@@ -209,3 +211,22 @@ def test_a_setting_that_cannot_work_is_refused(recipe: str, settings: list[str],
 def test_the_bound_is_read_with_and_without_blanks_and_quotes() -> None:
     spelled = ("mixed.guide=pass_rate<0.25", "mixed.guide='pass_rate < .25'", 'mixed.guide="pass_rate<0.250"')
     assert {parse_guide(config_of(text).mixed.guide) for text in spelled} == {0.25}
+
+
+def test_a_resumed_run_goes_on_in_the_order(tmp_path: Path) -> None:
+    data = OmegaConf.create({"shuffle": False, "seed": 0})
+    rows = list(range(10))
+
+    def loader() -> Any:
+        return StatefulDataLoader(rows, batch_size=2, sampler=create_rl_sampler(data, rows), drop_last=True)
+
+    unbroken = loader()
+    expected = [batch.tolist() for batch in unbroken]
+    interrupted = loader()
+    batches = iter(interrupted)
+    first = [next(batches).tolist() for _ in range(2)]
+    torch.save(interrupted.state_dict(), tmp_path / "data.pt")
+    resumed = loader()
+    resumed.load_state_dict(torch.load(tmp_path / "data.pt", weights_only=False))
+    assert first + [batch.tolist() for batch in resumed] == expected
+    assert [batch.tolist() for batch in resumed] == expected  # the next epoch

@@ -46,6 +46,8 @@ def test_the_first_samples_of_a_group_are_off_policy_with_the_whole_target_and_i
     agent_loop = loop()
     whole = [*agent_loop.tokenizer.encode(TARGET, add_special_tokens=False), agent_loop.tokenizer.eos_token_id]
     assert [agent_loop._prefix(row(0, sample)) for sample in range(4)] == [whole, whole, [], []]
+    guided = [row(0) | {"guided": torch.tensor(value)} for value in (True, False)]  # as the trainer says of the prompt
+    assert [agent_loop._prefix(sample) for sample in guided] == [whole, []]
 
 
 def test_a_share_of_the_prompts_is_off_policy_the_same_ones_in_every_step() -> None:
