@@ -71,19 +71,17 @@ def build_difficulty(
         import pyarrow.parquet as pq
 
         from core.files import digest_table, write_table
-        from evaluation.difficulty import graded_difficulty
+        from evaluation.difficulty import as_suite, graded_difficulty
         from targets.problems import NAME, read_problems
 
         sources, teacher = with_generated(targets, inputs), inputs.get("generated")
         problems = read_problems(sources, Path(base.path), config.limit, Path(teacher.path) if teacher else None)
-        digest = digest_table(problems)
+        digest = identity(digest_table(problems), config.samples)
         folder = storage.folder("targets", "problems", digest)
         if not folder.exists():
             with storage.writing(folder) as temporary:
-                write_table(problems, temporary / "problems.parquet")
-        suite = SuiteReference(
-            path=str(folder / "problems.parquet"), digest=digest, digests={NAME: identity(digest, config.samples)}
-        )
+                write_table(as_suite(problems, config.samples), temporary / "problems.parquet")
+        suite = SuiteReference(path=str(folder / "problems.parquet"), digest=digest, digests={NAME: digest})
         samples = generate(context, [NAME], base, suite, config, storage, interpreter)
         graded = grade(context, samples, problems, config, storage)[NAME]
         out = storage.folder("targets", "difficulty", identity(graded.parent.name, code_version(*CODE)))

@@ -1,5 +1,6 @@
 """How hard problems are for a model: the share of its samples that solve each, with its interval."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ import pyarrow as pa
 
 from core.errors import InputError
 from core.parquet.tables import read_table
+from evaluation.benchmarks.registry import ENTRIES_KEY, Benchmark, Source
 from evaluation.generation.traces import TRACE
 from evaluation.statistics.intervals import wilson
 from grading.grader import Grader, Verdict
@@ -50,6 +52,14 @@ def verdicts_of(rows: Sequence[Mapping[str, Any]], grader: Grader, *, thinking: 
         truncated=[row["finish_reason"] == "length" for row in rows],
     )
     return [grade.verdict.value for grade in grades]
+
+
+def as_suite(problems: pa.Table, samples: int) -> pa.Table:
+    """The BENCHMARK rows ``problems``, all of one name, as a suite of which a model draws ``samples`` per problem."""
+    (name,) = problems["benchmark"].unique().to_pylist()
+    origin = (Source(file=name),)  # of no meaning: the rows are here
+    entry = Benchmark(name=name, group="evals", title="Problems of the sources", samples=samples, sources=origin)
+    return problems.replace_schema_metadata({ENTRIES_KEY: json.dumps([entry.model_dump(mode="json")])})
 
 
 def graded_difficulty(graded: pa.Table, suite: pa.Table, model: str) -> pa.Table:

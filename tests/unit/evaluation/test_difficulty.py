@@ -7,7 +7,9 @@ import pytest
 
 from core.errors import InputError
 from core.files import write_table
-from evaluation.difficulty import graded_difficulty, histogram_text, measure_difficulty
+from core.schemas import BENCHMARK
+from evaluation.difficulty import as_suite, graded_difficulty, histogram_text, measure_difficulty
+from evaluation.generation.requests import Sampling, sample_requests
 from evaluation.generation.traces import TRACE
 from grading.grader import Grader
 
@@ -44,6 +46,13 @@ def test_each_problem_has_its_rate_and_interval(tmp_path: Path) -> None:
 def test_a_file_without_samples_is_an_error(tmp_path: Path) -> None:
     with Grader(1) as grader, pytest.raises(InputError, match="no samples"):
         measure_difficulty(samples(tmp_path / "samples.parquet"), grader)
+
+
+def test_problems_are_a_suite_that_generation_reads() -> None:
+    rows = [{"benchmark": "difficulty", "id": str(k), "problem": "1+1", "prompt": [], "gold": "2"} for k in (1, 2)]
+    suite = as_suite(pa.Table.from_pylist(rows, BENCHMARK), samples=3)
+    drawn = sample_requests(suite, ["difficulty"], Sampling(), lambda conversation: str(conversation))
+    assert [(request.id, request.sample) for request in drawn] == [(str(k), n) for k in (1, 2) for n in range(3)]
 
 
 def test_graded_samples_of_a_suite_give_the_same_table() -> None:
