@@ -78,7 +78,7 @@ def test_a_resumed_run_guides_what_an_unbroken_one_does(steps: list[list[tuple[i
 def trainer_of(rule: str, monkeypatch: pytest.MonkeyPatch, **columns: Any) -> Any:
     """A trainer whose next batch has these columns."""
     trainer = MixedPolicyTrainer.__new__(MixedPolicyTrainer)
-    trainer.guidance = Guidance(rule)
+    trainer.guidance, trainer.options = Guidance(rule), MixedPolicyOptions()
     batch = {name: np.fromiter(values, object, len(values)) for name, values in columns.items()}
     monkeypatch.setattr(PPOTrainer, "_next_train_batch", lambda *_: tu.get_tensordict(dict(batch)))
     return trainer
@@ -100,7 +100,7 @@ def test_the_trainer_says_of_each_prompt_that_it_draws_whether_it_is_guided(monk
 
 
 def test_a_checkpoint_keeps_which_prompts_were_solved(tmp_path: Path) -> None:
-    state = TrainerState({"coefficient": 0.5}, 7, [2**59, 3])
+    state = TrainerState({"coefficient": 0.5}, 7, [2**59, 3], [])
     folder_of(tmp_path, 1).mkdir(parents=True)
     mark_complete(tmp_path, 1, state, keep=1)
     assert read_state(tmp_path, 1) == state
