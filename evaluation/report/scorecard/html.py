@@ -9,7 +9,7 @@ from evaluation.report import charts
 from evaluation.report.figures import training_curves
 from evaluation.report.html import environment, figures
 from evaluation.report.scorecard.scorecard import Row, Scorecard
-from evaluation.report.scorecard.text import published_models, samples_table, scores_table
+from evaluation.report.scorecard.text import composition_table, published_models, samples_table, scores_table
 from evaluation.report.scorecard.transcripts import KINDS
 from evaluation.report.table import Table, percent, signed
 from grading.grader import Verdict
@@ -60,6 +60,7 @@ def render_page(card: Scorecard) -> str:
             ],
             curves=figures(training_curves(card.training_metrics)[:MOST_CURVES]),
             funnel=figures([charts.funnel("Rows after each stage", card.funnel)] if card.funnel else []),
+            composition=composition_table(card),
             repeated=_repeated_problems(card),
             chain=_chain(card),
             kinds=KINDS,

@@ -12,6 +12,7 @@ from core.text.patterns import compile_full_match
 if TYPE_CHECKING:
     import pyarrow as pa
 
+MOST_VALUES = 20  # of one metadata
 DIGEST = compile_full_match(r"[0-9a-f]{40,}")
 
 
@@ -62,6 +63,25 @@ class Lineage:
                 text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else _shorten(value)
             facts += [(key.replace("_", " "), text)] if text else []
         return facts
+
+    def composition(self) -> list[tuple[str, str, int, int]]:
+        """What the targets are made of, as their preparation counted it: (what, value, traces read, targets kept).
+
+        By source, and by each metadata that a source declares (teacher, licence, …), the most frequent values first.
+        Empty where the targets are of one source without metadata.
+        """
+        metadata = self.manifest.get("targets", {}).get("metadata", {})
+        if metadata.get("format") != "luffy-targets":
+            return []
+        sources, declared = (json.loads(metadata.get(name, "{}")) for name in ("sources", "breakdown"))
+        if len(sources) < 2 and not declared:
+            return []
+        ordered = dict(sorted(sources.items(), key=lambda entry: (-entry[1]["read"], entry[0])))
+        return [
+            (name, _shorten(value), counts["read"], counts["kept"])
+            for name, values in {"source": ordered, **declared}.items()
+            for value, counts in list(values.items())[:MOST_VALUES]
+        ]
 
     def text(self) -> str:
         """The whole manifest as JSON, empty if there is none."""

@@ -30,6 +30,8 @@ def render_markdown(card: Scorecard) -> str:
     ]
     if card.funnel:
         parts.append(Table.of_pairs(("targets", "rows left"), card.funnel).to_markdown())
+    if card.lineage.composition():
+        parts.append(composition_table(card).to_markdown())
     if card.contamination:
         compared = f"{card.contamination.targets:,} training problems compared with {card.contamination.problems:,}"
         parts.append(f"Contamination: {compared} of the benchmarks, {len(card.contamination.matches):,} repeat one.")
@@ -84,6 +86,16 @@ def samples_table(card: Scorecard) -> Table:
         cells.append(Cell(f"{policy.mean_tokens:.0f}", f"{base.mean_tokens:.0f}"))
         values = ((getattr(policy, name), getattr(base, name)) for name in shares.values())
         table.add(*cells, *(Cell(percent(after), percent(before)) for after, before in values))
+    return table
+
+
+def composition_table(card: Scorecard) -> Table:
+    """How many traces of each source, teacher, licence or other metadata were read, and how many became targets."""
+    table = Table(["targets by", "", "traces read", "targets kept", "share kept"], left=(0, 1))
+    previous = ""
+    for name, value, read, kept in card.lineage.composition():
+        table.add("" if name == previous else name, value, f"{read:,}", f"{kept:,}", percent(kept / read))
+        previous = name
     return table
 
 

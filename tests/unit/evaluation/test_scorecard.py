@@ -11,6 +11,7 @@ import pytest
 from core.errors import InputError
 from evaluation.benchmarks.registry import load_suite
 from evaluation.report.scorecard.html import render_page, write_page
+from evaluation.report.scorecard.lineage import Lineage
 from evaluation.report.scorecard.scorecard import build_scorecard
 from evaluation.report.scorecard.text import render_markdown, render_text
 from evaluation.report.scorecard.transcripts import shorten
@@ -255,3 +256,32 @@ def test_different_sampling_is_said(results):
 def test_long_responses_keep_both_ends():
     text = shorten("a" * 5000 + "b" * 5000, 1000)
     assert text.startswith("a" * 500) and text.endswith("b" * 500) and "9,000 characters left out" in text
+
+
+def test_the_targets_are_broken_down_by_what_their_sources_declare(results):
+    def composed(**metadata):
+        values = {"format": "luffy-targets"} | {name: json.dumps(value) for name, value in metadata.items()}
+        lineage = LINEAGE | {"targets": LINEAGE["targets"] | {"metadata": values}}
+        return build_scorecard(*results, suite=load_suite("embedded"), lineage=lineage)
+
+    sources = {"mine.jsonl": {"read": 10, "kept": 4}, "generated.parquet": {"read": 40, "kept": 10}}
+    breakdown = {"teacher": {"e" * 64: {"read": 40, "kept": 10}, HOSTILE: {"read": 10, "kept": 4}}}
+    breakdown["licence"] = {f"licence {k}": {"read": 1, "kept": 0} for k in range(50)}
+    card = composed(sources=sources, breakdown=breakdown)
+    page, markdown = render_page(card), render_markdown(card)
+    assert card.lineage.composition()[:3] == [
+        ("source", "generated.parquet", 40, 10),
+        ("source", "mine.jsonl", 10, 4),
+        ("teacher", "e" * 16, 40, 10),
+    ]
+    assert len(card.lineage.composition()) == 4 + 20  # the most frequent values of each
+    assert "What the targets are made of" in page and "<script>alert" not in page and "<script>alert" not in markdown
+    assert "| source | generated.parquet | 40 | 10 | 25.0% |" in markdown
+    assert "targets by" not in render_markdown(composed(sources={"embedded": {"read": 9, "kept": 9}}, breakdown={}))
+    assert composed(sources=sources).lineage.composition()  # several sources without metadata
+
+
+def test_targets_of_another_preparation_have_no_breakdown(card):
+    foreign = {"sources": "not JSON"}  # a file of somebody else may use the key as it likes
+    assert not Lineage.from_manifest({"targets": {"metadata": foreign}}).composition()
+    assert not card.lineage.composition()
