@@ -1,5 +1,6 @@
 """targets/generated: the traces that a teacher writes for your problems; it is there if the profile configures it."""
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -126,9 +127,8 @@ def _generate(
         if not kept.exists():
             with storage.writing(kept) as temporary:
                 (folder / FILE).rename(temporary / FILE)
-    requested = last.get("requested", table.num_rows)
-    path = str(kept / FILE)
-    return GeneratedReference(path=path, digest=digest, request=request, rows=table.num_rows, requested=requested), last
+    facts = {"request": request, "rows": table.num_rows, "requested": last["requested"]}
+    return GeneratedReference(path=str(kept / FILE), digest=digest, **facts), last
 
 
 def _result(
@@ -137,8 +137,6 @@ def _result(
     spent: Mapping[str, Any],
     options: GenerationOptions,
 ) -> dg.MaterializeResult[GeneratedReference]:
-    import json
-
     import pyarrow.parquet as pq
 
     table = pq.read_table(reference.path)

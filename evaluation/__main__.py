@@ -68,6 +68,8 @@ def parser() -> Parser:
     option("--problem-column", default="problem", metavar="NAME", help="its problems (default %(default)s)")
     option("--answer-column", default="answer", metavar="NAME", help="its gold answers (default %(default)s)")
     option("--system-prompt", metavar="TEXT", help="system message before every problem")
+    option("--log-probs", action=argparse.BooleanOptionalAction, default=True, help="keep the log-probabilities of a "
+           "teacher that is a model (default)")  # fmt: skip
     option("--concurrency", type=COUNT, help="requests at once to an endpoint (default 64)")
     option("--budget-tokens", type=COUNT, metavar="N", help="most tokens of prompts and answers together")
     option("--budget-money", type=number(float, 0, above=0), metavar="X", help="most that the tokens may cost")

@@ -94,6 +94,7 @@ def traces(options: argparse.Namespace) -> None:
             verify=lambda rows: verdicts_of(rows, grader),
             system_prompt=options.system_prompt,
             budget=budget,
+            log_probs=options.log_probs and not isinstance(teacher, Endpoint),
             report=report,
         )
         spent = (budget.prompt_tokens + budget.answer_tokens, budget.cost) if budget else (0, 0.0)

@@ -106,6 +106,11 @@ class PrepareConfig(BaseModel):
     )
     grade_limit_s: float = Field(default=5.0, gt=0, description="Seconds allowed for comparing one answer.")
 
+    require_log_probs: bool = Field(
+        default=False,
+        description="Reject targets without a teacher's log-probability of each token that the policy is trained on.",
+    )
+
     # --- duplicates
     near_duplicate: float = Field(
         default=95.0, ge=50, le=100, description="Similarity from which two problems count as the same, in percent."

@@ -148,6 +148,7 @@ class _Counts:
     dialects: Counter[str] = field(default_factory=Counter)
     disagreements: Counter[str] = field(default_factory=Counter)
     breakdown: Breakdown = field(default_factory=Breakdown)
+    log_probs: Counter[str] = field(default_factory=Counter)  # of kept targets, where a source has some
 
     def add(self, trace: Trace) -> None:
         self.read.add(trace.id)
@@ -187,6 +188,7 @@ class _Counts:
             "funnel": self.funnel(),
             "sources": {name: {"read": n["read"], "kept": n["kept"]} for name, n in sorted(self.sources.items())},
             "breakdown": self.breakdown.values(),
+            "log_probs": self.log_probs,
             "dialects": self.dialects,
             "disagreements": self.disagreements,
             "ids_read": [self.read.count, self.read.hexdigest()],
@@ -246,6 +248,8 @@ def _write(
                 _write_rejected(trace, rejected)
                 continue
             counts.keep(trace)
+            if log_probs:
+                counts.log_probs["without" if trace.target_log_probs is None else "with"] += 1
             target = trace.target_row(kept.rows)
             digest.add(target)
             kept.add(target)

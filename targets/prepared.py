@@ -10,7 +10,7 @@ from targets.config import PrepareConfig
 from targets.tables import read_metadata
 
 PREPARED, PROFILE_FILE, REJECTED_FILE = "prepared.parquet", "profile.parquet", "rejected.parquet"
-COUNTED = ("counts", "all_reasons", "funnel", "sources", "breakdown", "dialects", "disagreements")
+COUNTED = ("counts", "all_reasons", "funnel", "sources", "breakdown", "dialects", "disagreements", "log_probs")
 REMEDY = "run python -m targets"
 EXPLAINED = 3  # reasons whose meaning is in the message when nothing is left
 
@@ -30,8 +30,16 @@ class Prepared:
     breakdown: dict[str, dict[str, dict[str, int]]]  # {metadata: {value: {"read", "kept"}}}
     dialects: dict[str, int]
     disagreements: dict[str, int]  # our verdicts against the source's own flags
+    log_probs: dict[str, int]  # kept targets "with" and "without" them; empty if no source has any
     config: PrepareConfig
     reused: bool = field(default=False, compare=False)  # nothing had changed since an earlier run, so nothing was done
+
+
+def log_probs_text(prepared: Prepared) -> str:
+    """How many targets have the teacher's log-probabilities, and why the others do not."""
+    there, absent = (prepared.log_probs.get(name, 0) for name in ("with", "without"))
+    others = "; the others come without, or were drawn as other tokens than the policy's tokenizer makes of them"
+    return f"{there:,} of {there + absent:,} targets{others if absent else ''}"
 
 
 def read_prepared(folder: Path) -> Prepared:

@@ -20,7 +20,9 @@ class ColumnMapping(BaseModel):
 
     Of a column of chat messages, ``problem`` takes the last user message, ``response`` the last assistant message and
     ``system`` the system message. A list of strings in ``response`` holds several generations of one problem; then
-    ``reasoning``, ``upstream_correct`` and ``target_log_probs`` are lists of the same length.
+    ``reasoning``, ``upstream_correct``, ``target_log_probs`` and ``target_token_ids`` are lists of the same length.
+
+    The last three columns are also read, under their own names, if the mapping does not name them.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -31,7 +33,9 @@ class ColumnMapping(BaseModel):
     reasoning: str | None = None  # thoughts kept apart from the response: they become its think block
     system: str | None = None
     upstream_correct: str | None = None
-    target_log_probs: str | None = None  # a list per response; a column of this name is read without being mapped
+    target_log_probs: str | None = None  # a list per response
+    target_token_ids: str | None = None  # a list per response: the tokens that the log-probabilities are of
+    finish_reason: str | None = None  # "length": the response was cut at a token limit
     worked_solution: bool = False  # the answer column holds a solution: its last box is the gold answer
 
     def columns(self) -> list[str]:
@@ -39,7 +43,7 @@ class ColumnMapping(BaseModel):
         answers = [self.answer] if isinstance(self.answer, str) else []
         responses = [self.response] if isinstance(self.response, str) else self.response
         paths = [self.problem, *answers, *responses, self.reasoning, self.system, self.upstream_correct]
-        paths.append(self.target_log_probs)
+        paths += [self.target_log_probs, self.target_token_ids, self.finish_reason]
         return top_level(path for path in paths if path)
 
     def resolve(self, columns: "list[str] | tuple[str, ...]") -> "ColumnMapping":

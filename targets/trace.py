@@ -42,6 +42,7 @@ class Trace:
     system: str | None = None
     upstream_correct: bool | None = None
     target_log_probs: list[float] | None = None  # the teacher's, of each token of the target and its end token
+    target_token_ids: list[int] | None = None  # the tokens that those are of, by the teacher's tokenizer
 
     metadata: dict[str, str] = field(default_factory=dict)  # what the source says of it: licence, teacher, columns
     pass_rate: float | None = None  # of the problem, as the base model was measured
@@ -94,7 +95,7 @@ class Trace:
         if self.response_chars is None:
             whole = self.response or self.target or ""
             self.response, self.response_chars = excerpt(whole) if whole else None, len(whole)
-        self.system = self.target_log_probs = None
+        self.system = self.target_log_probs = self.target_token_ids = None
         self.target, self.prompt = "", []
 
     @classmethod

@@ -27,6 +27,7 @@ def prepared_metadata(prepared: "Prepared") -> dict[str, Any]:
     import pyarrow.parquet as pq
 
     from evaluation.report.charts import funnel, histogram
+    from targets.prepared import log_probs_text
 
     lengths = pq.read_table(prepared.profile, columns=["prompt_tokens", "target_tokens"])
     prompts, tokens = (column.to_numpy() for column in lengths.columns)
@@ -46,6 +47,7 @@ def prepared_metadata(prepared: "Prepared") -> dict[str, Any]:
         "licences, teachers and other metadata": _breakdown(prepared),
         "dialects": counts(prepared.dialects, ("markers of the traces", "traces")),
         "our verdict compared with the source's": counts(prepared.disagreements, ("verdicts", "traces")),
+        **({"target_log_probs": log_probs_text(prepared)} if prepared.log_probs else {}),
         "target tokens, mean": rounded(tokens.mean()),
         "target tokens, longest": int(tokens.max()),
         "prompt tokens, longest": int(prompts.max()),

@@ -61,6 +61,13 @@ class Lengths:
         lengths = zip(self.count(prompts), self.count(targets), strict=True)
         return [(prompt, target + END_TOKEN) for prompt, target in lengths]
 
+    def encode_target(self, conversation: Messages, target: str) -> list[int]:
+        """The tokens of ``target`` after the prompt of ``conversation``, its end token last, as they are trained on."""
+        eos = self.chat.eos_token
+        text = render_target(self.prompt_text(conversation), target, eos)
+        end = [] if eos is None else [self.tokenizer.token_to_id(eos)]
+        return [*self.tokenizer.encode(text, add_special_tokens=False).ids, *end]
+
     def count(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, without special tokens added."""
         if self.fast is not None:

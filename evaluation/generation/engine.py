@@ -25,7 +25,9 @@ class EngineOptions:
     """What an engine needs to know before it starts.
 
     ``longest_prompt`` and ``max_tokens`` (of a response) count tokens; ``tensor_parallel`` counts the GPUs that share
-    the model, and ``fair_share`` is the number of requests that the engine may hold while others could take them.
+    the model, and ``fair_share`` is the number of requests that the engine may hold while others could take them. With
+    ``log_probs``, completions have their tokens and log-probabilities: those of the model itself, whatever the
+    temperature.
     """
 
     model: str
@@ -36,6 +38,7 @@ class EngineOptions:
     trust_remote_code: bool
     tensor_parallel: int = 1
     fair_share: int | None = None
+    log_probs: bool = False
 
 
 class EngineRequest(NamedTuple):
@@ -101,7 +104,15 @@ class Engine:
                 if output.finished:
                     sample, number = output.outputs[0], int(output.request_id)
                     waiting.remove(number)
-                    yield number, Completion(sample.text, len(sample.token_ids), str(sample.finish_reason))
+                    yield number, self._completion(sample)
+
+    def _completion(self, sample: Any) -> Completion:
+        tokens = list(sample.token_ids)
+        completion = Completion(sample.text, len(tokens), str(sample.finish_reason))
+        if not self._options.log_probs:
+            return completion
+        log_probs = [step[token].logprob for token, step in zip(tokens, sample.logprobs, strict=True)]
+        return completion._replace(token_ids=tokens, log_probs=log_probs)
 
     def _add(self, group: Sequence[EngineRequest]) -> None:
         from vllm import SamplingParams
@@ -113,6 +124,7 @@ class Engine:
                 top_p=self._options.top_p,
                 max_tokens=self._options.max_tokens,
                 seed=request.seed,
+                logprobs=0 if self._options.log_probs else None,  # of the sampled tokens only
                 output_kind=RequestOutputKind.FINAL_ONLY,
             )
             prompt = {"type": "token", "prompt_token_ids": list(request.tokens)}

@@ -108,7 +108,9 @@ class LocalModel:
             prompt_frame(conversation, tokenizer, choose_template(TRAINING, self.folder)) if trained else None,
         )
 
-    def draw(self, requests: Sequence[SampleRequest], sampling: Sampling) -> Iterator[tuple[int, Completion]]:
+    def draw(
+        self, requests: Sequence[SampleRequest], sampling: Sampling, *, log_probs: bool = False
+    ) -> Iterator[tuple[int, Completion]]:
         """(index, completion) in the order in which they finish; a prompt that fills the context gets an empty one."""
         from evaluation.generation.engine import EngineOptions, EngineRequest, context_limit
         from evaluation.generation.replicas import complete_all
@@ -134,6 +136,7 @@ class LocalModel:
             top_p=sampling.top_p,
             trust_remote_code=self._trust_remote_code,
             tensor_parallel=self._plan.tensor_parallel,
+            log_probs=log_probs,
         )
         yield from complete_all(options, list(groups.values()), self._plan.count)
 

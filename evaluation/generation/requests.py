@@ -57,11 +57,15 @@ class SampleRequest(NamedTuple):
 
 
 class Completion(NamedTuple):
-    """What the model answered: its text, its length in tokens, and "stop" or "length"."""
+    """What the model answered: its text, its length in tokens, and "stop" or "length"; where they were asked for, its
+    tokens and the model's log-probability of each.
+    """
 
     response: str
     tokens: int
     finish_reason: str
+    token_ids: list[int] | None = None
+    log_probs: list[float] | None = None
 
 
 def prompt_digest(prompt: str) -> str:

@@ -36,6 +36,10 @@ CACHED = pa.schema(
 )
 
 
+LOG_PROBS = "log_probs"  # in a group: its samples have their tokens and log-probabilities
+WITH_LOG_PROBS = pa.schema([*CACHED, ("token_ids", pa.list_(pa.int32())), ("log_probs", pa.list_(pa.float32()))])
+
+
 class SampleCache:
     """The samples of one model under one sampling. Use it as a context manager, which writes the rest when it ends."""
 
@@ -47,6 +51,7 @@ class SampleCache:
         """
         self.folder = Path(root) / digest_bytes(json.dumps(group, sort_keys=True).encode())[:16]
         self._group = dict(group)
+        self._schema = WITH_LOG_PROBS if group.get(LOG_PROBS) else CACHED
         self._flush_s = flush_s
         self._rows: list[dict[str, Any]] = []
         self._flushed = time.monotonic()
@@ -64,7 +69,8 @@ class SampleCache:
         samples: dict[SampleKey, Completion] = {}
         for file in sorted(self.folder.glob("*.parquet")):
             prompts = pc.field("prompt_digest").isin(digests)
-            for row in read_parquet(file, "delete it to draw it again", schema=CACHED, filters=prompts).to_pylist():
+            table = read_parquet(file, "delete it to draw it again", schema=self._schema, filters=prompts)
+            for row in table.to_pylist():
                 if (key := (row.pop("prompt_digest"), row.pop("sample"))) in keys:
                     samples.setdefault(key, Completion(**row))
         return samples
@@ -81,7 +87,7 @@ class SampleCache:
         self._flushed = time.monotonic()
         if not self._rows:
             return
-        table = pa.Table.from_pylist(self._rows, schema=CACHED)
+        table = pa.Table.from_pylist(self._rows, schema=self._schema)
         if not (self.folder / "group.json").exists():
             write_json(self._group, self.folder / "group.json")
         write_table(table, self.folder / f"{digest_table(table)}.parquet")

@@ -18,12 +18,13 @@ from core.errors import InputError
 from core.files import digest_bytes, write_table
 from core.model.prompts import PROBLEM, messages
 from core.progress import BatchProgress
+from core.schemas import TARGET_LOG_PROBS
 from evaluation.benchmarks.files import read_rows
+from evaluation.generation import sample_cache
 from evaluation.generation.budget import Budget
 from evaluation.generation.endpoint import Endpoint
 from evaluation.generation.models import LocalModel
-from evaluation.generation.requests import SampleKey, SampleRequest, Sampling, prompt_digest, sample_seed
-from evaluation.generation.sample_cache import SampleCache
+from evaluation.generation.requests import Completion, SampleKey, SampleRequest, Sampling, prompt_digest, sample_seed
 
 FLUSH_S = 1.0  # between writes to the cache: an answer may have cost money
 NAME = "traces"  # of the progress
@@ -42,6 +43,10 @@ TRACE = pa.schema(
         ("verdict", pa.string()),  # grading.grader.Verdict
     ]
 )
+
+
+# Of a teacher on this machine: its log-probability of each token of the response and of the token that ended it.
+LOG_PROBS = (TARGET_LOG_PROBS, pa.field("target_token_ids", pa.list_(pa.int32())))
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,7 @@ def draw_traces(
     verify: Callable[[list[dict[str, Any]]], list[str]],
     system_prompt: str | None = None,
     budget: Budget | None = None,
+    log_probs: bool = False,
     report: Callable[[dict[str, Any]], None] = lambda event: None,
 ) -> Drawn:
     """Write ``sampling.samples`` (default 1) traces for each problem, with their verdicts, to the parquet file ``out``.
@@ -98,7 +104,8 @@ def draw_traces(
     ``verify`` gives the verdicts of the rows, which have all other columns.
 
     Where the budget ends, the file has the traces that there are; the same command with more goes on from there.
-    Raises InputError for a budget of a local model, and whatever the endpoint refuses.
+    With ``log_probs`` a local model's traces have the columns `LOG_PROBS`. Raises InputError for a budget of a local
+    model, and whatever the endpoint refuses.
     """
     if budget is not None and isinstance(model, LocalModel):
         raise InputError("a budget is for endpoints: a teacher on this machine is not paid by the token; leave it out")
@@ -106,7 +113,8 @@ def draw_traces(
     decisive = model.decisive()
     group = decisive | {name: value for name, value in asdict(sampling).items() if name != "samples"}
     progress = BatchProgress(NAME, {NAME: len(requests)}, report)
-    with SampleCache(cache, group, flush_s=FLUSH_S) as samples:
+    kept = group | {sample_cache.LOG_PROBS: True} if log_probs else group
+    with sample_cache.SampleCache(cache, kept, flush_s=FLUSH_S) as samples:
         completions = samples.lookup(request.key for request in requests)
         cached = sum(request.key in completions for request in requests)
         progress.skip({NAME: cached})
@@ -115,7 +123,7 @@ def draw_traces(
             if request.key not in completions:
                 missing[request.key].append(request)  # a file may hold a problem twice
         unique = [same[0] for same in missing.values()]
-        for number, completion in _draw(model, unique, sampling, budget):
+        for number, completion in _draw(model, unique, sampling, budget, log_probs):
             key = unique[number].key
             samples.add(key, completion)
             completions[key] = completion
@@ -131,7 +139,7 @@ def draw_traces(
             "sample": request.sample,
             "teacher": model.name if isinstance(model, Endpoint) else model.checkpoint,
             "generation": generation,
-            **completions[request.key]._asdict(),
+            **_columns(completions[request.key]),
         }
         for request in requests
         if request.key in completions
@@ -139,16 +147,31 @@ def draw_traces(
     for row, verdict in zip(rows, verify(rows), strict=True):
         row["verdict"] = verdict
     metadata = {"generation": generation, "lineage": json.dumps(lineage, sort_keys=True)}
-    write_table(pa.Table.from_pylist(rows, schema=TRACE), out, metadata)
+    schema = pa.schema([*TRACE, *(LOG_PROBS if log_probs else ())])
+    write_table(pa.Table.from_pylist(rows, schema=schema), out, metadata)
     return Drawn(len(rows), len(requests), cached)
 
 
 def _draw(
-    model: LocalModel | Endpoint, requests: Sequence[SampleRequest], sampling: Sampling, budget: Budget | None
+    model: LocalModel | Endpoint,
+    requests: Sequence[SampleRequest],
+    sampling: Sampling,
+    budget: Budget | None,
+    log_probs: bool,
 ) -> Any:
     if not requests:
         return ()
-    return model.draw(requests, sampling, budget) if isinstance(model, Endpoint) else model.draw(requests, sampling)
+    if isinstance(model, Endpoint):
+        return model.draw(requests, sampling, budget)
+    return model.draw(requests, sampling, log_probs=log_probs)
+
+
+def _columns(completion: Completion) -> dict[str, Any]:
+    """The columns of a trace that a completion fills."""
+    columns = completion._asdict()
+    for field, name in zip(LOG_PROBS, ("log_probs", "token_ids"), strict=True):
+        columns[field.name] = columns.pop(name)
+    return columns
 
 
 def _requests(

@@ -98,7 +98,21 @@ def _filter_lengths(traces: Sequence[Trace], context: FilterContext, exact: bool
     counts = lengths.count_examples([(trace.prompt, trace.target) for trace in traces])
     for trace, (prompt, target) in zip(traces, counts, strict=True):
         trace.prompt_tokens, trace.target_tokens = prompt, target
+        _align_log_probs(trace, context)
         _reject(Stage.LENGTH, trace, context)
+
+
+def _align_log_probs(trace: Trace, context: FilterContext) -> None:
+    """Drop log-probabilities of other tokens than those that the policy is trained on.
+
+    The teacher has another tokenizer then, its sample splits a word as no tokenizer would, or the target has other
+    markers than the response. Where the source has no tokens, training can only compare their number.
+    """
+    if trace.target_log_probs is None or trace.target_token_ids is None:
+        return
+    same = len(trace.target_token_ids) == len(trace.target_log_probs)
+    if not same or context.lengths.encode_target(trace.prompt, trace.target) != trace.target_token_ids:
+        trace.target_log_probs = None
 
 
 def _prompt(trace: Trace, system_prompt: str | None) -> list[dict[str, str]]:
@@ -111,7 +125,7 @@ def _prompt(trace: Trace, system_prompt: str | None) -> list[dict[str, str]]:
 def _describe(trace: Trace, context: FilterContext) -> None:
     """What duplicates and checks need to know of an accepted trace."""
     problem, gold, text = trace.problem or "", trace.gold or "", trace.target.encode()
-    trace.response = trace.system = None  # the target holds what is needed of it
+    trace.response = trace.system = trace.target_token_ids = None  # the target holds what is needed of it
     trace.problem_digest, trace.dedupe_key = problem_digest(problem), dedupe_key(problem, gold)
     trace.target_digest, trace.target_bytes = digest_bytes(text)[:32], len(text)
     if context.config.keep == "diverse":

@@ -75,6 +75,7 @@ FILTERS: tuple[Filter, ...] = (
     Filter("verify_error", "the answer could not be compared", Stage.ANSWER),
     Filter("prompt_too_long", "prompt over max_prompt_tokens", Stage.LENGTH, rules.prompt_too_long),
     Filter("target_too_long", "target over max_target_tokens", Stage.LENGTH, rules.target_too_long),
+    Filter("no_log_probs", "no log-probabilities of its tokens", Stage.LENGTH, rules.no_log_probs),
     Filter("pass_rate", "the base model solves the problem too rarely or too often", Stage.SELECT),
     Filter("review", "a reviewer refused it", Stage.SELECT),
     Filter("near_duplicate", "the problem is nearly the same as a kept one", Stage.SELECT),

@@ -112,6 +112,12 @@ def target_too_long(trace: Trace, context: FilterContext) -> str | None:
     return _over(trace.target_tokens or 0, context.config.max_target_tokens)
 
 
+def no_log_probs(trace: Trace, context: FilterContext) -> str | None:
+    if trace.target_log_probs is not None or not context.config.require_log_probs:
+        return None
+    return "the source has none, or they are of other tokens than those that the policy is trained on"
+
+
 def _over(tokens: int, limit: int) -> str | None:
     return f"{tokens} tokens (limit {limit})" if tokens > limit else None
 

@@ -13,7 +13,8 @@ from targets.config import PrepareConfig
 from targets.source import MAPPINGS, ColumnMapping, Source, top_level
 from targets.trace import LONGEST_METADATA, Rejection, Trace, printable
 
-TARGET_LOG_PROBS = "target_log_probs"
+UNMAPPED = ("target_log_probs", "target_token_ids", "finish_reason")  # columns that are read if they are there
+CUT = "length"
 NAMED_COLUMNS = 30  # of a file, in a message
 
 
@@ -34,9 +35,8 @@ class _Unusable(Exception):
 def choose_mapping(mapping: ColumnMapping | str, columns: list[str], where: str) -> ColumnMapping:
     """The mapping to read ``columns`` with; InputError if none fits, with the columns that are there."""
     chosen = _choose(mapping, columns, where)
-    if chosen.target_log_probs is None and TARGET_LOG_PROBS in columns:
-        return chosen.model_copy(update={"target_log_probs": TARGET_LOG_PROBS})
-    return chosen
+    there = {name: name for name in UNMAPPED if name in columns and getattr(chosen, name) is None}
+    return chosen.model_copy(update=there)
 
 
 def _choose(mapping: ColumnMapping | str, columns: list[str], where: str) -> ColumnMapping:
@@ -103,7 +103,7 @@ def to_traces(row: Mapping[str, Any] | Rejection, mapping: ColumnMapping, source
         yield _rejected(Trace(name, source, number, **common), unusable.rejection)
         return
     common["of"] = len(generations)
-    for k, (response, reasoning, correct, log_probs) in enumerate(generations):
+    for k, (response, reasoning, correct, log_probs, token_ids, finish) in enumerate(generations):
         trace = Trace(name if len(generations) == 1 else f"{name}.{k}", source, number, **common)
         try:
             text = _text(response, "response", role="assistant")
@@ -111,7 +111,10 @@ def to_traces(row: Mapping[str, Any] | Rejection, mapping: ColumnMapping, source
                 text = f"<think>\n{_text(reasoning, 'reasoning')}\n</think>\n\n{text}"
             trace.upstream_correct = _flag(correct)
             trace.target_log_probs = _log_probs(log_probs)
+            trace.target_token_ids = _token_ids(token_ids)
             trace.response = text
+            if finish == CUT:
+                raise _Unusable("unclosed", "the generation reached its token limit (finish_reason: length)")
         except _Unusable as unusable:
             trace = _rejected(trace, unusable.rejection)
         yield trace
@@ -127,23 +130,21 @@ def _gold(text: str, mapping: ColumnMapping) -> str:
     return (extract_boxed(text) if mapping.worked_solution else None) or text
 
 
-def _generations(row: Mapping[str, Any], mapping: ColumnMapping) -> list[tuple[Any, Any, Any, Any]]:
-    """(response, reasoning, upstream flag, log-probabilities) of every generation of a row."""
+def _generations(row: Mapping[str, Any], mapping: ColumnMapping) -> list[tuple[Any, ...]]:
+    """(response, reasoning, upstream flag, log-probabilities, tokens, why it ended) of every generation of a row."""
     several = not isinstance(mapping.response, str)
     if isinstance(mapping.response, str):
         response = _value(row, mapping.response)
     else:
         response = [_value(row, path) for path in mapping.response]
-    reasoning = _value(row, mapping.reasoning) if mapping.reasoning else None
-    correct = _value(row, mapping.upstream_correct) if mapping.upstream_correct else None
-    log_probs = _value(row, mapping.target_log_probs) if mapping.target_log_probs else None
+    names = ("reasoning", "upstream_correct", *UNMAPPED)
+    optional = {name: _value(row, path) if (path := getattr(mapping, name)) else None for name in names}
     several |= isinstance(response, list) and not any(isinstance(item, Mapping) for item in response)
     if not several:
-        return [(response, reasoning, correct, log_probs)]
+        return [(response, *optional.values())]
     if not response:
         raise _Unusable("no_response", "an empty list of generations")
     columns = []
-    optional = {"reasoning": reasoning, "upstream_correct": correct, TARGET_LOG_PROBS: log_probs}
     for name, values in optional.items():
         values = [None] * len(response) if values is None else values
         if not isinstance(values, list) or len(values) != len(response):
@@ -219,6 +220,15 @@ def _log_probs(value: Any) -> list[float] | None:
     return [float(number) for number in value]
 
 
+def _token_ids(value: Any) -> list[int] | None:
+    """Tokens, as a teacher's tokenizer numbers them."""
+    if value is None:
+        return None
+    if not isinstance(value, list) or any(isinstance(token, bool) or not isinstance(token, int) for token in value):
+        raise _Unusable("wrong_type", "target_token_ids: expected a list of whole numbers")
+    return value
+
+
 def reject_unreadable(trace: Trace, config: PrepareConfig) -> Trace:
     """``trace``, rejected if a text is too large or no valid Unicode; then it keeps only what can be shown.
 
@@ -247,6 +257,7 @@ def _unreadable(trace: Trace, config: PrepareConfig) -> Rejection | None:
             return Rejection("too_large", f"{name}: {size} bytes (limit {limit})")
         if "\0" in text:
             return Rejection("bad_text", f"{name}: NUL at character {text.index(chr(0))}")
-    if (numbers := len(trace.target_log_probs or ())) > config.max_target_tokens:
-        return Rejection("too_large", f"target_log_probs: {numbers} numbers (limit {config.max_target_tokens} tokens)")
+    for name in ("target_log_probs", "target_token_ids"):
+        if (numbers := len(getattr(trace, name) or ())) > config.max_target_tokens:
+            return Rejection("too_large", f"{name}: {numbers} numbers (limit {config.max_target_tokens} tokens)")
     return None

@@ -325,3 +325,38 @@ def test_an_incomplete_checkpoint_is_refused(model, suite, tmp_path, removed, ex
     assert done.returncode == 2
     assert expected in done.stderr and done.stderr.startswith("error: ")
     assert not (tmp_path / "out").exists() and not (tmp_path / "c").exists()
+
+
+@pytest.mark.timeout(300)
+def test_a_local_teacher_leaves_its_log_probabilities(model, tmp_path):
+    """They are those of the model itself, token by token, also where the temperature is not 1."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    problems = tmp_path / "problems.jsonl"
+    problems.write_text("".join(json.dumps({"problem": f"{k}+1=?", "answer": k + 1}) + "\n" for k in range(3)))
+    arguments = ["--teacher", model, "--problems", problems, "--samples", 2, "--max-tokens", 24, "--temperature", 0.7]
+    arguments += ["--cache", tmp_path / "cache"]
+
+    def traces(name: str, *more: str) -> list[dict]:
+        command = [sys.executable, "-m", "evaluation", "traces", *map(str, arguments), *more, "--out", tmp_path / name]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return pq.read_table(tmp_path / name).to_pylist()
+
+    rows = traces("with.parquet")
+    assert rows == traces("again.parquet")  # from the cache
+    loaded, tokenizer = AutoModelForCausalLM.from_pretrained(model), AutoTokenizer.from_pretrained(model)
+    for row in rows:
+        prompt = tokenizer.apply_chat_template(
+            [{"role": "user", "content": row["problem"]}], add_generation_prompt=True, return_dict=False
+        )
+        ids = row["target_token_ids"]
+        assert len(ids) == len(row["target_log_probs"]) == row["tokens"] and min(row["target_log_probs"]) < -1
+        with torch.no_grad():
+            logits = loaded(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1].float()
+        expected = torch.log_softmax(logits, -1).gather(1, torch.tensor(ids)[:, None])[:, 0]
+        assert torch.allclose(torch.tensor(row["target_log_probs"]), expected, atol=1e-3)
+    plain = traces("without.parquet", "--no-log-probs")
+    assert plain == [{name: row[name] for name in plain[0]} for row in rows]
+    assert "target_log_probs" not in plain[0]

@@ -20,6 +20,11 @@ ROWS: list[Row] = [
     ("evaluation traces --teacher model", {}, "required: --problems, --out"),
     ("evaluation traces --teacher model --problems none.jsonl --out t.parquet", {}, "none.jsonl: no such file"),
     ("evaluation traces --teacher model --problems p.csv --out t.parquet", {"p.csv": "a,b"}, "p.csv: "),
+    (
+        "evaluation traces --teacher a@http://127.0.0.1:9/v1 --problems p.jsonl --backend slurm --out t.parquet",
+        {},
+        "--backend: an endpoint has its own engines and is asked from here: leave --backend out",
+    ),
     ("evaluation traces --teacher nothing --problems traces.jsonl --out t.parquet", {}, "nothing: no such folder"),
     (
         "evaluation traces --teacher model --problems traces.jsonl --budget-tokens 9 --out t.parquet",

@@ -234,7 +234,7 @@ def _check_log_probs(path: Path, file: pq.ParquetFile, lengths: Lengths) -> None
         named = ", ".join(map(str, absent[:NAMED_ROWS])) + (", …" if len(absent) > NAMED_ROWS else "")
         raise InputError(
             f"targets {path}: {len(absent)} rows have a target without {column}: {named}: give it for all of them, "
-            "remove the rows, or set mixed.use_target_probs=false"
+            "remove the rows (targets.require_log_probs=true), or set mixed.use_target_probs=false"
         )
 
 
