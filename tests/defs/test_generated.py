@@ -133,7 +133,7 @@ def test_a_budget_goes_on_where_it_ended_and_every_trace_is_accounted_for(
     while part["traces that the budget left out"]:
         assert project.run("targets/generated").success
         again = project.metadata("targets/generated")
-        assert again["cache hits"] == part["dagster/row_count"]
+        assert again["dagster/row_count"] > again["cache hits"] == part["dagster/row_count"]
         part = again
     result = project.run(*KEYS)
     assert result.success and accounted(result)
