@@ -33,6 +33,8 @@ SETTINGS: dict[str, dict[str, str]] = {
     "dapo": {"algorithm__filter_groups__enable": "false"},
     "dft": {"data__train_batch_size": "8"},
     "gspo": {"actor_rollout_ref__actor__use_kl_loss": "true"},
+    # The second step replays what the first one solved by luck.
+    "exgrpo": {"mixed__replay__start": "0.0"},
     "relift": {"mixed__relift__buffer": "3"},
     "on_policy": {"mixed__rollout_correction__type": "tis", "algorithm__use_kl_in_reward": "true"},
     "rl_sft_loss": {"mixed__rollout_correction__type": "seq-mask-tis", "actor_rollout_ref__actor__use_kl_loss": "true"},
@@ -45,6 +47,7 @@ OFF_POLICY = {
     "chord_phi": 1,
     "cispo": 0,
     "dapo": 0,
+    "exgrpo": 0,
     "gspo": 0,
     "hpt": 1,
     "luffy": 1,
@@ -123,8 +126,10 @@ def check_rollouts(run: Training, recipe: str, records: list[dict[str, Any]]) ->
         assert len(off_policy) == 4 * OFF_POLICY[recipe]
     for data in records:
         # A whole target is not generated; what follows a part of one is.
-        assert data["batch/generation_requests"] == (12 if OFF_POLICY[recipe] == 1 else 16)
-        assert ("reward/off_policy" in data) == bool(OFF_POLICY[recipe])
+        replayed = data["batch/off_policy_samples"] if recipe == "exgrpo" else 0
+        assert data["batch/generation_requests"] == (12 if OFF_POLICY[recipe] == 1 else 16 - replayed)
+        assert ("reward/off_policy" in data) == bool(OFF_POLICY[recipe] or replayed)
+        assert ("replay/stored" in data) == (recipe == "exgrpo")
         if "rollouts" not in SETTINGS.get(recipe, {}):  # vLLM and the actor agree where samples are of their step
             assert data["rollout_correction/abs_log_ratio_max"] < 1e-2
         assert ("actor/sft_loss" in data) == (recipe in WITH_SUPERVISED_LOSS)

@@ -10,10 +10,11 @@ import pytest
 from training_runs import Training, write_targets
 
 from core.model.manifest import read_manifest
+from training.mixed.replay import read_store
 from training.run.checkpoints import STATE, folder_of, latest_step
 
 # What the clock and the machine decide; the largest rounding error between vLLM and the actor is of that kind.
-MEASURED = ("timing", "perf/", "actor/perf/", "run/", "rollout_correction/abs_log_ratio_max")
+MEASURED = ("timing", "idle/", "perf/", "actor/perf/", "run/", "rollout_correction/abs_log_ratio_max")
 SETTINGS = {
     "trainer__total_training_steps": "4",
     "trainer__save_freq": "2",
@@ -31,10 +32,11 @@ def samples(run: Training, step: int) -> list[dict[str, Any]]:
 
 
 def run_and_break(
-    tmp_path: Path, recipe: str, ending: signal.Signals, settings: dict[str, str]
+    tmp_path: Path, recipe: str, ending: signal.Signals, settings: dict[str, str], split: str = "train"
 ) -> tuple[Training, Training]:
     """Four steps without a break, and four with one after the second."""
-    targets = write_targets(tmp_path / "train.parquet", 12)  # three steps an epoch: the fourth starts another one
+    # Three steps an epoch, so that the fourth starts another one.
+    targets = write_targets(tmp_path / "train.parquet", 12, split=split)
     unbroken = Training(tmp_path / "unbroken", targets, recipe, **settings)
     assert unbroken.end() == 0, unbroken.said
 
@@ -69,14 +71,35 @@ def assert_same(unbroken: Training, broken: Training) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_killed_run_remembers_the_prompts_that_wait_for_a_supervised_step(tmp_path: Path) -> None:
-    """Of eight prompts in two steps more than four are unsolved, as the embedded model solves hardly any."""
-    settings = {"trainer__total_training_steps": "4", "trainer__save_freq": "2", "mixed__relift__buffer": "9"}
-    unbroken, broken = run_and_break(tmp_path, "relift", signal.SIGKILL, settings)
+def test_a_killed_run_remembers_what_it_replays_and_what_waits_for_a_supervised_step(tmp_path: Path) -> None:
+    """Short problems at a high temperature: the embedded model solves most of them sometimes, few always or never."""
+    settings = {
+        "trainer__total_training_steps": "4",
+        "trainer__save_freq": "2",
+        "actor_rollout_ref__rollout__temperature": "2.0",
+        "mixed__replay__start": "0.0",
+        "mixed__relift__use": "true",
+        "mixed__relift__buffer": "99",
+    }
+    unbroken, broken = run_and_break(tmp_path, "exgrpo", signal.SIGKILL, settings, split="short")
     assert_same(unbroken, broken)
     steps = [record["data"] for record in broken.metrics()]
-    assert steps[1]["relift/waiting"] > 4  # so that those of later steps alone would not fill the buffer
-    assert any("relift/targets" in data for data in steps[2:])
+    assert steps[0]["batch/off_policy_samples"] == 0
+    for data in steps[1:]:
+        assert 0 < data["batch/off_policy_samples"] <= 2
+        assert data["reward/off_policy"] == 1  # a replayed sample is right, as it was
+        assert data["batch/generation_requests"] == 16 - data["batch/off_policy_samples"]
+        assert 0 < data["actor/off_ratio_mean"] < 1
+    saved = [json.loads((folder_of(run.out / "checkpoints", 4) / STATE).read_text()) for run in (unbroken, broken)]
+    assert [state["replaying"] for state in saved] == [True, True]
+    for name in ("retired", "unsolved"):
+        assert saved[0][name] == saved[1][name]
+    assert saved[0]["unsolved"]
+    stores = [read_store(folder_of(run.out / "checkpoints", 4)) for run in (unbroken, broken)]
+    assert stores[0].keys() == stores[1].keys()
+    for prompt, kept in stores[0].items():
+        assert kept.trajectory.tokens == stores[1][prompt].trajectory.tokens
+        assert kept.successes == stores[1][prompt].successes
 
 
 @pytest.mark.slow

@@ -162,6 +162,14 @@ class ReLIFTOptions(Options):
     buffer: Annotated[int, Field(ge=1)] = 128  # prompts that are waited for, and imitated in one step
 
 
+class ReplayOptions(Options):
+    """A replay of the policy's own right samples (``training.algorithms.methods.replay``)."""
+
+    use: bool = False
+    share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5  # of a batch's prompts, at most
+    start: Share = 0.35  # share of right samples above which it begins
+
+
 class LengthPenaltyOptions(Options):
     """DAPO's punishment of long responses (``training.algorithms.methods.length_penalty``)."""
 
@@ -235,8 +243,14 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
     gate: GateOptions = GateOptions()
     srft: SRFTOptions = SRFTOptions()
     relift: ReLIFTOptions = ReLIFTOptions()
+    replay: ReplayOptions = ReplayOptions()
     length_penalty: LengthPenaltyOptions = LengthPenaltyOptions()
     adaptive_entropy: EntropyOptions = EntropyOptions()
+
+    @property
+    def knows_off_policy_probs(self) -> bool:
+        """Whether off-policy tokens come with the probabilities of the policy that wrote them."""
+        return self.use_target_probs or self.replay.use
 
     @property
     def learns_from_unsolved(self) -> bool:
@@ -268,6 +282,8 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
             if self.guide == UNTIL_SOLVED:
                 why = "it waits for an on-policy sample that is right, and a group has none"
                 raise contradiction("guide", self.guide, "prefix.n_prefix", n_prefix, why)
+        if self.replay.use and n < 2:
+            raise contradiction("replay.use", True, "rollout.n", n, "one sample of a group is replayed")
         if self.relift.use and n_prefix in (-1, n):
             why = "it counts right on-policy samples, and a group has none"
             raise contradiction("relift.use", True, "prefix.n_prefix", n_prefix, why)
@@ -316,6 +332,12 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
             raise contradiction("sft_multitask.use", True, "prefix.n_prefix", 0, "no sample has off-policy tokens")
         if self.guide != ALWAYS and self.prefix.n_prefix == 0:
             raise contradiction("guide", self.guide, "prefix.n_prefix", 0, "no sample has off-policy tokens")
+        if self.replay.use and self.prefix.n_prefix != 0:
+            why = "the first sample of a group is replayed"
+            raise contradiction("replay.use", True, "prefix.n_prefix", self.prefix.n_prefix, why)
+        if self.replay.use and not self.use_off_policy_loss:
+            why = "a replayed sample is off-policy"
+            raise contradiction("replay.use", True, "use_off_policy_loss", False, why)
         if self.srft.use:
             needed = {"on_policy_loss": "reinforce", "sft_multitask.use": True, "sft_multitask.complement": False}
             given = (self.on_policy_loss, self.sft_multitask.use, self.sft_multitask.complement)

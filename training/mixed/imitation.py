@@ -22,6 +22,9 @@ class Problems:
         for row in range(len(dataset)):  # pyright: ignore[reportArgumentType]
             self._rows.setdefault(prompt_key(dataset[row]["raw_prompt"]), row)
 
+    def __len__(self) -> int:
+        return len(self._rows)
+
     def record(self, prompt: int) -> dict[str, Any]:
         """The row of a problem."""
         return self._dataset[self._rows[prompt]]

@@ -44,7 +44,7 @@ def mixed_policy_loss(
     fields = ["response_mask", "old_log_probs", "advantages", "rollout_is_weights", "prefix_length"]
     if actor.use_kl_loss:
         fields.append("ref_log_prob")
-    if options.use_target_probs:
+    if options.knows_off_policy_probs:
         fields.append("off_policy_log_probs")
     if options.gate.type != "none":
         fields.append("gate")
@@ -55,7 +55,7 @@ def mixed_policy_loss(
 
     old_log_prob, advantages = batch["old_log_probs"], batch["advantages"]
     token_loss = LOSSES.function(options.loss)
-    phi = {"target_probs": batch["off_policy_log_probs"].exp()} if options.use_target_probs else {}
+    phi = {"target_probs": batch["off_policy_log_probs"].exp()} if options.knows_off_policy_probs else {}
     losses, stats = token_loss(old_log_prob, log_prob, advantages, mask, off_policy_mask, options, **phi)
     losses = losses * batch["rollout_is_weights"]
     if options.gate.type != "none":

@@ -27,6 +27,11 @@ def batch_number(row: dict[str, Any]) -> int:
     return int(row.get("batch_number", row["global_steps"]))
 
 
+def _replayed(row: dict[str, Any]) -> dict[str, Any] | None:
+    """The trajectory that this sample repeats, if it is the first of a group with one."""
+    return row["replay"] if row.get("replay") and int(row["session_id"]) == 0 else None
+
+
 class OffPolicyOutput(AgentLoopOutput):
     """A sample whose first ``prefix_length`` response tokens are off-policy; it cost ``requests`` generations.
 
@@ -69,12 +74,13 @@ class OffPolicyAgentLoop(AgentLoopBase):
         was when the sample is drawn again after a resume.
         """
         prompt = encode_prompt(row["raw_prompt"], self.tokenizer)
-        prefix = self._prefix(row)
+        replayed = _replayed(row)
+        prefix = list(replayed["tokens"]) if replayed else self._prefix(row)
         metrics: dict[str, Any] = {"generate_sequences": 0.0, "num_preempted": -1}
         response, log_probs, extra, requests = prefix, [0.0] * len(prefix), {}, 0
         versions = [NO_VERSION] * len(prefix)
         # A whole target ends with its end-of-sequence token: there is nothing left to generate.
-        if prefix[-1:] != [self.tokenizer.eos_token_id]:
+        if not replayed and prefix[-1:] != [self.tokenizer.eos_token_id]:
             if self.seeded:
                 seed = stable_hash(self.seed, batch_number(row), prompt_id(row), int(row["session_id"]))
                 sampling_params = sampling_params | {"seed": seed}
@@ -110,9 +116,11 @@ class OffPolicyAgentLoop(AgentLoopBase):
         )
 
     def _log_probs(self, row: dict[str, Any], length: int) -> list[float] | None:
-        """The teacher's log-probabilities of the first ``length`` tokens of the target."""
-        if not self.options.use_target_probs:
+        """The log-probabilities of the first ``length`` tokens by what wrote them: teacher or earlier policy."""
+        if not self.options.knows_off_policy_probs:
             return None
+        if replayed := _replayed(row):
+            return list(replayed["log_probs"])
         return list(row["target_log_probs"])[:length] if length else []
 
     def _truncated(self, response: list[int]) -> bool:

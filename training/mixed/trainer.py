@@ -27,6 +27,7 @@ from training.algorithms.guidance import Guidance
 from training.algorithms.methods.gate import group_gate
 from training.algorithms.methods.length_penalty import length_penalty
 from training.algorithms.methods.relift import UnsolvedPrompts
+from training.algorithms.methods.replay import ReplayStore
 from training.algorithms.methods.sft_schedule import sft_coefficient
 from training.algorithms.methods.srft import outcome_advantage, supervised_scale
 from training.algorithms.tensors import mask_of_prefix
@@ -41,9 +42,10 @@ from training.mixed.metrics import (
     update_counts,
     validation_metrics,
 )
-from training.mixed.seeds import prompt_key
+from training.mixed.replay import prompt_batch, read_store, take_in, with_replay, write_store
+from training.mixed.seeds import prompt_key, stable_hash
 from training.plan.fit import require_disk
-from training.run.checkpoints import TrainerState, mark_complete, read_state, record_score
+from training.run.checkpoints import TrainerState, folder_of, mark_complete, read_state, record_score
 from training.run.configuration import mixed_options
 from training.run.metrics import require_finite
 
@@ -70,6 +72,9 @@ class MixedPolicy(PPOTrainer):
         self.options = mixed_options(config)
         self.guidance = Guidance(self.options.guide)
         self.entropy = EntropyController(self.options.adaptive_entropy, config.actor_rollout_ref.actor.entropy_coeff)
+        self.replay = ReplayStore(self.options.replay, config.actor_rollout_ref.rollout.n)
+        self._replayed: list[int] = []  # prompts of the next batch of which a sample is replayed
+        self._waiting: list[int] = []  # those of them that are not in it yet
         self.unsolved = UnsolvedPrompts(self.options.relift.buffer)
         self._prefix_lengths: dict[str, int] = {}  # of this step's samples, by their key
         self._sft_scale = 1.0  # of the supervised loss, for the batch whose advantages were computed last
@@ -86,7 +91,7 @@ class MixedPolicy(PPOTrainer):
     @property
     def _knows_prompts(self) -> bool:
         """Whether something that is kept over the steps is about a prompt."""
-        return self.guidance.depends or self.options.relift.use
+        return self.guidance.depends or self.options.relift.use or self.options.replay.use
 
     @cached_property
     def problems(self) -> Problems:
@@ -112,6 +117,10 @@ class MixedPolicy(PPOTrainer):
 
     def _next_train_batch(self, num_prompts: int | None = None) -> TensorDict:
         """verl's; each prompt with its key and whether its group has off-policy samples, where that is needed."""
+        if self.options.replay.use:
+            seed = stable_hash(self.config.seed, self.global_steps, "replay")
+            self._replayed = self.replay.draw(num_prompts or self.config.data.train_batch_size, seed)
+            self._waiting = list(self._replayed)
         batch = super()._next_train_batch(num_prompts)
         if not self._knows_prompts:
             return batch
@@ -122,6 +131,19 @@ class MixedPolicy(PPOTrainer):
             guided = [self.guidance.guides(prompt, rate) for prompt, rate in zip(prompts, rates, strict=True)]
             batch["guided"] = torch.tensor(guided)
         return batch
+
+    def _fetch_one_gen_batch(self) -> TensorDict:
+        """verl's; with replay a prompt at a time, first those that are replayed."""
+        if not self.options.replay.use:
+            return super()._fetch_one_gen_batch()
+        if self._waiting:
+            prompt = self._waiting.pop(0)
+            return with_replay(prompt_batch(self.problems.record(prompt)), self.replay.experiences[prompt].trajectory)
+        batch = super()._fetch_one_gen_batch()
+        # A prompt is in a batch once, as long as there is another one.
+        while prompt_key(batch["raw_prompt"][0]) in self._replayed and len(self._replayed) < len(self.problems):
+            batch = super()._fetch_one_gen_batch()
+        return with_replay(batch, None)
 
     def _balance_batch(self, batch: KVBatchMeta, *arguments: Any, **options: Any) -> KVBatchMeta:
         """verl's, from an order that does not depend on which rollout ended first: it decides what an update sees."""
@@ -156,8 +178,10 @@ class MixedPolicy(PPOTrainer):
         ]
         if self.use_reference_policy:
             fields.append("ref_log_prob")
-        if self.options.use_target_probs:
+        if self.options.knows_off_policy_probs:
             fields.append("off_policy_log_probs")
+        if self.options.replay.use:
+            fields.append("responses")
         if self._knows_prompts:
             fields.append("prompt_key")
         data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
@@ -178,6 +202,11 @@ class MixedPolicy(PPOTrainer):
             able = sampled & torch.tensor(list(map(self.problems.has_target, rows["prompt_key"].tolist())))
             solved = (rewards.sum(-1) == 1.0)[able]
             self.unsolved.add(solved.tolist(), rows["prompt_key"][able].tolist(), on_policy[able].tolist())
+        if self.options.replay.use:
+            take_in(self.replay, rows[sampled], index[sampled.numpy()].tolist())
+            self.replay.note_success(metrics.get("reward/on_policy", 0.0))
+            metrics["replay/stored"] = float(len(self.replay.experiences))
+            metrics["replay/retired"] = float(len(self.replay.retired))
 
         if self.config.algorithm.use_kl_in_reward:
             proto = DataProto(batch=rows[sampled])
@@ -228,7 +257,7 @@ class MixedPolicy(PPOTrainer):
             policy, supervised = torch.tensor(weights).unsqueeze(-1).unbind(1)  # of each row: [batch, 1]
             output["gate"] = gate = torch.where(off_policy_mask, supervised, policy)
             metrics["groups/supervised"] = float(1.0 - policy[sampled].mean())
-        if self.options.use_target_probs:
+        if self.options.knows_off_policy_probs:
             output["off_policy_log_probs"] = fit_width(rows["off_policy_log_probs"], mask.shape[1])
         nested = {name: response_to_nested(value.float(), nested_mask) for name, value in output.items()}
         batch = tq.kv_batch_put(
@@ -323,8 +352,15 @@ class MixedPolicy(PPOTrainer):
         super()._save_checkpoint()
         folder, keep = Path(self.config.trainer.default_local_dir), self.config.run.keep_checkpoints
         state = TrainerState(
-            self.entropy.state_dict(), self.dispatched, sorted(self.guidance.solved), self.unsolved.prompts
+            self.entropy.state_dict(),
+            self.dispatched,
+            solved=sorted(self.guidance.solved),
+            unsolved=self.unsolved.prompts,
+            retired=sorted(self.replay.retired),
+            replaying=self.replay.started,
         )
+        if self.options.replay.use:
+            write_store(self.replay, folder_of(folder, self.global_steps))
         mark_complete(folder, self.global_steps, state, keep)
 
     def _load_checkpoint(self) -> None:
@@ -335,6 +371,10 @@ class MixedPolicy(PPOTrainer):
             self.dispatched = state.dispatched
             self.guidance.solved.update(state.solved)
             self.unsolved.prompts = list(state.unsolved)
+            self.replay.retired, self.replay.started = set(state.retired), state.replaying
+            if self.options.replay.use:
+                folder = folder_of(Path(self.config.trainer.default_local_dir), self.global_steps)
+                self.replay.experiences = read_store(folder)
 
 
 @register_trainer("mixed_sync")

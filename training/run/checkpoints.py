@@ -45,6 +45,8 @@ class TrainerState:
     dispatched: int = 0  # prompts that samples were drawn for, with asynchronous rollouts
     solved: Sequence[int] = ()  # prompts that need no off-policy samples any more, with mixed.guide=until_solved
     unsolved: Sequence[int] = ()  # prompts whose targets wait for a supervised step, with mixed.relift
+    retired: Sequence[int] = ()  # prompts that are not replayed any more, with mixed.replay
+    replaying: bool = False  # whether replay has started
 
 
 @dataclass(frozen=True)

@@ -90,8 +90,10 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
     for key in keys:
         check_switches(key, lambda switch: OmegaConf.select(config, switch))
     _check_values(config)
-    mixed_options(config)
+    options = mixed_options(config)
     lay_out_rollouts(config)
+    if options.replay.use:
+        config.data.gen_batch_size = 1  # one prompt at a time, because some of a batch are not the dataset's next
     AlertOptions.of(config)
     BudgetOptions.of(config)
     return config
@@ -166,6 +168,13 @@ def _check_values(config: DictConfig) -> None:
             f"data.train_batch_size={batch} and actor_rollout_ref.actor.ppo_mini_batch_size={update} contradict each "
             "other: a batch is cut into whole updates. Set the second to a divisor of the first"
         )
+    if config.mixed.replay.use:
+        for key, needed in (("rollouts", "sync"), ("algorithm.filter_groups.enable", False)):
+            if (value := OmegaConf.select(config, key)) != needed:
+                raise InputError(
+                    f"mixed.replay.use=true and {key}={str(value).lower()} contradict each other: what a step replays "
+                    f"depends on all groups of the step before. Set {key}={str(needed).lower()}"
+                )
     if context < data.max_prompt_length + data.max_response_length:
         raise InputError(
             f"actor_rollout_ref.rollout.max_model_len={context} and data.max_prompt_length={data.max_prompt_length} + "

@@ -20,7 +20,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def test_all_recipes_are_there() -> None:
     luffy = ["luffy", "luffy_reinforce_pro", "luffy_rejection", "luffy_seed"]
-    hybrid, on_policy = ["chord_mu", "chord_phi", "dft", "hpt", "relift", "srft", "uft"], ["cispo", "dapo", "gspo"]
+    hybrid = ["chord_mu", "chord_phi", "dft", "hpt", "relift", "srft", "uft"]
+    on_policy = ["cispo", "dapo", "exgrpo", "gspo"]
     others = ["mixed_policy", "on_policy", "rl_sft_loss", "sft", "sft_rl"]
     assert names("recipe") == sorted([*luffy, *others, *hybrid, *on_policy])
 

@@ -48,7 +48,9 @@ DROPPED = {
 
 def test_every_recipe_with_rollouts_is_here() -> None:
     assert DROPPED.keys() == {
-        recipe for recipe in names("recipe") if compose_run(recipe, "cpu", [], run=Path("run")).objective == "rl"
+        recipe
+        for recipe in names("recipe")
+        if compose_run(recipe, "cpu", [], run=Path("run")).objective == "rl" and recipe != "exgrpo"  # which refuses it
     }
 
 

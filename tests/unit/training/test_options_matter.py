@@ -14,6 +14,7 @@ from training.algorithms.guidance import Guidance
 from training.algorithms.methods.gate import group_gate
 from training.algorithms.methods.length_penalty import length_penalty
 from training.algorithms.methods.relift import UnsolvedPrompts
+from training.algorithms.methods.replay import ReplayStore, Trajectory
 from training.algorithms.methods.sft_schedule import policy_weight, sft_coefficient
 from training.algorithms.methods.srft import outcome_advantage, supervised_scale
 from training.algorithms.options import MixedPolicyOptions
@@ -70,6 +71,9 @@ CHANGES: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "srft.use": (SRFT, False, True),
     "srft.sign": ({**SRFT, "srft.use": True}, "minus", "plus"),
     "srft.solved_weight": ({**SRFT, "srft.use": True}, 0.1, 0.2),
+    "replay.use": ({}, False, True),
+    "replay.share": ({"replay.use": True}, 0.5, 1.0),
+    "replay.start": ({"replay.use": True}, 0.35, 0.6),
     "relift.use": ({}, False, True),
     "relift.buffer": ({"relift.use": True}, 1, 2),
     "length_penalty.use": ({}, False, True),
@@ -85,7 +89,7 @@ ONE_NAME = {"loss"}
 
 
 def options(values: dict[str, Any]) -> MixedPolicyOptions:
-    nested: dict[str, Any] = {"prefix": {"n_prefix": 1}}
+    nested: dict[str, Any] = {"prefix": {"n_prefix": 0 if values.get("replay.use") else 1}}
     for key, value in values.items():
         *section, name = key.split(".")
         functools.reduce(lambda node, part: node.setdefault(part, {}), section, nested)[name] = value
@@ -141,7 +145,12 @@ def computed(chosen: MixedPolicyOptions) -> tuple[Any, ...]:
     if chosen.relift.use:
         unsolved.add([False] * 6, index, on_policy.tolist())
     imitated = unsolved.take()
-    return ratios, guided, loss.item(), coefficients, kept, imitated, unsolved.prompts
+    store = ReplayStore(chosen.replay, n=3)
+    for prompt in range(4):
+        store.add(prompt, 1, 3, [Trajectory([2], [-0.5], 0.1)])
+    store.note_success(0.5)
+    replayed = store.draw(4, seed=0) if chosen.replay.use else []
+    return ratios, guided, loss.item(), coefficients, kept, imitated, unsolved.prompts, replayed
 
 
 def test_every_option_is_tried() -> None:

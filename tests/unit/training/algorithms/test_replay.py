@@ -1,0 +1,184 @@
+"""ExGRPO's store: what it keeps, what it draws, that it survives a checkpoint, and the loss of a replayed sample."""
+
+import asyncio
+import math
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from hypothesis import given  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+from omegaconf import OmegaConf  # noqa: E402
+from tensordict import TensorDict  # noqa: E402
+from transformers import AutoTokenizer  # noqa: E402
+from verl.utils import tensordict_utils as tu  # noqa: E402
+
+from core.errors import InputError  # noqa: E402
+from training.algorithms.methods.replay import Experience, ReplayStore, Trajectory, bucket_weight  # noqa: E402
+from training.algorithms.mixed_loss import mixed_policy_token_loss  # noqa: E402
+from training.algorithms.options import MixedPolicyOptions, ReplayOptions  # noqa: E402
+from training.base.resolve import SHIPPED  # noqa: E402
+from training.mixed.replay import prompt_batch, read_store, take_in, with_replay, write_store  # noqa: E402
+from training.mixed.rollout import OffPolicyAgentLoop  # noqa: E402
+from training.run.configuration import compose_run, mixed_options  # noqa: E402
+
+OPTIONS = ReplayOptions(use=True)
+
+
+def trajectory(entropy: float = 0.5) -> Trajectory:
+    return Trajectory([7, 2], [-0.25, -1.5], entropy)
+
+
+def filled(n: int = 8, prompts: int = 70) -> ReplayStore:
+    store = ReplayStore(OPTIONS, n, started=True)
+    for prompt in range(prompts):
+        store.add(prompt, 1 + prompt % (n - 1), n, [trajectory()])
+    return store
+
+
+def test_a_replayed_sample_has_the_shaped_ratio_against_its_own_past():
+    """r = 0.4 / 0.5 and 0.1 / 0.2; the gradient of f(r) by log p is r 0.1 / (r + 0.1)^2."""
+    options = mixed_options(compose_run("exgrpo", "cpu", [], run=Path("run")))
+    p = torch.tensor([[0.4, 0.1], [0.3, 0.6]], dtype=torch.float64)
+    log_prob = p.log().requires_grad_()
+    stored = torch.tensor([[0.5, 0.2], [-1.0, -1.0]], dtype=torch.float64)
+    old = torch.tensor([[0.9, 0.9], [0.1, 0.6]], dtype=torch.float64).log()
+    advantages = torch.tensor([[0.5, 0.5], [-0.25, -0.25]], dtype=torch.float64)
+    mask, off_policy = torch.ones(2, 2, dtype=torch.bool), torch.tensor([[True, True], [False, False]])
+    losses, stats = mixed_policy_token_loss(old, log_prob, advantages, mask, off_policy, options, stored)
+    ratios = 0.8, 0.5
+    expected = [-0.5 * r / (r + 0.1) for r in ratios]
+    assert losses[0].tolist() == pytest.approx(expected, rel=1e-4)
+    assert losses[1].tolist() == pytest.approx([0.25 * 3.0, 0.25])  # -A r, not clipped at 1.2
+    assert stats["on_pg_clipfrac"][0] == 0
+    losses.sum().backward()
+    slopes = [-0.5 * 0.1 * r / (r + 0.1) ** 2 for r in ratios]
+    assert log_prob.grad[0].tolist() == pytest.approx(slopes, rel=1e-4)
+    assert (options.baseline, options.use_std, options.loss_agg_mode) == ("union", False, "constant")
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.floats(0, 2)), max_size=30))
+def test_the_store_keeps_the_surest_success_and_what_retired_stays_away(groups):
+    store, best, latest, retired = ReplayStore(OPTIONS, 4), {}, {}, set()
+    for prompt, successes, entropy in groups:
+        store.add(prompt, successes, 4, [trajectory(entropy)] if successes else [])
+        if prompt in retired:
+            continue
+        if successes == 4:
+            retired.add(prompt)
+            best.pop(prompt, None)
+            continue
+        if successes:
+            best[prompt] = min(entropy, best.get(prompt, math.inf))
+        latest[prompt] = successes
+    assert store.retired == retired
+    assert {prompt: kept.trajectory.entropy for prompt, kept in store.experiences.items()} == best
+    assert {prompt: kept.successes for prompt, kept in store.experiences.items()} == {p: latest[p] for p in best}
+
+
+def test_half_a_batch_is_replayed_at_most_and_prompts_solved_half_of_the_time_most():
+    store = filled()
+    drawn = Counter(prompt for seed in range(400) for prompt in store.draw(9, seed))
+    assert all(len(store.draw(9, seed)) == len(set(store.draw(9, seed))) == 4 for seed in range(20))
+    by_bucket = Counter({k: sum(drawn[p] for p in range(70) if 1 + p % 7 == k) for k in range(1, 8)})
+    weights = {k: bucket_weight(k, 8) for k in by_bucket}
+    for k, count in by_bucket.items():
+        assert count / 1600 == pytest.approx(weights[k] / sum(weights.values()), abs=0.04)
+    assert [len(filled(prompts=3).draw(batch, 0)) for batch in (1, 2, 4, 100)] == [0, 1, 2, 3]
+
+
+def test_a_draw_depends_on_the_content_alone_and_starts_with_success():
+    store, other = filled(), ReplayStore(OPTIONS, 8, started=True)
+    for prompt in reversed(range(70)):
+        other.experiences[prompt] = store.experiences[prompt]
+    assert store.draw(20, 5) == other.draw(20, 5) != store.draw(20, 6)
+    waiting = ReplayStore(OPTIONS, 8, experiences=store.experiences)
+    assert waiting.draw(20, 5) == []
+    waiting.note_success(0.35)
+    assert waiting.draw(20, 5) == []
+    waiting.note_success(0.351)
+    waiting.note_success(0.0)
+    assert waiting.draw(20, 5) == store.draw(20, 5)
+
+
+def test_a_group_is_counted_whole_and_only_what_was_generated_is_kept():
+    """Prompt 7: a replayed sample and one of two generated ones are right. Prompt 8 is always right."""
+    store = ReplayStore(OPTIONS, 3)
+    rows = TensorDict(
+        {
+            "prompt_key": torch.tensor([7, 7, 7, 8, 8, 8]),
+            "rm_scores": torch.tensor([[0.0, 1.0, 0.0]] * 2 + [[0.0] * 3] + [[0.0, 1.0, 0.0]] * 3),
+            "prefix_length": torch.tensor([2, 0, 0, 0, 0, 0]),
+            "response_mask": torch.tensor([[1, 1, 0]] * 6),
+            "responses": torch.tensor([[n, 2, 0] for n in range(6)]),
+            "old_log_probs": torch.tensor([[-0.5, -1.0, 0.0]] * 6),
+            "entropy": torch.tensor([[0.2, 0.6, 9.0]] * 6),
+        },
+        batch_size=6,
+    )
+    take_in(store, rows, ["a"] * 3 + ["b"] * 3)
+    assert store.retired == {8}
+    kept = store.experiences[7]
+    assert (kept.successes, kept.trajectory.tokens, kept.trajectory.log_probs) == (2, [1, 2], [-0.5, -1.0])
+    assert kept.trajectory.entropy == pytest.approx(0.4)
+
+
+def test_a_checkpoint_gives_back_the_store_to_the_last_bit(tmp_path: Path):
+    store = filled(prompts=5)
+    third = torch.tensor([-1 / 3, -1e-7]).tolist()
+    store.experiences[3] = Experience(2, Trajectory([1, 2], third, 1 / 3))
+    write_store(store, tmp_path)
+    assert read_store(tmp_path) == store.experiences
+    write_store(ReplayStore(OPTIONS, 8), tmp_path)
+    assert read_store(tmp_path) == {}
+
+
+def replaying_loop() -> OffPolicyAgentLoop:
+    """An agent loop without a server: whatever asks for one fails."""
+    loop = OffPolicyAgentLoop.__new__(OffPolicyAgentLoop)
+    loop.options = MixedPolicyOptions(replay={"use": True})  # pyright: ignore[reportArgumentType]
+    loop.seed, loop.seeded, loop.target_ratio, loop.response_length = 3, True, 1.0, 4
+    loop.config = OmegaConf.create({"reward": {"truncated": "zero"}})
+    loop.rollout_config = OmegaConf.create({"n": 4})
+    loop.tokenizer = AutoTokenizer.from_pretrained(SHIPPED)
+    return loop
+
+
+def test_the_first_sample_of_a_replayed_prompt_is_the_trajectory_and_costs_no_generation():
+    record = {
+        "raw_prompt": [{"role": "user", "content": "1+1=?"}],
+        "target": [{"role": "assistant", "content": "2"}],
+        "extra_info": {"id": "p"},
+        "index": 0,
+        "dummy_tensor": torch.tensor([0], dtype=torch.uint8),
+    }
+    fresh = with_replay(prompt_batch(record), None)
+    replayed = with_replay(prompt_batch(record), trajectory())  # its last token is not the tokenizer's end
+    batch = tu.concat_tensordict([replayed, fresh])
+    rows = [{key: batch[key][n] for key in ("raw_prompt", "target", "extra_info", "replay")} for n in range(2)]
+    rows = [{key: getattr(value, "data", value) for key, value in row.items()} for row in rows]
+    assert len({batch["uid"][n] for n in range(2)}) == 2
+    loop = replaying_loop()
+    output = asyncio.run(loop.run({}, session_id=0, global_steps=3, index=0, **rows[0]))
+    assert (output.response_ids, output.prefix_length, output.requests) == ([7, 2], 2, 0)
+    assert output.as_dict()["off_policy_log_probs"].tolist() == [-0.25, -1.5]
+    for row, session in ((rows[0], 1), (rows[1], 0)):
+        with pytest.raises(AttributeError, match="server_manager"):
+            asyncio.run(loop.run({}, session_id=session, global_steps=3, index=0, **row))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("rollouts=colocate_async", "mixed.replay.use=true and rollouts=colocate_async contradict each other"),
+        ("algorithm.filter_groups.enable=true", "and algorithm.filter_groups.enable=true contradict each other"),
+        ("mixed.prefix.n_prefix=1", "replay.use=True contradicts prefix.n_prefix=1"),
+        ("mixed.replay.share=0", "replay.share"),
+    ],
+)
+def test_what_replay_cannot_go_with_is_refused_before_anything_starts(override, message):
+    with pytest.raises(InputError, match=message):
+        compose_run("exgrpo", "cpu", [override], run=Path("run"))

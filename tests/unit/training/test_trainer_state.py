@@ -1,0 +1,52 @@
+"""What the trainer keeps beside verl's files goes into a checkpoint and comes back."""
+
+from pathlib import Path
+
+import pytest
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+from training.algorithms.methods.replay import Experience, Trajectory
+from training.mixed import trainer as module
+from training.mixed.trainer import MixedPolicyTrainer
+from training.run.checkpoints import damage, folder_of
+from training.run.configuration import compose_run
+
+
+def trainer(run: Path, monkeypatch: pytest.MonkeyPatch) -> MixedPolicyTrainer:
+    """A trainer before its workers start, at step 2; verl's own part of a checkpoint is empty."""
+
+    def start(self: PPOTrainer, config: object) -> None:
+        self.config, self.global_steps = config, 2
+
+    monkeypatch.setattr(PPOTrainer, "__init__", start)
+    monkeypatch.setattr(PPOTrainer, "_load_checkpoint", lambda self: None)
+    checkpoint = folder_of(run / "checkpoints", 2)
+    monkeypatch.setattr(PPOTrainer, "_save_checkpoint", lambda self: checkpoint.mkdir(parents=True, exist_ok=True))
+    monkeypatch.setattr(module, "require_disk", lambda run: None)  # which reads the plan of a run that started
+    overrides = ["mixed.relift.use=true", "mixed.replay.start=0.0"]
+    return MixedPolicyTrainer(compose_run("exgrpo", "cpu", overrides, run=run))
+
+
+def test_replay_and_waiting_prompts_survive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved = trainer(tmp_path, monkeypatch)
+    saved.replay.experiences = {
+        2**59 + prompt: Experience(1 + prompt % 7, Trajectory([prompt, 2], [-0.5, -0.25], 1 / 3)) for prompt in range(9)
+    }
+    saved.replay.retired, saved.replay.started = {2**59 + 77}, True
+    saved.unsolved.prompts = [2**59 + 5, 3]
+    saved._save_checkpoint()
+
+    resumed = trainer(tmp_path, monkeypatch)
+    assert resumed.replay.draw(8, seed=1) == []
+    resumed._load_checkpoint()
+    assert resumed.replay == saved.replay
+    assert resumed.replay.draw(8, seed=1) == saved.replay.draw(8, seed=1) != []
+    assert resumed.unsolved.prompts == saved.unsolved.prompts
+
+
+def test_a_store_that_was_changed_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer(tmp_path, monkeypatch)._save_checkpoint()
+    store = folder_of(tmp_path / "checkpoints", 2) / "replay.parquet"
+    assert damage(tmp_path / "checkpoints", 2) == ""
+    store.write_bytes(store.read_bytes()[:-1])
+    assert store.name in damage(tmp_path / "checkpoints", 2)

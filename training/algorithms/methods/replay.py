@@ -1,0 +1,108 @@
+"""ExGRPO's store of the policy's own successes (arXiv 2510.02245): what is kept, and what is replayed. No torch."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from training.algorithms.options import ReplayOptions
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """A right sample: its tokens, their log-probabilities when it was generated, and its mean entropy then in nats."""
+
+    tokens: Sequence[int]
+    log_probs: Sequence[float]
+    entropy: float
+
+
+@dataclass(frozen=True)
+class Experience:
+    """What is kept of a prompt: how many samples of its latest group were right, and the trajectory to replay."""
+
+    successes: int
+    trajectory: Trajectory
+
+
+@dataclass
+class ReplayStore:
+    """Prompts that the policy solves sometimes, with their right sample of the lowest entropy.
+
+    A prompt enters with its first right sample. If all samples of its group are right, it retires for good. Replay
+    starts with the first batch of which more than ``options.start`` is right.
+
+    >>> right = Trajectory([5, 2], [-0.1, -0.3], entropy=0.4)
+    >>> store = ReplayStore(ReplayOptions(use=True), n=4)
+    >>> store.add(7, successes=2, samples=4, right=[right, Trajectory([6, 2], [-0.2, -0.2], entropy=0.2)])
+    >>> store.add(8, successes=1, samples=4, right=[right])
+    >>> store.add(9, successes=4, samples=4, right=[right])
+    >>> {prompt: (kept.successes, kept.trajectory.entropy) for prompt, kept in store.experiences.items()}
+    {7: (2, 0.2), 8: (1, 0.4)}
+    >>> store.draw(4, seed=0)
+    []
+    >>> store.note_success(0.36)
+    >>> store.draw(4, seed=0), store.retired
+    ([7, 8], {9})
+
+    Args:
+        n: samples per prompt.
+    """
+
+    options: ReplayOptions
+    n: int
+    experiences: dict[int, Experience] = field(default_factory=dict)
+    retired: set[int] = field(default_factory=set)
+    started: bool = False
+
+    def note_success(self, share: float) -> None:
+        """Start to replay if a larger ``share`` of a batch's on-policy samples is right than ``options.start``."""
+        self.started = self.started or share > self.options.start
+
+    def add(self, prompt: int, successes: int, samples: int, right: Iterable[Trajectory]) -> None:
+        """Take in the latest group of ``prompt``.
+
+        Args:
+            successes: its right samples, a replayed one included.
+            samples: of the group.
+            right: the right samples that the policy generated.
+        """
+        if prompt in self.retired:
+            return
+        if successes == samples:
+            self.retired.add(prompt)
+            self.experiences.pop(prompt, None)
+            return
+        earlier = self.experiences.get(prompt)
+        candidates = [*([earlier.trajectory] if earlier else []), *right]
+        if candidates:
+            self.experiences[prompt] = Experience(successes, min(candidates, key=lambda one: one.entropy))
+
+    def draw(self, prompts: int, seed: int) -> list[int]:
+        """Choose what to replay in a batch of ``prompts``: at most ``options.share`` of it, none twice.
+
+        First a bucket, of the prompts with ``k`` right samples, by `bucket_weight`; then one of its prompts, all alike.
+        The draw depends on ``seed`` and the content alone, not on the order in which it came.
+        """
+        if not self.started:
+            return []
+        random, buckets = Random(seed), dict[int, list[int]]()
+        for prompt, kept in sorted(self.experiences.items()):
+            buckets.setdefault(kept.successes, []).append(prompt)
+        chosen = []
+        while buckets and len(chosen) < int(self.options.share * prompts):
+            names = sorted(buckets)
+            (bucket,) = random.choices(names, [bucket_weight(name, self.n) for name in names])
+            chosen.append(buckets[bucket].pop(random.randrange(len(buckets[bucket]))))
+            if not buckets[bucket]:
+                del buckets[bucket]
+        return chosen
+
+
+def bucket_weight(successes: int, n: int) -> float:
+    """``exp(-(k - n / 2)^2 / 2)``: prompts that the policy solves half of the time are replayed most.
+
+    >>> [round(bucket_weight(k, 4), 3) for k in (1, 2, 3)]
+    [0.607, 1.0, 0.607]
+    """
+    return math.exp(-((successes - n / 2) ** 2) / 2)
