@@ -98,6 +98,8 @@ def prepare(
         "code_digest": code_digest(),
         "mappings": json.dumps(mappings, sort_keys=True),
     }
+    if generations := {digest: settings for part in parts for digest, settings in part.generation.items()}:
+        inputs["generations"] = json.dumps(generations, sort_keys=True)
     if earlier := find_unchanged(out_dir, inputs):
         clear_staging(out_dir)
         return earlier

@@ -12,6 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from core.code import SHORT_DIGEST
 from core.errors import InputError
 from core.files import digest_bytes
 from core.model.hub import hub_errors
@@ -30,7 +31,7 @@ from targets.read.files import (
 )
 from targets.read.json_rows import Row
 from targets.read.mappings import check_metadata, choose_mapping, read_metadata_of, reject_unreadable, to_traces
-from targets.read.parquet_rows import batch_rows
+from targets.read.parquet_rows import batch_rows, open_file
 from targets.source import EMBEDDED, GENERATED, ColumnMapping, Source, top_level
 from targets.trace import Rejection, Trace
 
@@ -84,6 +85,15 @@ class Part:
             columns, where = _load_hub(self.source).column_names, f"dataset {self.name}"
         check_metadata(self.source, columns, where)
         return choose_mapping(self.source.mapping or "auto", columns, where)
+
+    @property
+    def generation(self) -> dict[str, str]:
+        """{digest: settings as JSON} of the generation that wrote the file, if ``python -m evaluation traces`` did."""
+        if self.file is None or not self.file.is_parquet:
+            return {}
+        metadata = open_file(self.file).metadata.metadata or {}
+        settings, digest = metadata.get(b"lineage", b""), metadata.get(b"generation", b"").decode(errors="replace")
+        return {digest: settings.decode(errors="replace")} if digest_bytes(settings)[:SHORT_DIGEST] == digest else {}
 
     def pieces(self) -> list[tuple[int, ...] | None]:
         """Row groups that can be read independently; [None] where there is one piece only."""

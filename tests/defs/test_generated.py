@@ -88,6 +88,8 @@ def test_paid_traces_are_verified_prepared_and_reused(build, teacher, problems, 
     table = pq.read_table(project.metadata("targets/train")["file"])
     rows = {row["extra_info"]["id"]: row["extra_info"] | {"metadata": row["metadata"]} for row in table.to_pylist()}
     ours = [row for identity, row in rows.items() if identity.startswith("generated.parquet:")]
+    generations = json.loads(table.schema.metadata[b"generations"])  # which lineage.json takes over
+    assert json.loads(generations[generated["generation"]]) == generated["lineage"]
     assert ours and len(rows) - len(ours) == 40
     for row in ours:
         lineage = row["metadata"]
