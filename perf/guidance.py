@@ -26,12 +26,12 @@ MODEL = PROJECT / "training/base/model"
 PROBLEMS, VALIDATION, SAMPLES = 192, 64, 8  # of which VALIDATION are only validated on; samples for a pass rate
 STEPS, EVERY = 24, 2  # batches of 16 prompts; a validation after every second one
 GOAL = 0.9
-SETTINGS = {
+SETTINGS = {  # their names are those of folders
     "always": (),
-    "pass_rate<0.1": ("mixed.guide=pass_rate<0.1",),
+    "pass_rate_below_0.1": ("mixed.guide=pass_rate<0.1",),
     "until_solved": ("mixed.guide=until_solved",),
-    "always, easy_first": ("data.order=easy_first",),
-    "until_solved, easy_first": ("mixed.guide=until_solved", "data.order=easy_first"),
+    "easy_first": ("data.order=easy_first",),
+    "until_solved_easy_first": ("mixed.guide=until_solved", "data.order=easy_first"),
 }
 
 
