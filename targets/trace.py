@@ -28,8 +28,8 @@ class Rejection:
 class Trace:
     """One generation for one problem. Reading fills in the first group of fields and the filters the others.
 
-    A cache file has one column per field, except ``system``, which only the filters need, and ``pass_rate``, which is
-    joined when targets are selected.
+    A cache file has one column per field, except ``system`` and ``target_token_ids``, which only the filters need, and
+    ``pass_rate``, which is joined when targets are selected.
     """
 
     id: str
