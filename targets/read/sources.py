@@ -112,7 +112,8 @@ class Part:
         for trace in islice(self.traces(piece), limit):
             batch.append(trace)
             characters += sum(len(text or "") for text in (trace.response, trace.problem, trace.gold, trace.system))
-            characters += NUMBER_CHARACTERS * len([*(trace.target_log_probs or ()), *(trace.target_token_ids or ())])
+            numbers = len(trace.target_log_probs or ()) + len(trace.target_token_ids or ())
+            characters += NUMBER_CHARACTERS * numbers
             if len(batch) == TRACES_PER_BATCH or characters > CHARACTERS_PER_BATCH:
                 yield batch
                 batch, characters = [], 0

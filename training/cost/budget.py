@@ -70,12 +70,12 @@ class Budget:
                 f"raise it, or lower trainer.save_freq={self.save_freq}{self._saved(done)}"
             )
 
-    def check(self, saved: int, pace: Pace | None) -> None:
+    def check(self, saved: int, pace: Callable[[], Pace | None]) -> None:
         """Raise InputError if the checkpoint of step ``saved`` is new and the budget does not reach the next one."""
-        if saved <= self._decided or saved >= self.total or pace is None:
+        if saved <= self._decided or saved >= self.total or (measured := pace()) is None:
             return
         self._decided = saved
-        more = pace.of_steps(self._next(saved) - saved, self.rates, start=False)
+        more = measured.of_steps(self._next(saved) - saved, self.rates, start=False)
         if over := self.options.exceeded(self.spent() + more):
             raise InputError(
                 f"the budget does not reach the checkpoint after step {saved} of {self.total}: {over}: the training "

@@ -217,7 +217,7 @@ def _train(
         done=done,
         stall_seconds=config.run.stall_seconds,
         alerts=AlertOptions.of(config),
-        after_step=lambda: budget.check(latest_step(folder.checkpoints), measured_pace(folder.attempts, "")),
+        after_step=lambda: budget.check(latest_step(folder.checkpoints), partial(measured_pace, folder.attempts, "")),
         report=report,
     )
 

@@ -98,14 +98,14 @@ def test_a_budget_ends_a_run_at_the_last_checkpoint_that_it_reaches() -> None:
     watched = budget(spent, hours=9)
     watched.check_start(0, PACE)
     spent.append(Cost(3.5, 0, 300, 0))
-    watched.check(0, PACE)  # no checkpoint yet
+    watched.check(0, lambda: PACE)  # no checkpoint yet
     spent.append(Cost(4.5, 0, 400, 0))
-    watched.check(4, PACE)  # 8.5 hours at step 8
+    watched.check(4, lambda: PACE)  # 8.5 hours at step 8
     spent.append(Cost(20, 0, 500, 0))
-    watched.check(4, PACE)  # between two checkpoints a stop would lose steps
+    watched.check(4, lambda: PACE)  # between two checkpoints a stop would lose steps
     with pytest.raises(InputError, match=r"after step 8 of 10: run\.budget\.hours=9 \(22\).*of step 8 is kept"):
-        watched.check(8, PACE)
-    watched.check(10, PACE)  # that was the last one anyway
+        watched.check(8, lambda: PACE)
+    watched.check(10, lambda: PACE)  # that was the last one anyway
     with pytest.raises(InputError, match="the next checkpoint, of step 10 of 10"):
         budget(spent, hours=9).check_start(8, None)
     budget(spent, hours=9).check_start(10, None)
