@@ -8,15 +8,16 @@ from pathlib import Path
 import dagster as dg
 
 from assets.evals import generate, grade
+from assets.generated import generated_input, with_generated
 from assets.models import KEY as BASE
 from assets.shared.failures import reports_input_errors
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import columns, pictures, preview, rounded
 from assets.shared.options import DifficultyOptions, TargetOptions, with_defaults
-from assets.shared.references import GeneratedReference, ModelReference, Reference, SuiteReference
+from assets.shared.references import ModelReference, Reference, SuiteReference
 from assets.shared.storage import Storage
 from assets.targets import DIFFICULTY as KEY
-from assets.targets import GENERATED, SOURCE, with_generated
+from assets.targets import SOURCE
 from core.code import GENERATION_CODE, GRADING_CODE, PREPARATION_CODE, code_version, identity
 from core.errors import InputError
 
@@ -43,8 +44,6 @@ def build_difficulty(
         )
     version = code_version(*CODE, *GENERATION_CODE, *GRADING_CODE, *PREPARATION_CODE)
 
-    traces = {"generated": dg.AssetIn(GENERATED, dagster_type=GeneratedReference)} if generated else {}
-
     class Config(with_defaults(options)): ...
 
     @dg.asset(
@@ -52,7 +51,7 @@ def build_difficulty(
         group_name="targets",
         kinds={"vllm", "parquet"},
         code_version=version,
-        ins={"base": dg.AssetIn(BASE), **traces},
+        ins={"base": dg.AssetIn(BASE), **generated_input(generated)},
         deps=[SOURCE],
         pool="gpu",
         description="How often the base model solves each problem, with the 95% interval. targets/prepared selects "

@@ -12,18 +12,31 @@ from assets.shared.failures import reports_input_errors
 from assets.shared.generation import GenerationOptions
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import columns, counts, preview, rounded
-from assets.shared.options import with_defaults
-from assets.shared.references import GeneratedReference
+from assets.shared.options import TargetOptions, with_defaults
+from assets.shared.references import GeneratedReference, Reference
 from assets.shared.storage import Storage
 from core.code import GENERATION_CODE, GRADING_CODE, PROJECT, code_version, identity
 from core.errors import InputError
 from core.files import digest_file
 from core.progress import progress_line
 from evaluation.generation.endpoint import Endpoint
+from targets.source import GENERATED as NAME
 
 KEY = dg.AssetKey(["targets", "generated"])
 FILE = "generated.parquet"
 FINISHED = "traces"  # the last message of the command
+
+
+def generated_input(present: bool) -> dict[str, dg.AssetIn]:
+    """The input of an asset that reads the sources of targets; ``present``: whether this asset is one of them."""
+    return {"generated": dg.AssetIn(KEY, dagster_type=GeneratedReference)} if present else {}
+
+
+def with_generated(options: TargetOptions, inputs: Mapping[str, Reference]) -> TargetOptions:
+    """``options`` with the generated traces as their last source, unless they name them among the others."""
+    if "generated" not in inputs or NAME in options.paths:
+        return options
+    return options.model_copy(update={"source": [*options.source, NAME]})
 
 
 def build_generated(options: GenerationOptions | None) -> list[dg.AssetsDefinition]:

@@ -2,7 +2,7 @@
 
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import dagster as dg
 
 from assets.benchmarks import KEY as SUITE
 from assets.generated import KEY as GENERATED
+from assets.generated import generated_input, with_generated
 from assets.models import KEY as BASE
 from assets.shared.failures import reports_input_errors
 from assets.shared.interpreter import TrainingInterpreter
@@ -17,7 +18,6 @@ from assets.shared.lineage import column_lineage, copied_columns, rejected_colum
 from assets.shared.metadata import cell
 from assets.shared.options import SplitOptions, TargetOptions, with_defaults
 from assets.shared.references import (
-    GeneratedReference,
     ModelReference,
     PreparedReference,
     Reference,
@@ -30,7 +30,6 @@ from core.code import PREPARATION_CODE, SHORT_DIGEST, code_version, identity
 from core.errors import InputError
 from core.files import write_json
 from core.progress import Progress
-from targets.source import GENERATED as GENERATED_SOURCE
 
 if TYPE_CHECKING:
     from targets.prepared import Prepared
@@ -114,7 +113,6 @@ def _prepared(options: TargetOptions, generated: bool, measured: bool) -> dg.Ass
         ),
     }
 
-    traces = {"generated": dg.AssetIn(GENERATED, dagster_type=GeneratedReference)} if generated else {}
     rates = {"difficulty": dg.AssetIn(DIFFICULTY, dagster_type=Reference)} if measured else {}
 
     class Config(with_defaults(options)): ...
@@ -125,7 +123,7 @@ def _prepared(options: TargetOptions, generated: bool, measured: bool) -> dg.Ass
             "prepared": dg.AssetOut.from_spec(specs["prepared"], dagster_type=PreparedReference),
             "rejected": dg.AssetOut.from_spec(specs["rejected"], dagster_type=Reference),
         },
-        ins={"suite": dg.AssetIn(SUITE), "base": dg.AssetIn(BASE), **traces, **rates},
+        ins={"suite": dg.AssetIn(SUITE), "base": dg.AssetIn(BASE), **generated_input(generated), **rates},
         deps=[SOURCE],
     )
     @reports_input_errors
@@ -168,13 +166,6 @@ def _prepared(options: TargetOptions, generated: bool, measured: bool) -> dg.Ass
         context.log.info(f"{verb} {prepared.counts['kept']:,} targets of {prepared.counts['read']:,} traces")
 
     return prepared
-
-
-def with_generated(options: TargetOptions, inputs: Mapping[str, Reference]) -> TargetOptions:
-    """``options`` with the generated traces as their last source, unless they name them among the others."""
-    if "generated" not in inputs or GENERATED_SOURCE in options.paths:
-        return options
-    return options.model_copy(update={"source": [*options.source, GENERATED_SOURCE]})
 
 
 def _prepare(

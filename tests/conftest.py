@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[1]
-pytest_plugins = ["preparing"]
+pytest_plugins = ["preparing", "teachers"]
 
 # A shell starts background jobs with Ctrl-C ignored, which the processes of the tests would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)

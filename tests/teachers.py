@@ -5,9 +5,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+import pytest
 
 ANSWER = "<think>\nwe add\n</think>\n\n\\boxed{4}"
 TOKENS = {"prompt_tokens": 20, "completion_tokens": 10, "total_tokens": 30}
@@ -42,8 +43,8 @@ class Teacher:
         return 200, self.body or {"id": "x", "object": "chat.completion", "choices": [choice], "usage": TOKENS}
 
 
-@contextmanager
-def serve() -> Iterator[tuple[Teacher, str]]:
+@pytest.fixture
+def teacher() -> Iterator[tuple[Teacher, str]]:
     """A teacher, and its name as ``MODEL@URL``."""
     state = Teacher()
 

@@ -1,14 +1,12 @@
 """targets/generated: there only if it is configured, one more source of the targets, and nothing is paid for twice."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pyarrow.parquet as pq
 import pytest
-from teachers import Teacher, serve
 
 from core.errors import InputError
 from tests.defs.project import message, settings_of
@@ -17,12 +15,6 @@ from tests.defs.test_definitions import definitions, graph
 LOCAL = {"LUFFY__GENERATE__TEACHER": "training/base/model", "LUFFY__GENERATE__PROBLEMS": "problems.jsonl"}
 KEYS = ("models/base", "benchmarks/suite", "targets/generated", "targets/prepared", "targets/rejected", "targets/train")
 FEW = {"targets__embedded_rows": "40", "benchmarks__limit": "20"}
-
-
-@pytest.fixture
-def teacher() -> Iterator[tuple[Teacher, str]]:
-    with serve() as served:
-        yield served
 
 
 @pytest.fixture

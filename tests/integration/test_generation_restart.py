@@ -38,8 +38,6 @@ def reference(storage: Path, name: str) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_killed_generation_draws_nothing_twice_and_becomes_targets(tmp_path: Path) -> None:
-    if not (ROOT / ".venv-train" / "bin" / "python").exists():
-        pytest.skip("no training interpreter: run `make setup`")
     storage, file = tmp_path / "storage", tmp_path / "problems.jsonl"
     # The base model solves most short sums.
     lines = [json.dumps({"problem": p.problem, "answer": p.answer}) for p in problems("short", PROBLEMS, 5)]

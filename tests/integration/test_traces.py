@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +18,9 @@ import pytest
 
 pytest.importorskip("openai")
 
-from teachers import ANSWER, Teacher, serve
+from teachers import ANSWER
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def teacher() -> Iterator[tuple[Teacher, str]]:
-    with serve() as served:
-        yield served
 
 
 @pytest.fixture
