@@ -19,8 +19,13 @@ class Problems:
     def __init__(self, dataset: Dataset[dict[str, Any]], tokenizer: PreTrainedTokenizerBase) -> None:
         self._dataset, self._tokenizer = dataset, tokenizer
         self._rows: dict[int, int] = {}
+        self._with_target: set[int] = set()
         for row in range(len(dataset)):  # pyright: ignore[reportArgumentType]
-            self._rows.setdefault(prompt_key(dataset[row]["raw_prompt"]), row)
+            record = dataset[row]
+            if (prompt := prompt_key(record["raw_prompt"])) not in self._rows:
+                self._rows[prompt] = row
+                if record.get("target"):
+                    self._with_target.add(prompt)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -30,7 +35,7 @@ class Problems:
         return self._dataset[self._rows[prompt]]
 
     def has_target(self, prompt: int) -> bool:
-        return bool(self.record(prompt).get("target"))
+        return prompt in self._with_target
 
     def example(self, prompt: int) -> Example:
         """Prompt and target as tokens."""

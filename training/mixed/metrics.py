@@ -9,6 +9,7 @@ import torch
 
 from training.algorithms.options import GroupOptions
 from training.algorithms.rejection import reject_groups
+from training.mixed.groups import SOLVED
 
 
 # verl reduces a metric over the updates of a batch by its name: with "max" or "min" in it, it takes the largest or
@@ -107,7 +108,7 @@ def group_metrics(
     metrics["groups/guided"] = guided / len(set(index))
     if len(sampled):
         metrics["reward/on_policy"] = float(sampled.mean())
-        solved = (scores == 1.0).tolist()
+        solved = (scores == SOLVED).tolist()
         counts = reject_groups(solved, index.tolist(), on_policy.tolist(), options).metrics
         kinds = ("solve_all", "solve_none", "solve_partial")
         groups = sum(counts[kind] for kind in kinds)

@@ -14,6 +14,7 @@ from verl.utils.dataset.rl_dataset import collate_fn
 
 from core.files import write_table
 from training.algorithms.methods.replay import Experience, ReplayStore, Trajectory
+from training.mixed.groups import SOLVED
 
 FILE = "replay.parquet"  # of a checkpoint
 SCHEMA = pa.schema(
@@ -46,7 +47,7 @@ def take_in(store: ReplayStore, rows: TensorDict, index: Sequence[str]) -> None:
         rows: padded; what the trainer knows of each sample before the update.
         index: the group of each sample.
     """
-    solved, generated = rows["rm_scores"].sum(-1) == 1.0, rows["prefix_length"] == 0
+    solved, generated = rows["rm_scores"].sum(-1) == SOLVED, rows["prefix_length"] == 0
     groups: dict[str, list[int]] = {}
     for row, group in enumerate(index):
         groups.setdefault(group, []).append(row)

@@ -31,7 +31,7 @@ from training.algorithms.methods.replay import ReplayStore
 from training.algorithms.methods.sft_schedule import sft_coefficient
 from training.algorithms.methods.srft import outcome_advantage, supervised_scale
 from training.algorithms.tensors import mask_of_prefix
-from training.mixed.groups import GroupBuffer, sample_of
+from training.mixed.groups import SOLVED, GroupBuffer, sample_of
 from training.mixed.imitation import Problems, imitation_batch
 from training.mixed.loss import mixed_policy_loss
 from training.mixed.metrics import (
@@ -195,18 +195,8 @@ class MixedPolicy(PPOTrainer):
         metrics.update(
             group_metrics(rewards.sum(-1)[sampled], index[sampled.numpy()], on_policy[sampled], self.options)
         )
-        if self.guidance.depends:
-            solved = (rewards.sum(-1) == 1.0).tolist()
-            self.guidance.solve(rows["prompt_key"].tolist(), solved, on_policy.tolist())
-        if self.options.relift.use:
-            able = sampled & torch.tensor(list(map(self.problems.has_target, rows["prompt_key"].tolist())))
-            solved = (rewards.sum(-1) == 1.0)[able]
-            self.unsolved.add(solved.tolist(), rows["prompt_key"][able].tolist(), on_policy[able].tolist())
-        if self.options.replay.use:
-            take_in(self.replay, rows[sampled], index[sampled.numpy()].tolist())
-            self.replay.note_success(metrics.get("reward/on_policy", 0.0))
-            metrics["replay/stored"] = float(len(self.replay.experiences))
-            metrics["replay/retired"] = float(len(self.replay.retired))
+        solved = rewards.sum(-1) == SOLVED
+        self._note_outcomes(rows, index, sampled, solved, metrics)
 
         if self.config.algorithm.use_kl_in_reward:
             proto = DataProto(batch=rows[sampled])
@@ -231,7 +221,6 @@ class MixedPolicy(PPOTrainer):
         metrics.update({f"rollout_correction/{name}": value for name, value in correction_metrics.items()})
         metrics.update(token_metrics(rows["entropy"], mask, off_policy_mask))
         if self.options.srft.use:
-            solved = rows["rm_scores"].sum(-1) == 1.0
             outcomes = outcome_advantage(solved, metrics.get("actor/entropy", 0.0), self.options.srft).unsqueeze(-1)
             advantages = torch.where(off_policy_mask, advantages, outcomes * mask)
             self._sft_scale = supervised_scale(metrics.get("actor/off_policy_entropy", 0.0), self.options.srft)
@@ -252,8 +241,7 @@ class MixedPolicy(PPOTrainer):
         output = {"advantages": advantages, "returns": advantages, "rollout_is_weights": correction}
         gate = None
         if self.options.gate.type != "none":
-            solved = (rows["rm_scores"].sum(-1) == 1.0).tolist()
-            weights = group_gate(solved, index.tolist(), on_policy.tolist(), self.options.gate)
+            weights = group_gate(solved.tolist(), index.tolist(), on_policy.tolist(), self.options.gate)
             policy, supervised = torch.tensor(weights).unsqueeze(-1).unbind(1)  # of each row: [batch, 1]
             output["gate"] = gate = torch.where(off_policy_mask, supervised, policy)
             metrics["groups/supervised"] = float(1.0 - policy[sampled].mean())
@@ -267,6 +255,27 @@ class MixedPolicy(PPOTrainer):
         share = actor.ppo_mini_batch_size * n / len(batch)  # of the batch, that one update sees
         batch.extra_info.update(update_counts(mask, off_policy_mask, share, gate))
         return batch
+
+    def _note_outcomes(
+        self,
+        rows: TensorDict,
+        index: np.ndarray,
+        sampled: torch.Tensor,
+        solved: torch.Tensor,
+        metrics: dict[str, Any],
+    ) -> None:
+        """Tell what is kept about prompts over the steps how the samples of this batch came out."""
+        on_policy = rows["prefix_length"] == 0
+        if self.guidance.depends:
+            self.guidance.solve(rows["prompt_key"].tolist(), solved.tolist(), on_policy.tolist())
+        if self.options.relift.use:
+            able = sampled & torch.tensor(list(map(self.problems.has_target, rows["prompt_key"].tolist())))
+            self.unsolved.add(solved[able].tolist(), rows["prompt_key"][able].tolist(), on_policy[able].tolist())
+        if self.options.replay.use:
+            take_in(self.replay, rows[sampled], index[sampled.numpy()].tolist())
+            self.replay.note_success(metrics.get("reward/on_policy", 0.0))
+            metrics["replay/stored"] = float(len(self.replay.experiences))
+            metrics["replay/retired"] = float(len(self.replay.retired))
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         batch.extra_info["entropy_coeff"] = self.entropy.coefficient
