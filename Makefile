@@ -16,6 +16,7 @@ ORCHESTRATION_STAMP := .venv/installed.$(call digest,requirements/orchestration.
 TRAINING_STAMP := .venv-train/installed.$(HARDWARE).$(call digest,$(TRAIN_LOCKS))
 GPU_LOCK_STAMP := .venv-gpu-lock/installed.$(call digest,requirements/train-gpu.lock)
 AUDIT_STAMP := .venv-audit/installed.$(call digest,requirements/audit.lock)
+DOCS_STAMP := .venv-docs/installed.$(call digest,requirements/docs.lock)
 export DAGSTER_HOME := $(CURDIR)/var/dagster
 export PYTHONPATH := $(CURDIR)
 export HF_HUB_DISABLE_TELEMETRY := 1
@@ -24,7 +25,7 @@ export LUFFY_PROFILE := $(PROFILE)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run ui promote rollback experiments compare drift leaderboard test test-all test-unit bench lint lock audit pin-images \
+.PHONY: help demo run ui promote rollback experiments compare drift leaderboard test test-all test-unit bench docs lint lock audit pin-images \
   setup clean doctor test-gpu-lock unit-orchestration unit-training
 
 help:  ## list the targets
@@ -59,6 +60,13 @@ $(AUDIT_STAMP):
 	@rm -f .venv-audit/installed*
 	@$(PYTHON) -m venv .venv-audit
 	@.venv-audit/bin/python $(PIP_INSTALL) --require-hashes -r requirements/audit.lock
+	@touch $@
+
+$(DOCS_STAMP):
+	@echo "setup: .venv-docs (the documentation as a site)"
+	@rm -f .venv-docs/installed*
+	@$(PYTHON) -m venv .venv-docs
+	@.venv-docs/bin/python $(PIP_INSTALL) --require-hashes -r requirements/docs.lock
 	@touch $@
 
 $(GPU_LOCK_STAMP):
@@ -121,6 +129,10 @@ lint: $(ORCHESTRATION_STAMP)  ## check style, types, the layers of the rooms, an
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/basedpyright
 	@.venv/bin/lint-imports --no-logo --no-cache
 	@.venv/bin/deptry . 2>&1 | grep -v '^Assuming'; exit $${PIPESTATUS[0]}
+
+docs: setup $(DOCS_STAMP)  ## build the documentation as a site that opens without a network; a broken link fails
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet
+	@echo "docs: open var/docs/index.html"
 
 bench: setup  ## measure the figures that the README quotes
 	@$(TRAINING) -m perf.algorithms

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compile the locks, with a hash of every file: orchestration, training on CPU, training on GPU, and the audit.
+# Compile the locks, with a hash of every file: orchestration, training on CPU, training on GPU, the audit, and the site.
 # The CPU build of torch comes from UV_FIND_LINKS if it holds one, else from PyTorch's CPU index. Its file differs from
 # index to index, so it stands apart in torch-cpu.txt, without a hash.
 set -euo pipefail
@@ -16,3 +16,4 @@ cpu_torch=(--torch-backend cpu)
 "${uv[@]}" --extra train-cpu "${cpu_torch[@]}" --no-annotate | grep '^torch==' >requirements/torch-cpu.txt
 "${uv[@]}" --generate-hashes --extra train-gpu --extra test -o requirements/train-gpu.lock
 "${uv[@]}" --generate-hashes --extra audit -o requirements/audit.lock
+"${uv[@]}" --generate-hashes --extra docs -o requirements/docs.lock

@@ -22,7 +22,7 @@ WEBHOOK_FIELDS = "?:message=text&:title=&:version=&:attachments=&:type="
 
 
 class NotifySettings(BaseModel):
-    """Section ``notify``."""
+    """Where notices go besides the daemon's log."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -58,12 +58,16 @@ def folder(root: str) -> str:
 
 
 class StorageSettings(_Section):
+    """Where outputs go."""
+
     root: Annotated[str, AfterValidator(folder)] = Field(
         default="var/storage", description="Folder of all outputs. A relative one is below the project."
     )
 
 
 class InterpreterSettings(_Section):
+    """What trainings and evaluations run with, and where."""
+
     python: str = Field(default=".venv-train/bin/python", description="The Python that has torch, verl and vLLM.")
     offline: bool = Field(default=True, description="Training and generation never contact the Hugging Face hub.")
     grace_seconds: float = Field(default=30.0, gt=0, description="Seconds between TERM and KILL on cancellation.")
@@ -94,6 +98,8 @@ class CheckSettings(_Section):
 
 
 class ScheduleSettings(_Section):
+    """When the schedules run."""
+
     retrain: str = Field(default="0 3 * * 1", description="Cron line of the weekly run.")
     timezone: str = Field(default="UTC", description="Time zone of the schedules.")
 

@@ -1,9 +1,9 @@
 """``python -m training export``: the model of a checkpoint as a Hugging Face folder, during the run or after it."""
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from core.cli import Parser
 from core.errors import InputError
 from core.files import atomic_folder
 from training.run.checkpoints import complete_steps, export_model
@@ -16,7 +16,7 @@ def main(argv: Sequence[str]) -> int:
     Raises:
         InputError: there is no such checkpoint, or the folder to create exists.
     """
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m training export", description="Write the model of a checkpoint as a Hugging Face folder."
     )
     parser.add_argument("--run", type=Path, required=True, help="folder of the run")

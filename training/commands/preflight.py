@@ -1,6 +1,5 @@
 """``python -m training preflight``: look at this machine, then train, resume and evaluate the embedded model on it."""
 
-import argparse
 import shutil
 import signal
 import sys
@@ -8,6 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from core.cli import Parser
 from training.preflight.checks import run_checks
 from training.preflight.machine import machine_checks
 from training.preflight.trial import trial_checks
@@ -16,7 +16,7 @@ from training.run.configuration import names
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; its exit status: 1 if a check fails."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m training preflight",
         description="Say whether this machine can train: one line for each check, with what to do if it fails.",
     )

@@ -1,0 +1,129 @@
+"""The page of the settings, and tables of any class of options."""
+
+import types
+import typing
+from collections.abc import Iterator
+from typing import Any, Literal, Union, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from pipelines.definitions.settings import PREFIX, PROFILES, Settings
+from pipelines.reference.markdown import block, code, page, prose, table
+from training.algorithms.registry import Registry
+
+BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
+
+
+def settings_page() -> str:
+    """Every section and key of a profile."""
+    sections = [
+        f"## {name}\n\n{_about(field)}\n\n{_section(name, field)}" for name, field in Settings.model_fields.items()
+    ]
+    return page(
+        "Settings",
+        "Every key that a profile can set. A profile is a YAML file: choose one with `luffy run --profile NAME`, and "
+        "override a key with `--set SECTION.KEY=VALUE` or with a variable:",
+        block("sh", f"export {PREFIX}TRAINING__SEED=1"),
+        "A key without a default has to be given where its section is used. [Operations](../operations.md#settings) "
+        "explains how profiles and variables combine, and [Profiles](profiles.md) shows those that the project ships.",
+        *sections,
+    )
+
+
+def profiles_page() -> str:
+    """The profiles that the project ships, as they are."""
+    files = sorted(PROFILES.glob("*.yaml"))
+    shown = [f"## {file.stem}\n\n{block('yaml', file.read_text(encoding='utf-8'))}" for file in files]
+    return page("Profiles", "The profiles of `pipelines/profiles`. [Settings](settings.md) explains every key.", *shown)
+
+
+def leaves(kind: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """The keys of ``kind`` with those of the classes inside it, as ``outer.inner``."""
+    for name, field in kind.model_fields.items():
+        inner = _model(field.annotation)
+        named = get_origin(field.annotation) is dict
+        if inner is None or named:
+            yield prefix + name, field
+        if inner is not None:
+            yield from leaves(inner, f"{prefix}{name}.{'NAME.' if named else ''}")
+
+
+def type_text(field: FieldInfo) -> str:
+    """What a value of ``field`` may be: its type and limits, or the names to choose from."""
+    names = [name for item in field.metadata for name in _registered(item)]
+    limits = [
+        f"{sign} {limit:g}"
+        for item in field.metadata
+        for key, sign in BOUNDS.items()
+        if (limit := getattr(item, key, None)) is not None
+    ]
+    text = ", ".join(names) or _type(field.annotation)
+    return " ".join([text, ", ".join(limits)]).strip()
+
+
+def default_text(field: FieldInfo) -> str:
+    """The default of ``field`` as YAML; empty if it has none."""
+    if field.is_required():
+        return ""
+    value = field.get_default(call_default_factory=True)
+    if isinstance(value, BaseModel):
+        value = value.model_dump(mode="json")
+    text = yaml.safe_dump(value, default_flow_style=True, width=10_000, allow_unicode=True)
+    return text.removesuffix("...\n").strip()
+
+
+def _section(name: str, field: FieldInfo) -> str:
+    kind = _model(field.annotation)
+    assert kind is not None, name
+    rows = [
+        (code(key), prose(type_text(value)), code(text) if (text := default_text(value)) else "", _described(value))
+        for key, value in leaves(kind, f"{name}.")
+    ]
+    return table(("key", "type", "default", "meaning"), rows)
+
+
+def _about(field: FieldInfo) -> str:
+    kind = _model(field.annotation)
+    doc = ((kind and kind.__doc__) or "").strip()
+    if not doc:
+        raise ValueError(f"a section whose class has no docstring: {field}")
+    absent = "" if field.default is not None else " It is absent unless a profile has it."
+    return prose(("Of " if "/" in doc.split()[0] else "") + doc + absent)
+
+
+def _described(field: FieldInfo) -> str:
+    if not field.description:
+        raise ValueError(f"a key without a description: {field}")
+    return prose(field.description)
+
+
+def _model(annotation: Any) -> type[BaseModel] | None:
+    """The class of options that ``annotation`` holds, if any."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if get_origin(annotation) in (Union, types.UnionType, dict, typing.Annotated):
+        return next((kind for part in get_args(annotation) if (kind := _model(part))), None)
+    return None
+
+
+def _registered(item: Any) -> list[str]:
+    table_of_names = getattr(getattr(item, "func", None), "__self__", None)
+    return list(table_of_names) if isinstance(table_of_names, Registry) else []
+
+
+def _type(annotation: Any) -> str:
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is typing.Annotated:
+        return _type(parts[0])
+    if origin is Literal:
+        return ", ".join(map(str, parts))
+    if origin in (Union, types.UnionType):
+        return " or ".join(_type(part) for part in parts)
+    if origin in (list, tuple):
+        return f"list of {_type(parts[0])}"
+    if origin is dict:
+        return f"mapping of {_type(parts[0])} to {_type(parts[1])}"
+    names = {str: "text", int: "whole number", float: "number", bool: "true, false", type(None): "null", Any: "any"}
+    return names.get(annotation) or getattr(annotation, "__name__", str(annotation))
