@@ -26,7 +26,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help demo run ui promote rollback experiments compare drift leaderboard test test-all test-unit bench docs lint lock audit pin-images \
-  setup clean doctor test-gpu-lock unit-orchestration unit-training
+  setup clean doctor test-gpu-lock units unit-orchestration unit-training slow-units others-orchestration others-training
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -104,26 +104,35 @@ compare: setup  ## the paper's comparison on the embedded task (METHODS="luffy h
 drift: setup  ## what each rollout correction does with stale samples, on the embedded task; writes docs/drift
 	@$(ORCHESTRATION) -m pipelines.cli.experiments --profile drift --copy-to docs/drift
 
-test: test-unit  ## unit, definition, UI and integration tests, in both environments
-	@$(ORCHESTRATION) -m pytest tests --ignore tests/unit -q -m "not slow"
-	@$(TRAINING) -m pytest tests --ignore tests/unit -q -m "not slow"
+# A part that fails does not keep the next ones from running: make's status tells of it at the end.
+PARTS := $(MAKE) --no-print-directory --keep-going
+SELECT :=
 
-test-all: test-unit  ## the same with the slow ones: every recipe, resumes, killed processes, a browser that trains
-	@$(ORCHESTRATION) -m pytest tests/unit -q -m slow
-	@$(ORCHESTRATION) -m pytest tests --ignore tests/unit -q
-	@$(TRAINING) -m pytest tests --ignore tests/unit -q
+test: setup  ## unit, definition, UI and integration tests, in both environments
+	+@$(PARTS) units others-orchestration others-training SELECT='-m "not slow"'
 
-test-gpu-lock: $(GPU_LOCK_STAMP)  ## the packages of the GPU lock with our code, on a machine without a GPU (11 GB, minutes)
-	@.venv-gpu-lock/bin/python -m pytest tests/gpu_lock tests/integration/test_training_profiles.py \
-	  tests/integration/test_training_layouts.py -q
+test-all: setup  ## the same with the slow ones: every recipe, resumes, killed processes, a browser that trains
+	+@$(PARTS) units slow-units others-orchestration others-training
 
 test-unit: setup  ## the unit tests alone, those of both environments at once
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target unit-orchestration unit-training
+	+@$(PARTS) units
 
+units:
+	+@$(PARTS) --jobs=2 --output-sync=target unit-orchestration unit-training
 unit-orchestration:  ## the unit tests of the orchestration environment
 	@$(ORCHESTRATION) -m pytest tests/unit -q -m "not slow"
 unit-training:  ## the unit tests of the training environment
 	@$(TRAINING) -m pytest tests/unit -q -m "not slow"
+slow-units:
+	@$(ORCHESTRATION) -m pytest tests/unit -q -m slow
+others-orchestration:
+	@$(ORCHESTRATION) -m pytest tests --ignore tests/unit -q $(SELECT)
+others-training:
+	@$(TRAINING) -m pytest tests --ignore tests/unit -q $(SELECT)
+
+test-gpu-lock: $(GPU_LOCK_STAMP)  ## the packages of the GPU lock with our code, on a machine without a GPU (11 GB, minutes)
+	@.venv-gpu-lock/bin/python -m pytest tests/gpu_lock tests/integration/test_training_profiles.py \
+	  tests/integration/test_training_layouts.py -q
 
 lint: $(ORCHESTRATION_STAMP)  ## check style, types, the layers of the rooms, and the declared packages
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/basedpyright

@@ -3,7 +3,9 @@
 import os
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,6 +80,24 @@ def test_unknown_hardware_is_refused(make):
     assert "error: HARDWARE=tpu: expected cpu or gpu" in refused.value.stderr
 
 
+@cache
+def stamps() -> list[str]:
+    return subprocess.run(
+        ["make", "-s", "--eval", "stamps: ; @echo $(ORCHESTRATION_STAMP) $(TRAINING_STAMP)", "stamps"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+
+
+def make_here(orchestration: str, training: str, *arguments: str, **options: Any) -> "subprocess.CompletedProcess[str]":
+    """Runs make in the project itself, with two commands in the place of the Pythons of its environments."""
+    built = [argument for stamp in stamps() for argument in ("-o", stamp)]  # as if both environments were up to date
+    command = ["make", "-s", *built, "PYTHON=false", f"ORCHESTRATION={orchestration}", f"TRAINING={training}"]
+    return subprocess.run([*command, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, **options)
+
+
 @pytest.mark.parametrize("target", ["ui", "run", "experiments", "leaderboard", "promote", "rollback"])
 @pytest.mark.parametrize(
     ("arguments", "exported", "profile"),
@@ -90,25 +110,22 @@ def test_unknown_hardware_is_refused(make):
 )
 def test_every_command_gets_the_profile(target, arguments, exported, profile):
     """In the project itself, with programs that only say which profile they see."""
-    stamps = subprocess.run(
-        ["make", "-s", "--eval", "stamps: ; @echo $(ORCHESTRATION_STAMP) $(TRAINING_STAMP)", "stamps"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
-    built = [argument for stamp in stamps for argument in ("-o", stamp)]  # as if both environments were up to date
     python = "sh -c 'echo profile=$$LUFFY_PROFILE'"
     environment = {key: value for key, value in os.environ.items() if key not in ("LUFFY_PROFILE", "PROFILE")}
-    done = subprocess.run(
-        ["make", "-s", *built, f"ORCHESTRATION={python}", f"TRAINING={python}", target, *arguments],
-        cwd=ROOT,
-        env={**environment, **exported},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = make_here(python, python, target, *arguments, env={**environment, **exported})
+    done.check_returncode()
     assert done.stdout.splitlines() == [f"profile={profile}"]
+
+
+@pytest.mark.parametrize(("target", "parts", "quick"), [("test", 4, 4), ("test-all", 5, 2), ("test-unit", 2, 2)])
+@pytest.mark.parametrize("failing", ["", "orchestration", "training"])
+def test_a_part_of_the_tests_that_fails_keeps_no_other_from_running(target, parts, quick, failing):
+    pythons = (f"sh -c 'echo $$@; exit {int(name == failing)}' sh" for name in ("orchestration", "training"))
+    done = make_here(*pythons, target)
+    said = done.stdout.splitlines()
+    assert len(said) == parts and all(line.startswith("-m pytest tests") for line in said)
+    assert sum(line.endswith("-m not slow") for line in said) == quick
+    assert (done.returncode != 0) == bool(failing), done.stderr
 
 
 def test_compare_takes_methods_and_a_number_of_seeds(make):
