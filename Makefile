@@ -17,6 +17,7 @@ TRAINING_STAMP := .venv-train/installed.$(HARDWARE).$(call digest,$(TRAIN_LOCKS)
 GPU_LOCK_STAMP := .venv-gpu-lock/installed.$(call digest,requirements/train-gpu.lock)
 AUDIT_STAMP := .venv-audit/installed.$(call digest,requirements/audit.lock)
 DOCS_STAMP := .venv-docs/installed.$(call digest,requirements/docs.lock)
+INTEROP_STAMP := .venv-interop/installed.$(call digest,requirements/interop.lock)
 export DAGSTER_HOME := $(CURDIR)/var/dagster
 export PYTHONPATH := $(CURDIR)
 export HF_HUB_DISABLE_TELEMETRY := 1
@@ -26,7 +27,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help demo run ui promote rollback experiments compare drift leaderboard test test-all test-unit bench docs lint lock audit pin-images \
-  setup clean doctor test-gpu-lock units unit-orchestration unit-training slow-units others-orchestration others-training
+  setup clean doctor test-gpu-lock test-interop units unit-orchestration unit-training slow-units others-orchestration others-training
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +77,13 @@ $(GPU_LOCK_STAMP):
 	@.venv-gpu-lock/bin/python $(PIP_INSTALL) --require-hashes -r requirements/train-gpu.lock
 	@touch $@
 
+$(INTEROP_STAMP):
+	@echo "setup: .venv-interop (Inspect, lm-evaluation-harness and MLflow, for the tests with them; 1.5 GB)"
+	@rm -f .venv-interop/installed*
+	@$(PYTHON) -m venv .venv-interop
+	@.venv-interop/bin/python $(PIP_INSTALL) --require-hashes -r requirements/interop.lock
+	@touch $@
+
 doctor:  ## say what this machine lacks, then train and evaluate the embedded model on it (HARDWARE=gpu_single, ...)
 	@$(PYTHON) -m pipelines.cli.doctor --hardware $(HARDWARE) --port $(PORT)
 
@@ -113,6 +121,9 @@ test: setup  ## unit, definition, UI and integration tests, in both environments
 
 test-all: setup  ## the same with the slow ones: every recipe, resumes, killed processes, a browser that trains
 	+@$(PARTS) units slow-units others-orchestration others-training
+
+test-interop: $(INTEROP_STAMP)  ## exported evaluations in the real Inspect and lm-evaluation-harness
+	@.venv-interop/bin/python -m pytest tests/interop -q
 
 test-unit: setup  ## the unit tests alone, those of both environments at once
 	+@$(PARTS) units

@@ -1,5 +1,6 @@
 """benchmarks/suite: the problems that models are scored on."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import dagster as dg
@@ -34,22 +35,20 @@ def build_benchmarks(suite: Sequence[Benchmark], options: BenchmarkOptions) -> l
     def benchmarks_suite(
         context: dg.AssetExecutionContext, config: Config, storage: Storage
     ) -> dg.MaterializeResult[SuiteReference]:
-        import pyarrow.compute as pc
-
-        from core.files import digest_table, write_table
+        from core.files import write_table
         from evaluation.benchmarks.problems import read_suite
+        from evaluation.tables import problem_digests
 
         roots = [PROJECT / root for root in config.roots]
         table = read_suite(suite, roots, limit=config.limit, seed=config.seed, system_prompt=config.system_prompt)
-        parts = {b.name: table.filter(pc.field("benchmark") == b.name) for b in suite}
-        digests = {b.name: identity(digest_table(parts[b.name]), b.samples) for b in suite}
+        digests = problem_digests(table)
         digest = identity(digests)
         folder = storage.folder("benchmarks", "suite", digest)
         reused = folder.exists()
         if not reused:
             with storage.writing(folder) as temporary:
                 write_table(table, temporary / FILE)
-        sizes = {name: part.num_rows for name, part in parts.items()}
+        sizes = Counter(table["benchmark"].to_pylist())
         context.log.info(f"{table.num_rows} problems: " + ", ".join(f"{n} {name}" for name, n in sizes.items()))
         return dg.MaterializeResult(
             value=SuiteReference(path=str(folder / FILE), digest=digest, digests=digests),

@@ -12,6 +12,7 @@ from assets.evals import ROLES, key
 from assets.models import KEY as BASE
 from assets.shared.failures import reports_input_errors
 from assets.shared.metadata import rounded
+from assets.shared.options import ReportOptions, with_defaults
 from assets.shared.references import (
     ModelReference,
     PolicyReference,
@@ -30,6 +31,8 @@ from evaluation.benchmarks.registry import Benchmark
 from evaluation.champions import Checkpoint, Registry, ScoreFile
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from evaluation.report.scorecard.scorecard import Row
     from training.export.card import Score
 
@@ -71,8 +74,10 @@ def check_checkpoint(
         )
 
 
-def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
+def build_report(suite: Sequence[Benchmark], options: ReportOptions) -> list[dg.AssetsDefinition]:
     """The scorecard of the suite."""
+
+    class Config(with_defaults(options)): ...
 
     @dg.asset(
         key=SCORECARD,
@@ -93,6 +98,7 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
     @reports_input_errors
     def scorecard(
         context: dg.AssetExecutionContext,
+        config: Config,
         storage: Storage,
         prepared: PreparedReference,
         base: ModelReference,
@@ -118,6 +124,7 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
                 "materialize training/policy again"
             )
         tables = {role: read_scores({name: r.path for name, r in scores[role].items()}) for role in ROLES}
+        questions = read_suite_file(Path(problems.path))
         lineage = read_manifest(Path(policy.path)).to_json()
         trained = _checkpoint(policy, scores["policy"])
         champion = Registry(storage.path).comparable_champion(trained)
@@ -127,7 +134,7 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
             tables["policy"],
             suite=suite,
             champion=read_scores(champion_files) or None,
-            contamination=search_lineage(lineage, Path(policy.path), read_suite_file(Path(problems.path))),
+            contamination=search_lineage(lineage, Path(policy.path), questions),
             lineage=lineage,
             training_metrics=read_json_lines(Path(policy.metrics)),
             funnel=prepared.funnel,
@@ -146,10 +153,15 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
                 (temporary / NUMBERS).write_text(json.dumps(numbers(card), indent=2), encoding="utf-8")
         if (Path(policy.path) / "README.md").is_file():  # a policy that was trained elsewhere may have no card
             write_scores(Path(policy.path), {row.name: _score(row) for row in card.rows})
+        logs = _write_logs(storage, scores, tables, questions) if config.inspect_logs else None
         context.log.info(card.verdict())
         return dg.MaterializeResult(
             value=ScorecardReference(
-                path=str(folder), digest=digest, policy=trained, base=_checkpoint(base, scores["base"])
+                path=str(folder),
+                digest=digest,
+                policy=trained,
+                base=_checkpoint(base, scores["base"]),
+                inspect_logs=str(logs) if logs else None,
             ),
             data_version=dg.DataVersion(digest),
             metadata={
@@ -162,10 +174,33 @@ def build_report(suite: Sequence[Benchmark]) -> list[dg.AssetsDefinition]:
                 **{f"{average.group} difference": rounded(average.difference) for average in card.averages},
                 "policy checkpoint": policy.digest,
                 "base checkpoint": base.digest,
+                **({"inspect logs": dg.MetadataValue.path(str(logs))} if logs else {}),
             },
         )
 
     return [scorecard]
+
+
+def _write_logs(
+    storage: Storage,
+    scores: Mapping[str, Mapping[str, ScoresReference]],
+    tables: "Mapping[str, Mapping[str, pa.Table]]",
+    suite: "pa.Table",
+) -> Path:
+    """The folder with the Inspect logs of both roles. Logs of all scorecards have a parent, which Inspect can show."""
+    from datetime import UTC, datetime
+
+    from evaluation.export.inspect_log import write_logs
+
+    versions = [[reference.digest for reference in references.values()] for references in scores.values()]
+    folder = storage.folder("report", "inspect", identity(versions, code_version("evaluation/export")))
+    if not folder.exists():
+        with storage.writing(folder) as temporary:
+            for role, references in scores.items():
+                newest = max(Path(reference.path).stat().st_mtime for reference in references.values())
+                graded = datetime.fromtimestamp(newest, UTC)
+                write_logs(tables[role], suite, temporary, graded=graded, tags=[role])
+    return folder
 
 
 def _score(row: "Row") -> "Score":

@@ -40,7 +40,8 @@ def parser() -> Parser:
 
     def add(command: Callable[[argparse.Namespace], None], *parents: Parser) -> Callable[..., object]:
         text = (command.__doc__ or "").rstrip(".")
-        added = subparsers.add_parser(command.__name__, parents=parents, help=text, description=f"{text}.")
+        name = command.__name__.replace("_", "-")
+        added = subparsers.add_parser(name, parents=parents, help=text, description=f"{text}.")
         added.set_defaults(command=command)
         return added.add_argument
 
@@ -97,6 +98,18 @@ def parser() -> Parser:
     option = add(commands.browse)
     option("results", type=Path, metavar="DIR", help="folder written by `grade`")
     option("--out", type=Path, required=True, metavar="FILE.html", help="the page to write")
+
+    option = add(commands.inspect)
+    option("results", type=Path, metavar="DIR", help="folder written by `grade`")
+    option("--suite", type=Path, required=True, metavar="FILE.parquet", help="file written by `suite`")
+    option("--out", type=Path, required=True, metavar="DIR", help="folder for one .eval file per benchmark")
+
+    option = add(commands.lm_eval)
+    option("--suite", type=Path, required=True, metavar="FILE.parquet", help="file written by `suite`")
+    option("--samples", type=Path, metavar="DIR", help="folder written by `generate` or `grade`, whose rendered "
+           "prompts and sampling the tasks take (default: the suite's messages)")  # fmt: skip
+    _thinking_option(option)
+    option("--out", type=Path, required=True, metavar="DIR", help="folder of the tasks")
 
     option = add(commands.compare, problems, seed, sampling, grading)
     option("models", nargs="+", metavar="MODEL", help="model folder, hub id[@revision], MODEL@URL of an OpenAI-"
@@ -200,11 +213,15 @@ def _grader_options() -> Parser:
 
 def _grading_options(grader: Parser) -> Parser:
     options = Parser(add_help=False, parents=[grader])
-    options.add_argument("--thinking", action=argparse.BooleanOptionalAction, help="an answer counts only after "
-                         "</think> (default: as the prompt template says)")  # fmt: skip
+    _thinking_option(options.add_argument)
     options.add_argument("--truncated", choices=("zero", "by_text"), default="zero", help="score of a sample that "
                          "was cut at the token limit: zero, or as its text says (default %(default)s)")  # fmt: skip
     return options
+
+
+def _thinking_option(option: Callable[..., object]) -> None:
+    option("--thinking", action=argparse.BooleanOptionalAction, help="an answer counts only after </think> (default: "
+           "as the prompt template says)")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -157,6 +157,33 @@ def browse(options: argparse.Namespace) -> None:
     print(f"{options.out}: {rows:,} rows")
 
 
+def inspect(options: argparse.Namespace) -> None:
+    """Write graded samples as logs of Inspect, which `inspect view --log-dir DIR` opens."""
+    from datetime import UTC, datetime
+
+    from evaluation.export.inspect_log import write_logs
+    from evaluation.tables import read_folder, read_suite_file
+
+    results = read_folder(options.results, "graded")
+    newest = max((options.results / f"{name}.parquet").stat().st_mtime for name in results)
+    graded = datetime.fromtimestamp(newest, UTC)
+    for path in write_logs(results, read_suite_file(options.suite), options.out, graded=graded):
+        print(path)
+
+
+def lm_eval(options: argparse.Namespace) -> None:
+    """Write a suite as tasks of lm-evaluation-harness."""
+    from core.code import PROJECT
+    from evaluation.export.lm_eval import write_tasks
+    from evaluation.tables import read_folder, read_suite_file
+
+    sampled = read_folder(options.samples, "samples") if options.samples else None
+    names = write_tasks(read_suite_file(options.suite), options.out, sampled=sampled, thinking=options.thinking)
+    template = "" if sampled else " --apply_chat_template"
+    print(f"{options.out}: {', '.join(names)}")
+    print(f"PYTHONPATH={PROJECT} lm_eval --include_path {options.out} --tasks luffy{template} --model …")
+
+
 def compare(options: argparse.Namespace) -> None:
     """Compare models: checkpoints, hub ids or graded results."""
     from evaluation.report.model_comparison import Evaluation, comparison_table, evaluate

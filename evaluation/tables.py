@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core.code import identity
 from core.errors import InputError
+from core.files import digest_table
 from core.parquet.tables import read_table
+from evaluation.benchmarks.registry import suite_entries
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,6 +21,16 @@ def read_suite_file(path: Path) -> "pa.Table":
     from core.schemas import BENCHMARK
 
     return _read(path, BENCHMARK, "python -m evaluation suite")
+
+
+def problem_digests(suite: "pa.Table") -> dict[str, str]:
+    """The digest of the problems of each benchmark of a BENCHMARK table, and of the number of samples of each."""
+    import pyarrow.compute as pc
+
+    return {
+        benchmark.name: identity(digest_table(suite.filter(pc.field("benchmark") == benchmark.name)), benchmark.samples)
+        for benchmark in suite_entries(suite)
+    }
 
 
 def read_scores(files: Mapping[str, str]) -> "dict[str, pa.Table]":

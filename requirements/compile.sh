@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Compile the locks, with a hash of every file: orchestration, training on CPU, training on GPU, the audit, and the site.
+# Compile the locks, with a hash of every file: orchestration, training on CPU, training on GPU, the audit, the site,
+# and the programs that the interoperability tests call.
 # The CPU build of torch comes from UV_FIND_LINKS if it holds one, else from PyTorch's CPU index. Its file differs from
 # index to index, so it stands apart in torch-cpu.txt, without a hash.
 set -euo pipefail
@@ -17,3 +18,4 @@ cpu_torch=(--torch-backend cpu)
 "${uv[@]}" --generate-hashes --extra train-gpu --extra test -o requirements/train-gpu.lock
 "${uv[@]}" --generate-hashes --extra audit -o requirements/audit.lock
 "${uv[@]}" --generate-hashes --extra docs -o requirements/docs.lock
+"${uv[@]}" --generate-hashes --extra interop -o requirements/interop.lock

@@ -308,6 +308,14 @@ class DifficultyOptions(EvaluationOptions):
     top_p: float = Field(default=1.0, gt=0, le=1, description="Share of the probability that is sampled from.")
 
 
+class ReportOptions(Options):
+    """report/scorecard."""
+
+    inspect_logs: bool = Field(
+        default=False, description="Also write the samples as logs of Inspect, which `inspect view` opens."
+    )
+
+
 class PromotionOptions(PromotionLimits, Options):
     """registry/champion."""
 

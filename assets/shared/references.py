@@ -98,6 +98,7 @@ class ScorecardReference(Reference):
 
     policy: Checkpoint
     base: Checkpoint
+    inspect_logs: str | None = None  # folder
 
 
 class ChampionReference(Reference):

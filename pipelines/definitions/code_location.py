@@ -60,7 +60,7 @@ def build_defs(
         *build_benchmarks(suite, settings.benchmarks),
         *build_evals(suite, settings.evaluation),
         *build_checkpoints(suite, settings.evaluation),
-        *build_report(suite),
+        *build_report(suite, settings.report),
         *build_registry(suite, settings.promotion),
         *build_experiments(suite, settings.experiments, settings.training, settings.evaluation),
         *build_retention(settings.retention),

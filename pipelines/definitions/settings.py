@@ -27,6 +27,7 @@ from assets.shared.options import (
     ExperimentOptions,
     ModelOptions,
     PromotionOptions,
+    ReportOptions,
     RetentionOptions,
     SplitOptions,
     TargetOptions,
@@ -134,6 +135,7 @@ class Settings(BaseSettings):
     training: TrainingOptions = TrainingOptions()
     evaluation: EvaluationOptions = EvaluationOptions()
     experiments: ExperimentOptions = ExperimentOptions()
+    report: ReportOptions = ReportOptions()
     promotion: PromotionOptions = PromotionOptions()
     catalog: CatalogSettings = CatalogSettings()
     schedule: ScheduleSettings = ScheduleSettings()

@@ -3,6 +3,7 @@
 import json
 import random
 from pathlib import Path
+from zipfile import ZipFile
 
 import manifests
 import pyarrow as pa
@@ -10,11 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from huggingface_hub import ModelCard
 
-from assets.shared.references import Reference
+from assets.shared.references import Reference, ScorecardReference
 from assets.shared.storage import Storage
 from core.files import write_json
 from core.model.manifest import InputRecord, write_manifest
 from core.schemas import BENCHMARK, GRADED
+from evaluation.benchmarks.registry import ENTRIES_KEY, load_suite
 from tests.defs.project import Project, message
 from training.export.card import model_card
 
@@ -146,6 +148,31 @@ def test_a_better_policy_is_reported_and_becomes_the_champion(written: Written):
     assert decision["promoted"] is True
     assert decision["compared with"] == written.base[:16]
     assert written.champion["checkpoint"] == digest
+
+
+def test_the_samples_become_logs_of_inspect_if_asked_for(written: Written):
+    problems = {name: [f"{number:04}" for number in range(200)] for name in BENCHMARKS}
+    rows = [PROBLEM | {"benchmark": name, "id": id} for name, ids in problems.items() for id in ids]
+    entries = json.dumps([benchmark.model_dump(mode="json") for benchmark in load_suite("embedded")])
+    suite = pa.Table.from_pylist(rows, schema=BENCHMARK).replace_schema_metadata({ENTRIES_KEY: entries})
+    pq.write_table(suite, written.project.storage / "problems.parquet")
+    written.policy("first", **GOOD)
+    assert written.project.run("report/scorecard").success
+    assert "inspect logs" not in written.project.metadata("report/scorecard")
+    config = {"report__scorecard": {"config": {"inspect_logs": True}}}
+    assert written.project.run("report/scorecard", config=config).success
+    folder = Path(written.project.metadata("report/scorecard")["inspect logs"])
+    scores = {}
+    for file in folder.iterdir():
+        with ZipFile(file) as log:
+            header = json.loads(log.read("header.json"))
+        accuracy = header["results"]["scores"][0]["metrics"]["accuracy"]["value"]
+        scores[header["eval"]["task"], header["eval"]["tags"][0]] = accuracy
+    assert scores == {
+        (row["base"]["benchmark"], role): row[role]["mean"] for row in numbers(written) for role in ("base", "policy")
+    }
+    reference = written.storage.read_reference("report/scorecard", ScorecardReference)
+    assert reference.inspect_logs == str(folder)  # so retention keeps them
 
 
 def test_the_card_of_the_policy_has_the_scores_with_their_intervals(written: Written):

@@ -184,10 +184,13 @@ def test_a_full_disk_leaves_nothing(graded_folders, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["suite", "generate", "traces", "difficulty", "grade", "disagreements", "compare", "leaderboard", "report"],
-)
+COMMANDS = [
+    *("suite", "generate", "traces", "difficulty", "grade", "disagreements", "browse", "inspect", "lm-eval"),
+    *("compare", "leaderboard", "report"),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help(command):
     done = subprocess.run(
         [sys.executable, "-m", "evaluation", command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True

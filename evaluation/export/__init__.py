@@ -1,0 +1,1 @@
+"""Evaluations in the formats of other programs: logs of Inspect, and tasks of lm-evaluation-harness."""

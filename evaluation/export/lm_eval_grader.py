@@ -1,0 +1,44 @@
+"""The data and the grader of the tasks that ``python -m evaluation lm-eval`` of LUFFY on Dagster writes beside it.
+
+lm-evaluation-harness calls `load` and `grade`. Answers are graded as in the project: set PYTHONPATH to a checkout of
+it, and install math-verify, google-re2 and pydantic beside lm_eval. A response that was cut at the token limit is
+graded by its text, because the harness does not say that it was cut.
+"""
+
+import atexit
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+try:
+    from grading.grader import Grader
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"{error}: set PYTHONPATH to a checkout of LUFFY on Dagster, whose grader these tasks use, and install "
+        "math-verify, google-re2 and pydantic"
+    ) from error
+
+
+def load(file: str, **_: Any) -> dict[str, Any]:
+    """The documents of a task; the harness also passes what the user gives with --metadata."""
+    import datasets
+
+    with Path(__file__).with_name(file).open(encoding="utf-8", newline="\n") as lines:
+        return {"test": datasets.Dataset.from_list([json.loads(line) for line in lines])}
+
+
+def grade(doc: dict[str, Any], results: list[list[str]]) -> dict[str, float]:
+    """The share of right responses to one problem."""
+    (responses,) = results
+    grades = [
+        _grader().grade(response, doc["gold"], doc["grader"], thinking=doc["thinking"]).score for response in responses
+    ]
+    return {"accuracy": sum(grades) / len(grades)}
+
+
+@cache
+def _grader() -> Grader:
+    grader = Grader()
+    atexit.register(grader.close)
+    return grader
