@@ -51,6 +51,7 @@ GENERATION_CODE = (
     "evaluation/generation",
     "evaluation/benchmarks",
     "core/arithmetic.py",
+    "core/machine/processor.py",
     "core/model/prompts.py",
     "core/model/prompts.yaml",
     "core/schemas.py",

@@ -6,9 +6,11 @@ advantage and loss. "on_policy" is our trainer without off-policy samples, which
 one whole target per group. The program prints the median seconds of steps 3 and later, and the ratios to verl.
 
 ``--rollouts`` times "luffy" in each mode of its rollouts, one after the other, beside what `perf.rollouts` simulates.
-``--rows 8 16 32`` times "luffy" at these numbers of prompts per step instead. ``--memory`` fits a line to the memory of
-all its processes over the steps, with as many prompts as ``--rows`` says. Both print the number of generations that
-were requested per step.
+``--model MODEL`` (a folder, a .gguf file or a hub id) times "luffy" with that model as the hardware profile ``cpu``
+lays it out, and before that padded, on one thread and in float32, with the peak of the memory of all processes.
+``--source`` gives traces of your own to train on. ``--rows 8 16 32`` times "luffy" at these numbers of prompts per step
+instead. ``--memory`` fits a line to the memory of all its processes over the steps, with as many prompts as ``--rows``
+says. Both print the number of generations that were requested per step.
 """
 
 import argparse
@@ -21,7 +23,10 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import psutil
@@ -29,6 +34,7 @@ from omegaconf import OmegaConf
 
 from core.code import PROJECT
 from perf.rollouts import fit, generated, simulate, step_seconds
+from training.base.resolve import EMBEDDED, SHIPPED, resolve_base
 from training.run.configuration import compose_run
 
 COMMON = {
@@ -38,29 +44,55 @@ COMMON = {
     "actor_rollout_ref.actor.optim.lr": "0",
     "actor_rollout_ref.actor.checkpoint.save_contents": "[model]",
 }
+# Of a step with a language model: 8 samples.
+WORDS = {
+    "data.train_batch_size": "2",
+    "data.max_prompt_length": "256",
+    "data.max_response_length": "256",
+    "actor_rollout_ref.rollout.n": "4",
+    "actor_rollout_ref.actor.ppo_mini_batch_size": "2",
+    "actor_rollout_ref.actor.ppo_max_token_len_per_gpu": "4096",
+}
+PLAIN = {
+    "compute": "float32",
+    "threads": "1",
+    "rollout_precision": "float32",
+    "actor_rollout_ref.model.use_remove_padding": "false",
+    "actor_rollout_ref.model.use_fused_kernels": "false",
+}
 OURS = ("on_policy", "luffy")  # recipes
 SHOWN = 8  # parts of the memory that grow or shrink the most
 MODES = ("sync", "colocate_async", "separate_async")
 PARTS = ("step", "gen", "old_log_prob", "adv", "update_actor")
 
 
-def targets(folder: Path) -> Path:
-    """The embedded targets, prepared with the orchestration interpreter."""
-    command = [str(PROJECT / ".venv/bin/python"), "-m", "targets", "--source", "embedded", "--out", str(folder)]
-    command += ["--tokenizer", str(PROJECT / "training/base/model/tokenizer.json")]
+def targets(folder: Path, source: str = EMBEDDED, model: Path = SHIPPED) -> Path:
+    """The targets of ``source`` in the tokens of ``model``, prepared with the orchestration interpreter."""
+    command = [str(PROJECT / ".venv/bin/python"), "-m", "targets", "--source", source, "--out", str(folder)]
+    command += ["--tokenizer", str(model), "--set", f"max_prompt_tokens={WORDS['data.max_prompt_length']}"]
+    command += ["--set", f"max_target_tokens={WORDS['data.max_response_length']}"]
     subprocess.run(command, cwd=PROJECT, check=True, stdout=subprocess.DEVNULL)
     return folder / "train.parquet"
 
 
-def train(recipe: str, file: Path, out: Path, steps: int, **more: str) -> list[dict[str, float]]:
-    """The metrics of steps 3 and later."""
-    settings = COMMON | {key.replace("__", "."): value for key, value in more.items()}
+def train(
+    recipe: str,
+    file: Path,
+    out: Path,
+    steps: int,
+    more: Mapping[str, str] = MappingProxyType({}),
+    *,
+    model: Path = SHIPPED,
+    warm_up: int = 2,
+) -> list[dict[str, float]]:
+    """The metrics of the steps after the first ``warm_up``."""
+    settings = COMMON | more
     settings |= {"trainer.total_training_steps": str(steps), "trainer.save_freq": str(steps)}
     command = [sys.executable, "-m", "training", "--recipe", recipe, "--targets", str(file), "--out", str(out)]
-    command += ["--model", str(PROJECT / "training/base/model")]
+    command += ["--model", str(model)]
     command += [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
     _run(command, {})
-    return _metrics(out / "metrics.jsonl")
+    return _metrics(out / "metrics.jsonl", warm_up)
 
 
 def train_with_verl(run: Path, out: Path) -> list[dict[str, float]]:
@@ -76,7 +108,7 @@ def train_with_verl(run: Path, out: Path) -> list[dict[str, float]]:
     environment |= {"PYTHONPATH": str(PROJECT), "TENSORBOARD_DIR": str(out / "tensorboard")}
     environment["VERL_FILE_LOGGER_PATH"] = str(out / "metrics.jsonl")
     _run([sys.executable, "-m", "training.mixed.main", str(out / "config.yaml")], environment)
-    return _metrics(out / "metrics.jsonl")
+    return _metrics(out / "metrics.jsonl", 2)
 
 
 def _run(command: list[str], environment: dict[str, str]) -> None:
@@ -93,8 +125,8 @@ def _run(command: list[str], environment: dict[str, str]) -> None:
         raise RuntimeError(done.stderr)
 
 
-def _metrics(file: Path) -> list[dict[str, float]]:
-    return [json.loads(line)["data"] for line in file.read_text().splitlines()][2:]
+def _metrics(file: Path, warm_up: int) -> list[dict[str, float]]:
+    return [json.loads(line)["data"] for line in file.read_text().splitlines()][warm_up:]
 
 
 def medians(records: list[dict[str, float]]) -> dict[str, float]:
@@ -108,7 +140,7 @@ def medians(records: list[dict[str, float]]) -> dict[str, float]:
 def by_rows(file: Path, folder: Path, steps: int, sizes: list[int]) -> None:
     """Print the parts of a "luffy" step for each number of prompts, and the line through the steps' times."""
     results = {
-        rows: medians(train("luffy", file, folder / str(rows), steps, data__train_batch_size=str(rows)))
+        rows: medians(train("luffy", file, folder / str(rows), steps, {"data.train_batch_size": str(rows)}))
         for rows in sizes
     }
     columns = [*PARTS, "tokens", "requests"]
@@ -130,7 +162,7 @@ def by_mode(file: Path, folder: Path, steps: int) -> None:
     sys.stdout.write(
         "rollouts          s per step   simulated   s per 1,000 tokens   age   trainer idle   rollouts idle\n"
     )
-    measured = {mode: train("luffy", file, folder / mode, steps, rollouts=mode) for mode in MODES}
+    measured = {mode: train("luffy", file, folder / mode, steps, {"rollouts": mode}) for mode in MODES}
     tokenizer, numbers = PROJECT / "training/base/model/tokenizer.json", range(steps - len(measured["sync"]), steps)
     batches = [generated(folder / "sync" / "rollouts" / f"{number + 1}.jsonl", tokenizer) for number in numbers]
     phases = fit(measured["sync"], batches)
@@ -148,23 +180,9 @@ def by_mode(file: Path, folder: Path, steps: int) -> None:
 
 def memory(file: Path, folder: Path, steps: int, rows: int) -> None:
     """Print the slope of the memory of all processes over the last three quarters of the steps of a "luffy" run."""
-    samples: list[tuple[int, Counter[str]]] = []
-    ended = threading.Event()
-    metrics = folder / "memory" / "attempts" / "0001.jsonl"
-
-    def watch() -> None:
-        while not ended.wait(1.0):
-            step = len(metrics.read_bytes().splitlines()) if metrics.exists() else 0
-            samples.append((step, proportional_sizes(psutil.Process())))
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    started = time.monotonic()
-    try:
-        figures = medians(train("luffy", file, folder / "memory", steps, data__train_batch_size=str(rows)))
-    finally:
-        ended.set()
-        watcher.join()
+    started, run = time.monotonic(), folder / "memory"
+    with memory_by_step(run) as samples:
+        figures = medians(train("luffy", file, run, steps, {"data.train_batch_size": str(rows)}))
     kept = [(step, sizes) for step, sizes in samples if steps // 4 <= step < steps]
     at = [step for step, _ in kept]
 
@@ -181,6 +199,49 @@ def memory(file: Path, folder: Path, steps: int, rows: int) -> None:
     parts = {name: slope([sizes[name] for _, sizes in kept]) for name in set().union(*(sizes for _, sizes in kept))}
     for name, (grows, first) in sorted(parts.items(), key=lambda part: -abs(part[1][0]))[:SHOWN]:
         sys.stdout.write(f"  {name:42} {first:7.0f} MiB {grows:+8.3f} MiB per step\n")
+
+
+@contextmanager
+def memory_by_step(run: Path) -> "Iterator[list[tuple[int, Counter[str]]]]":
+    """A list that grows, each second, by (steps that the training in ``run`` has made, `proportional_sizes`)."""
+    samples: list[tuple[int, Counter[str]]] = []
+    ended = threading.Event()
+    metrics = run / "attempts" / "0001.jsonl"
+
+    def watch() -> None:
+        while not ended.wait(1.0):
+            step = len(metrics.read_bytes().splitlines()) if metrics.exists() else 0
+            samples.append((step, proportional_sizes(psutil.Process())))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield samples
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def by_layout(model: str, source: str, folder: Path, steps: int) -> None:
+    """Print what a step of "luffy" costs with ``model``, padded in float32 on one thread and as the profile has it."""
+    base = resolve_base(model, folder / "models", train_python=sys.executable).path
+    file = targets(folder / "targets", source, base)
+    results = {}
+    for name, settings in (("plain", WORDS | PLAIN), ("cpu", WORDS)):
+        with memory_by_step(folder / name) as samples:
+            records = train("luffy", file, folder / name, steps, settings, model=base, warm_up=1)
+        generated = statistics.median(r["batch/generated_tokens"] / r["timing_s/gen"] for r in records)
+        peak = max(sizes.total() for _, sizes in samples) / 1024
+        results[name] = medians(records) | {"tokens/s": generated, "peak GiB": peak}
+    columns = [*PARTS, "tokens", "tokens/s", "peak GiB"]
+    sys.stdout.write("layout     " + "".join(f"{column:>14}" for column in columns) + "\n")
+    for name, figures in results.items():
+        sys.stdout.write(f"{name:<11}" + "".join(f"{figures[column]:14.2f}" for column in columns) + "\n")
+    plain, cpu = results.values()
+    ratios = {part: plain[part] / cpu[part] for part in PARTS} | {"tokens/s": cpu["tokens/s"] / plain["tokens/s"]}
+    sys.stdout.write(
+        "faster     " + "".join(f"{ratios[c]:13.1f}x" if c in ratios else " " * 14 for c in columns) + "\n"
+    )
 
 
 def proportional_sizes(parent: psutil.Process) -> "Counter[str]":
@@ -202,12 +263,17 @@ def proportional_sizes(parent: psutil.Process) -> "Counter[str]":
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m perf.steps", description="Time mixed-policy and GRPO steps.")
     parser.add_argument("--steps", type=int, default=20, help="steps per run (default %(default)s)")
+    parser.add_argument("--model", help="time luffy with this model: a folder, a .gguf file or a hub id")
+    parser.add_argument("--source", default=EMBEDDED, help="traces to train it on (default %(default)s)")
     parser.add_argument("--rows", type=int, nargs="+", help="time luffy at these numbers of prompts per step")
     parser.add_argument("--rollouts", action="store_true", help="time luffy with each mode of its rollouts")
     parser.add_argument("--memory", action="store_true", help="fit the growth of memory (take --steps 200)")
     arguments = parser.parse_args()
     steps = arguments.steps
     with tempfile.TemporaryDirectory() as folder:
+        if arguments.model:
+            by_layout(arguments.model, arguments.source, Path(folder), max(3, steps))
+            return
         file = targets(Path(folder) / "targets")
         if arguments.memory:
             memory(file, Path(folder), steps, (arguments.rows or [16])[0])

@@ -36,6 +36,7 @@ class ColumnMapping(BaseModel):
     target_log_probs: str | None = None  # a list per response
     target_token_ids: str | None = None  # a list per response: the tokens that the log-probabilities are of
     finish_reason: str | None = None  # "length": the response was cut at a token limit
+    steps: bool = False  # the response is a list of the lines of one solution, "… = RESULT" each (see `read.steps`)
     worked_solution: bool = False  # the answer column holds a solution: its last box is the gold answer
 
     def columns(self) -> list[str]:

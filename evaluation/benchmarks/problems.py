@@ -71,6 +71,7 @@ def read_benchmark(
 
     if limit is not None and limit < 1:
         raise InputError(f"benchmark {benchmark.name}: a limit of {limit} problems; expected 1 or more, or no limit")
+    limit = min((count for count in (limit, benchmark.sample) if count is not None), default=None)
     if benchmark.generator:
         problems = _generate(benchmark, limit, seed)
     else:

@@ -77,6 +77,7 @@ class Benchmark(BaseModel):
     samples: int = Field(default=1, ge=1)  # k of avg@k, the metric
     prompt: str | None = None  # what a model is asked, with {problem} in it; none: the problem alone
     size: int | None = Field(default=None, ge=1)  # problems in the whole benchmark; how many a generator makes
+    sample: int | None = Field(default=None, ge=1)  # so many problems of the files, drawn by the seed; none: all
     sources: tuple[Source, ...] = ()
     obtain: str | None = None  # where its files can be had, for people who do not have them
     generator: str | None = Field(default=None, pattern=r"^arithmetic:[a-z_]+$")

@@ -7,9 +7,12 @@ caching lets the samples of a prompt share its computation.
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from core.machine.loopback import SINGLE_NODE
+from core.machine.processor import compute_dtype, multiplies_bfloat16
+from core.model.files import bfloat16_bytes
 from evaluation.generation.requests import Completion
 
 CPU_SEQUENCES = 64  # at once on a CPU; more would only need more cache
@@ -146,10 +149,11 @@ def llm_options(options: EngineOptions) -> dict[str, Any]:
         return arguments | {"dtype": "bfloat16"} | (parallel if options.tensor_parallel > 1 else {})
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    per_token = 2 * config.num_hidden_layers * heads * head * 4  # keys and values in float32
+    dtype = compute_dtype(bfloat16_bytes(Path(options.model)) / 2, bfloat16=multiplies_bfloat16())
+    per_token = 2 * config.num_hidden_layers * heads * head * (2 if dtype == "bfloat16" else 4)  # keys and values
     low, high = CPU_CACHE_BYTES
     return arguments | {
-        "dtype": "float32",
+        "dtype": dtype,
         "enforce_eager": True,
         "max_num_seqs": CPU_SEQUENCES,
         "kv_cache_memory_bytes": min(high, max(low, per_token * (context + 128) * CPU_SEQUENCES)),

@@ -10,6 +10,7 @@ from core.errors import InputError
 from core.files import read_yaml
 from grading.answers import extract_boxed
 from targets.config import PrepareConfig
+from targets.read.steps import render_steps
 from targets.source import MAPPINGS, ColumnMapping, Source, top_level
 from targets.trace import LONGEST_METADATA, Rejection, Trace, printable
 
@@ -137,6 +138,8 @@ def _generations(row: Mapping[str, Any], mapping: ColumnMapping) -> list[tuple[A
         response = _value(row, mapping.response)
     else:
         response = [_value(row, path) for path in mapping.response]
+    if mapping.steps:
+        response = _steps(response)
     names = ("reasoning", "upstream_correct", *UNMAPPED)
     optional = {name: _value(row, path) if (path := getattr(mapping, name)) else None for name in names}
     several |= isinstance(response, list) and not any(isinstance(item, Mapping) for item in response)
@@ -151,6 +154,15 @@ def _generations(row: Mapping[str, Any], mapping: ColumnMapping) -> list[tuple[A
             raise _Unusable("wrong_type", f"{name}: expected a list of {len(response)}, one for each generation")
         columns.append(values)
     return list(zip(response, *columns, strict=True))
+
+
+def _steps(value: Any) -> str:
+    """The one response that a list of steps stands for."""
+    if not isinstance(value, list) or not all(isinstance(step, str) for step in value):
+        raise _Unusable("wrong_type", "steps: expected a list of texts")
+    if not value or not all(step.strip() for step in value):
+        raise _Unusable("no_response", "no steps" if not value else "an empty step")
+    return render_steps(value)
 
 
 def _value(row: Mapping[str, Any], path: str) -> Any:

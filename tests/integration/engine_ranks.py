@@ -25,6 +25,7 @@ from verl.utils.dataset.dataset_utils import DatasetPadMode
 from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig, HFModelConfig
 from verl.workers.engine import EngineRegistry
 
+import training.platforms.packed_attention  # noqa: F401  registers sdpa_packed
 from training.base.resolve import SHIPPED
 
 LENGTHS = (17, 29, 11, 40, 23, 35, 8, 31)
@@ -32,6 +33,7 @@ PROMPT = 4
 LAYOUTS: dict[str, dict[str, Any]] = {
     "padded": {"use_remove_padding": False},
     "packed": {},
+    "packed one by one": {"attention": "sdpa_packed"},
     "eager": {"attention": "eager", "use_remove_padding": False},
     "sequence parallel": {"sequence_parallel": 2},
     # From here on all are fused: verl changes the class of the model for it.

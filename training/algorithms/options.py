@@ -102,7 +102,7 @@ class RolloutOptions(Options):
     rollouts: Literal["sync", "colocate_async", "separate_async"] = "sync"
     max_staleness: Annotated[int, Field(ge=0)] = 1  # the largest age of a token
     stale_samples: Literal["wait", "drop"] = "wait"  # what becomes of groups that would grow older
-    rollout_precision: Literal["float32", "bfloat16", "fp8", "int4"] = "bfloat16"  # of vLLM; the hardware profile's
+    rollout_precision: Literal["auto", "float32", "bfloat16", "fp8", "int4"] = "bfloat16"  # of vLLM
 
 
 class SFTMultitaskOptions(Options):

@@ -24,7 +24,8 @@ def lay_out_rollouts(config: "DictConfig") -> None:
         InputError: ``rollout_gpus`` is no number, or two keys contradict each other.
     """
     options = rollout_options(config)
-    _set_precision(config, options.rollout_precision)
+    if options.rollout_precision != "auto":
+        set_precision(config, options.rollout_precision)
     if options.rollouts == "sync":
         return
     sampler = config.trainer.v1.sampler
@@ -53,7 +54,7 @@ def lay_out_rollouts(config: "DictConfig") -> None:
             engine.backend = "nccl"
 
 
-def _set_precision(config: "DictConfig", precision: str) -> None:
+def set_precision(config: "DictConfig", precision: str) -> None:
     """Set in which precision vLLM generates; fp8 and int4 are of the weights of linear layers."""
     rollout = config.actor_rollout_ref.rollout
     if precision in ("float32", "bfloat16"):

@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 
 from core.errors import InputError
+from core.machine.processor import multiplies_bfloat16
 from training.plan.cards import card_of
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -37,6 +38,7 @@ class Machine:
     memory: float | None
     shared_memory: float | None
     disk: float
+    bfloat16: bool = False  # the processors multiply matrices of it
 
 
 def visible_gpus(environment: Mapping[str, str] = os.environ) -> tuple[Gpu, ...]:
@@ -84,6 +86,7 @@ def this_machine(folder: Path) -> Machine:
         memory=available_memory(),
         shared_memory=shutil.disk_usage(SHARED_MEMORY).free if SHARED_MEMORY.is_dir() else None,
         disk=free_disk(folder),
+        bfloat16=multiplies_bfloat16(),
     )
 
 

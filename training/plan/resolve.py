@@ -7,7 +7,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from core.errors import InputError
-from training.config.rollouts import SEPARATE
+from core.machine.processor import LARGE, compute_dtype
+from training.config.rollouts import SEPARATE, set_precision
 from training.plan.attention import AUTO, choose_attention, installed_kernels
 from training.plan.host import BUNDLE, object_store
 from training.plan.layout import FSDP, GPUS, OFFLOADS, STORE, Layout
@@ -17,6 +18,7 @@ from training.plan.shape import ModelShape
 
 WORKERS = 8  # of a kind, at most
 CORES = {"agent": 8, "reward": 4, "storage": 8}  # for each worker of a kind
+PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}
 AGENTS, REWARDS = "actor_rollout_ref.rollout.agent.num_workers", "reward.num_workers"
 UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
 
@@ -44,6 +46,11 @@ def resolve_auto(
         cores = max(0, (machine.cpus or 0) - BUNDLE * gpus)
         for key, kind in ((AGENTS, "agent"), (REWARDS, "reward"), (UNITS, "storage")):
             _fill(config, key, max(1, min(WORKERS, cores // CORES[kind])))
+        if config.trainer.device == "cpu":
+            _processor(config, machine, shape)
+        if config.rollout_precision == AUTO:
+            config.rollout_precision = config.get("compute", "bfloat16")
+            set_precision(config, config.rollout_precision)
         _attention(config, machine, shape, installed_kernels() if installed is None else installed)
         _offload(config, machine, shape)
         _fill(config, STORE, object_store(Layout.of(config)))
@@ -78,11 +85,30 @@ def _fill(config: DictConfig, key: str, value: Any) -> None:
         OmegaConf.update(config, key, value)
 
 
+def _processor(config: DictConfig, machine: Machine, shape: ModelShape) -> None:
+    """Say how actor and vLLM compute on a CPU: a large model packed, on all cores, in what the processor multiplies
+    fastest; a small one padded, on one core and in float32, with the same numbers on every machine."""
+    large = shape.parameters >= LARGE
+    for key in ("use_remove_padding", "use_fused_kernels"):
+        _fill(config, f"actor_rollout_ref.model.{key}", large)
+        config.actor_rollout_ref.actor[key] = config.actor_rollout_ref.model[key]  # verl's reference to it is resolved
+    _fill(config, "threads", (machine.cpus or 1) if large else 1)
+    _fill(config, "compute", compute_dtype(shape.parameters, bfloat16=machine.bfloat16))
+    if config.compute not in PRECISIONS:
+        raise InputError(f"compute: got {config.compute!r:.80}, expected {AUTO}, {' or '.join(PRECISIONS)}")
+    if not isinstance(config.threads, int) or isinstance(config.threads, bool) or config.threads < 1:
+        raise InputError(f"threads: got {config.threads!r:.80}, expected {AUTO} or a whole number from 1")
+    config.environment.OMP_NUM_THREADS = config.threads
+    for role in ("actor", "ref"):
+        config.actor_rollout_ref[role].fsdp_config.mixed_precision.param_dtype = PRECISIONS[config.compute]
+
+
 def _attention(config: DictConfig, machine: Machine, shape: ModelShape, installed: Collection[str]) -> None:
     config.attention = choose_attention(
         config.attention,
         gpus=machine.gpus if config.trainer.device == "cuda" else (),
         head_dim=shape.head_dim,
+        packed=config.actor_rollout_ref.model.use_remove_padding,
         sequence_parallel=config.actor_rollout_ref.actor.fsdp_config.ulysses_sequence_parallel_size,
         installed=installed,
     )

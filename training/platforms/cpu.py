@@ -139,7 +139,7 @@ class PlatformCPU(PlatformBase):
         return {
             "TORCHDYNAMO_DISABLE": "1",  # vLLM compiles kernels with g++ (about 25 s) even when eager
             "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the executor then lives in the engine's process
-            "OMP_NUM_THREADS": "1",
+            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
         }
 
     @contextmanager

@@ -185,7 +185,7 @@ def test_bad_suites_are_named(tmp_path, text, expected):
 
 def test_unknown_suite_lists_the_shipped_ones():
     with pytest.raises(
-        InputError, match=r"'papier': neither a shipped suite \(comparison, embedded, paper\) nor a YAML file"
+        InputError, match=r"'papier': neither a shipped suite \(comparison, embedded, paper, words\) nor a YAML file"
     ):
         load_suite("papier")
 
@@ -337,3 +337,14 @@ def test_a_benchmark_is_added_by_an_entry_in_a_yaml_file_alone(tmp_path):
     with Grader() as grader:
         graded = grade_table(pa.Table.from_pylist(rows, schema=SAMPLE), table, grader)
     assert graded["score"].to_pylist() == [1.0, 0.0]
+
+
+def test_a_benchmark_can_be_a_sample_of_its_file(tmp_path):
+    write_lines(tmp_path / "all.jsonl", *({"id": f"p-{n}", "problem": f"What is {n}?", "answer": n} for n in range(50)))
+    source = {"file": "all.jsonl", "columns": {"id": "id", "problem": "problem", "gold": "answer"}}
+    fields = {"name": "drawn", "group": "evals", "title": "Drawn", "sample": 20, "sources": [source]}
+    drawn = Benchmark.model_validate(fields)
+    ids = read_benchmark(drawn, [tmp_path])["id"].to_pylist()
+    assert len(ids) == 20 and ids == read_benchmark(drawn, [tmp_path])["id"].to_pylist()
+    assert set(read_benchmark(drawn, [tmp_path], limit=5)["id"].to_pylist()) < set(ids)
+    assert read_benchmark(drawn, [tmp_path], limit=40)["id"].to_pylist() == ids

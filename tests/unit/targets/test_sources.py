@@ -152,6 +152,21 @@ def test_columns_by_config_and_thoughts_kept_apart(jsonl: Any) -> None:
     assert trace.response == "<think>\nadd\n</think>\n\n\\boxed{4}"
 
 
+def test_steps_become_a_target_whose_box_is_their_own_result(jsonl: Any) -> None:
+    rows = [
+        {"problem": "p", "answer": "13000", "steps": ["1500 * 8 = 12000", "25000 - 12000 = 13000"]},
+        {"problem": "q", "answer": "9", "steps": ["8 * 1 = 8"]},
+        {"problem": "r", "answer": "1", "steps": []},
+        {"problem": "s", "answer": "1", "steps": "1 = 1"},
+        {"problem": "t", "answer": "1", "steps": ["1 = 1", " "]},
+        {"problem": "u", "answer": "1", "steps": [1]},
+    ]
+    traces = read(jsonl(*rows))
+    assert traces[0].response == "<think>\n1500 * 8 = 12000\n25000 - 12000 = 13000\n</think>\n\n\\boxed{13000}"
+    assert str(traces[1].response).endswith("\\boxed{8}")  # the filters compare it with the gold answer
+    assert [trace.reasons for trace in traces[2:]] == [["no_response"], ["wrong_type"], ["no_response"], ["wrong_type"]]
+
+
 def test_chat_messages_in_either_spelling(jsonl: Any) -> None:
     turns = [{"from": "human", "value": "2+2=?"}, {"from": "gpt", "value": "4"}]
     path = jsonl({"turns": turns, "answer": "4"})

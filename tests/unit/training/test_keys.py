@@ -33,6 +33,7 @@ ALSO_READ = {
     "data.order": "the command orders the file of targets by it (training.run.inputs)",
     "first_stage": "the command starts the first stage (training.run.job)",
     "policy_from": "the command chooses the checkpoint (training.run.checkpoints)",
+    "compute": "the command turns it into mixed_precision (training.plan.resolve)",
     "run": "the command carries the run out (training.run.job)",
     "trainer.total_training_steps": "the command follows the steps",
     "trainer.total_epochs": "the command makes steps of it, where total_training_steps is null",

@@ -38,7 +38,7 @@ def test_zeros_stay_zero():
 @pytest.mark.parametrize(
     ("hardware", "precision", "dtype", "quantization"),
     [
-        ("cpu", None, "float32", None),
+        ("cpu", "float32", "float32", None),
         ("cpu", "bfloat16", "bfloat16", None),
         ("cpu", "fp8", "float32", None),  # simulated
         ("gpu_single", None, "bfloat16", None),
@@ -55,14 +55,14 @@ def test_the_precision_of_rollouts_reaches_vllm(
     assert (rollout.dtype, rollout.quantization) == (dtype, quantization)
     if hardware == "cpu":
         said = config.environment.TRAINING_ROLLOUT_PRECISION
-        assert said == (precision or "float32")
+        assert said == precision
 
 
 @pytest.mark.parametrize(
     ("hardware", "overrides", "said"),
     [
         ("gpu_single", ["rollout_precision=int4"], "only the CPU's simulation has it: set fp8 or bfloat16"),
-        ("gpu_single", ["rollout_precision=fp16"], "expected 'float32', 'bfloat16', 'fp8' or 'int4'"),
+        ("gpu_single", ["rollout_precision=fp16"], "expected 'auto', 'float32', 'bfloat16', 'fp8' or 'int4'"),
         ("gpu_single", ["rollout_precision=fp8", "actor_rollout_ref.rollout.quantization=torchao"], "contradict"),
         ("cpu", ["actor_rollout_ref.rollout.dtype=bfloat16"], "rollout_precision says in which precision"),
     ],

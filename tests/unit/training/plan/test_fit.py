@@ -147,6 +147,16 @@ def test_a_kernel_that_cannot_split_sequences_is_refused_with_sequence_paralleli
         choose_attention("paged", gpus=gpus, head_dim=128, sequence_parallel=1, installed=FLASH)
 
 
+def test_packed_attention_is_for_packed_sequences_on_a_cpu() -> None:
+    installed = {"sdpa", "sdpa_packed"}
+    common: dict[str, Any] = {"head_dim": 64, "sequence_parallel": 1, "installed": installed}
+    assert choose_attention("auto", gpus=(), packed=True, **common) == "sdpa_packed"
+    assert choose_attention("auto", gpus=(), packed=False, **common) == "sdpa"
+    for gpus, packed in ((machine("A100", 1).gpus, True), ((), False)):
+        with pytest.raises(InputError, match="for packed sequences on a CPU"):
+            choose_attention("sdpa_packed", gpus=gpus, packed=packed, **common)
+
+
 @pytest.mark.parametrize("hardware", ["gpu", "gpu_single", "gpu_multinode"])
 @pytest.mark.parametrize("recipe", ["luffy", "sft"])
 def test_no_key_stays_auto(recipe: str, hardware: str) -> None:

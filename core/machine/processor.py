@@ -1,0 +1,24 @@
+"""What the processor of this machine computes fastest."""
+
+from pathlib import Path
+
+CPUINFO = Path("/proc/cpuinfo")
+BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}  # as Linux names the instructions of x86 and Arm
+# A model of fewer parameters spends its time between the matrix products, which bfloat16 and threads do not shorten.
+LARGE = 16e6
+
+
+def multiplies_bfloat16(cpuinfo: Path = CPUINFO) -> bool:
+    """Whether the processor multiplies matrices of bfloat16 itself, and so faster than those of float32."""
+    if not cpuinfo.is_file():
+        return False  # not Linux
+    lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
+    return any(
+        name.strip() in ("flags", "Features") and BFLOAT16.intersection(values.split())
+        for name, _, values in (line.partition(":") for line in lines)
+    )
+
+
+def compute_dtype(parameters: float, *, bfloat16: bool) -> str:
+    """The type to compute a model of ``parameters`` in, on a processor that multiplies ``bfloat16`` or does not."""
+    return "bfloat16" if bfloat16 and parameters >= LARGE else "float32"

@@ -1,0 +1,69 @@
+"""How a CPU computes: by the size of the model and the instructions of the processor, unless you say."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from omegaconf import DictConfig
+
+from core.errors import InputError
+from training.base.resolve import SHIPPED
+from training.plan.machine import Machine
+from training.plan.resolve import resolve_auto
+from training.plan.shape import ModelShape
+from training.run.configuration import compose_run
+
+EMBEDDED = ModelShape.of_folder(SHIPPED)
+LARGE = replace(EMBEDDED, parameters=134_515_008)
+PLAIN = Machine(1, (), 8, 24e9, None, 50e9)
+FAST = replace(PLAIN, bfloat16=True)
+
+
+def computed(machine: Machine, shape: ModelShape, *overrides: str) -> DictConfig:
+    config = compose_run("luffy", "cpu", overrides, run=Path("run"))
+    resolve_auto(config, machine, shape, {"sdpa", "sdpa_packed"})
+    return config
+
+
+def summary(config: DictConfig) -> tuple[object, ...]:
+    """Type of the actor and of its master weights, of vLLM, threads, packed, fused, attention."""
+    fsdp, model = config.actor_rollout_ref.actor.fsdp_config, config.actor_rollout_ref.model
+    kinds = (fsdp.mixed_precision.param_dtype, fsdp.dtype, config.actor_rollout_ref.rollout.dtype)
+    layout = (config.environment.OMP_NUM_THREADS, model.use_remove_padding, model.use_fused_kernels, config.attention)
+    return (*kinds, *layout)
+
+
+def test_a_small_model_is_computed_alike_on_every_processor() -> None:
+    for machine in (PLAIN, FAST):
+        assert summary(computed(machine, EMBEDDED)) == ("fp32", "float32", "float32", 1, False, False, "sdpa")
+
+
+def test_a_large_model_is_packed_on_all_cores_in_the_fastest_type() -> None:
+    assert summary(computed(FAST, LARGE)) == ("bf16", "float32", "bfloat16", 8, True, True, "sdpa_packed")
+    assert summary(computed(PLAIN, LARGE)) == ("fp32", "float32", "float32", 8, True, True, "sdpa_packed")
+
+
+def test_each_choice_can_be_overridden() -> None:
+    padded = ["actor_rollout_ref.model.use_remove_padding=false", "actor_rollout_ref.model.use_fused_kernels=false"]
+    config = computed(FAST, LARGE, "compute=float32", "threads=2", "rollout_precision=bfloat16", *padded)
+    assert summary(config) == ("fp32", "float32", "bfloat16", 2, False, False, "sdpa")
+    assert summary(computed(PLAIN, EMBEDDED, "compute=bfloat16"))[0] == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("compute=float16", "compute: got 'float16', expected auto, float32 or bfloat16"),
+        ("threads=0", "threads: got 0"),
+    ],
+)
+def test_a_value_that_no_cpu_has_is_refused(override: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        computed(FAST, LARGE, override)
+
+
+def test_the_references_of_verl_follow() -> None:
+    actor = computed(FAST, LARGE).actor_rollout_ref.actor
+    assert (actor.use_remove_padding, actor.use_fused_kernels) == (True, True)
+    actor = computed(FAST, EMBEDDED).actor_rollout_ref.actor
+    assert (actor.use_remove_padding, actor.use_fused_kernels) == (False, False)
