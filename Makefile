@@ -26,7 +26,7 @@ export LUFFY_PROFILE := $(PROFILE)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run ui promote rollback experiments compare drift leaderboard test test-all test-unit bench docs lint lock audit pin-images \
+.PHONY: help demo run ui promote rollback experiments compare drift words leaderboard test test-all test-unit bench docs lint lock audit pin-images \
   setup clean doctor test-gpu-lock test-interop units unit-orchestration unit-training slow-units others-orchestration others-training
 
 help:  ## list the targets
@@ -115,6 +115,9 @@ drift: setup  ## what each rollout correction does with stale samples, on the em
 # A part that fails does not keep the next ones from running: make's status tells of it at the end.
 PARTS := $(MAKE) --no-print-directory --keep-going
 SELECT :=
+
+words: setup  ## a language model learns word problems on the CPU (hours); writes docs/words
+	@$(ORCHESTRATION) -m pipelines.cli.experiments --profile words --copy-to docs/words
 
 test: setup  ## unit, definition, UI and integration tests, in both environments
 	+@$(PARTS) units others-orchestration others-training SELECT='-m "not slow"'

@@ -10,7 +10,14 @@ from tests.defs.project import settings_of
 
 
 def test_the_shipped_profiles_are_valid():
-    assert {file.stem for file in PROFILES.glob("*.yaml")} == {"comparison", "drift", "embedded", "paper", "small"}
+    assert {file.stem for file in PROFILES.glob("*.yaml")} == {
+        "comparison",
+        "drift",
+        "embedded",
+        "paper",
+        "small",
+        "words",
+    }
     assert settings_of().suite.name == "embedded"
     assert settings_of(LUFFY_PROFILE="").suite.name == "embedded"
     assert settings_of(LUFFY_PROFILE="small").training.hardware == "cpu"
