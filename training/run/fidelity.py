@@ -22,7 +22,7 @@ HEAD = """# Fidelity to the published run
 What the published runs do, what our recipes do, and why they differ where they do. "Published" is LUFFY,
 [arXiv 2504.14945](https://arxiv.org/abs/2504.14945), with its released scripts. See what a recipe composes:
 
-```
+```sh
 .venv-train/bin/python -m training --recipe luffy --hardware gpu --print-config
 ```
 
