@@ -79,7 +79,9 @@ def parser() -> Parser:
                help=f"of a million tokens of {what} (default 0)")  # fmt: skip
     option("--out", type=Path, required=True, metavar="FILE.parquet", help="the traces, a source of targets")
 
-    option = add(commands.difficulty, grading)
+    option = add(commands.difficulty, grader)
+    option("--thinking", action=argparse.BooleanOptionalAction, default=True, help="an answer counts only after "
+           "</think> (default)")  # fmt: skip
     option("--samples", type=Path, required=True, metavar="FILE.parquet", help="file written by `traces`")
     option("--out", type=Path, required=True, metavar="FILE.parquet", help="the pass rate of each problem")
 

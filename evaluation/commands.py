@@ -112,7 +112,7 @@ def difficulty(options: argparse.Namespace) -> None:
     from grading.grader import Grader
 
     with Grader(options.workers, options.limit_s) as grader:
-        table = measure_difficulty(options.samples, grader, thinking=options.thinking is not False)
+        table = measure_difficulty(options.samples, grader, thinking=options.thinking)
     write_table(table, options.out)
     print(histogram_text(table))
     print(f"{options.out}: {table.num_rows:,} problems")

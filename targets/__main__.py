@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {"browse": browse.main, "push": push.main, "pull": pull.main}
 MOST_VALUES = 10  # of each metadata, on the terminal
+LONGEST_OBSERVED = 60  # characters of what a check that passed has seen
 LARGEST_BENCHMARKS = 32 << 20  # bytes of their problems, which each process keeps with an index of four times the size
 
 
@@ -159,7 +160,13 @@ def _check(prepared: Prepared, suite: Path, previous: Path | None, docs: Path | 
     results = validate(prepared.profile, suite=suite, previous=previous, docs=docs)
     for result in results:
         state = "ok" if result.passed else "FAILED" if result.severity == "error" else "warning"
-        print(f"{state:8}{result.name:32}{result.error or result.observed}")
+        what = str(result.error or result.observed)
+        if not result.passed:
+            limits = ", ".join(f"{name} {value}" for name, value in result.expected.items() if name != "column")
+            what += f"; expected: {result.description.removesuffix('.')}" + (f" ({limits})" if limits else "")
+        elif len(what) > LONGEST_OBSERVED:
+            what = "as expected"
+        print(f"{state:8}{result.name:32}{what}")
     return int(any(not result.passed and result.severity == "error" for result in results))
 
 

@@ -42,7 +42,9 @@ def test_a_check_that_blocks_gives_status_1(
 ) -> None:
     settings = ["--set", "embedded_rows=20", "--set", "min_rows=21", "--check"]
     assert main(["--out", str(tmp_path / "out"), "--tokenizer", str(tokenizer), *settings]) == 1
-    assert "FAILED  enough_rows" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "FAILED  enough_rows" in printed
+    assert "expected: There are at least min_rows targets (min_value " in printed
 
 
 def test_mistakes_are_one_line_and_status_2(tmp_path: Path, tokenizer: Path) -> None:

@@ -33,6 +33,11 @@ ROWS: list[Row] = [
     ),
     ("evaluation difficulty --samples none.parquet --out d.parquet", {}, "none.parquet"),
     ("evaluation difficulty --samples targets.parquet --out d.parquet", {}, "targets.parquet"),
+    (
+        "evaluation difficulty --samples a.parquet --out b.parquet --truncated zero",
+        {},
+        "unrecognized arguments: --truncated",
+    ),
     ("evaluation browse model --out page.html", {}, "model: no <benchmark>.parquet there"),
     ("evaluation inspect model --suite suite.parquet --out logs", {}, "model: no <benchmark>.parquet there"),
     ("evaluation inspect graded --suite none.parquet --out logs", {}, "none.parquet"),
