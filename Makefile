@@ -125,7 +125,7 @@ test: setup  ## unit, definition, UI and integration tests, in both environments
 test-all: setup  ## the same with the slow ones: every recipe, resumes, killed processes, a browser that trains
 	+@$(PARTS) units slow-units others-orchestration others-training
 
-test-interop: $(INTEROP_STAMP)  ## exported evaluations in the real Inspect and lm-evaluation-harness
+test-interop: $(INTEROP_STAMP)  ## exported evaluations and tracked runs in the real Inspect, lm-evaluation-harness and MLflow
 	@.venv-interop/bin/python -m pytest tests/interop -q
 
 test-unit: setup  ## the unit tests alone, those of both environments at once

@@ -11,6 +11,7 @@ from assets.benchmarks import KEY as SUITE
 from assets.evals import ROLES, key
 from assets.models import KEY as BASE
 from assets.shared.failures import reports_input_errors
+from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import rounded
 from assets.shared.options import ReportOptions, with_defaults
 from assets.shared.references import (
@@ -27,6 +28,7 @@ from assets.targets import PREPARED
 from assets.training import POLICY
 from core.code import SHORT_DIGEST, code_version, identity
 from core.errors import InputError
+from core.progress import progress_line
 from evaluation.benchmarks.registry import Benchmark
 from evaluation.champions import Checkpoint, Registry, ScoreFile
 
@@ -100,6 +102,7 @@ def build_report(suite: Sequence[Benchmark], options: ReportOptions) -> list[dg.
         context: dg.AssetExecutionContext,
         config: Config,
         storage: Storage,
+        interpreter: TrainingInterpreter,
         prepared: PreparedReference,
         base: ModelReference,
         policy: PolicyReference,
@@ -154,6 +157,7 @@ def build_report(suite: Sequence[Benchmark], options: ReportOptions) -> list[dg.
         if (Path(policy.path) / "README.md").is_file():  # a policy that was trained elsewhere may have no card
             write_scores(Path(policy.path), {row.name: _score(row) for row in card.rows})
         logs = _write_logs(storage, scores, tables, questions) if config.inspect_logs else None
+        _track(context, interpreter, Path(policy.metrics).parent, folder)
         context.log.info(card.verdict())
         return dg.MaterializeResult(
             value=ScorecardReference(
@@ -179,6 +183,18 @@ def build_report(suite: Sequence[Benchmark], options: ReportOptions) -> list[dg.
         )
 
     return [scorecard]
+
+
+def _track(context: dg.AssetExecutionContext, interpreter: TrainingInterpreter, run: Path, scorecard: Path) -> None:
+    """Publish the scorecard in the MLflow and W&B runs of the training; without them, say so and go on."""
+    from training.run.trackers import FILE
+
+    if (run / FILE).is_file():
+        arguments = ["training", "track", "--run", str(run), "--scorecard", str(scorecard)]
+        try:
+            interpreter.run(context, arguments, lambda message: context.log.info(progress_line(message)))
+        except dg.Failure as failure:
+            context.log.warning(f"the scorecard is not in the runs of the trackers: {failure.description}")
 
 
 def _write_logs(

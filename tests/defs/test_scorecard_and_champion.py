@@ -175,6 +175,27 @@ def test_the_samples_become_logs_of_inspect_if_asked_for(written: Written):
     assert reference.inspect_logs == str(folder)  # so retention keeps them
 
 
+def test_the_scorecard_reaches_the_run_of_the_tracker(written: Written, training_interpreter, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    digest = written.policy("first", **GOOD)
+    run = written.project.storage / "training" / "policy" / "first"
+    runs = {"wandb": {"run": "abcd1234", "project": "luffy"}}
+    write_json({"config": "", "name": "luffy-seed0", "runs": runs}, run / "trackers.json")
+    assert written.project.run("report/scorecard").success
+    content = b"".join(file.read_bytes() for file in run.glob("wandb/offline-run-*/run-*.wandb"))
+    assert f"scorecard-{digest[:16]}".encode() in content
+
+
+def test_a_tracker_that_is_gone_costs_no_scorecard(written: Written, training_interpreter, monkeypatch):
+    written.policy("first", **GOOD)
+    runs = {"nothing": {}}
+    write_json(
+        {"config": "", "name": "x", "runs": runs}, written.project.storage / "training/policy/first/trackers.json"
+    )
+    assert written.project.run("report/scorecard").success
+    assert written.project.metadata("report/scorecard")["verdict"]
+
+
 def test_the_card_of_the_policy_has_the_scores_with_their_intervals(written: Written):
     written.policy("first", **GOOD)
     assert written.project.run(*OUTPUTS).success

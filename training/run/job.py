@@ -5,7 +5,6 @@ and the last checkpoint becomes ``policy/``. `training.run.folder` says what lie
 """
 
 import importlib.util
-import os
 import sys
 from collections.abc import Mapping
 from functools import partial
@@ -18,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from core.backends import BACKENDS, build_backend
 from core.backends.attempts import Attempt, attempts
 from core.backends.task import ENVIRONMENT, Backend, Task
+from core.code import SHORT_DIGEST
 from core.errors import InputError
 from core.files import atomic_write, digest_bytes
 from core.model.manifest import InputRecord, read_manifest
@@ -42,6 +42,7 @@ from training.run.inputs import check_context, check_pass_rates, check_targets, 
 from training.run.lineage import build_manifest
 from training.run.metrics import read_metrics
 from training.run.request import TrainingRequest
+from training.run.trackers import open_runs, publish
 
 TRACKERS = {"tensorboard": "tensorboard", "mlflow": "mlflow", "wandb": "wandb"}  # name -> module
 
@@ -102,12 +103,20 @@ def run_job(
             budget = _estimate(config, folder, plan, report)
             with atomic_write(folder.config) as temporary:
                 OmegaConf.save(config, temporary, resolve=True)
+            environment |= open_runs(
+                folder.path,
+                config.run.trackers,
+                project=config.trainer.project_name,
+                name=f"{request.recipe}-seed{request.seed}-{request.identity()[:SHORT_DIGEST]}",
+                config=folder.config.read_text(encoding="utf-8"),
+            )
             _train(request, folder, config, environment, backend, budget, report)
             progress(report, "writing the policy")
             manifest = build_manifest(request, folder, config, targets, upstream, first)
             export_policy(folder.checkpoints, folder.policy, manifest, config.policy_dtype, base=request.model.path)
             if rows := [*figures(folder.path, read_metrics(folder.metrics)), *cost_figures(folder.path)]:
                 progress(report, f"predicted and measured\n{table(rows)}")
+            _publish(folder, report)
         if config.run.push_to_hub:
             progress(report, f"uploading to {config.run.push_to_hub}")
             push_to_hub(folder.policy, config.run.push_to_hub)
@@ -233,11 +242,19 @@ def _task(request: TrainingRequest, folder: RunFolder, environment: Mapping[str,
             "TENSORBOARD_DIR": str(path / "tensorboard"),
             "WANDB_DIR": str(path),
             "VERL_FILE_LOGGER_PATH": str(attempt.records.resolve()),
-            "MLFLOW_TRACKING_URI": os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{path / 'mlflow.db'}"),
             **environment,
         },
         log=attempt.log,
     )
+
+
+def _publish(folder: RunFolder, report: Report) -> None:
+    """Publish the lineage in the runs of the trackers; the policy does not depend on them."""
+    try:
+        for line in publish(folder.path):
+            progress(report, line)
+    except InputError as error:
+        progress(report, f"warning: {error}. Later: python -m training track --run {folder.path}")
 
 
 def _report_first_stage(report: Report, event: dict[str, Any]) -> None:

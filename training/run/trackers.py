@@ -1,0 +1,252 @@
+"""The runs of a training in MLflow and W&B, and what they say of its lineage.
+
+The runs are opened before the first attempt and named in ``trackers.json``. verl logs the steps of all attempts into
+them. The finished training, and the scorecard of its policy, are published into the same runs.
+"""
+
+import json
+import os
+import socket
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+
+from core.errors import InputError, explain_validation, first_line
+from core.files import digest_bytes, read_object, write_json
+from core.model.manifest import MANIFEST, Manifest, parse_manifest
+from core.text.secrets import redact
+
+FILE = "trackers.json"  # in the folder of the run
+PREFIX = "luffy."  # of tags and parameters, beside those of verl
+ANSWER_SECONDS = 10.0
+MLFLOW_DIGEST = 36  # characters that MLflow keeps of a digest; the whole one is in the tags
+
+
+class Runs(BaseModel):
+    """The content of ``trackers.json``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    config: str  # digest of the configuration
+    name: str
+    runs: dict[Annotated[str, StringConstraints(pattern="^(mlflow|wandb)$")], dict[str, str]]  # by tracker
+
+
+def open_runs(folder: Path, trackers: Sequence[str], *, project: str, name: str, config: str) -> dict[str, str]:
+    """Open a run per tracker, or go on with those that are named in ``folder``.
+
+    Args:
+        folder: of the training.
+        trackers: their names; others than mlflow and wandb have no runs.
+        project: the experiment of MLflow and the project of W&B.
+        name: of the runs.
+        config: the resolved configuration. MLflow refuses another one for a run, so that gets a run of its own.
+
+    Returns:
+        The variables that make verl use the runs.
+
+    Raises:
+        InputError: a tracker does not answer.
+    """
+    recorded, digest = _read(folder), digest_bytes(config.encode())
+    runs = recorded.runs if recorded and recorded.config == digest else {}
+    opened = {
+        tracker: runs.get(tracker) or OPEN[tracker](folder, project, name) for tracker in trackers if tracker in OPEN
+    }
+    if not opened:
+        return {}
+    write_json(Runs(config=digest, name=name, runs=opened).model_dump(), folder / FILE)
+    variables: dict[str, str] = {}
+    if mlflow := opened.get("mlflow"):
+        _check_answers(mlflow_address(folder))
+        variables |= {"MLFLOW_TRACKING_URI": mlflow_address(folder), "MLFLOW_RUN_ID": mlflow["run"]}
+    if wandb := opened.get("wandb"):
+        variables |= {"WANDB_RUN_ID": wandb["run"], "WANDB_RESUME": "allow"}
+    return variables
+
+
+def publish(folder: Path, scorecard: Path | None = None) -> list[str]:
+    """Say in the runs of the training in ``folder`` what it was made of; a line about each run.
+
+    Args:
+        folder: of a training whose policy is complete.
+        scorecard: folder of the scorecard of its policy.
+
+    Raises:
+        InputError: there is no policy, or a tracker does not answer.
+    """
+    if (recorded := _read(folder)) is None:
+        return []
+    manifest = parse_manifest(folder / "policy")
+    files = {"lineage": [folder / "policy" / MANIFEST]}
+    scores: dict[str, float] = {}
+    if scorecard is not None:
+        files["scorecard"] = sorted(scorecard.glob("scorecard.*"))
+        scores = _scores(scorecard)
+    return [
+        PUBLISH[tracker](folder, run, recorded.name, manifest, files, scores) for tracker, run in recorded.runs.items()
+    ]
+
+
+def _read(folder: Path) -> Runs | None:
+    if not (folder / FILE).is_file():
+        return None
+    try:
+        return Runs.model_validate(read_object(folder / FILE))
+    except ValidationError as error:
+        raise InputError(
+            f"{folder / FILE}: {explain_validation(error, Runs)}; remove it for runs of its own"
+        ) from error
+
+
+def facts(manifest: Manifest) -> dict[str, str]:
+    """What a run says of its policy, by name."""
+    values = {
+        "identity": manifest.identity,
+        "recipe": manifest.request.recipe,
+        "hardware": manifest.request.hardware,
+        "seed": manifest.request.seed,
+        "checkpoint_digest": manifest.checkpoint_digest,
+        "targets_digest": manifest.targets.digest,
+        "targets_rows": manifest.targets.rows,
+        "base_model_digest": manifest.base_model.digest,
+        "code_digest": manifest.code.digest,
+        "code_commit": manifest.code.commit,
+        "dagster_run": manifest.upstream.get("dagster_run"),
+    }
+    return {name: str(value) for name, value in values.items() if value is not None}
+
+
+def mlflow_address(folder: Path) -> str:
+    """The server of ``MLFLOW_TRACKING_URI``, or else a database in the folder of the run."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{folder.resolve() / 'mlflow.db'}"
+
+
+def _scores(scorecard: Path) -> dict[str, float]:
+    """The mean of each role on each benchmark of a scorecard."""
+    rows = read_object(scorecard / "scorecard.json")["rows"]
+    return {
+        f"scorecard/{row['base']['benchmark']}/{role}": row[role]["mean"]
+        for row in rows
+        for role in ("base", "policy", "champion")
+        if row.get(role)
+    }
+
+
+def _open_mlflow(folder: Path, project: str, name: str) -> dict[str, str]:
+    with _mlflow(folder) as client:
+        experiment = client.get_experiment_by_name(project)
+        if experiment is None:
+            # Without a server MLflow would write artifacts to the folder where it happens to be started.
+            local = None if os.environ.get("MLFLOW_TRACKING_URI") else (folder.resolve() / "mlartifacts").as_uri()
+            number = client.create_experiment(project, artifact_location=local)
+        else:
+            number = experiment.experiment_id
+        run = client.create_run(number, run_name=name)
+    return {"run": run.info.run_id, "experiment": number}
+
+
+def _publish_mlflow(
+    folder: Path,
+    run: Mapping[str, str],
+    name: str,
+    manifest: Manifest,
+    files: Mapping[str, Sequence[Path]],
+    scores: Mapping[str, float],
+) -> str:
+    from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
+
+    described = facts(manifest)
+    source = {"uri": manifest.targets.locate(folder / "policy").as_uri()}
+    targets = Dataset(
+        name="targets",
+        digest=manifest.targets.digest[:MLFLOW_DIGEST],
+        source_type="local",
+        source=json.dumps(source),
+        profile=json.dumps({"rows": manifest.targets.rows, "sha256": manifest.targets.digest}),
+    )
+    with _mlflow(folder) as client:
+        client.log_inputs(run["run"], datasets=[DatasetInput(targets, [InputTag("mlflow.data.context", "training")])])
+        now = int(Path(files["lineage"][0]).stat().st_mtime * 1000)
+        client.log_batch(
+            run["run"],
+            params=[Param(PREFIX + key, value) for key, value in described.items()],
+            tags=[RunTag(PREFIX + key, value) for key, value in described.items()],
+            metrics=[Metric(key, value, now, manifest.steps) for key, value in scores.items()],
+        )
+        for place, paths in files.items():
+            for path in paths:
+                client.log_artifact(run["run"], str(path), place)
+        client.set_terminated(run["run"])
+    return f"mlflow: {redact(mlflow_address(folder))} has run {run['run']} of {name}"
+
+
+@contextmanager
+def _mlflow(folder: Path) -> Iterator[Any]:
+    """A client of MLflow whose errors are InputErrors."""
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
+    address = mlflow_address(folder)
+    _check_answers(address)
+    try:
+        yield MlflowClient(tracking_uri=address)
+    except (MlflowException, OSError) as error:
+        raise InputError(
+            f"run.trackers: MLflow at {redact(address)}: {redact(first_line(error))}; mend the server or "
+            "MLFLOW_TRACKING_URI, or leave mlflow out"
+        ) from error
+
+
+def _check_answers(address: str) -> None:
+    """InputError where nothing listens at ``address``; MLflow's client would try for minutes."""
+    parts = urlsplit(address)
+    if parts.scheme not in ("http", "https") or parts.hostname is None:
+        return
+    try:
+        port = parts.port or {"http": 80, "https": 443}[parts.scheme]
+        socket.create_connection((parts.hostname, port), ANSWER_SECONDS).close()
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"run.trackers: no MLflow server answers at {redact(address)} ({error}): start it, correct "
+            "MLFLOW_TRACKING_URI, or leave mlflow out"
+        ) from error
+
+
+def _open_wandb(folder: Path, project: str, name: str) -> dict[str, str]:
+    return {"run": uuid.uuid4().hex[:8], "project": project}
+
+
+def _publish_wandb(
+    folder: Path,
+    run: Mapping[str, str],
+    name: str,
+    manifest: Manifest,
+    files: Mapping[str, Sequence[Path]],
+    scores: Mapping[str, float],
+) -> str:
+    import wandb
+
+    described = facts(manifest)
+    settings = wandb.Settings(silent=True)
+    with wandb.init(
+        project=run["project"], id=run["run"], name=name, resume="allow", dir=str(folder), settings=settings
+    ) as opened:
+        opened.config.update({"luffy": described}, allow_val_change=True)
+        opened.summary.update(dict(scores))
+        for place, paths in files.items():
+            artifact = wandb.Artifact(f"{place}-{manifest.checkpoint_digest[:16]}", type=place, metadata=described)
+            for path in paths:
+                artifact.add_file(str(path))
+            opened.log_artifact(artifact)
+        where = f"{folder / 'wandb'} (offline: wandb sync uploads it)" if opened.offline else opened.url
+    return f"wandb: {where} has run {run['run']} of {name}"
+
+
+OPEN: Mapping[str, Callable[[Path, str, str], dict[str, str]]] = {"mlflow": _open_mlflow, "wandb": _open_wandb}
+PUBLISH: Mapping[str, Callable[..., str]] = {"mlflow": _publish_mlflow, "wandb": _publish_wandb}
