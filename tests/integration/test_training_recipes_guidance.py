@@ -46,6 +46,7 @@ def test_only_problems_below_the_bound_are_guided_and_the_easiest_come_first(rol
     assert read_manifest(tmp_path / "run" / "policy").config["mixed"]["guide"] == "pass_rate<0.8"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_prompt_that_an_on_policy_sample_solved_is_guided_no_more(tmp_path: Path) -> None:
     """The base model solves short sums sometimes; each of the two steps sees all four problems."""

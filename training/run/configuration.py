@@ -5,6 +5,7 @@ value is reported within a second, before anything starts.
 """
 
 import importlib.util
+import pickle
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import OverrideType
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -101,15 +103,53 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
 
 def compose_files(recipe: str, hardware: str, overrides: Sequence[str], *, run: Path) -> DictConfig:
     """What the files and ``overrides`` say, with its references; nothing is checked but that the keys exist."""
+    config = _defaults(recipe, hardware)
+    if not _write(overrides, config):
+        config = _compose(recipe, hardware, overrides)
+    config.paths.run = str(run)
+    return config
+
+
+def _write(overrides: Sequence[str], config: DictConfig) -> bool:
+    """Write ``overrides`` into composed defaults, as Hydra does; False if one does more than change a value.
+
+    This saves a second composition, half a second. What is wrong with an override Hydra says when it composes it.
+    """
+    try:
+        for text in overrides:
+            override = OverridesParser.create().parse_override(text)
+            parent, _, name = override.key_or_group.rpartition(".")
+            section, value = OmegaConf.select(config, parent) if parent else config, override.value()
+            changes = override.type is OverrideType.CHANGE and not override.package and not override.is_sweep_override()
+            if not (changes and isinstance(section, DictConfig) and name in section):
+                return False
+            if isinstance(section[name], DictConfig) and not isinstance(value, dict):  # it may name a file of a group
+                return False
+            OmegaConf.update(config, override.key_or_group, value, merge=True)
+    except (HydraException, OmegaConfBaseException):
+        return False
+    return True
+
+
+def _compose(recipe: str, hardware: str, overrides: Sequence[str]) -> DictConfig:
     fixed = [f"hydra.searchpath=[file://{verl_config_folder()}]", f"recipe={recipe}", f"hardware={hardware}"]
-    folders = [f"paths.project={PROJECT}", f"paths.run={run}"]
-    with initialize_config_dir(str(CONFIG), version_base=None):
-        try:
-            return compose("train", overrides=[*fixed, *folders, *overrides])
-        except MissingConfigException as error:
-            raise InputError(f"configuration of recipe {recipe!r}: {error}") from error
-        except (ConfigCompositionException, HydraException, OmegaConfBaseException) as error:
-            raise InputError(_explain(error, fixed)) from error
+    try:
+        with initialize_config_dir(str(CONFIG), version_base=None):
+            return compose("train", overrides=[*fixed, f"paths.project={PROJECT}", *overrides])
+    except MissingConfigException as error:
+        raise InputError(f"configuration of recipe {recipe!r}: {error}") from error
+    except (ConfigCompositionException, HydraException, OmegaConfBaseException) as error:
+        raise InputError(_explain(error, recipe, hardware)) from error
+
+
+def _defaults(recipe: str, hardware: str) -> DictConfig:
+    """A copy of what the files say; pickle copies it in an eighth of deepcopy's time."""
+    return pickle.loads(_composed(recipe, hardware))
+
+
+@cache
+def _composed(recipe: str, hardware: str) -> bytes:
+    return pickle.dumps(_compose(recipe, hardware, ()))
 
 
 def mixed_options(config: DictConfig) -> MixedPolicyOptions:
@@ -127,11 +167,6 @@ def _files_of(group: str, name: str) -> Iterator[Path]:
     for parent in OmegaConf.load(file).get("defaults", []):
         if parent != "_self_":
             yield from _files_of(group, parent)
-
-
-@cache
-def _defaults(recipe: str, hardware: str) -> DictConfig:
-    return compose_files(recipe, hardware, (), run=Path("run"))
 
 
 def _check_kinds(keys: Sequence[str], config: DictConfig, defaults: DictConfig) -> None:
@@ -215,13 +250,13 @@ def _quoted(override: str) -> str:
     return f"{key}{equals}'{value}'" if "<" in value and not any(mark in value for mark in "'\"[{\\") else override
 
 
-def _explain(error: Exception, base: Sequence[str]) -> str:
+def _explain(error: Exception, recipe: str, hardware: str) -> str:
     """One line for an override that Hydra refuses, with the nearest key that a run reads."""
     message = str(error).splitlines()[0]
     unknown = message.partition("Could not override '")[2].partition("'")[0]
     if not unknown:
         return f"configuration: {message}"
-    config = OmegaConf.to_container(compose("train", overrides=list(base)), resolve=False)
+    config = OmegaConf.to_container(_defaults(recipe, hardware), resolve=False)
     candidates = [key for key in leaves(config) if not within(key, rules().refused) and not key.endswith("._target_")]
     if guess := nearest(unknown, candidates, _common_keys()):
         return f"unknown key {unknown!r} in --set: did you mean {guess!r}?"

@@ -104,7 +104,7 @@ def test_luffy_is_the_published_algorithm() -> None:
 
 @pytest.mark.parametrize("recipe", names("recipe"))
 def test_two_updates_follow_a_batch_and_groups_are_dropped_on_request_only(recipe: str) -> None:
-    config = compose_run(recipe, "gpu", ["data.train_batch_size=6"], run=RUN)
+    config = compose_run(recipe, "cpu", ["data.train_batch_size=6"], run=RUN)
     assert config.actor_rollout_ref.actor.ppo_mini_batch_size == 3
     assert config.algorithm.filter_groups.enable == (recipe in ("dapo", "luffy_rejection", "luffy_seed"))
 
