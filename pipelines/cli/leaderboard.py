@@ -19,8 +19,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = Parser(prog="python -m pipelines.cli.leaderboard", description="Rank every checkpoint that was evaluated.")
     parser.add_argument("models", nargs="*", metavar="MODEL", help="model folders or hub ids to evaluate first")
     parser.add_argument("--profile", help="name or file of a profile")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", dest="overrides", help="override a setting"
+    )
     options = parser.parse_args(arguments)
-    configure(options.profile, [])
+    configure(options.profile, options.overrides)
     settings = load_settings()
     results = str(Storage(root=settings.storage.root).path / "graded")
     if options.models:

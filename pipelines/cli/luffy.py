@@ -191,11 +191,12 @@ def leaderboard(
         list[str] | None, typer.Argument(metavar="MODEL", help="Model folders or hub ids to evaluate first.")
     ] = None,
     profile: Profile = None,
+    overrides: Overrides = None,
 ) -> int:
-    """Rank every checkpoint that was evaluated."""
+    """Rank every checkpoint that was evaluated. `--set suite.name=FILE.yaml` chooses another suite for MODEL."""
     from pipelines.cli.leaderboard import main
 
-    return main([*(models or []), *_settings(profile, None)])
+    return main([*(models or []), *_settings(profile, overrides)])
 
 
 @app.command(rich_help_panel=CHAMPION)

@@ -113,6 +113,7 @@ ROWS: list[Row] = [
     ("pipelines.cli.ui --host nowhere.invalid", {}, "nowhere.invalid"),
     ("LUFFY__TRAINING__RECIPE=nothing pipelines.cli.ui", {}, "training.recipe: there is no 'nothing', expected one of"),
     ("pipelines.cli.leaderboard --profile nothing", {}, "profile 'nothing'"),
+    ("pipelines.cli.leaderboard --set suite", {}, "--set 'suite': expected SECTION.KEY=VALUE"),
     ("pipelines.cli.leaderboard", {}, "no graded results"),
     (f"{LUFFY} nothing", {}, "No such command 'nothing'"),
     (f"{LUFFY} --nothing", {}, "No such option: --nothing"),
