@@ -92,7 +92,8 @@ def _processor(config: DictConfig, machine: Machine, shape: ModelShape) -> None:
     for key in ("use_remove_padding", "use_fused_kernels"):
         _fill(config, f"actor_rollout_ref.model.{key}", large)
         config.actor_rollout_ref.actor[key] = config.actor_rollout_ref.model[key]  # verl's reference to it is resolved
-    _fill(config, "threads", (machine.cpus or 1) if large else 1)
+    at_once = config.trainer.n_gpus_per_node * (1 if config.rollouts == "sync" else 2)  # processes that compute
+    _fill(config, "threads", max(1, (machine.cpus or 1) // at_once) if large else 1)
     _fill(config, "compute", compute_dtype(shape.parameters, bfloat16=machine.bfloat16))
     if config.compute not in PRECISIONS:
         raise InputError(f"compute: got {config.compute!r:.80}, expected {AUTO}, {' or '.join(PRECISIONS)}")

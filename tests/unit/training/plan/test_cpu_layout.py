@@ -67,3 +67,9 @@ def test_the_references_of_verl_follow() -> None:
     assert (actor.use_remove_padding, actor.use_fused_kernels) == (True, True)
     actor = computed(FAST, EMBEDDED).actor_rollout_ref.actor
     assert (actor.use_remove_padding, actor.use_fused_kernels) == (False, False)
+
+
+def test_processes_that_compute_at_once_share_the_cores() -> None:
+    assert computed(FAST, LARGE, "trainer.n_gpus_per_node=2").threads == 4
+    assert computed(FAST, LARGE, "rollouts=separate_async").threads == 4
+    assert computed(replace(FAST, cpus=1), LARGE, "rollouts=colocate_async").threads == 1
