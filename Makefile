@@ -154,7 +154,7 @@ lint: $(ORCHESTRATION_STAMP)  ## check style, types, the layers of the rooms, an
 	@.venv/bin/deptry . 2>&1 | grep -v '^Assuming'; exit $${PIPESTATUS[0]}
 
 docs: setup $(DOCS_STAMP)  ## build the documentation as a site that opens without a network; a broken link fails
-	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build
 	@echo "docs: open var/docs/index.html"
 
 bench: setup  ## measure the figures that the README quotes

@@ -215,7 +215,7 @@ def _next_steps(keys: Sequence[dg.AssetKey], *, luffy: bool) -> Iterator[str]:
     if "registry" in stages:
         yield f"  {program} champion: the policy in use, and the decisions"
     if profile_file().stem == "embedded":
-        yield f"  {program} run: the same on your own targets, model and benchmarks, which README.md explains"
+        yield f"  {program} run: the same on your own targets, model and benchmarks, which docs/tutorial.md explains"
     elif "training" not in stages:
         yield f"  {program} run: the whole graph, which trains and scores a policy"
     yield f"to see everything in the UI: {'luffy' if luffy else 'make'} ui"

@@ -18,7 +18,7 @@ from pipelines.reference.markdown import block, code, page, prose, table
 
 WIDTH = "110"
 OTHERS = compile_quick_pattern(r"Other commands, each with --help: ([^.]+)\.")
-SUBCOMMAND = compile_quick_pattern(r"(?m)^    ([a-z]+)(?: |$)")
+SUBCOMMAND = compile_quick_pattern(r"(?m)^    ([a-z][a-z-]*)(?: |$)")
 BEHIND = {"targets": "targets", "train": "training", "evaluate": "evaluation"}
 
 

@@ -27,6 +27,7 @@ COMMANDS = {"sh", "console"}
 EXECUTED, NIGHTLY, CHECKED, NOT_EXECUTED = "executed", "nightly", "checked", "not executed"
 FENCE = re.compile(r"^( *)```(\S*) *\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 MARKER = re.compile(r"<!-- (nightly|checked|not executed): (\S.*) -->\s*\Z")
+COMMAND = re.compile(r"[a-z][a-z-]*")
 VARIABLE = re.compile(r"[A-Za-z_]\w*=")
 STAMPS = "stamps: ; @echo $(ORCHESTRATION_STAMP) $(TRAINING_STAMP)"
 
@@ -173,7 +174,7 @@ class Sandbox:
     def _check_options(self, block: Block, program: list[str], arguments: list[str]) -> None:
         commands = []
         for argument in arguments:
-            if not argument.islower() or not argument.isalpha():
+            if not COMMAND.fullmatch(argument):
                 break
             commands.append(argument)
         done = self._run([*program, *commands, "--help"])
