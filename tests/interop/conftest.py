@@ -68,6 +68,8 @@ def evaluation(tmp_path_factory: pytest.TempPathFactory) -> Evaluation:
         for k in range(K):
             right = traces.get(row["id"], "<think>\n</think>\n\nThe answer is \\boxed{A}")
             response = right if k <= number % 3 else HOSTILE[(number + k) % len(HOSTILE)]
+            if number % 4 == 3 and k == K - 1:
+                response = f"<think> the right answer, thought only: \\boxed{{{row['gold']}}}"
             text = "".join(f"<{message['role']}>{message['content']}" for message in row["prompt"])
             rows[row["benchmark"]].append(
                 {"benchmark": row["benchmark"], "id": row["id"], "sample": k, "prompt": f"{text}<assistant>\n",
