@@ -2,41 +2,31 @@
 
 import os
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
-import ray
 from omegaconf import DictConfig, OmegaConf, open_dict
-from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
-from verl.trainer.ppo.utils import need_critic, need_reference_policy
-from verl.utils.config import validate_config
+
+from training.platforms.preloaded import preloaded_interpreter
 
 # What describes a cluster that is started; Ray rejects it when it joins a running one.
 NEW_CLUSTER = ("num_cpus", "num_gpus", "include_dashboard", "object_store_memory")
 
 
-@ray.remote
-class TaskRunner(TaskRunnerV1.__ray_metadata__.modified_class):
-    """verl's task runner in a process in which our trainers are registered."""
-
-    def run(self, config: DictConfig) -> None:
-        import training.mixed.asynchronous.trainers  # noqa: F401  registers the trainers "mixed_MODE"
-
-        super().run(config)
-
-
 def main() -> None:
     config = OmegaConf.load(Path(sys.argv[1]))
-    validate_config(config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
-    if "RAY_ADDRESS" in os.environ:
+    assert isinstance(config, DictConfig)
+    with ExitStack() as stack:
         with open_dict(config):
-            for name in NEW_CLUSTER:
-                config.ray_kwargs.ray_init.pop(name, None)
-    if config.objective == "sft":
-        from training.mixed.supervised import SupervisedRunner
+            if "RAY_ADDRESS" in os.environ:
+                for name in NEW_CLUSTER:
+                    config.ray_kwargs.ray_init.pop(name, None)
+            elif "TRAINING_PRELOADS_WORKERS" in os.environ:
+                interpreter = stack.enter_context(preloaded_interpreter())
+                config.ray_kwargs.ray_init.runtime_env = {"py_executable": interpreter}
+        from training.mixed.runner import run  # its imports take seconds, in which the other process imports too
 
-        run_ppo(config, task_runner_class=SupervisedRunner)
-    else:
-        run_ppo(config, task_runner_class=TaskRunner)
+        run(config)
 
 
 if __name__ == "__main__":

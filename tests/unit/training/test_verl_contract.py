@@ -24,8 +24,8 @@ from training.mixed.asynchronous.trainers import (
     SeparateTrainer,
 )
 from training.mixed.groups import AsyncGroupBuffer, GroupBuffer
-from training.mixed.main import TaskRunner
 from training.mixed.rollout import OffPolicyAgentLoop, OffPolicyOutput
+from training.mixed.runner import TaskRunner
 from training.mixed.trainer import MixedPolicy, MixedPolicyTrainer
 from training.platforms.cpu_weights import CPUCheckpointEngine
 
