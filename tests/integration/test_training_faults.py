@@ -16,7 +16,7 @@ from core.model.manifest import read_manifest
 from training.run.checkpoints import latest_step
 
 GONE_SECONDS = 30
-STEPS = 12
+STEPS = 14
 COMMAND, SUPERVISOR, DRIVER = "-m training --recipe", "-m core.backends.supervisor", "-m training.mixed.main"
 # A worker of Ray that is killed takes the step with it; so does the server of vLLM.
 WORKER, TASK, SERVER = "ray::WorkerDict", "ray::TaskRunner", "ray::vLLMHttpServer"
@@ -27,8 +27,8 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_targets(tmp_path_factory.mktemp("targets") / "train.parquet", 4 * STEPS)
 
 
-def start(out: Path, targets: Path, rollouts: str) -> Training:
-    return Training(out, targets, rollouts=rollouts, trainer__total_training_steps=str(STEPS))
+def start(out: Path, targets: Path, rollouts: str, steps: int = STEPS) -> Training:
+    return Training(out, targets, rollouts=rollouts, trainer__total_training_steps=str(steps))
 
 
 def strike(run: Training, process: str, signum: signal.Signals) -> None:
@@ -51,56 +51,47 @@ def check(run: Training, status: int, reason: str) -> None:
     assert reason in run.said or reason in record.get("reason", ""), run.said + str(record)
 
 
-def resumes(out: Path, targets: Path, rollouts: str) -> Training:
+def resumes(out: Path, targets: Path, rollouts: str, steps: int = STEPS) -> Training:
     done = latest_step(out / "checkpoints")
-    run = start(out, targets, rollouts)
-    run.wait_for(lambda: f"resuming after step {done} of {STEPS}" in run.said)
+    run = start(out, targets, rollouts, steps)
+    run.wait_for(lambda: f"resuming after step {done} of {steps}" in run.said)
     return run
 
 
-def finishes(run: Training) -> None:
+def finishes(run: Training, steps: int = STEPS) -> None:
     assert run.end() == 0, run.said
-    assert [record["step"] for record in run.metrics()] == list(range(1, STEPS + 1))
+    assert [record["step"] for record in run.metrics()] == list(range(1, steps + 1))
     manifest = read_manifest(run.out / "policy")
-    assert manifest.steps == STEPS
+    assert manifest.steps == steps
     assert manifest.attempts == len(attempts(run.out / "attempts"))
     assert run.gone(5) < 5
-    prompts = [sample["input"] for step in range(1, STEPS + 1) for sample in run.rollouts(step)]
+    prompts = [sample["input"] for step in range(1, steps + 1) for sample in run.rollouts(step)]
     assert set(Counter(prompts).values()) == {4}  # samples of a group: no prompt is lost, none is trained on twice
-    assert len(set(prompts)) == 4 * STEPS
+    assert len(set(prompts)) == 4 * steps
 
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
-    ("rollouts", "process", "reason"),
-    [
-        ("sync", WORKER, "died"),
-        pytest.param("colocate_async", SERVER, "(vLLMHttpServer)", marks=pytest.mark.slow),
-        pytest.param("separate_async", SERVER, "(vLLMHttpServer)", marks=pytest.mark.slow),
-    ],
+    "rollouts", ["sync", *(pytest.param(name, marks=pytest.mark.slow) for name in ("colocate_async", "separate_async"))]
 )
-def test_a_killed_command_and_a_killed_worker(
-    rollouts: str, process: str, reason: str, targets: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "run"
-    run = start(out, targets, rollouts)
+def test_a_killed_command_leaves_nothing_and_a_rerun_resumes(rollouts: str, tmp_path: Path) -> None:
+    steps, out = 6, tmp_path / "run"
+    targets = write_targets(tmp_path / "train.parquet", 4 * steps)
+    run = start(out, targets, rollouts, steps)
     strike(run, COMMAND, signal.SIGKILL)
     assert attempts(out / "attempts")[0].read_record().ended is None
-    run = resumes(out, targets, rollouts)
-    strike(run, process, signal.SIGKILL)
-    check(run, 1, reason)
-    finishes(resumes(out, targets, rollouts))
+    finishes(resumes(out, targets, rollouts, steps), steps)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("rollouts", ["sync", "colocate_async", "separate_async"])
-def test_every_other_process_that_can_be_stopped(rollouts: str, targets: Path, tmp_path: Path) -> None:
+def test_every_process_that_can_be_stopped(rollouts: str, targets: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     run = start(out, targets, rollouts)
-    other = rollouts != "sync"  # the server is killed above
     for process, signum, status, reason in (
-        (WORKER if other else SERVER, signal.SIGKILL, 1, "died" if other else "(vLLMHttpServer)"),
+        (WORKER, signal.SIGKILL, 1, "died"),
+        (SERVER, signal.SIGKILL, 1, "(vLLMHttpServer)"),
         (TASK, signal.SIGKILL, 1, "(TaskRunnerV1)"),
         (DRIVER, signal.SIGKILL, 1, "stopped by signal SIGKILL"),
         (SUPERVISOR, signal.SIGKILL, 1, "stopped by signal SIGKILL"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from loopback import OF_A_TRAINING, OF_RAY, check, watch
 from training_runs import Training, write_targets
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -84,12 +85,14 @@ def weights_moved(policy: Path, base: Path) -> float:
 def test_a_recipe_makes_a_policy(recipe: str, targets: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     run = Training(out, targets, recipe, run__device_hour_price="3", **SETTINGS.get(recipe, {}))
+    ports = watch(run.process)
     assert run.end() == 0, run.said + (out / "attempts" / "0001.log").read_text()[-3000:]
     records = [record["data"] for record in run.metrics()]
     assert [record["step"] for record in run.metrics()] == [1, 2]
     for data in records:
         assert math.isfinite(data["actor/grad_norm"]) and data["actor/grad_norm"] > 0
         assert data["perf/throughput"] > 0 and data["run/cost"] == pytest.approx(3 * data["run/device_hours"])
+    check(ports, *([*OF_RAY, "TrainingWorker"] if recipe in SUPERVISED else OF_A_TRAINING))
     if recipe in SUPERVISED:
         assert records[0]["actor/sft_loss"] > 0
         assert records[0]["perf/total_num_tokens"] > 8 * 40

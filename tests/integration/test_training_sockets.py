@@ -6,49 +6,17 @@ TransferQueue unpickles every message that it receives and vLLM answers without 
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from ipaddress import ip_address
 from pathlib import Path
 
-import psutil
 import pytest
-from training_runs import ROOT, Training, command_line, family, own_environment, write_targets
+from loopback import OF_A_TRAINING, check, watch
+from training_runs import ROOT, Training, own_environment, write_targets
 
 from core.files import write_table
-from core.machine.processes import Process, die_with_parent
+from core.machine.processes import die_with_parent
 from evaluation.benchmarks.problems import read_suite
 from evaluation.benchmarks.registry import load_suite
 from training.base.resolve import SHIPPED
-
-
-def listening(process: Process) -> Iterator[tuple[str, str]]:
-    """(address, command line) of each TCP port on which ``process`` listens."""
-    try:
-        connections = psutil.Process(process.pid).net_connections("tcp")
-    except psutil.Error:  # it has ended
-        return
-    for connection in connections:
-        if connection.status == psutil.CONN_LISTEN:
-            yield connection.laddr.ip, command_line(process)[:200].strip()
-
-
-def watch(command: subprocess.Popen[str]) -> set[tuple[str, str]]:
-    """(address, command line) of everything that listened among the descendants of ``command`` until it ended."""
-    ports: set[tuple[str, str]] = set()
-    while command.poll() is None:
-        for process in family(command.pid):
-            ports.update(listening(process))
-        time.sleep(0.5)
-    return ports
-
-
-def check(ports: set[tuple[str, str]], *listeners: str) -> None:
-    """Everything listens on loopback, and ``listeners``, parts of command lines, were among it."""
-    outside = sorted(port for port in ports if not ip_address(port[0].removeprefix("::ffff:")).is_loopback)
-    assert not outside, f"{len(outside)} listen on the network: {outside}"
-    for name in listeners:
-        assert any(name in line for _, line in ports), f"{name} is not among {sorted(ports)}"
 
 
 def start(*command: object) -> subprocess.Popen[str]:
@@ -63,12 +31,13 @@ def start(*command: object) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize("rollouts", ["sync", pytest.param("separate_async", marks=pytest.mark.slow)])
-def test_a_training_listens_on_loopback_only(rollouts: str, tmp_path: Path) -> None:
-    run = Training(tmp_path / "run", write_targets(tmp_path / "train.parquet", 16), rollouts=rollouts)
+@pytest.mark.slow
+def test_an_asynchronous_training_listens_on_loopback_only(tmp_path: Path) -> None:
+    """The recipes' own test looks at the ports of trainings with sync rollouts."""
+    run = Training(tmp_path / "run", write_targets(tmp_path / "train.parquet", 16), rollouts="separate_async")
     ports = watch(run.process)
     assert run.end() == 0, run.said
-    check(ports, "gcs_server", "raylet", "TransferQueueController", "SimpleStorageUnit", "vLLMHttpServer", "WorkerDict")
+    check(ports, *OF_A_TRAINING)
 
 
 def test_replicas_of_an_evaluation_listen_on_loopback_only(tmp_path: Path) -> None:
