@@ -194,7 +194,7 @@ def _fill_in(config: DictConfig, *, data: Path, problems: Path, rows: int, model
         config.data.val_max_samples = -1 if config.trainer.test_freq > 0 else 1
         config.actor_rollout_ref.model.path = str(model.resolve())
         config.trainer.logger = ["console", "file", *config.run.trackers]
-        return {name: str(value) for name, value in config.pop("environment").items()}
+        return {name: str(value) for name, value in config.pop("environment").items() if value is not None}
 
 
 def _train(

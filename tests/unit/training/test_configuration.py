@@ -126,6 +126,13 @@ def test_the_passes_of_supervised_training_become_steps() -> None:
         assert config.trainer.total_training_steps == steps
 
 
+def test_a_variable_of_the_profile_that_is_set_to_null_is_no_variable_of_the_process() -> None:
+    for overrides, count in ((["environment.TRAINING_PRELOADS_WORKERS=null"], 0), ([], 1)):
+        config = compose_run("luffy", "cpu", overrides, run=RUN)
+        environment = _fill_in(config, data=RUN, problems=RUN, rows=64, model=RUN)
+        assert list(environment).count("TRAINING_PRELOADS_WORKERS") == count
+
+
 def test_on_policy_has_no_off_policy_samples_and_clips() -> None:
     options = mixed_options(compose_run("on_policy", "cpu", [], run=RUN))
     assert options.prefix.n_prefix == 0
