@@ -24,6 +24,7 @@ TRAINING = [
     "gpu_lock/*",
     "messages/test_training_inputs.py",
     "unit/training/*",
+    "integration/test_evaluation_ray.py",
     "integration/test_generate.py",
     "integration/test_traces.py",
     "integration/test_base_model.py",
