@@ -5,7 +5,6 @@ import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -80,6 +79,10 @@ def test_unknown_hardware_is_refused(make):
     assert "error: HARDWARE=tpu: expected cpu or gpu" in refused.value.stderr
 
 
+# What the make that runs these tests hands down.
+OUTER_MAKE = ("MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS", "SELECT")
+
+
 @cache
 def stamps() -> list[str]:
     return subprocess.run(
@@ -91,11 +94,16 @@ def stamps() -> list[str]:
     ).stdout.split()
 
 
-def make_here(orchestration: str, training: str, *arguments: str, **options: Any) -> "subprocess.CompletedProcess[str]":
+def make_here(
+    orchestration: str, training: str, *arguments: str, env: dict[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
     """Runs make in the project itself, with two commands in the place of the Pythons of its environments."""
     built = [argument for stamp in stamps() for argument in ("-o", stamp)]  # as if both environments were up to date
     command = ["make", "-s", *built, "PYTHON=false", f"ORCHESTRATION={orchestration}", f"TRAINING={training}"]
-    return subprocess.run([*command, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, **options)
+    environment = {name: value for name, value in (env or os.environ).items() if name not in OUTER_MAKE}
+    return subprocess.run(
+        [*command, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.mark.parametrize("target", ["ui", "run", "experiments", "leaderboard", "promote", "rollback"])
