@@ -32,13 +32,18 @@ endif
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# Build environment $(1) from lock $(2); $(3) says what it is.
+define build
+@echo "setup: $(1) ($(3))"
+@rm -f $(1)/installed*
+@$(PYTHON) -m venv $(1)
+@$(1)/bin/python $(PIP_INSTALL) --require-hashes -r requirements/$(2).lock
+endef
+
 setup: $(ORCHESTRATION_STAMP) $(TRAINING_STAMP)  ## build both environments (HARDWARE=gpu for the GPU lock)
 
 $(ORCHESTRATION_STAMP):
-	@echo "setup: .venv (orchestration)"
-	@rm -f .venv/installed*
-	@$(PYTHON) -m venv .venv
-	@$(ORCHESTRATION) $(PIP_INSTALL) --require-hashes -r requirements/orchestration.lock
+	$(call build,.venv,orchestration,orchestration)
 	@install -m 755 pipelines/cli/luffy.sh .venv/bin/luffy
 	@touch $@
 
@@ -58,30 +63,19 @@ $(TRAINING_STAMP):
 	@touch $@
 
 $(AUDIT_STAMP):
-	@rm -f .venv-audit/installed*
-	@$(PYTHON) -m venv .venv-audit
-	@.venv-audit/bin/python $(PIP_INSTALL) --require-hashes -r requirements/audit.lock
+	$(call build,.venv-audit,audit,the search of the locks for known vulnerabilities)
 	@touch $@
 
 $(DOCS_STAMP):
-	@echo "setup: .venv-docs (the documentation as a site)"
-	@rm -f .venv-docs/installed*
-	@$(PYTHON) -m venv .venv-docs
-	@.venv-docs/bin/python $(PIP_INSTALL) --require-hashes -r requirements/docs.lock
+	$(call build,.venv-docs,docs,the documentation as a site)
 	@touch $@
 
 $(GPU_LOCK_STAMP):
-	@echo "setup: .venv-gpu-lock (the GPU lock, to be tested without a GPU; 11 GB)"
-	@rm -f .venv-gpu-lock/installed*
-	@$(PYTHON) -m venv .venv-gpu-lock
-	@.venv-gpu-lock/bin/python $(PIP_INSTALL) --require-hashes -r requirements/train-gpu.lock
+	$(call build,.venv-gpu-lock,train-gpu,the GPU lock for tests without a GPU; 11 GB)
 	@touch $@
 
 $(INTEROP_STAMP):
-	@echo "setup: .venv-interop (Inspect, lm-evaluation-harness and MLflow, for the tests with them; 1.5 GB)"
-	@rm -f .venv-interop/installed*
-	@$(PYTHON) -m venv .venv-interop
-	@.venv-interop/bin/python $(PIP_INSTALL) --require-hashes -r requirements/interop.lock
+	$(call build,.venv-interop,interop,Inspect and lm-evaluation-harness and MLflow for tests; 1.5 GB)
 	@touch $@
 
 doctor:  ## say what this machine lacks, then train and evaluate the embedded model on it (HARDWARE=gpu_single, ...)

@@ -1,4 +1,4 @@
-"""What the site has beside the pages of docs/: the README, the generated reference, and the sources that pages link to.
+"""What the site holds besides docs/: the README, the generated reference, and the sources that pages link to.
 
 The pages are written for the repository, where a link may lead to any file. In the site such a link leads to a page
 with the file's text, or with the names in a folder.
@@ -50,7 +50,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def _reference() -> dict[str, str]:
-    """The pages of `pipelines.reference`, with the settings of nobody."""
+    """The pages of `pipelines.reference`, without the settings of this shell."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("LUFFY", "DAGSTER"))}
     command = [str(PROJECT / ".venv" / "bin" / "python"), "-m", "pipelines.reference"]
     done = subprocess.run(

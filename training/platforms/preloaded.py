@@ -63,7 +63,7 @@ def _watch(process: subprocess.Popen[bytes], ended: threading.Event) -> None:
 
 def fork_workers(listener: socket.socket) -> None:
     """Fork a worker for every command that comes, and run the command there."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries them
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps them
     while True:
         connection, _ = listener.accept()
         command, files = receive(connection)

@@ -113,7 +113,7 @@ def compose_files(recipe: str, hardware: str, overrides: Sequence[str], *, run: 
 def _write(overrides: Sequence[str], config: DictConfig) -> bool:
     """Write ``overrides`` into composed defaults, as Hydra does; False if one does more than change a value.
 
-    This saves a second composition, half a second. What is wrong with an override Hydra says when it composes it.
+    This saves a second composition, which takes half a second. Hydra reports a faulty override when it composes it.
     """
     try:
         for text in overrides:

@@ -10,6 +10,7 @@ import socket
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -35,6 +36,17 @@ class Runs(BaseModel):
     config: str  # digest of the configuration
     name: str
     runs: dict[Annotated[str, StringConstraints(pattern="^(mlflow|wandb)$")], dict[str, str]]  # by tracker
+
+
+@dataclass(frozen=True)
+class _Training:
+    """What is published of a training."""
+
+    folder: Path
+    name: str  # of its runs
+    manifest: Manifest
+    files: Mapping[str, Sequence[Path]]  # by the place of the artifacts
+    scores: Mapping[str, float]
 
 
 def open_runs(folder: Path, trackers: Sequence[str], *, project: str, name: str, config: str) -> dict[str, str]:
@@ -88,9 +100,8 @@ def publish(folder: Path, scorecard: Path | None = None) -> list[str]:
     if scorecard is not None:
         files["scorecard"] = sorted(scorecard.glob("scorecard.*"))
         scores = _scores(scorecard)
-    return [
-        PUBLISH[tracker](folder, run, recorded.name, manifest, files, scores) for tracker, run in recorded.runs.items()
-    ]
+    training = _Training(folder, recorded.name, manifest, files, scores)
+    return [PUBLISH[tracker](training, run) for tracker, run in recorded.runs.items()]
 
 
 def _read(folder: Path) -> Runs | None:
@@ -151,39 +162,32 @@ def _open_mlflow(folder: Path, project: str, name: str) -> dict[str, str]:
     return {"run": run.info.run_id, "experiment": number}
 
 
-def _publish_mlflow(
-    folder: Path,
-    run: Mapping[str, str],
-    name: str,
-    manifest: Manifest,
-    files: Mapping[str, Sequence[Path]],
-    scores: Mapping[str, float],
-) -> str:
+def _publish_mlflow(training: _Training, run: Mapping[str, str]) -> str:
     from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
 
-    described = facts(manifest)
-    source = {"uri": manifest.targets.locate(folder / "policy").as_uri()}
+    described = facts(training.manifest)
+    source = {"uri": training.manifest.targets.locate(training.folder / "policy").as_uri()}
     targets = Dataset(
         name="targets",
-        digest=manifest.targets.digest[:MLFLOW_DIGEST],
+        digest=training.manifest.targets.digest[:MLFLOW_DIGEST],
         source_type="local",
         source=json.dumps(source),
-        profile=json.dumps({"rows": manifest.targets.rows, "sha256": manifest.targets.digest}),
+        profile=json.dumps({"rows": training.manifest.targets.rows, "sha256": training.manifest.targets.digest}),
     )
-    with _mlflow(folder) as client:
+    with _mlflow(training.folder) as client:
         client.log_inputs(run["run"], datasets=[DatasetInput(targets, [InputTag("mlflow.data.context", "training")])])
-        now = int(Path(files["lineage"][0]).stat().st_mtime * 1000)
+        now = int(Path(training.files["lineage"][0]).stat().st_mtime * 1000)
         client.log_batch(
             run["run"],
             params=[Param(PREFIX + key, value) for key, value in described.items()],
             tags=[RunTag(PREFIX + key, value) for key, value in described.items()],
-            metrics=[Metric(key, value, now, manifest.steps) for key, value in scores.items()],
+            metrics=[Metric(key, value, now, training.manifest.steps) for key, value in training.scores.items()],
         )
-        for place, paths in files.items():
+        for place, paths in training.files.items():
             for path in paths:
                 client.log_artifact(run["run"], str(path), place)
         client.set_terminated(run["run"])
-    return f"mlflow: {redact(mlflow_address(folder))} has run {run['run']} of {name}"
+    return f"mlflow: {redact(mlflow_address(training.folder))} has run {run['run']} of {training.name}"
 
 
 @contextmanager
@@ -222,31 +226,34 @@ def _open_wandb(folder: Path, project: str, name: str) -> dict[str, str]:
     return {"run": uuid.uuid4().hex[:8], "project": project}
 
 
-def _publish_wandb(
-    folder: Path,
-    run: Mapping[str, str],
-    name: str,
-    manifest: Manifest,
-    files: Mapping[str, Sequence[Path]],
-    scores: Mapping[str, float],
-) -> str:
+def _publish_wandb(training: _Training, run: Mapping[str, str]) -> str:
     import wandb
 
-    described = facts(manifest)
+    described = facts(training.manifest)
     settings = wandb.Settings(silent=True)
     with wandb.init(
-        project=run["project"], id=run["run"], name=name, resume="allow", dir=str(folder), settings=settings
+        project=run["project"],
+        id=run["run"],
+        name=training.name,
+        resume="allow",
+        dir=str(training.folder),
+        settings=settings,
     ) as opened:
         opened.config.update({"luffy": described}, allow_val_change=True)
-        opened.summary.update(dict(scores))
-        for place, paths in files.items():
-            artifact = wandb.Artifact(f"{place}-{manifest.checkpoint_digest[:16]}", type=place, metadata=described)
+        opened.summary.update(dict(training.scores))
+        for place, paths in training.files.items():
+            artifact = wandb.Artifact(
+                f"{place}-{training.manifest.checkpoint_digest[:16]}", type=place, metadata=described
+            )
             for path in paths:
                 artifact.add_file(str(path))
             opened.log_artifact(artifact)
-        where = f"{folder / 'wandb'} (offline: wandb sync uploads it)" if opened.offline else opened.url
-    return f"wandb: {where} has run {run['run']} of {name}"
+        where = f"{training.folder / 'wandb'} (offline: wandb sync uploads it)" if opened.offline else opened.url
+    return f"wandb: {where} has run {run['run']} of {training.name}"
 
 
 OPEN: Mapping[str, Callable[[Path, str, str], dict[str, str]]] = {"mlflow": _open_mlflow, "wandb": _open_wandb}
-PUBLISH: Mapping[str, Callable[..., str]] = {"mlflow": _publish_mlflow, "wandb": _publish_wandb}
+PUBLISH: Mapping[str, Callable[[_Training, Mapping[str, str]], str]] = {
+    "mlflow": _publish_mlflow,
+    "wandb": _publish_wandb,
+}
