@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with ray_cluster(tmp_path_factory.mktemp("ray", numbered=False)) as running:
+    with ray_cluster(tmp_path_factory.mktemp("ray")) as running:
         yield running
 
 

@@ -3,15 +3,17 @@
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 from processes import wait_until
+from training_runs import command_line, family
 
 from core.code import PROJECT
+from core.machine.processes import Process
 from training.platforms.preloaded import preloaded_interpreter
 from training.run.configuration import compose_run
 
@@ -40,16 +42,18 @@ def platform(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setenv(name, environment[name])
 
 
-def server_of(process: psutil.Process) -> psutil.Process:
-    (server,) = (child for child in process.children() if "training.platforms.preloaded" in child.cmdline())
-    return server
+def server_of(pid: int) -> Process:
+    """The process that forks the workers of process ``pid``, once it runs."""
+    return wait_until(
+        lambda: next((one for one in family(pid) if "-m training.platforms.preloaded" in command_line(one)), None), 60
+    )
 
 
 def test_a_worker_is_a_fork_that_runs_a_command_as_an_interpreter_would(tmp_path: Path):
     script = tmp_path / "worker.py"
     script.write_text(WORKER)
     with preloaded_interpreter() as interpreter:
-        server = server_of(psutil.Process())
+        server = server_of(os.getpid())
         for number in ("1", "2"):
             worker = subprocess.run(
                 [*shlex.split(interpreter), str(script), "--number", number],
@@ -69,15 +73,14 @@ def test_a_worker_is_a_fork_that_runs_a_command_as_an_interpreter_would(tmp_path
                 "read": f"input {number}",
                 "main": "__main__",
             }
-    assert not server.is_running()
+    assert not server.is_alive()
 
 
 def test_a_training_ends_when_nothing_can_start_its_workers():
     environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
     command = [sys.executable, "-c", DRIVER]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as driver:
-        wait_until(psutil.Process(driver.pid).children, 60)
-        server_of(psutil.Process(driver.pid)).kill()
+        server_of(driver.pid).send_signal(signal.SIGKILL)
         _, error = driver.communicate(timeout=60)
     assert driver.returncode == 1
     assert error.endswith("which starts the workers of the training, ended with status -9\n")

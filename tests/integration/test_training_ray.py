@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with ray_cluster(tmp_path_factory.mktemp("ray", numbered=False)) as running:
+    with ray_cluster(tmp_path_factory.mktemp("ray")) as running:
         yield running
 
 
