@@ -2,10 +2,10 @@
 
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,19 +27,32 @@ print(json.dumps({
 """
 
 
+SPAWNING = """
+import multiprocessing, os, sys, time
+from multiprocessing.connection import wait
+
+def work(connection):
+    connection.send(("vllm" in sys.modules, os.getppid(), os.environ["VARIABLE"]))
+    time.sleep(600)
+
+if __name__ == "__main__":
+    spawning = multiprocessing.get_context("spawn")
+    ours, theirs = spawning.Pipe()
+    os.environ["VARIABLE"] = "the engine's"
+    process = spawning.Process(target=work, args=(theirs,))
+    process.start()
+    print(ours.recv() == (True, os.getppid(), "the engine's"))
+    process.{end}()
+    process.join()
+    print(wait([process.sentinel], timeout=60) == [process.sentinel])
+"""
+
 DRIVER = """
 import time
 from training.platforms.preloaded import preloaded_interpreter
 with preloaded_interpreter():
     time.sleep(600)
 """
-
-
-@pytest.fixture(autouse=True)
-def platform(monkeypatch: pytest.MonkeyPatch):
-    environment = compose_run("luffy", "cpu", (), run=Path("run")).environment
-    for name in ("VERL_USE_EXTERNAL_MODULES", "TORCHDYNAMO_DISABLE", "OMP_NUM_THREADS"):
-        monkeypatch.setenv(name, environment[name])
 
 
 def server_of(pid: int) -> Process:
@@ -49,31 +62,53 @@ def server_of(pid: int) -> Process:
     )
 
 
-def test_a_worker_is_a_fork_that_runs_a_command_as_an_interpreter_would(tmp_path: Path):
+@pytest.fixture(scope="module", autouse=True)
+def platform() -> Iterator[None]:
+    environment = compose_run("luffy", "cpu", (), run=Path("run")).environment
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("VERL_USE_EXTERNAL_MODULES", "TORCHDYNAMO_DISABLE", "OMP_NUM_THREADS"):
+            patch.setenv(name, environment[name])
+        yield
+
+
+@pytest.fixture(scope="module")
+def interpreter(platform: None) -> Iterator[str]:
+    with preloaded_interpreter() as command:
+        server = server_of(os.getpid())
+        yield command
+    assert not server.is_alive()
+
+
+@pytest.mark.parametrize("number", ["1", "2"])
+def test_a_worker_is_a_fork_that_runs_a_command_as_an_interpreter_would(interpreter: str, tmp_path: Path, number: str):
     script = tmp_path / "worker.py"
     script.write_text(WORKER)
-    with preloaded_interpreter() as interpreter:
-        server = server_of(os.getpid())
-        for number in ("1", "2"):
-            worker = subprocess.run(
-                [*shlex.split(interpreter), str(script), "--number", number],
-                input=f"input {number}",
-                env={**os.environ, "VARIABLE": number},
-                cwd=tmp_path,
-                stdout=subprocess.PIPE,
-                text=True,
-                check=True,
-            )
-            assert json.loads(worker.stdout) == {
-                "imported": ["torch", "vllm", "verl", "training.mixed.trainer"],
-                "arguments": ["--number", number],
-                "folder": str(tmp_path),
-                "variable": number,
-                "parent": server.pid,
-                "read": f"input {number}",
-                "main": "__main__",
-            }
-    assert not server.is_alive()
+    worker = subprocess.run(
+        [interpreter, str(script), "--number", number],
+        input=f"input {number}",
+        env={**os.environ, "VARIABLE": number},
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert json.loads(worker.stdout) == {
+        "imported": ["torch", "vllm", "verl", "training.mixed.trainer"],
+        "arguments": ["--number", number],
+        "folder": str(tmp_path),
+        "variable": number,
+        "parent": server_of(os.getpid()).pid,
+        "read": f"input {number}",
+        "main": "__main__",
+    }
+
+
+@pytest.mark.parametrize("end", ["terminate", "kill"])
+def test_what_a_worker_spawns_is_a_fork_too_and_ends_with_its_process(interpreter: str, tmp_path: Path, end: str):
+    script = tmp_path / "spawning.py"
+    script.write_text(SPAWNING.replace("{end}", end))
+    spawning = subprocess.run([interpreter, str(script)], stdout=subprocess.PIPE, text=True, check=True)
+    assert spawning.stdout.splitlines() == ["True", "True"]
 
 
 def test_a_training_ends_when_nothing_can_start_its_workers():

@@ -1,12 +1,15 @@
 """Workers of a training that start with their modules imported: one process imports them and forks the workers.
 
-Ray starts a worker by running an interpreter, and each worker of a training would import torch, vLLM and verl for
-itself. What Ray runs instead is ``forked_worker.py``, which hands its command to the process of this module and stays
-until the worker has ended. This is for a training on one machine without GPUs: what has looked for a GPU must not fork.
+Ray starts a worker by running an interpreter, so does vLLM for its engine, and each of them would import torch, vLLM
+and verl for itself. What they run instead is ``forked_worker.py``, which hands its command to the process of this
+module and stays until the worker has ended. This is for a training on one machine without GPUs: what has looked for a
+GPU must not fork.
 """
 
+import fcntl
 import importlib
 import json
+import multiprocessing
 import os
 import runpy
 import shlex
@@ -21,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-INTERPRETER = Path(__file__).with_name("forked_worker.py")
+WORKER = Path(__file__).with_name("forked_worker.py")
 INDEPENDENT = ("torch", "transformers.modeling_utils", "vllm")
 # These import Ray, which reads its variables on import; the variables of a worker name its cluster.
 OF_RAY = (
@@ -31,12 +34,17 @@ OF_RAY = (
     "training.mixed.asynchronous.trainers",
 )
 
+MOST_FILES = 253  # that Linux passes in one message
+
 
 @contextmanager
 def preloaded_interpreter() -> Iterator[str]:
     """What Ray is to run for a Python interpreter, as long as the block lasts."""
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/socket"
+        interpreter = _interpreter(path)
+        interpreter.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, "-I", "-S", str(WORKER), path])} "$@"\n')
+        interpreter.chmod(0o700)
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(path)
             listener.listen()  # workers that are wanted while the modules are imported wait here
@@ -46,7 +54,7 @@ def preloaded_interpreter() -> Iterator[str]:
         ended = threading.Event()
         threading.Thread(target=_watch, args=(process, ended), daemon=True).start()
         try:
-            yield shlex.join([sys.executable, "-I", "-S", str(INTERPRETER), path])
+            yield str(interpreter)
         finally:
             ended.set()
             process.terminate()
@@ -67,29 +75,63 @@ def fork_workers(listener: socket.socket) -> None:
     while True:
         connection, _ = listener.accept()
         command, files = receive(connection)
-        os.environ.update(command["environment"])
-        for module in OF_RAY:
-            importlib.import_module(module)
+        if OF_RAY[0] not in sys.modules:
+            os.environ.update(command["environment"])
+            for module in OF_RAY:
+                importlib.import_module(module)
         if os.fork() == 0:
             break
         for descriptor in (connection.detach(), *files):
             os.close(descriptor)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    multiprocessing.set_executable(str(_interpreter(listener.getsockname())))
     listener.close()
-    for standard, descriptor in enumerate(files):
-        os.dup2(descriptor, standard)
-        os.close(descriptor)
+    connection = _place(connection, dict(zip(command["files"], files, strict=True)))
+    threading.Thread(target=_end_with, args=(connection,), daemon=True).start()
+    os.environ.update(command["environment"])
     os.chdir(command["folder"])
-    sys.argv[:] = command["arguments"]
-    runpy.run_path(sys.argv[0], run_name="__main__")  # the end of the process closes ``connection``
+    _run(command["arguments"])
+
+
+def _run(arguments: list[str]) -> None:
+    """What an interpreter does that is started with a script, or with options and code as `multiprocessing` does."""
+    if arguments[0].startswith("-"):
+        code = arguments.index("-c")
+        sys.argv[:] = ["-c", *arguments[code + 2 :]]
+        exec(arguments[code + 1], {"__name__": "__main__"})
+    else:
+        sys.argv[:] = arguments
+        runpy.run_path(arguments[0], run_name="__main__")
+
+
+def _interpreter(path: str) -> Path:
+    """What hands commands to the process that listens at ``path``."""
+    return Path(path).with_name("python")
 
 
 def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """A command, and the files that are its standard input, output and error."""
-    text, files, _, _ = socket.recv_fds(connection, 65536, 3)
-    while part := connection.recv(65536):
-        text += part
-    return json.loads(text), files
+    """A command, and its open files."""
+    length, files, _, _ = socket.recv_fds(connection, 4, MOST_FILES)
+    return json.loads(connection.recv(int.from_bytes(length), socket.MSG_WAITALL)), files
+
+
+def _place(connection: socket.socket, files: dict[int, int]) -> socket.socket:
+    """Give every file the number that the command knows it by; returns ``connection`` out of their way."""
+    above = max(files) + 1
+    aside = {number: fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, above) for number, file in files.items()}
+    moved = socket.socket(fileno=fcntl.fcntl(connection, fcntl.F_DUPFD_CLOEXEC, above))
+    for file in (connection.detach(), *files.values()):
+        os.close(file)
+    for number, file in aside.items():
+        os.dup2(file, number)
+        os.close(file)
+    return moved
+
+
+def _end_with(connection: socket.socket) -> None:
+    """End this process with the one that stands for it: whoever started that one signals it, and waits for it."""
+    connection.recv(1)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":
