@@ -78,7 +78,7 @@ def build_experiments(
         return config.model_copy(update=changes)
 
     policy = build_policy(POLICY, training, partitions=partitions, of_partition=of_partition)
-    comparison = _comparison(suite, options, seeds(options, training))
+    comparison = _comparison(suite, options, seeds(options, training), training.recipe)
     return [policy, metrics_spec(POLICY), _scores(suite, evaluation, partitions), comparison]
 
 
@@ -151,7 +151,9 @@ def _scores(
     return scores
 
 
-def _comparison(suite: Sequence[Benchmark], options: ExperimentOptions, seeds: Sequence[int]) -> dg.AssetsDefinition:
+def _comparison(
+    suite: Sequence[Benchmark], options: ExperimentOptions, seeds: Sequence[int], answering: str
+) -> dg.AssetsDefinition:
     version = code_version("evaluation/report", "evaluation/statistics")
 
     @dg.asset(
@@ -175,6 +177,7 @@ def _comparison(suite: Sequence[Benchmark], options: ExperimentOptions, seeds: S
     ) -> dg.MaterializeResult[Reference]:
         from evaluation.report.drift import drift_report
         from evaluation.report.recipe_comparison import Recipe, compare_recipes
+        from evaluation.tables import read_suite_file
 
         experiments: list[Recipe] = []
         left_out: list[str] = []
@@ -212,10 +215,19 @@ def _comparison(suite: Sequence[Benchmark], options: ExperimentOptions, seeds: S
         if untrained := _base(storage, suite, base, problems):
             experiments.append(Recipe(UNTRAINED, (untrained,)))
         baseline = options.baseline if options.baseline in names else names[0]
-        compared = compare_recipes(experiments, baseline=baseline, suite=suite, notes=[*notes, *left_out])
+        rows = read_suite_file(Path(problems.path)).select(["benchmark", "id", "problem"]).to_pylist()
+        texts = {(row["benchmark"], row["id"]): row["problem"] for row in rows}
+        compared = compare_recipes(
+            experiments,
+            baseline=baseline,
+            suite=suite,
+            notes=[*notes, *left_out],
+            problems=texts,
+            answering=answering,
+        )
         drifted = drift_report([experiment for experiment in trained if experiment.name in options.variants])
         runs = [[e.name, *(run.checkpoint for run in e.runs)] for e in [*trained, *experiments]]
-        digest = identity(runs, sorted(experiments[0].runs[0].tables), baseline, notes, left_out, version)
+        digest = identity(runs, sorted(experiments[0].runs[0].tables), baseline, answering, notes, left_out, version)
         folder = storage.folder(GROUP, "comparison", digest)
         if not folder.exists():
             with storage.writing(folder) as temporary:
@@ -244,8 +256,9 @@ def _read(
     """The `Run` of a partition; "" if it was never scored, otherwise the reason why it cannot be compared."""
     from core.files import read_json_lines
     from core.model.manifest import read_manifest
-    from evaluation.report.recipe_comparison import Run
+    from evaluation.report.recipe_comparison import PEAK, Run
     from evaluation.tables import read_scores
+    from training.plan.summary import MEMORY
 
     reference = f"{SCORES.to_user_string()}/{key}"
     if not storage.reference_file(reference).exists():
@@ -265,6 +278,7 @@ def _read(
     request = manifest.request
     records = read_json_lines(Path(experiment.metrics))
     generated = sum(record["data"].get("batch/generated_tokens", 0) for record in records)
+    peaks = [record["data"][MEMORY] for record in records if MEMORY in record["data"]]
     costs = {"minutes": 60 * manifest.device_hours, "generated tokens": float(generated)}
     facts = {
         "steps": manifest.steps,
@@ -273,6 +287,7 @@ def _read(
         "settings": ", ".join(request.overrides),
         "generated tokens": f"{generated:,.0f}",
         "minutes": f"{costs['minutes']:.1f}",
+        PEAK: f"{max(peaks):.1f}" if peaks else "",
         "targets": train.digest[:SHORT_DIGEST],
         "base": base.digest[:SHORT_DIGEST],
     }

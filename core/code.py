@@ -45,6 +45,7 @@ PREPARATION_CODE = (
     "core/text/excerpt.py",
     "core/model/tokens.py",
     "grading/contamination.py",
+    "grading/gold.py",
     *GRADING_CODE,
 )
 GENERATION_CODE = (
@@ -55,6 +56,9 @@ GENERATION_CODE = (
     "core/model/prompts.py",
     "core/model/prompts.yaml",
     "core/schemas.py",
+    "core/text/patterns.py",
+    "grading/answers.py",
+    "grading/gold.py",
 )
 # Of training/run, `configuration` composes the numbers and `request` says what a first stage computes; the rest starts,
 # follows and describes the process that training/mixed runs.

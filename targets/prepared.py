@@ -76,7 +76,17 @@ def require_targets(prepared: Prepared) -> None:
     steps = sorted(prepared.funnel, key=lambda step: -step["removed"])
     taken = [f"{step['removed']:,} {step['filter']} ({step['title']})" for step in steps[:EXPLAINED]]
     taken += [f"{step['removed']:,} {step['filter']}" for step in steps[EXPLAINED:]]
+    example = read_example(prepared.rejected, steps[0]["filter"])
     raise InputError(
         f"source {', '.join(prepared.config.paths)}: none of {prepared.counts['read']:,} traces can be a target: "
-        f"{'; '.join(taken)}. {prepared.rejected} says why of each: correct what it shows, or give other traces"
+        f"{'; '.join(taken)}.{example} {prepared.rejected} says why of each: correct what it shows, or give other "
+        "traces"
     )
+
+
+def read_example(rejected: Path, reason: str) -> str:
+    """A sentence on the first trace that was rejected for ``reason``; none if it says no more than the reason."""
+    import pyarrow.parquet as pq
+
+    rows = pq.read_table(rejected, columns=["id", "detail"], filters=[("reason", "=", reason)]).slice(0, 1).to_pylist()
+    return f" The first, {rows[0]['id']}: {rows[0]['detail']}." if rows and rows[0]["detail"] else ""

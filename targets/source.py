@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from core.files import read_yaml
+from grading.gold import AnswerForm
 
 EMBEDDED = "embedded"
 GENERATED = "generated"  # traces of a teacher, in a file of python -m evaluation traces that the caller knows
@@ -27,7 +28,7 @@ class ColumnMapping(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    problem: str
+    problem: str | Annotated[list[str], Field(min_length=1)]  # several: their texts, joined by a space
     answer: str | Annotated[list[str], Field(min_length=1)]  # of several, the first that the source has
     response: str | Annotated[list[str], Field(min_length=1)]  # several: one generation of the problem in each
     reasoning: str | None = None  # thoughts kept apart from the response: they become its think block
@@ -36,14 +37,15 @@ class ColumnMapping(BaseModel):
     target_log_probs: str | None = None  # a list per response
     target_token_ids: str | None = None  # a list per response: the tokens that the log-probabilities are of
     finish_reason: str | None = None  # "length": the response was cut at a token limit
-    steps: bool = False  # the response is a list of the lines of one solution, "… = RESULT" each (see `read.steps`)
-    worked_solution: bool = False  # the answer column holds a solution: its last box is the gold answer
+    steps: bool = False  # the response is one solution, as a list of its lines or as a text (see `read.steps`)
+    answer_form: AnswerForm = "text"  # of the column of answers (see `grading.gold`)
 
     def columns(self) -> list[str]:
         """The top-level columns that must be there."""
         answers = [self.answer] if isinstance(self.answer, str) else []
         responses = [self.response] if isinstance(self.response, str) else self.response
-        paths = [self.problem, *answers, *responses, self.reasoning, self.system, self.upstream_correct]
+        problems = [self.problem] if isinstance(self.problem, str) else self.problem
+        paths = [*problems, *answers, *responses, self.reasoning, self.system, self.upstream_correct]
         paths += [self.target_log_probs, self.target_token_ids, self.finish_reason]
         return top_level(path for path in paths if path)
 

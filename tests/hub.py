@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 TOKEN = "hf_stand_in"
 
@@ -55,6 +55,10 @@ def serve_hub() -> Iterator[Hub]:
             if path == "/api/validate-yaml":
                 return self.answer(200, {"errors": [], "warnings": []})
             kind, repository, action = self.parts(path)
+            if action == "paths-info":
+                commit = hub.newest(f"{kind}/{repository}")
+                asked = parse_qs(body.decode())["paths"] if b"paths=" in body else json.loads(body)["paths"]
+                return self.answer(200, [self.entry(name, commit) for name in asked if name in commit])
             if action == "preupload":
                 files = [
                     {"path": f["path"], "uploadMode": "regular", "shouldIgnore": False}
@@ -85,25 +89,29 @@ def serve_hub() -> Iterator[Hub]:
                 return self.answer(404, {"error": "Repository not found"}, {"X-Error-Code": "RepoNotFound"})
             commit = hub.newest(f"{kind}/{repository}")
             if "/tree/" in path:
-                return self.answer(
-                    200,
-                    [
-                        {"type": "file", "path": name, "size": len(data), "oid": sha(data)}
-                        for name, data in commit.items()
-                    ],
-                )
+                below = path.partition("/tree/")[2].partition("/")[2]
+                return self.answer(200, [self.entry(name, commit) for name in commit if name.startswith(below)])
             siblings = [{"rfilename": name} for name in commit]
             self.answer(200, {"id": repository, "sha": sha(commit), "siblings": siblings, "tags": []})
 
         do_HEAD = do_GET
+
+        def entry(self, name: str, commit: dict[str, bytes]) -> dict[str, Any]:
+            return {"type": "file", "path": name, "size": len(commit[name]), "oid": sha(commit[name])}
 
         def send_file(self, path: str) -> None:
             where, _, rest = path.strip("/").partition("/resolve/")
             commits = hub.repositories[where]
             revision, _, name = rest.partition("/")
             commit = next(c for c in commits if sha(c) == revision or revision == "main")
+            if name not in commit:
+                return self.answer(404, {"error": f"no {name}"}, {"X-Error-Code": "EntryNotFound"})
             data = commit[name]
-            headers = {"ETag": f'"{sha(data)}"', "X-Repo-Commit": revision, "Content-Type": "application/octet-stream"}
+            headers = {
+                "ETag": f'"{sha(data)}"',
+                "X-Repo-Commit": sha(commit),
+                "Content-Type": "application/octet-stream",
+            }
             self.answer(200, data, headers)
 
         def parts(self, path: str) -> tuple[str, str, str]:

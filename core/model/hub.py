@@ -1,9 +1,9 @@
-"""Uploads to the Hugging Face hub, and its errors as those of a user."""
+"""Uploads to the Hugging Face hub, its datasets, and its errors as those of a user."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from core.errors import InputError
 
@@ -11,16 +11,21 @@ from core.errors import InputError
 @contextmanager
 def hub_errors(where: str, advice: str) -> Iterator[None]:
     """Turn what the hub, its client or the network refuse into an InputError with their reason and ``advice``."""
+    try:
+        yield
+    except _refusals() as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{where}: the hub refused ({' '.join(str(error).split())[:600]}); {advice}") from error
+
+
+def _refusals() -> tuple[type[Exception], ...]:
+    """What the hub's client raises where the hub, the network or the client itself refuses."""
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
     # Its bases are OSError and the error of the HTTP client, whose package differs between versions of the hub's.
     bases = cast("tuple[type[Exception], ...]", HfHubHTTPError.__bases__)
-    try:
-        yield
-    except (*bases, OfflineModeIsEnabled, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{where}: the hub refused ({' '.join(str(error).split())[:600]}); {advice}") from error
+    return (*bases, OfflineModeIsEnabled, ValueError)
 
 
 def upload_folder(
@@ -33,3 +38,16 @@ def upload_folder(
         api = HfApi()
         api.create_repo(repository, repo_type=kind, exist_ok=True, private=private)
         api.upload_folder(folder_path=folder, repo_id=repository, repo_type=kind)
+
+
+def load_split(repository: str, subset: str | None, split: str | None, revision: str | None, *, where: str) -> Any:
+    """A split of a dataset as `datasets` has it; InputError that begins with ``where`` if it cannot be loaded."""
+    import datasets
+
+    try:
+        return datasets.load_dataset(repository, subset, split=split, revision=revision)
+    except _refusals() as error:  # not found, no network, gated, no such subset or split
+        raise InputError(
+            f"{where} (split {split!r}, subset {subset or 'default'}, revision {revision or 'main'}) cannot be loaded: "
+            f"{str(error).splitlines()[0]}"
+        ) from error

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from core.model.prompts import PROBLEM, messages
-from evaluation.benchmarks.files import find_file, read_rows
+from evaluation.benchmarks.files import find_rows
 from evaluation.benchmarks.registry import ENTRIES_KEY, Benchmark, Columns, Source
+from grading.gold import explain_unreadable, gold_answer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -121,9 +122,9 @@ def _generate(benchmark: Benchmark, limit: int | None, seed: int) -> list[Proble
 
 
 def _from_files(benchmark: Benchmark, roots: Sequence[Path], seed: int) -> list[Problem]:
-    source, path = find_file(benchmark, roots)
+    source, path, rows = find_rows(benchmark, roots)
     problems: dict[str, Problem] = {}
-    for number, row in read_rows(path):
+    for number, row in rows:
         where = f"benchmark {benchmark.name}: {path}, row {number}"
         if any(str(_value(row, key, where)) != value for key, value in source.where.items()):
             continue
@@ -149,16 +150,21 @@ def _from_files(benchmark: Benchmark, roots: Sequence[Path], seed: int) -> list[
 
 def _problem(row: dict[str, Any], source: Source, where: str, seed: int) -> Problem:
     columns = source.columns
-    text = _text(_value(row, columns.problem, where), where)
-    gold = _answer(_value(row, columns.gold, where))
+    paths = [columns.problem] if isinstance(columns.problem, str) else columns.problem
+    text = " ".join(_text(_value(row, path, where), where) for path in paths)
+    stated = _answer(_value(row, columns.gold, where))
+    gold = gold_answer(stated, source.answer_form)
+    if gold is None and stated:
+        raise InputError(f"{where}: column {columns.gold}: {explain_unreadable(stated, source.answer_form)}")
     if columns.options and gold:
         options, gold = _options(row, columns, gold, where)
         if source.shuffle_options:
             options, gold = _shuffle(options, gold, f"{seed}/{text}")
         text = with_options(text, options)
-    for name, value, column in (("problem", text, columns.problem), ("gold answer", gold, columns.gold)):
+    for name, value, column in (("problem", text, ", ".join(paths)), ("gold answer", gold, columns.gold)):
         if not value:
             raise InputError(f"{where}: the {name} (column {column}) is empty; add it or remove the row")
+    assert gold
     identity = str(_value(row, columns.id, where)) if columns.id else hashlib.sha256(text.encode()).hexdigest()[:16]
     subject = _value(row, columns.subject, where) if columns.subject else None
     return Problem(identity, text, gold, None if subject is None else str(subject))

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from core.errors import InputError, explain_validation
 from core.files import read_yaml
 from core.model.prompts import PROBLEM
+from grading.gold import AnswerForm
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,7 +29,7 @@ class Columns(BaseModel):
     """Where a file keeps what a benchmark needs: dotted paths into a row; a list of messages means its user message."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    problem: str = "prompt"
+    problem: str | tuple[str, ...] = "prompt"  # several: their texts, joined by a space
     gold: str = "reward_model.ground_truth"
     options: str | None = None  # list of option texts, labelled A to J in the prompt
     labels: str | None = None  # the file's own labels of the options, where gold is one of them ("A", or "1")
@@ -45,14 +46,18 @@ class Published(BaseModel):
 
 
 class Source(BaseModel):
-    """One file a benchmark can be read from: below a root folder, or in a dataset repository of the hub."""
+    """Where a benchmark can be read from: a file below a root folder or in a dataset repository of the hub, or a split
+    of such a dataset."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    file: str
-    hub: str | None = Field(default=None, pattern=r"^[\w.-]+/[\w.-]+$")  # dataset repository that has `file`
+    file: str | None = None
+    hub: str | None = Field(default=None, pattern=r"^[\w.-]+/[\w.-]+$")  # dataset repository that has `file` or `split`
     revision: str | None = None  # its commit, tag or branch
+    split: str | None = None
+    subset: str | None = None  # (configuration) of the dataset; none: the default one
     where: dict[str, str] = Field(default_factory=dict)  # dotted path -> value that kept rows have
     columns: Columns = Columns()
+    answer_form: AnswerForm = "text"  # of the column `gold` (see `grading.gold`)
     repeated: bool = False  # rows of the same problem are avg@k copies
     shuffle_options: bool = False  # put the options of each problem in an order drawn from the seed
     boilerplate: str | None = None
@@ -61,6 +66,8 @@ class Source(BaseModel):
     def _fits(self) -> "Source":
         if bool(self.hub) != bool(self.revision):
             raise ValueError("`hub` and `revision` belong together: a file of the hub needs the commit that is meant")
+        if bool(self.file) == bool(self.split) or (self.split and not self.hub) or (self.subset and not self.split):
+            raise ValueError("give a `file`, or the `split` (and `subset`) of a dataset of the `hub`")
         if self.shuffle_options and not self.columns.options:
             raise ValueError("`shuffle_options` needs `columns.options`: options inside a problem's text stay in place")
         return self

@@ -11,12 +11,15 @@ from functools import cache, cached_property
 from math import inf
 from pathlib import Path
 from statistics import fmean
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from core.text.markdown import inert
 from evaluation.benchmarks.registry import GROUPS, Benchmark
 from evaluation.report import html
+from evaluation.report.answers import Answer, Problems, draw_answers
+from evaluation.report.answers import to_markdown as answers_markdown
 from evaluation.report.figures import Records, recipe_curves
 from evaluation.report.table import Cell, Kind, Table, change, p_value, percent, score
 from evaluation.statistics.outcomes import LEARNED, median_over_seeds, permutation_test, share_that_learned
@@ -33,7 +36,8 @@ SEEDS = (
     "learn are over seeds (bootstrap, Wilson). p: exact permutation test over seeds, two-sided."
 )
 COSTS_PER_POINT = ("minutes", "generated tokens")
-COSTS = ("steps", "generated tokens", "minutes")  # facts of a run that say what it took
+PEAK = "GiB of the actor at its peak"
+COSTS = ("steps", "generated tokens", "minutes", PEAK)  # facts of a run that say what it took
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,8 @@ class Comparison:
     recipes: tuple[Recipe, ...]
     titles: Mapping[str, Mapping[str, str]]  # group -> benchmark -> title
     notes: tuple[str, ...]
+    answers: tuple[Answer, ...] = ()  # of the model that was not trained and of the first run of `answering`
+    answering: str = ""
 
     @property
     def several_seeds(self) -> bool:
@@ -210,6 +216,9 @@ class Comparison:
         figures = recipe_curves(records, self.colours, legend=False)
         (folder / page).write_text(self._render(list(figures.values())), encoding="utf-8")
         (folder / "comparison.md").write_text(self.to_markdown() + "\n", encoding="utf-8")
+        if self.answers and (base := self._untrained()):
+            said = answers_markdown(self.answers, base.name, self.answering)
+            (folder / "answers.md").write_text(said, encoding="utf-8")
         for name, svg in recipe_curves(records, self.colours, legend=True).items():
             (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
 
@@ -274,9 +283,19 @@ def paired(before: Recipe, after: Recipe) -> tuple[list[Run], list[Run]]:
 
 
 def compare_recipes(
-    recipes: Sequence[Recipe], *, baseline: str, suite: Sequence[Benchmark], notes: Sequence[str] = ()
+    recipes: Sequence[Recipe],
+    *,
+    baseline: str,
+    suite: Sequence[Benchmark],
+    notes: Sequence[str] = (),
+    problems: Problems = MappingProxyType({}),
+    answering: str = "",
 ) -> Comparison:
-    """Compare ``recipes``, first the one called ``baseline``; InputError for fewer than two, or for other problems."""
+    """Compare ``recipes``, first the one called ``baseline``; InputError for fewer than two, or for other problems.
+
+    With the texts of ``problems``, answers of the model that was not trained stand beside those of ``answering`` (of
+    the baseline if it is not among ``recipes``).
+    """
     by_name = {recipe.name: recipe for recipe in recipes}
     if len(by_name) < 2 or baseline not in by_name:
         raise InputError(
@@ -292,4 +311,8 @@ def compare_recipes(
     comparison = Comparison((first, *by_name.values()), titles, tuple(notes))
     for recipe in by_name.values():
         comparison._difference(first, recipe, list(scored))  # refuses what cannot be paired
+    after = by_name.get(answering, first)
+    if problems and (base := comparison._untrained()) and after is not base:
+        drawn = draw_answers(base.runs[0].tables, after.runs[0].tables, problems)
+        comparison = replace(comparison, answers=drawn, answering=after.name)
     return comparison

@@ -8,7 +8,7 @@ from typing import Any
 
 from core.errors import InputError
 from core.files import read_yaml
-from grading.answers import extract_boxed
+from grading.gold import explain_unreadable, gold_answer
 from targets.config import PrepareConfig
 from targets.read.steps import render_steps
 from targets.source import MAPPINGS, ColumnMapping, Source, top_level
@@ -50,8 +50,8 @@ def _choose(mapping: ColumnMapping | str, columns: list[str], where: str) -> Col
                 return candidate
         needed = "; ".join(f"{name}: {', '.join(mapping.resolve(()).columns())}" for name, mapping in ready.items())
         raise InputError(
-            f"{where}: the columns fit no ready mapping: {present}; the ready mappings need {needed}. "
-            "Name the columns: mapping: {problem: …, answer: …, response: …}"
+            f"{where}: the columns fit no ready mapping: {present}; they need {needed}. "
+            "Or give mapping: {problem: …, answer: …, response: …}"
         )
     if isinstance(mapping, str):
         if mapping not in ready:
@@ -96,7 +96,7 @@ def to_traces(row: Mapping[str, Any] | Rejection, mapping: ColumnMapping, source
         return
     common: dict[str, Any] = {}
     try:
-        common["problem"] = _text(_value(row, mapping.problem), "problem", role="user")
+        common["problem"] = _problem(row, mapping.problem)
         common["gold"] = _gold(_text(_value(row, str(mapping.answer)), "gold", numbers=True), mapping)
         common["system"] = _system(_value(row, mapping.system)) if mapping.system else None
         generations = _generations(row, mapping)
@@ -126,9 +126,17 @@ def _rejected(trace: Trace, rejection: Rejection) -> Trace:
     return trace
 
 
+def _problem(row: Mapping[str, Any], paths: str | list[str]) -> str:
+    if isinstance(paths, str):
+        return _text(_value(row, paths), "problem", role="user")
+    return " ".join(_text(_value(row, path), "problem").strip() for path in paths)
+
+
 def _gold(text: str, mapping: ColumnMapping) -> str:
-    """The gold answer; of a worked solution its last box, and the whole text where nothing is boxed."""
-    return (extract_boxed(text) if mapping.worked_solution else None) or text
+    answer = gold_answer(text, mapping.answer_form)
+    if answer is None:
+        raise _Unusable("no_gold", explain_unreadable(text, mapping.answer_form))
+    return answer
 
 
 def _generations(row: Mapping[str, Any], mapping: ColumnMapping) -> list[tuple[Any, ...]]:
@@ -157,10 +165,10 @@ def _generations(row: Mapping[str, Any], mapping: ColumnMapping) -> list[tuple[A
 
 
 def _steps(value: Any) -> str:
-    """The one response that a list of steps stands for."""
-    if not isinstance(value, list) or not all(isinstance(step, str) for step in value):
-        raise _Unusable("wrong_type", "steps: expected a list of texts")
-    if not value or not all(step.strip() for step in value):
+    """The one response that a solution stands for."""
+    if not isinstance(value, str) and not (isinstance(value, list) and all(isinstance(step, str) for step in value)):
+        raise _Unusable("wrong_type", f"steps: expected a list of texts or a text, found {type(value).__name__}")
+    if not value or not all(step.strip() for step in ([value] if isinstance(value, str) else value)):
         raise _Unusable("no_response", "no steps" if not value else "an empty step")
     return render_steps(value)
 

@@ -15,7 +15,7 @@ from typing import Any
 from core.code import SHORT_DIGEST
 from core.errors import InputError
 from core.files import digest_bytes
-from core.model.hub import hub_errors
+from core.model.hub import hub_errors, load_split
 from core.parquet.batches import ROWS_PER_READ
 from core.text.patterns import compile_full_match
 from targets.config import PrepareConfig
@@ -213,16 +213,8 @@ def _embedded(config: PrepareConfig) -> list[Any]:
 
 
 def _load_hub(source: Source) -> Any:
-    import datasets
-
-    try:
-        return datasets.load_dataset(source.path, source.subset, split=source.split, revision=source.revision)
-    except (OSError, ValueError) as error:  # not found, no network, gated, no such subset or split
-        raise InputError(
-            f"source {source.path}: no such file or folder here, and as a dataset of the hub (split {source.split!r}, "
-            f"subset {source.subset or 'default'}, revision {source.revision or 'main'}) it cannot be loaded: "
-            f"{str(error).splitlines()[0]}"
-        ) from error
+    where = f"source {source.path}: no such file or folder here, and the hub's dataset of this name"
+    return load_split(source.path, source.subset, source.split, source.revision, where=where)
 
 
 def _hub_revision(source: Source) -> str:

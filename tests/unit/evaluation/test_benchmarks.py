@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hub import serve_hub
 
 from core.errors import InputError
 from core.schemas import BENCHMARK, SAMPLE
@@ -290,9 +292,62 @@ def test_files_come_from_the_hub_at_their_revision(tmp_path):
     assert f"The hub's some/set at {first} cannot be reached (HF_HUB_OFFLINE is set)" in missing.stderr
 
 
+def test_a_split_of_the_hub_is_a_benchmark(tmp_path):
+    """In a process of its own: huggingface_hub reads its settings when it is imported."""
+    configs = "configs:\n- config_name: main\n  data_files:\n  - {split: test, path: main/test.jsonl}\n"
+    rows = [{"question": "2+2?", "answer": "2+2=<<2+2=4>>4\n#### 4"}, {"question": "1?", "answer": "#### 1,000"}]
+    origin = "hub: openai/gsm8k, revision: main, subset: main"
+    columns = "columns: {problem: question, gold: answer}, answer_form: gsm8k"
+    command = [sys.executable, "-m", "evaluation", "suite", "--suite", "suite.yaml", "--out", "out.parquet"]
+
+    def run(split: str) -> subprocess.CompletedProcess[str]:
+        source = f"{{{origin}, split: {split}, {columns}}}"
+        suite = f"benchmarks: [{{name: mine, group: evals, title: Mine, sources: [{source}]}}]"
+        (tmp_path / "suite.yaml").write_text(suite)
+        environment = {**os.environ, **hub.environment(), "HF_HOME": str(tmp_path), "HF_DATASETS_OFFLINE": "0"}
+        environment["PYTHONPATH"] = str(ROOT)
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment, check=False)
+
+    with serve_hub() as hub:
+        files = {"README.md": f"---\n{configs}---\n".encode()}
+        files["main/test.jsonl"] = "\n".join(map(json.dumps, rows)).encode()
+        hub.repositories["datasets/openai/gsm8k"] = [files]
+        done = run("test")
+        assert done.returncode == 0, done.stderr
+        assert pq.read_table(tmp_path / "out.parquet")["gold"].to_pylist() == ["4", "1,000"]
+        other = run("validation")
+        assert other.returncode == 2 and "openai/gsm8k (split 'validation', subset main" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "row", "expected"),
+    [
+        ({}, {"q": "2+2", "a": "2+2=4\n#### 4"}, "row 1: column a: the answer is a solution that ends with '#### 4'"),
+        (
+            {"answer_form": "gsm8k"},
+            {"q": "2+2", "a": "4"},
+            "row 1: column a: the answer does not end with a line '####",
+        ),
+        ({"answer_form": "gsm8k"}, {"q": "2+2", "a": ""}, "row 1: the gold answer (column a) is empty"),
+    ],
+)
+def test_a_gold_answer_that_cannot_be_read_is_an_error(tmp_path, source, row, expected):
+    write_lines(tmp_path / "mine.jsonl", row)
+    with pytest.raises(InputError, match=re.escape(expected)):
+        read_benchmark(entry(**source), [tmp_path])
+
+
+def test_the_columns_of_a_problem_are_joined(tmp_path):
+    write_lines(tmp_path / "mine.jsonl", {"body": "He has 2 eggs.", "question": "How many?", "a": 2})
+    columns = {"problem": ["body", "question"], "gold": "a"}
+    assert read_benchmark(entry(columns=columns), [tmp_path])["problem"].to_pylist() == ["He has 2 eggs. How many?"]
+
+
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
+        ({"split": "test"}, "give a `file`, or the `split`"),
+        ({"subset": "main"}, "give a `file`, or the `split`"),
         ({"hub": "some/set"}, "`hub` and `revision` belong together"),
         ({"shuffle_options": True}, "`shuffle_options` needs `columns.options`"),
     ],

@@ -12,6 +12,7 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hub import serve_hub
 
 from core.errors import InputError
 from core.schemas import TARGET
@@ -84,6 +85,7 @@ PUBLISHED = {
         "thinking_trajectories": ["we add"],
         "attempt": "It is \\boxed{4}.",
     },
+    "gsm8k": {"question": "Find 2+2.", "answer": "She has 2+2 = <<2+2=4>>4 eggs.\nThat is all.\n#### 4\n"},
 }
 
 
@@ -97,6 +99,64 @@ def test_published_sets_are_recognised_by_their_columns(tmp_path: Path, name: st
         assert not trace.reasons and (trace.problem, trace.gold) == ("Find 2+2.", "4")
         assert trace.response and trace.response.startswith("<think>\n") and "\\boxed{4}" in trace.response
     assert trace.upstream_correct is (True if name in ("openthoughts_math", "s1k_1.1") else None)
+
+
+def test_a_solution_of_gsm8k_is_thought_without_its_annotations(tmp_path: Path) -> None:
+    solution = "He pays 1000/2=$<<1000/2=500>>500.\nTwice is <<500*2=1000>>1,000.\n#### 1,000"
+    (tmp_path / "a.jsonl").write_text(json.dumps({"question": "How much?", "answer": solution}))
+    (trace,) = read(tmp_path / "a.jsonl")
+    assert not trace.reasons and trace.gold == "1,000"
+    assert trace.response == "<think>\nHe pays 1000/2=$500.\nTwice is 1,000.\n</think>\n\n\\boxed{1,000}"
+
+
+@pytest.mark.parametrize(
+    ("mapping", "answer", "detail"),
+    [
+        ("auto", "4", "the answer does not end with a line '#### ANSWER'"),
+        ("auto", "Two and two.\n####", "the answer does not end with a line '#### ANSWER'"),
+        ({"problem": "question", "answer": "answer", "response": "answer"}, "2+2\n#### 4", "set answer_form: gsm8k"),
+    ],
+)
+def test_an_answer_that_cannot_be_read_says_what_to_do(
+    tmp_path: Path, mapping: object, answer: str, detail: str
+) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps({"question": "Find 2+2.", "answer": answer}))
+    (trace,) = read(tmp_path / "a.jsonl", mapping=mapping)
+    assert trace.reasons == ["no_gold"] and detail in (trace.detail or "")
+
+
+def test_a_heading_in_a_boxed_solution_is_no_answer(tmp_path: Path) -> None:
+    row = {"problem": "Find 2+2.", "solution": "It is \\boxed{4}.\n#### Remark", "response": "\\boxed{4}"}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row))
+    mapping = {"problem": "problem", "answer": "solution", "response": "response", "answer_form": "boxed"}
+    (trace,) = read(tmp_path / "a.jsonl", mapping=mapping)
+    assert trace.gold == "4"
+
+
+def test_the_columns_of_a_problem_are_joined(tmp_path: Path) -> None:
+    row = {"Body": "He has 2 eggs. ", "Question": "How many eggs?", "Equation": ["2 = 2"], "Answer": 2.0}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row))
+    mapping = {"problem": ["Body", "Question"], "answer": "Answer", "response": "Equation", "steps": True}
+    (trace,) = read(tmp_path / "a.jsonl", mapping=mapping)
+    assert (trace.problem, trace.gold) == ("He has 2 eggs. How many eggs?", "2")
+
+
+def test_a_split_of_the_hub_is_read(tmp_path: Path) -> None:
+    """In a process of its own: huggingface_hub reads its settings when it is imported."""
+    configs = "configs:\n- config_name: main\n  data_files:\n  - {split: train, path: main/train.jsonl}\n"
+    code = (
+        "from targets.config import build_config\nfrom targets.read.sources import read_source\n"
+        "config = build_config({'source': [{'path': 'openai/gsm8k', 'subset': 'main', 'mapping': 'gsm8k'}]})\n"
+        "print([(t.id, t.gold, t.response) for t in read_source(config)])"
+    )
+    with serve_hub() as hub:
+        files = {"README.md": f"---\n{configs}---\n".encode()}
+        files["main/train.jsonl"] = json.dumps(PUBLISHED["gsm8k"]).encode()
+        hub.repositories["datasets/openai/gsm8k"] = [files]
+        environment = {**os.environ, **hub.environment(), "HF_HOME": str(tmp_path), "HF_DATASETS_OFFLINE": "0"}
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert "('openai/gsm8k:0', '4', '<think>\\nShe has 2+2 = 4 eggs." in done.stdout, done.stderr
 
 
 def test_a_driver_that_is_not_installed_is_named() -> None:
@@ -157,7 +217,7 @@ def test_steps_become_a_target_whose_box_is_their_own_result(jsonl: Any) -> None
         {"problem": "p", "answer": "13000", "steps": ["1500 * 8 = 12000", "25000 - 12000 = 13000"]},
         {"problem": "q", "answer": "9", "steps": ["8 * 1 = 8"]},
         {"problem": "r", "answer": "1", "steps": []},
-        {"problem": "s", "answer": "1", "steps": "1 = 1"},
+        {"problem": "s", "answer": "1", "steps": 1},
         {"problem": "t", "answer": "1", "steps": ["1 = 1", " "]},
         {"problem": "u", "answer": "1", "steps": [1]},
     ]
