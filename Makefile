@@ -26,7 +26,7 @@ export LUFFY_PROFILE := $(PROFILE)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run ui promote rollback experiments compare drift words leaderboard test test-all test-unit bench docs lint lock audit pin-images \
+.PHONY: help demo run ui promote rollback experiments compare drift words words-data leaderboard test test-all test-unit bench docs lint lock audit pin-images \
   setup clean doctor test-gpu-lock test-interop units unit-orchestration unit-training slow-units others-orchestration others-training
 
 help:  ## list the targets
@@ -110,8 +110,19 @@ drift: setup  ## what each rollout correction does with stale samples, on the em
 PARTS := $(MAKE) --no-print-directory --keep-going
 SELECT :=
 
-words: setup  ## a language model learns word problems on the CPU (hours); writes docs/words
-	@$(ORCHESTRATION) -m pipelines.cli.experiments --profile words --copy-to docs/words
+# Before anything is built: the problems are not part of the project. LUFFY__TARGETS__SOURCE names others.
+words-data:
+	@[ -n "$(LUFFY__TARGETS__SOURCE)" ] || for file in word_problems_train.jsonl svamp_test.jsonl; do \
+	  [ -f "$(or $(DATA),../shared/data/problems)/$$file" ] || { echo "error: no $$file in $(or $(DATA),../shared/data/problems):" \
+	    "give the folder of the problems, make words DATA=FOLDER; docs/words.md says where they can be had" >&2; exit 2; }; \
+	done
+	@case "$(MODEL)" in *.gguf|*/) [ -e "$(MODEL)" ] || { echo "error: MODEL=$(MODEL): no such file or folder: give a" \
+	  "model folder, a .gguf file or a hub id" >&2; exit 2; } ;; esac
+
+words: words-data setup  ## a language model learns word problems on the CPU (hours): DATA=folder MODEL=gguf; writes docs/words
+	@$(ORCHESTRATION) -m pipelines.cli.experiments --profile words --copy-to docs/words \
+	  $(if $(DATA),--set targets.source="[$(DATA)/word_problems_train.jsonl]" --set benchmarks.roots="[$(DATA)]") \
+	  $(if $(MODEL),--set model.source="$(MODEL)")
 
 test: setup  ## unit, definition, UI and integration tests, in both environments
 	+@$(PARTS) units others-orchestration others-training SELECT='-m "not slow"'

@@ -1,27 +1,32 @@
-"""Choose the learning rates of the profile `comparison`: ``.venv/bin/python -m perf.learning_rates``.
+"""Choose the learning rates of a profile that compares recipes: ``.venv/bin/python -m perf.learning_rates``.
 
 Every recipe has the same budget: two thirds of the updates per rate, with a seed that no comparison uses. The policies
-are scored on problems from the distribution of the in-domain benchmark, drawn with another seed. The result is a table.
-Trainings and scores that are complete in ``--out`` are reused.
+are scored on problems from the distribution of the first in-domain benchmark, drawn with another seed; no problem of
+the comparison is among them, and none of either is a target. The result is a table. Trainings and scores that are
+complete in ``--out`` are reused, so an interrupted search continues where it stopped.
 """
 
 import argparse
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
+import yaml
 
 from core.code import PROJECT
+from core.files import write_table
+from evaluation.benchmarks.problems import read_suite
 from evaluation.statistics.scores import summarize
-from pipelines.definitions.settings import PROFILE, Settings, load_settings
+from pipelines.cli.run import configure
+from pipelines.definitions.settings import Settings, load_settings
+from training.base.resolve import resolve_base
 
 TRAINING = str(PROJECT / ".venv-train/bin/python")
 RATE = "actor_rollout_ref.actor.optim.lr"
 RATES = ("1e-4", "2e-4")
-BENCHMARK = "arithmetic_hard"  # in domain
 SEED = 100
 VALIDATION_SEED = 1
 PROBLEMS = 200
@@ -39,7 +44,37 @@ def shortened(override: str) -> str:
     return re.sub(r"(training_steps|save_freq)=(\d+)", lambda n: f"{n[1]}={int(n[2]) * 2 // 3}", override)
 
 
-def score(settings: Settings, recipe: str, rate: str, out: Path) -> float:
+def draw_problems(settings: Settings, out: Path) -> str:
+    """Write the validation problems as ``suite.parquet``, and these and the comparison's as ``unseen.parquet``.
+
+    Returns:
+        The name of the benchmark that they are drawn like.
+    """
+    roots, suite = [PROJECT / root for root in settings.benchmarks.roots], settings.benchmark_suite()
+    benchmark = next(benchmark for benchmark in suite if benchmark.group == "evals")
+    prompt = settings.benchmarks.system_prompt
+    compared = read_suite(suite, roots, seed=settings.benchmarks.seed, system_prompt=prompt)
+    drawn = read_suite([benchmark], roots, limit=PROBLEMS, seed=VALIDATION_SEED, system_prompt=prompt)
+    asked = set(compared["problem"].to_pylist())
+    drawn = drawn.filter(pa.array([problem not in asked for problem in drawn["problem"].to_pylist()]))
+    out.mkdir(parents=True, exist_ok=True)
+    write_table(drawn, out / "suite.parquet")
+    write_table(pa.concat_tables([drawn, compared]), out / "unseen.parquet")
+    return benchmark.name
+
+
+def prepare(settings: Settings, model: Path, out: Path) -> None:
+    """The targets of the profile, without the problems of ``unseen.parquet``, unless they are there."""
+    if (out / "targets/train.parquet").exists():
+        return
+    config = out / "targets.yaml"
+    config.write_text(yaml.safe_dump(settings.targets.model_dump(mode="json")), encoding="utf-8")
+    command = [sys.executable, "-m", "targets", "--config", config, "--out", out / "targets", "--tokenizer", model]
+    command += ["--benchmarks", out / "unseen.parquet", "--heldout-share", str(settings.split.heldout_share)]
+    call(*command)
+
+
+def score(settings: Settings, model: Path, benchmark: str, recipe: str, rate: str, out: Path) -> float:
     """The share of the validation problems that the policy of ``recipe`` at ``rate`` answers correctly."""
     run, suite, sampling = out / f"{recipe}-{rate}", out / "suite.parquet", settings.evaluation
     overrides = (*settings.training.overrides, *settings.experiments.overrides.get(recipe, ()))
@@ -47,7 +82,7 @@ def score(settings: Settings, recipe: str, rate: str, out: Path) -> float:
     sets[RATE] = f"{RATE}={rate}"  # a first stage has it, too
     command = [TRAINING, "-m", "training", "--recipe", recipe, "--hardware", settings.training.hardware]
     command += ["--targets", out / "targets/train.parquet", "--heldout", out / "targets/heldout.parquet"]
-    command += ["--model", PROJECT / "training/base/model", "--out", run, "--seed", str(SEED)]
+    command += ["--model", model, "--out", run, "--seed", str(SEED)]
     call(*command, *(part for text in sets.values() for part in ("--set", text)))
     if not (run / "graded").exists():
         command = [TRAINING, "-m", "evaluation", "generate", "--model", run / "policy", "--suite", suite]
@@ -56,32 +91,28 @@ def score(settings: Settings, recipe: str, rate: str, out: Path) -> float:
         call(*command)
         command = [TRAINING, "-m", "evaluation", "grade", "--suite", suite]
         call(*command, "--samples", run / "samples", "--out", run / "graded")
-    return summarize(pq.read_table(run / "graded" / f"{BENCHMARK}.parquet")).mean
+    return summarize(pq.read_table(run / "graded" / f"{benchmark}.parquet")).mean
 
 
 def main() -> None:
-    os.environ[PROFILE] = "comparison"
-    settings = load_settings()
     parser = argparse.ArgumentParser(
         prog="python -m perf.learning_rates", description=(__doc__ or "").split("\n", 1)[0]
     )
-    parser.add_argument("--recipes", nargs="+", default=list(settings.experiments.recipes))
+    parser.add_argument("--profile", default="comparison", help="name or file of a profile (default %(default)s)")
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", dest="overrides")
+    parser.add_argument("--recipes", nargs="+", help="default: those that the profile names")
     parser.add_argument("--rates", nargs="+", default=list(RATES))
-    parser.add_argument("--out", type=Path, default=PROJECT / "var/learning_rates")
+    parser.add_argument("--out", type=Path, help="default: var/learning_rates/PROFILE")
     options = parser.parse_args()
-    out: Path = options.out.resolve()
-    if not (out / "targets/train.parquet").exists():
-        command = [sys.executable, "-m", "targets", "--source", "embedded", "--out", out / "targets"]
-        command += ["--tokenizer", PROJECT / "training/base/model/tokenizer.json"]
-        for name in ("embedded_split", "embedded_terse"):
-            command += ["--set", f"{name}={getattr(settings.targets, name)}"]
-        call(*command, "--heldout-share", str(settings.split.heldout_share))
-    command = [sys.executable, "-m", "evaluation", "suite", "--suite", settings.suite.name]
-    command += ["--benchmarks", BENCHMARK, "--limit", str(PROBLEMS)]
-    call(*command, "--seed", str(VALIDATION_SEED), "--out", out / "suite.parquet")
+    configure(options.profile, options.overrides)
+    settings = load_settings()
+    out: Path = (options.out or PROJECT / "var/learning_rates" / Path(options.profile).stem).resolve()
+    benchmark = draw_problems(settings, out)
+    model = resolve_base(settings.model.source, out / "models", revision=settings.model.revision).path
+    prepare(settings, model, out)
     print("recipe                " + "".join(f"{rate:>10}" for rate in options.rates), flush=True)
-    for recipe in options.recipes:
-        scores = [score(settings, recipe, rate, out) for rate in options.rates]
+    for recipe in options.recipes or settings.experiments.recipes:
+        scores = [score(settings, model, benchmark, recipe, rate, out) for rate in options.rates]
         best = max(zip(scores, options.rates, strict=True), key=lambda pair: (pair[0], -float(pair[1])))[1]
         print(f"{recipe:22}" + "".join(f"{share:10.1%}" for share in scores) + f"   best {best}", flush=True)
 

@@ -141,3 +141,19 @@ def test_compare_takes_methods_and_a_number_of_seeds(make):
     command = "-m pipelines.cli.experiments --profile comparison --copy-to docs/comparison"
     assert make("compare") == [command]
     assert make("compare", "METHODS=luffy hpt", "SEEDS=8") == [f"{command} --set experiments.seeds=8 luffy hpt"]
+
+
+def test_words_says_which_files_are_missing_before_it_builds_anything(make, tmp_path):
+    with pytest.raises(subprocess.CalledProcessError) as missing:
+        make("words", "DATA=nowhere")
+    assert "no word_problems_train.jsonl in nowhere: give the folder of the problems" in missing.value.stderr
+    assert not (tmp_path / ".venv").exists()
+    (tmp_path / "word_problems_train.jsonl").write_text("{}")
+    (tmp_path / "svamp_test.jsonl").write_text("{}")
+    with pytest.raises(subprocess.CalledProcessError) as missing:
+        make("words", "DATA=.", "MODEL=nothing.gguf")
+    assert "MODEL=nothing.gguf: no such file or folder" in missing.value.stderr
+    command = "-m pipelines.cli.experiments --profile words --copy-to docs/words"
+    given = "--set targets.source=[./word_problems_train.jsonl] --set benchmarks.roots=[.] --set model.source=me/model"
+    assert make("words", "DATA=.", "MODEL=me/model")[-1].split() == [*command.split(), *given.split()]
+    assert make("words", LUFFY__TARGETS__SOURCE="[mine.jsonl]")[-1].split() == command.split()

@@ -1,0 +1,27 @@
+"""The problems that learning rates are chosen on."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from perf.learning_rates import draw_problems
+from pipelines.definitions.settings import PROFILE, load_settings
+
+
+def test_no_problem_of_the_comparison_is_in_the_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [json.dumps({"problem": f"What is {number} + 1?", "answer": number + 1}) for number in range(100)]
+    (tmp_path / "mine.jsonl").write_text("\n".join(rows))
+    source = {"file": "mine.jsonl", "columns": {"problem": "problem", "gold": "answer"}}
+    benchmark = {"name": "mine", "group": "evals", "title": "Mine", "sample": 60, "sources": [source]}
+    (tmp_path / "suite.yaml").write_text(yaml.safe_dump({"benchmarks": [benchmark]}))
+    profile = {"suite": {"name": str(tmp_path / "suite.yaml")}, "benchmarks": {"roots": [str(tmp_path)]}}
+    (tmp_path / "profile.yaml").write_text(yaml.safe_dump(profile))
+    monkeypatch.setenv(PROFILE, str(tmp_path / "profile.yaml"))
+    assert draw_problems(load_settings(), tmp_path) == "mine"
+    validation, unseen = (
+        set(pq.read_table(tmp_path / f"{name}.parquet")["problem"].to_pylist()) for name in ("suite", "unseen")
+    )
+    assert 0 < len(validation) < 60 and len(unseen) == 60 + len(validation) and validation < unseen
