@@ -20,29 +20,15 @@ from verl.utils.metric import reduce_metrics
 from verl.workers.utils.padding import response_to_nested
 
 from core.files import digest_bytes
-from training.algorithms.advantage import apply_prefix_weights, group_advantage
-from training.algorithms.correction import rollout_correction
 from training.algorithms.entropy import EntropyController
-from training.algorithms.guidance import Guidance
-from training.algorithms.methods.gate import group_gate
-from training.algorithms.methods.length_penalty import length_penalty
-from training.algorithms.methods.relift import UnsolvedPrompts
-from training.algorithms.methods.replay import ReplayStore
 from training.algorithms.methods.sft_schedule import sft_coefficient
-from training.algorithms.methods.srft import outcome_advantage, supervised_scale
-from training.algorithms.tensors import mask_of_prefix
-from training.mixed.groups import SOLVED, GroupBuffer, sample_of
+from training.mixed.groups import GroupBuffer, sample_of
 from training.mixed.imitation import Problems, imitation_batch
 from training.mixed.loss import mixed_policy_loss
-from training.mixed.metrics import (
-    group_metrics,
-    mean_of_sums,
-    staleness_metrics,
-    token_metrics,
-    update_counts,
-    validation_metrics,
-)
-from training.mixed.replay import prompt_batch, read_store, take_in, with_replay, write_store
+from training.mixed.metrics import group_metrics, mean_of_sums, update_counts, validation_metrics
+from training.mixed.prompts import PromptMemory
+from training.mixed.replay import prompt_batch, with_replay
+from training.mixed.samples import FIELDS, Samples, learning_signal
 from training.mixed.seeds import prompt_key, stable_hash
 from training.plan.fit import require_disk
 from training.run.checkpoints import TrainerState, folder_of, mark_complete, read_state, record_score
@@ -57,11 +43,6 @@ EVICTED = "training/off_policy/evicted_samples"  # verl's name; it counts groups
 OF_ALL_SAMPLES = "training/off_policy/trajectory_"
 
 
-def fit_width(values: torch.Tensor, width: int) -> torch.Tensor:
-    """``values`` cut or filled with zeros to ``[batch, width]``: verl's padding rows copy fields of another length."""
-    return torch.nn.functional.pad(values[:, :width], (0, max(width - values.shape[1], 0)))
-
-
 class MixedPolicy(PPOTrainer):
     """Mixed-policy GRPO over any trainer of verl: the order of a step, and what is not overridden here, is its own."""
 
@@ -70,12 +51,8 @@ class MixedPolicy(PPOTrainer):
 
     def __init__(self, config: Any):
         self.options = mixed_options(config)
-        self.guidance = Guidance(self.options.guide)
+        self.memory = PromptMemory(self.options, config.actor_rollout_ref.rollout.n)
         self.entropy = EntropyController(self.options.adaptive_entropy, config.actor_rollout_ref.actor.entropy_coeff)
-        self.replay = ReplayStore(self.options.replay, config.actor_rollout_ref.rollout.n)
-        self._replayed: list[int] = []  # prompts of the next batch of which a sample is replayed
-        self._waiting: list[int] = []  # those of them that are not in it yet
-        self.unsolved = UnsolvedPrompts(self.options.relift.buffer)
         self._prefix_lengths: dict[str, int] = {}  # of this step's samples, by their key
         self._sft_scale = 1.0  # of the supervised loss, for the batch whose advantages were computed last
         self._counts = Counter[str]()  # of this step; verl averages the metrics of mini-batches that it samples apart
@@ -87,11 +64,6 @@ class MixedPolicy(PPOTrainer):
         self.actor_rollout_wg.set_loss_fn(
             partial(mixed_policy_loss, actor, self.options, self.config.data.max_response_length)
         )
-
-    @property
-    def _knows_prompts(self) -> bool:
-        """Whether something that is kept over the steps is about a prompt."""
-        return self.guidance.depends or self.options.relift.use or self.options.replay.use
 
     @cached_property
     def problems(self) -> Problems:
@@ -113,35 +85,33 @@ class MixedPolicy(PPOTrainer):
             gen_batch_size=1 if metric is not None else data.get("gen_batch_size") or data.train_batch_size,
             max_inflight_gen_batches=self.config.algorithm.filter_groups.max_inflight_gen_batches,
         )
-        return buffer.follow(self.options, self.config.actor_rollout_ref.rollout.n, self.guidance)
+        return buffer.follow(self.options, self.config.actor_rollout_ref.rollout.n, self.memory.guidance)
 
     def _next_train_batch(self, num_prompts: int | None = None) -> TensorDict:
         """verl's; each prompt with its key and whether its group has off-policy samples, where that is needed."""
         if self.options.replay.use:
             seed = stable_hash(self.config.seed, self.global_steps, "replay")
-            self._replayed = self.replay.draw(num_prompts or self.config.data.train_batch_size, seed)
-            self._waiting = list(self._replayed)
+            self.memory.choose_replayed(num_prompts or self.config.data.train_batch_size, seed)
         batch = super()._next_train_batch(num_prompts)
-        if not self._knows_prompts:
+        if not self.memory.used:
             return batch
         prompts = [prompt_key(messages) for messages in batch["raw_prompt"]]
         batch["prompt_key"] = torch.tensor(prompts)
-        if self.guidance.depends:
-            rates = batch["pass_rate"] if self.guidance.below is not None else [None] * len(prompts)
-            guided = [self.guidance.guides(prompt, rate) for prompt, rate in zip(prompts, rates, strict=True)]
-            batch["guided"] = torch.tensor(guided)
+        if self.memory.guidance.depends:
+            rates = None if self.memory.guidance.below is None else batch["pass_rate"]
+            batch["guided"] = torch.tensor(self.memory.guided(prompts, rates))
         return batch
 
     def _fetch_one_gen_batch(self) -> TensorDict:
         """verl's; with replay a prompt at a time, first those that are replayed."""
         if not self.options.replay.use:
             return super()._fetch_one_gen_batch()
-        if self._waiting:
-            prompt = self._waiting.pop(0)
-            return with_replay(prompt_batch(self.problems.record(prompt)), self.replay.experiences[prompt].trajectory)
+        if replayed := self.memory.next_replayed():
+            prompt, trajectory = replayed
+            return with_replay(prompt_batch(self.problems.record(prompt)), trajectory)
         batch = super()._fetch_one_gen_batch()
         # A prompt is in a batch once, as long as there is another one.
-        while prompt_key(batch["raw_prompt"][0]) in self._replayed and len(self._replayed) < len(self.problems):
+        while self.memory.is_spent(prompt_key(batch["raw_prompt"][0]), len(self.problems)):
             batch = super()._fetch_one_gen_batch()
         return with_replay(batch, None)
 
@@ -163,119 +133,64 @@ class MixedPolicy(PPOTrainer):
             del metrics[name]
         return batch
 
-    def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        """Advantages and correction weights over the whole batch, put back beside the samples."""
-        fields = [
-            "uid",
-            "response_mask",
-            "rm_scores",
-            "old_log_probs",
-            "rollout_log_probs",
-            "entropy",
-            "prefix_length",
-            "requests",
-            "rollout_versions",
-        ]
+    def _read(self, batch: KVBatchMeta) -> tuple[Samples, torch.Tensor]:
+        """The samples of ``batch``, and their response masks as verl stores them."""
+        fields = list(FIELDS)
         if self.use_reference_policy:
             fields.append("ref_log_prob")
         if self.options.knows_off_policy_probs:
             fields.append("off_policy_log_probs")
         if self.options.replay.use:
             fields.append("responses")
-        if self._knows_prompts:
+        if self.memory.used:
             fields.append("prompt_key")
         data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
-        nested_mask = data["response_mask"]
         index = np.array(data.pop("uid").tolist(), dtype=object)
-        rows = data.to_padded_tensor()
-        mask, rewards = rows["response_mask"].bool(), rows["rm_scores"]
-        off_policy_mask = mask_of_prefix(rows["prefix_length"], mask)
-        sampled = torch.tensor([not tag.get("is_padding", False) for tag in batch.tags])  # verl fills up with the rest
-        on_policy = rows["prefix_length"] == 0
-        metrics.update(
-            group_metrics(rewards.sum(-1)[sampled], index[sampled.numpy()], on_policy[sampled], self.options)
-        )
-        solved = rewards.sum(-1) == SOLVED
-        self._note_outcomes(rows, index, sampled, solved, metrics)
+        sampled = torch.tensor([not tag.get("is_padding", False) for tag in batch.tags])
+        return Samples(data.to_padded_tensor(), index, sampled), data["response_mask"]
 
-        if self.config.algorithm.use_kl_in_reward:
-            proto = DataProto(batch=rows[sampled])
-            proto.batch["token_level_scores"] = rewards[sampled]
-            proto, kl_metrics = apply_kl_penalty(proto, self.kl_ctrl_in_reward, self.config.algorithm.kl_penalty)
-            metrics.update(kl_metrics)
-            rewards = rewards.clone()
-            rewards[sampled] = proto.batch["token_level_rewards"]
-        scores = rewards.sum(-1)
-        if self.options.length_penalty.use:
-            limit = self.config.data.max_response_length
-            penalty = length_penalty(mask.sum(-1), limit, self.options.length_penalty)
-            generated = (mask & ~off_policy_mask).any(-1)  # nobody could have sampled a shorter target
-            scores = scores + penalty * generated
-            metrics["reward/length_penalty"] = float(penalty[sampled & generated].mean()) if generated.any() else 0.0
-        advantages = group_advantage(scores, index, on_policy, self.options).unsqueeze(-1) * mask
-        advantages = apply_prefix_weights(advantages, off_policy_mask, self.options.prefix)
-        log_probs = rows["old_log_probs"], rows["rollout_log_probs"]
-        correction, _, correction_metrics = rollout_correction(
-            *log_probs, mask, off_policy_mask, self.options.rollout_correction
-        )
-        metrics.update({f"rollout_correction/{name}": value for name, value in correction_metrics.items()})
-        metrics.update(token_metrics(rows["entropy"], mask, off_policy_mask))
-        if self.options.srft.use:
-            outcomes = outcome_advantage(solved, metrics.get("actor/entropy", 0.0), self.options.srft).unsqueeze(-1)
-            advantages = torch.where(off_policy_mask, advantages, outcomes * mask)
-            self._sft_scale = supervised_scale(metrics.get("actor/off_policy_entropy", 0.0), self.options.srft)
-        metrics.update(
-            staleness_metrics(
-                self.global_steps - 1 - fit_width(rows["rollout_versions"], mask.shape[1]),
-                mask & ~off_policy_mask,
-                rows["old_log_probs"] - rows["rollout_log_probs"],
-            )
-        )
-        metrics["batch/generation_requests"] = float(rows["requests"][sampled].sum())
+    def _rewards(self, samples: Samples, metrics: dict[str, Any]) -> torch.Tensor:
+        """Token by token; with verl's penalty for drift from the reference policy where it is part of the reward."""
+        rewards = samples.rows["rm_scores"]
+        if not self.config.algorithm.use_kl_in_reward:
+            return rewards
+        proto = DataProto(batch=samples.rows[samples.sampled])
+        proto.batch["token_level_scores"] = rewards[samples.sampled]
+        proto, kl_metrics = apply_kl_penalty(proto, self.kl_ctrl_in_reward, self.config.algorithm.kl_penalty)
+        metrics.update(kl_metrics)
+        rewards = rewards.clone()
+        rewards[samples.sampled] = proto.batch["token_level_rewards"]
+        return rewards
+
+    def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        """What the update learns from, over the whole batch, put beside the samples."""
+        samples, nested_mask = self._read(batch)
+        sampled, prefix_lengths = samples.sampled, samples.rows["prefix_length"]
+        scores = samples.rows["rm_scores"].sum(-1)
+        on_policy = samples.on_policy[sampled]
+        metrics.update(group_metrics(scores[sampled], samples.index[sampled.numpy()], on_policy, self.options))
+        if self.memory.used:
+            reward = metrics.get("reward/on_policy", 0.0)
+            metrics |= self.memory.note(samples, lambda prompt: self.problems.has_target(prompt), reward)
+        rewards, limit = self._rewards(samples, metrics), self.config.data.max_response_length
+        signal = learning_signal(samples, rewards, self.options, limit, updates=self.global_steps - 1)
+        metrics |= signal.metrics
+        self._sft_scale = signal.sft_scale
+        actor, n = self.config.actor_rollout_ref.actor, self.config.actor_rollout_ref.rollout.n
         prompts = self.config.data.train_batch_size // self.parameter_sync_step
-        n_samples = prompts * self.config.actor_rollout_ref.rollout.n
-        metrics["batch/missing_samples"] = float(n_samples - sampled.sum())
+        metrics["batch/generation_requests"] = float(samples.rows["requests"][sampled].sum())
+        metrics["batch/missing_samples"] = float(prompts * n - sampled.sum())
         self._counts.update({name: metrics[name] for name in (*metrics,) if name.startswith("batch/")})
-        self._prefix_lengths |= zip(batch.keys, rows["prefix_length"].tolist(), strict=True)
+        self._prefix_lengths |= zip(batch.keys, prefix_lengths.tolist(), strict=True)
 
-        output = {"advantages": advantages, "returns": advantages, "rollout_is_weights": correction}
-        gate = None
-        if self.options.gate.type != "none":
-            weights = group_gate(solved.tolist(), index.tolist(), on_policy.tolist(), self.options.gate)
-            policy, supervised = torch.tensor(weights).unsqueeze(-1).unbind(1)  # of each row: [batch, 1]
-            output["gate"] = gate = torch.where(off_policy_mask, supervised, policy)
-            metrics["groups/supervised"] = float(1.0 - policy[sampled].mean())
-        if self.options.knows_off_policy_probs:
-            output["off_policy_log_probs"] = fit_width(rows["off_policy_log_probs"], mask.shape[1])
-        nested = {name: response_to_nested(value.float(), nested_mask) for name, value in output.items()}
+        nested = {name: response_to_nested(value.float(), nested_mask) for name, value in signal.fields.items()}
         batch = tq.kv_batch_put(
             keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict(nested, batch_size=len(batch))
         )
-        actor, n = self.config.actor_rollout_ref.actor, self.config.actor_rollout_ref.rollout.n
         share = actor.ppo_mini_batch_size * n / len(batch)  # of the batch, that one update sees
-        batch.extra_info.update(update_counts(mask, off_policy_mask, share, gate))
+        counts = update_counts(samples.mask, samples.off_policy_mask, share, signal.fields.get("gate"))
+        batch.extra_info.update(counts)
         return batch
-
-    def _note_outcomes(
-        self,
-        rows: TensorDict,
-        index: np.ndarray,
-        sampled: torch.Tensor,
-        solved: torch.Tensor,
-        metrics: dict[str, Any],
-    ) -> None:
-        """Tell what is kept about prompts over the steps how the samples of this batch came out."""
-        on_policy = rows["prefix_length"] == 0
-        if self.guidance.depends:
-            self.guidance.solve(rows["prompt_key"].tolist(), solved.tolist(), on_policy.tolist())
-        if self.options.relift.use:
-            able = sampled & torch.tensor(list(map(self.problems.has_target, rows["prompt_key"].tolist())))
-            self.unsolved.add(solved[able].tolist(), rows["prompt_key"][able].tolist(), on_policy[able].tolist())
-        if self.options.replay.use:
-            take_in(self.replay, rows[sampled], index[sampled.numpy()].tolist())
-            self.replay.note_success(metrics.get("reward/on_policy", 0.0))
-            metrics["replay/stored"] = float(len(self.replay.experiences))
-            metrics["replay/retired"] = float(len(self.replay.retired))
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         batch.extra_info["entropy_coeff"] = self.entropy.coefficient
@@ -296,10 +211,10 @@ class MixedPolicy(PPOTrainer):
         last = self.local_trigger_step == self.parameter_sync_step - 1  # the coefficient changes once a step
         if last and "actor/entropy" in metrics:  # a batch can be all off-policy
             self.entropy.update(metrics["actor/entropy"])
-        if prompts := self.unsolved.take():
+        if prompts := self.memory.unsolved.take():
             self._imitate(prompts, metrics)
         if self.options.relift.use:
-            metrics["relift/waiting"] = float(len(self.unsolved.prompts))
+            metrics["relift/waiting"] = float(len(self.memory.unsolved.prompts))
         return batch
 
     def _imitate(self, prompts: Sequence[int], metrics: dict[str, Any]) -> None:
@@ -360,30 +275,18 @@ class MixedPolicy(PPOTrainer):
         require_disk(Path(self.config.paths.run))
         super()._save_checkpoint()
         folder, keep = Path(self.config.trainer.default_local_dir), self.config.run.keep_checkpoints
-        state = TrainerState(
-            self.entropy.state_dict(),
-            self.dispatched,
-            solved=sorted(self.guidance.solved),
-            unsolved=self.unsolved.prompts,
-            retired=sorted(self.replay.retired),
-            replaying=self.replay.started,
-        )
-        if self.options.replay.use:
-            write_store(self.replay, folder_of(folder, self.global_steps))
+        state = TrainerState(self.entropy.state_dict(), self.dispatched)
+        state = self.memory.save(state, folder_of(folder, self.global_steps))
         mark_complete(folder, self.global_steps, state, keep)
 
     def _load_checkpoint(self) -> None:
         super()._load_checkpoint()
         if self.global_steps:
-            state = read_state(Path(self.config.trainer.default_local_dir), self.global_steps)
+            folder = Path(self.config.trainer.default_local_dir)
+            state = read_state(folder, self.global_steps)
             self.entropy.load_state_dict(dict(state.entropy))
             self.dispatched = state.dispatched
-            self.guidance.solved.update(state.solved)
-            self.unsolved.prompts = list(state.unsolved)
-            self.replay.retired, self.replay.started = set(state.retired), state.replaying
-            if self.options.replay.use:
-                folder = folder_of(Path(self.config.trainer.default_local_dir), self.global_steps)
-                self.replay.experiences = read_store(folder)
+            self.memory.load(state, folder_of(folder, self.global_steps))
 
 
 @register_trainer("mixed_sync")

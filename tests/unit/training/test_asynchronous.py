@@ -15,7 +15,6 @@ from verl.utils import tensordict_utils as tu
 from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
-from training.algorithms.guidance import ALWAYS, Guidance
 from training.algorithms.options import MixedPolicyOptions
 from training.mixed import trainer
 from training.mixed.asynchronous.balancer import TimedBalancer
@@ -24,6 +23,7 @@ from training.mixed.asynchronous.trainers import SeparateTrainer
 from training.mixed.groups import AsyncGroupBuffer, ReplayBufferAsync
 from training.mixed.loss import mixed_policy_loss
 from training.mixed.metrics import mean_of_sums
+from training.mixed.prompts import PromptMemory
 from training.mixed.rollout import batch_number
 from training.mixed.seeds import stable_hash
 
@@ -102,12 +102,12 @@ def step_of(correction: str, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str,
     hooks.options = MixedPolicyOptions(
         prefix={"n_prefix": 1}, clip_ratio=9.0, rollout_correction={"type": correction, "low": 0.6, "high": 5.0}
     )  # pyright: ignore[reportArgumentType]
-    hooks.use_reference_policy, hooks.guidance = False, Guidance(ALWAYS)
+    hooks.use_reference_policy, hooks.memory = False, PromptMemory(hooks.options, n=2)
     hooks.global_steps, hooks.parameter_sync_step, hooks._counts, hooks._prefix_lengths = 8, 1, Counter(), {}
     hooks.config = OmegaConf.create(
         {
             "algorithm": {"use_kl_in_reward": False},
-            "data": {"train_batch_size": 1},
+            "data": {"train_batch_size": 1, "max_response_length": 4},
             "actor_rollout_ref": {"actor": {"ppo_mini_batch_size": 1}, "rollout": {"n": 2}},
         }
     )

@@ -24,6 +24,7 @@ from training.algorithms.curriculum import easy_first
 from training.algorithms.guidance import Guidance, parse_guide
 from training.algorithms.options import MixedPolicyOptions
 from training.mixed import groups
+from training.mixed.prompts import PromptMemory
 from training.mixed.seeds import prompt_key
 from training.mixed.trainer import MixedPolicyTrainer
 from training.run.checkpoints import STATE, TrainerState, folder_of, mark_complete, read_state
@@ -78,7 +79,8 @@ def test_a_resumed_run_guides_what_an_unbroken_one_does(steps: list[list[tuple[i
 def trainer_of(rule: str, monkeypatch: pytest.MonkeyPatch, **columns: Any) -> Any:
     """A trainer whose next batch has these columns."""
     trainer = MixedPolicyTrainer.__new__(MixedPolicyTrainer)
-    trainer.guidance, trainer.options = Guidance(rule), MixedPolicyOptions()
+    trainer.options = MixedPolicyOptions.from_mapping({"guide": rule, "prefix": {"n_prefix": 1}})
+    trainer.memory = PromptMemory(trainer.options, n=2)
     batch = {name: np.fromiter(values, object, len(values)) for name, values in columns.items()}
     monkeypatch.setattr(PPOTrainer, "_next_train_batch", lambda *_: tu.get_tensordict(dict(batch)))
     return trainer
@@ -95,7 +97,7 @@ def test_the_trainer_says_of_each_prompt_that_it_draws_whether_it_is_guided(monk
     assert batch["guided"].tolist() == [True, False, True]
     trainer = trainer_of("until_solved", monkeypatch, raw_prompt=columns["raw_prompt"])
     assert trainer._next_train_batch()["guided"].tolist() == [True, True, True]
-    trainer.guidance.solve([prompt_key(asks("1+1"))], [True], [True])
+    trainer.memory.guidance.solve([prompt_key(asks("1+1"))], [True], [True])
     assert trainer._next_train_batch()["guided"].tolist() == [False, True, False]
 
 

@@ -13,12 +13,12 @@ from verl.utils import tensordict_utils as tu
 from verl.utils.metric import reduce_metrics
 
 from training.algorithms.entropy import EntropyController
-from training.algorithms.guidance import ALWAYS, Guidance
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.registry import LOSS_AGG_MODES
 from training.mixed import trainer
 from training.mixed.loss import mixed_policy_loss
 from training.mixed.metrics import mean_of_sums, pair_of_sums, update_counts
+from training.mixed.prompts import PromptMemory
 
 ACTOR = SimpleNamespace(use_kl_loss=False, entropy_coeff=0.0)
 
@@ -146,12 +146,12 @@ def step(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, float], KVBatchMeta
     monkeypatch.setattr(trainer, "tq", store)
     hooks = trainer.MixedPolicyTrainer.__new__(trainer.MixedPolicyTrainer)
     hooks.options = MixedPolicyOptions(prefix={"n_prefix": 1})
-    hooks.use_reference_policy, hooks.guidance = False, Guidance(ALWAYS)
+    hooks.use_reference_policy, hooks.memory = False, PromptMemory(hooks.options, n=2)
     hooks.global_steps, hooks.parameter_sync_step, hooks._counts, hooks._prefix_lengths = 4, 1, Counter(), {}
     hooks.config = OmegaConf.create(
         {
             "algorithm": {"use_kl_in_reward": False},
-            "data": {"train_batch_size": 2},
+            "data": {"train_batch_size": 2, "max_response_length": 4},
             "actor_rollout_ref": {"actor": {"ppo_mini_batch_size": 1}, "rollout": {"n": 2}},
         }
     )

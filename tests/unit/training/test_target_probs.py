@@ -12,7 +12,7 @@ from training.algorithms.options import LossOptions, MixedPolicyOptions
 from training.mixed.loss import mixed_policy_loss
 from training.mixed.metrics import update_counts
 from training.mixed.rollout import OffPolicyOutput
-from training.mixed.trainer import fit_width
+from training.mixed.samples import fit_width
 
 PHI = (0.5, 0.25)  # the teacher's probabilities of two off-policy tokens
 P = (0.4, 0.1)  # the policy's

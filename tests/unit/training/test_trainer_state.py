@@ -29,19 +29,19 @@ def trainer(run: Path, monkeypatch: pytest.MonkeyPatch) -> MixedPolicyTrainer:
 
 def test_replay_and_waiting_prompts_survive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved = trainer(tmp_path, monkeypatch)
-    saved.replay.experiences = {
+    saved.memory.replay.experiences = {
         2**59 + prompt: Experience(1 + prompt % 7, Trajectory([prompt, 2], [-0.5, -0.25], 1 / 3)) for prompt in range(9)
     }
-    saved.replay.retired, saved.replay.started = {2**59 + 77}, True
-    saved.unsolved.prompts = [2**59 + 5, 3]
+    saved.memory.replay.retired, saved.memory.replay.started = {2**59 + 77}, True
+    saved.memory.unsolved.prompts = [2**59 + 5, 3]
     saved._save_checkpoint()
 
     resumed = trainer(tmp_path, monkeypatch)
-    assert resumed.replay.draw(8, seed=1) == []
+    assert resumed.memory.replay.draw(8, seed=1) == []
     resumed._load_checkpoint()
-    assert resumed.replay == saved.replay
-    assert resumed.replay.draw(8, seed=1) == saved.replay.draw(8, seed=1) != []
-    assert resumed.unsolved.prompts == saved.unsolved.prompts
+    assert resumed.memory.replay == saved.memory.replay
+    assert resumed.memory.replay.draw(8, seed=1) == saved.memory.replay.draw(8, seed=1) != []
+    assert resumed.memory.unsolved.prompts == saved.memory.unsolved.prompts
 
 
 def test_a_store_that_was_changed_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
