@@ -111,7 +111,6 @@ def build_report(suite: Sequence[Benchmark], options: ReportOptions) -> list[dg.
     ) -> dg.MaterializeResult[ScorecardReference]:
         from core.files import read_json_lines
         from core.model.manifest import read_manifest
-        from evaluation.report.scorecard.html import write_page
         from evaluation.report.scorecard.scorecard import build_scorecard
         from evaluation.report.scorecard.text import render_markdown, render_text
         from evaluation.tables import read_scores, read_suite_file
@@ -149,6 +148,8 @@ def build_report(suite: Sequence[Benchmark], options: ReportOptions) -> list[dg.
         )
         folder = storage.folder("report", "scorecard", digest)
         if not folder.exists():
+            from evaluation.report.scorecard.html import write_page  # matplotlib
+
             with storage.writing(folder) as temporary:
                 write_page(card, temporary / PAGE)
                 (temporary / TEXT).write_text(render_text(card) + "\n", encoding="utf-8")

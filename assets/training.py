@@ -126,6 +126,7 @@ def build_policy(
         from core.files import write_json
         from core.model.manifest import read_manifest
         from training.config.keys import read_by
+        from training.run.folder import RunFolder
         from training.run.request import TrainingRequest, has_first_stage
 
         settings = config if of_partition is None else of_partition(config, context.partition_key)
@@ -155,7 +156,10 @@ def build_policy(
         arguments += ["--heldout", str(heldout)] if heldout else []
         overrides = [*interpreter.training_overrides(), *overrides]
         arguments += [part for override in overrides for part in ("--set", override)]
-        interpreter.run(context, arguments, observer)
+        if RunFolder(out).answers(request):
+            observer.reused = True
+        else:
+            interpreter.run(context, arguments, observer)
 
         folder = Path(observer.policy or out / "policy")
         manifest = read_manifest(folder)

@@ -86,11 +86,11 @@ class TrainingInterpreter(dg.ConfigurableResource):
             tail: deque[str] = deque(maxlen=TAIL_LINES)
             pump = threading.Thread(target=_pump, args=(process.stderr, tail), daemon=True)
             pump.start()
-            passed_on, worker = 0, _run_worker()
+            passed_on, run = 0, os.getppid()  # the process of the run has forked us
             try:
                 while process.poll() is None:
                     passed_on = _pass_on(session, passed_on, on_message)
-                    if _run_worker() != worker:
+                    if os.getppid() != run:
                         raise dg.Failure("the process of the run was killed, so this step ends too", allow_retries=True)
                     time.sleep(POLL_SECONDS)
             finally:
@@ -125,17 +125,6 @@ def _leaves(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
             yield from _leaves(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
-
-
-def _run_worker() -> int:
-    """The process that executes the run of this step: our parent, or the parent of the server that forked us."""
-    import psutil
-
-    try:
-        parent = psutil.Process(os.getppid())
-        return parent.ppid() if any("multiprocessing.forkserver" in text for text in parent.cmdline()) else parent.pid
-    except psutil.NoSuchProcess:  # it has just ended, so we have another parent
-        return os.getppid()
 
 
 def _pass_on(session: Any, passed_on: int, on_message: Message) -> int:

@@ -1,75 +1,78 @@
-"""``python -m pipelines.cli.execute``: execute one run of a job in a process of its own, for `pipelines.cli.run`.
+"""Execute one run of a job in a process forked from that of a command: it has imported what the run needs.
 
-It has a session of its own, so Ctrl-C at the terminal reaches the run as one request to cancel (`CANCEL`), and not
-each of its processes at once; and it cancels the run when the process that started it ends, however that happens.
+The process has a session of its own, so Ctrl-C at the terminal reaches the run as one request to cancel (`CANCEL`), and
+not each of its processes at once; and it cancels the run when the process that started it ends, however that happens.
 """
 
+import multiprocessing
 import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
-from core.cli import COUNT, Parser, exit_status
-from core.errors import InputError
 from core.machine.processes import die_with_parent
-from core.text.parse import parse_object
 from pipelines.definitions.code_location import defs
-from pipelines.definitions.instance import CANCEL, owner_tag, prepare_home
-from pipelines.definitions.jobs import JOBS
+from pipelines.definitions.instance import CANCEL, owner_tag
+
+FORK = multiprocessing.get_context("fork")
 
 
 def job(name: str) -> dg.JobDefinition:
-    """A job of the code location; each step of a run builds it again."""
+    """A job of the code location; each step of a run asks for it again."""
     return defs.resolve_job_def(name)
 
 
-def tags_of(text: str) -> dict[str, str]:
-    """Tags of a run, given as a JSON object of texts."""
-    values = parse_object(text, f"--tags {text!r:.80}")
-    if not all(isinstance(value, str) for value in values.values()):
-        raise InputError(f"--tags {text!r:.80}: expected an object whose values are texts")
-    return values
+def start_run(
+    name: str, log: Path, *, tags: Mapping[str, str], keys: Sequence[dg.AssetKey] | None, at_once: int | None
+) -> BaseProcess:
+    """Start a process that executes a run of the job ``name``; its status is 0 if the run succeeds.
+
+    Args:
+        log: what the process and its steps print.
+        tags: of the run.
+        keys: materialize only these assets.
+        at_once: number of steps that run at the same time.
+    """
+    process = FORK.Process(target=_execute, args=(os.getpid(), name, log, tags, keys, at_once))
+    process.start()
+    return process
 
 
-def keys_of(names: Sequence[str], name: str) -> list[dg.AssetKey]:
-    """The keys of assets of the job called ``name``."""
-    keys = [dg.AssetKey.from_user_string(text) for text in names]
-    if unknown := sorted(set(keys) - set(job(name).asset_layer.executable_asset_keys)):
-        raise InputError(f"--assets {unknown[0].to_user_string()}: not an asset of job {name}; expected stage/name")
-    return keys
-
-
-def main(arguments: list[str] | None = None) -> int:
-    parser = Parser(prog="python -m pipelines.cli.execute", description="Execute one run of a job.")
-    parser.add_argument("job", choices=[job.name for job in JOBS])
-    parser.add_argument("--tags", default="{}", metavar="JSON", help="tags of the run, as JSON")
-    parser.add_argument("--assets", nargs="*", metavar="KEY", help="materialize only these assets")
-    parser.add_argument("--max-concurrent", type=COUNT, help="number of steps that run at the same time")
-    options = parser.parse_args(arguments)
-    given, keys = tags_of(options.tags), keys_of(options.assets or [], options.job)
-    prepare_home()
+def _execute(
+    parent: int,
+    name: str,
+    log: Path,
+    tags: Mapping[str, str],
+    keys: Sequence[dg.AssetKey] | None,
+    at_once: int | None,
+) -> None:
+    os.setsid()
     asked = threading.Event()
     signal.signal(CANCEL, lambda *_: asked.set())
-    die_with_parent(os.getppid(), CANCEL)
+    die_with_parent(parent, CANCEL)
+    with open(os.devnull, "rb") as nothing, log.open("wb") as output:
+        os.dup2(nothing.fileno(), 0)
+        for stream in (1, 2):
+            os.dup2(output.fileno(), stream)
     # The daemon retries crashed workers of code servers; this run belongs to a terminal, where a person sees its end.
-    tags = {"dagster/max_retries": "0", **given, **owner_tag()}
-    config: dict[str, Any] = {}
-    if options.max_concurrent:
-        config = {"execution": {"config": {"max_concurrent": options.max_concurrent}}}
+    tags = {"dagster/max_retries": "0", **tags, **owner_tag()}
+    config: dict[str, Any] = {"execution": {"config": {"max_concurrent": at_once}}} if at_once else {}
     with dg.DagsterInstance.get() as instance:
         threading.Thread(target=_cancel_when, args=(asked, instance, owner_tag()), daemon=True).start()
         result = dg.execute_job(
-            dg.build_reconstructable_job("pipelines.cli.execute", "job", (options.job,), {}),
+            dg.build_reconstructable_job("pipelines.cli.execute", "job", (name,), {}),
             instance,
             run_config=config,
             tags=tags,
             asset_selection=keys or None,
         )
-    return 0 if result.success else 1
+    sys.exit(0 if result.success else 1)
 
 
 def _cancel_when(asked: threading.Event, instance: dg.DagsterInstance, tags: dict[str, str]) -> None:
@@ -78,7 +81,3 @@ def _cancel_when(asked: threading.Event, instance: dg.DagsterInstance, tags: dic
     for run in instance.get_runs(filters=dg.RunsFilter(tags=tags), limit=1):
         instance.report_run_canceling(run, message="Cancelled at the terminal, or the terminal went away.")
     os.kill(os.getpid(), signal.SIGINT)
-
-
-if __name__ == "__main__":
-    sys.exit(exit_status(main))

@@ -3,10 +3,8 @@
 ``make demo`` and ``make run`` call it. The run is recorded in the instance that ``make ui`` shows.
 """
 
-import json
 import os
 import signal
-import subprocess
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -133,22 +131,20 @@ def execute(
         The exit status of the command.
     """
     tags = {"luffy/command": f"{job}-{os.urandom(4).hex()}", **(more_tags or {})}
-    command = [sys.executable, "-m", "pipelines.cli.execute", job, "--tags", json.dumps(tags)]
-    command += ["--assets", *(key.to_user_string() for key in keys)] if keys else []
-    command += ["--max-concurrent", str(at_once)] if at_once else []
     # A shell starts background jobs with Ctrl-C ignored, and Dagster's steps then ignore TERM: nothing could stop us.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    with RunMonitor(instance, tags, terminal) as monitor, log_file(instance).open("wb") as log:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-        )
-        while process.poll() is None:
+    from pipelines.cli.execute import start_run  # here, since mistakes in settings show on import
+
+    process = start_run(job, log_file(instance), tags=tags, keys=keys, at_once=at_once)  # a fork, so before any thread
+    assert process.pid is not None
+    with RunMonitor(instance, tags, terminal) as monitor:
+        while process.exitcode is None:
             try:
-                process.wait()
+                process.join()
             except KeyboardInterrupt:
                 terminal.line("cancelling: the running steps are being stopped")
-                process.send_signal(CANCEL)
-    if process.returncode == 0:
+                os.kill(process.pid, CANCEL)
+    if process.exitcode == 0:
         return 0
     run = instance.get_run_by_id(monitor.run_id) if monitor.run_id else None
     if run is not None and run.status == dg.DagsterRunStatus.CANCELED:

@@ -22,21 +22,12 @@ from assets.training import build_training
 from core.cli import private_files
 from pipelines.definitions.automation import retrain_on_new_targets
 from pipelines.definitions.catalog import describe
+from pipelines.definitions.executor import forked_steps
 from pipelines.definitions.jobs import JOBS
 from pipelines.definitions.resources import build_resources
 from pipelines.definitions.schedules import build_schedules
 from pipelines.definitions.sensors import build_sensors
 from pipelines.definitions.settings import Settings, load_settings
-
-# Every step is a process of its own, forked from one that has loaded what most of them need: that takes them seconds.
-PRELOADED = [
-    "pipelines.definitions.code_location",
-    "dagster._core.instance.factory",
-    "dagster._core.storage.sqlite_storage",  # SQLAlchemy and Alembic
-    "pyarrow.parquet",
-    "evaluation.report.charts",  # matplotlib
-]
-EXECUTOR = {"max_concurrent": 2, "start_method": {"forkserver": {"preload_modules": PRELOADED}}}
 
 
 def build_defs(
@@ -72,7 +63,7 @@ def build_defs(
         schedules=build_schedules(settings.schedule),
         sensors=build_sensors(settings),
         resources={**build_resources(settings), **(resource_overrides or {})},
-        executor=dg.multiprocess_executor.configured(EXECUTOR),
+        executor=forked_steps,
     )
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from core.backends.attempts import hold
 from core.errors import InputError
-from core.files import read_json, remove_folder, set_aside, write_json
+from core.files import read_json, read_yaml, remove_folder, set_aside, write_json
 from core.model.manifest import MANIFEST, read_manifest
 from training.run.checkpoints import latest_step
 from training.run.request import TrainingRequest
@@ -51,6 +51,19 @@ class RunFolder:
             return read_manifest(self.policy).identity == request.identity()
         except InputError as error:
             say(f"{error}; set aside as {set_aside(self.policy).name}")
+            return False
+
+    def answers(self, request: TrainingRequest) -> bool:
+        """Whether nothing is left to do for ``request``, so that no training interpreter has to be started.
+
+        With ``run.*`` keys in the request or an upload in the configuration, only the training itself can tell.
+        """
+        if request.record() != request.computed() or not (self.policy / MANIFEST).exists():
+            return False
+        try:
+            finished = read_manifest(self.policy).identity == request.identity()
+            return finished and read_yaml(self.config, "configuration")["run"]["push_to_hub"] is None
+        except InputError:  # the training sets a damaged policy aside
             return False
 
     def claim(self, request: TrainingRequest, *, force: bool) -> None:

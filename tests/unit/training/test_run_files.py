@@ -255,6 +255,24 @@ def test_a_finished_policy_is_reused_only_as_it_was_written(tmp_path: Path) -> N
     assert said[0].endswith("set aside as policy.damaged") and not folder.policy.exists()
 
 
+def test_without_the_interpreter_only_what_needs_no_more_than_the_policy_is_answered(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.policy.mkdir()
+    weights = folder.policy / "model.safetensors"
+    weights.write_bytes(b"weights")
+    folder.config.write_text("run: {push_to_hub: null}\n")
+    assert not folder.answers(REQUEST)
+    write_manifest(folder.policy, manifest(identity=REQUEST.identity()))
+    assert folder.answers(REQUEST)
+    assert not folder.answers(replace(REQUEST, seed=1))
+    assert not folder.answers(replace(REQUEST, overrides=(*REQUEST.overrides, "run.push_to_hub=me/policy")))
+    folder.config.write_text("run: {push_to_hub: me/policy}\n")
+    assert not folder.answers(REQUEST)
+    folder.config.write_text("run: {push_to_hub: null}\n")
+    weights.write_bytes(b"weighty")
+    assert not folder.answers(REQUEST) and folder.policy.exists()
+
+
 def test_a_folder_with_checkpoints_of_another_request_is_refused(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     folder.claim(REQUEST, force=False)
