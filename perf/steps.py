@@ -7,7 +7,8 @@ one whole target per group. The program prints the median seconds of steps 3 and
 
 ``--rollouts`` times "luffy" in each mode of its rollouts, one after the other, beside what `perf.rollouts` simulates.
 ``--model MODEL`` (a folder, a .gguf file or a hub id) times "luffy" with that model as the hardware profile ``cpu``
-lays it out, and before that padded, on one thread and in float32, with the peak of the memory of all processes.
+lays it out, and before that padded, on one thread and in float32, with the CPU time of a step, which other work on the
+machine hardly changes, and the peak of the memory of all processes.
 ``--source`` gives traces of your own to train on. ``--rows 8 16 32`` times "luffy" at these numbers of prompts per step
 instead. ``--memory`` fits a line to the memory of all its processes over the steps, with as many prompts as ``--rows``
 says. Both print the number of generations that were requested per step.
@@ -24,9 +25,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 import psutil
@@ -181,9 +183,9 @@ def by_mode(file: Path, folder: Path, steps: int) -> None:
 def memory(file: Path, folder: Path, steps: int, rows: int) -> None:
     """Print the slope of the memory of all processes over the last three quarters of the steps of a "luffy" run."""
     started, run = time.monotonic(), folder / "memory"
-    with memory_by_step(run) as samples:
+    with watch_processes(run) as samples:
         figures = medians(train("luffy", file, run, steps, {"data.train_batch_size": str(rows)}))
-    kept = [(step, sizes) for step, sizes in samples if steps // 4 <= step < steps]
+    kept = [(step, sizes) for step, sizes, _ in samples if steps // 4 <= step < steps]
     at = [step for step, _ in kept]
 
     def slope(values: list[float]) -> tuple[float, float]:
@@ -201,17 +203,30 @@ def memory(file: Path, folder: Path, steps: int, rows: int) -> None:
         sys.stdout.write(f"  {name:42} {first:7.0f} MiB {grows:+8.3f} MiB per step\n")
 
 
+class Sample(NamedTuple):
+    """What all processes of a training take, after so many of its steps."""
+
+    step: int
+    sizes: "Counter[str]"  # `proportional_sizes`
+    cpu_seconds: float
+
+
 @contextmanager
-def memory_by_step(run: Path) -> "Iterator[list[tuple[int, Counter[str]]]]":
-    """A list that grows, each second, by (steps that the training in ``run`` has made, `proportional_sizes`)."""
-    samples: list[tuple[int, Counter[str]]] = []
+def watch_processes(run: Path) -> "Iterator[list[Sample]]":
+    """A list that grows by a `Sample` of the training in ``run`` each second."""
+    samples: list[Sample] = []
+    seconds: dict[psutil.Process, float] = {}  # of those that have ended, too
     ended = threading.Event()
     metrics = run / "attempts" / "0001.jsonl"
 
     def watch() -> None:
         while not ended.wait(1.0):
             step = len(metrics.read_bytes().splitlines()) if metrics.exists() else 0
-            samples.append((step, proportional_sizes(psutil.Process())))
+            for process in psutil.Process().children(recursive=True):
+                with suppress(psutil.Error):  # it ended while we looked
+                    times = process.cpu_times()
+                    seconds[process] = times.user + times.system
+            samples.append(Sample(step, proportional_sizes(psutil.Process()), sum(seconds.values())))
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -228,17 +243,21 @@ def by_layout(model: str, source: str, folder: Path, steps: int) -> None:
     file = targets(folder / "targets", source, base)
     results = {}
     for name, settings in (("plain", WORDS | PLAIN), ("cpu", WORDS)):
-        with memory_by_step(folder / name) as samples:
+        with watch_processes(folder / name) as samples:
             records = train("luffy", file, folder / name, steps, settings, model=base, warm_up=1)
         generated = statistics.median(r["batch/generated_tokens"] / r["timing_s/gen"] for r in records)
-        peak = max(sizes.total() for _, sizes in samples) / 1024
-        results[name] = medians(records) | {"tokens/s": generated, "peak GiB": peak}
-    columns = [*PARTS, "tokens", "tokens/s", "peak GiB"]
+        peak = max(sample.sizes.total() for sample in samples) / 1024
+        first, last = (min(s.cpu_seconds for s in samples if s.step >= step) for step in (1, steps - 1))
+        results[name] = medians(records) | {"CPU s": (last - first) / (steps - 2), "tokens/s": generated}
+        results[name]["peak GiB"] = peak
+    columns = [*PARTS, "CPU s", "tokens", "tokens/s", "peak GiB"]
     sys.stdout.write("layout     " + "".join(f"{column:>14}" for column in columns) + "\n")
     for name, figures in results.items():
         sys.stdout.write(f"{name:<11}" + "".join(f"{figures[column]:14.2f}" for column in columns) + "\n")
     plain, cpu = results.values()
-    ratios = {part: plain[part] / cpu[part] for part in PARTS} | {"tokens/s": cpu["tokens/s"] / plain["tokens/s"]}
+    ratios = {part: plain[part] / cpu[part] for part in (*PARTS, "CPU s")} | {
+        "tokens/s": cpu["tokens/s"] / plain["tokens/s"]
+    }
     sys.stdout.write(
         "faster     " + "".join(f"{ratios[c]:13.1f}x" if c in ratios else " " * 14 for c in columns) + "\n"
     )
