@@ -30,6 +30,8 @@ ROWS: list[Row] = [
     (f"{TRAIN} --set run.stall_seconds=x", {}, "run.stall_seconds: got 'x'"),
     (f"{TRAIN} --set run.backend=cloud", {}, "run.backend: got 'cloud'"),
     (f"{TRAIN} --set run.trackers=[nothing]", {}, "run.trackers: got 'nothing'"),
+    (f"{TRAIN} --set policy_dtype=int8", {}, "policy_dtype: got 'int8', expected one of bfloat16, float32"),
+    ("training export --run run --out out --dtype int8", {}, "--dtype: invalid choice: 'int8'"),
     (f"{TRAIN} --set ===", {}, "==="),
     (f"{TRAIN} --set a.b", {}, "a.b"),
     (f"{TRAIN} --set mixed.loss=nothing", {}, "loss: got 'nothing', expected one of"),

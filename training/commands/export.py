@@ -6,6 +6,7 @@ from pathlib import Path
 from core.cli import Parser
 from core.errors import InputError
 from core.files import atomic_folder
+from training.export import DTYPES
 from training.run.checkpoints import complete_steps, export_model
 from training.run.folder import RunFolder
 
@@ -21,7 +22,7 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--run", type=Path, required=True, help="folder of the run")
     parser.add_argument("--step", type=int, help="step of the checkpoint (default: the newest)")
-    parser.add_argument("--dtype", default="bfloat16", help="bfloat16 or float32 (default %(default)s)")
+    parser.add_argument("--dtype", choices=DTYPES, default=DTYPES[0], help="type of its weights (default %(default)s)")
     parser.add_argument("--out", type=Path, required=True, help="the folder to create")
     arguments = parser.parse_args(argv)
     checkpoints = RunFolder(arguments.run).checkpoints

@@ -19,8 +19,8 @@ from core.cli import exit_status
 from core.errors import InputError
 from core.files import read_json, write_json
 from core.model.files import model_files
+from training.export import DTYPES
 
-DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 SHARD_SIZE = "5GB"
 BASE, DOWN, UP = ".base_layer.", ".lora_A.default.weight", ".lora_B.default.weight"
 PEFT = "base_model.model."
@@ -30,15 +30,13 @@ def merge(actor: Path, out: Path, dtype: str) -> None:
     """Write the model of the checkpoint folder ``actor`` to the folder ``out``, which must exist.
 
     Raises:
-        InputError: ``dtype`` is unknown, or a part of the checkpoint is missing.
+        InputError: a part of the checkpoint is missing.
     """
-    if dtype not in DTYPES:
-        raise InputError(f"policy_dtype: got {dtype!r}, expected one of {', '.join(DTYPES)}")
     source = actor / "huggingface"
     if not (source / "config.json").is_file():
         raise InputError(f"{source}: no config.json there: expected a checkpoint of verl")
     config: dict[str, Any] = read_json(source / "config.json")
-    weights = dict(_whole(actor, DTYPES[dtype]))
+    weights = dict(_whole(actor, getattr(torch, dtype)))
     if config.get("tie_word_embeddings"):
         weights.pop("lm_head.weight", None)
     for file in model_files(source):
@@ -103,7 +101,7 @@ def main(argv: list[str] | None = None) -> int:
     """The command line; its exit status is 2 for a mistake in the input."""
     parser = argparse.ArgumentParser(prog="python -m training.export.merge", description=__doc__)
     parser.add_argument("--actor", type=Path, required=True, help="folder of a checkpoint's actor")
-    parser.add_argument("--dtype", required=True, help=f"one of {', '.join(DTYPES)}")
+    parser.add_argument("--dtype", required=True, choices=DTYPES)
     parser.add_argument("--out", type=Path, required=True, help="an empty folder")
     arguments = parser.parse_args(argv)
     return exit_status(lambda: merge(arguments.actor, arguments.out, arguments.dtype))

@@ -201,7 +201,7 @@ def export_model(checkpoints: Path, step: int, out: Path, dtype: str) -> None:
     It happens in a process of its own, whose memory and torch the training command does not keep.
 
     Raises:
-        InputError: the checkpoint is not whole, or ``dtype`` is unknown.
+        InputError: the checkpoint is not whole.
     """
     command = [sys.executable, "-m", "training.export.merge", "--actor", str(folder_of(checkpoints, step) / "actor")]
     command += ["--dtype", dtype, "--out", str(out)]

@@ -26,6 +26,7 @@ from training.config.rollouts import SEPARATE
 from training.cost.budget import Budget, BudgetOptions
 from training.cost.estimate import cost_figures, cost_plan, pace_of
 from training.cost.spent import Rates, measured_pace
+from training.export import DTYPES
 from training.export.hub import push_to_hub
 from training.plan.fit import check_fit, write_plan
 from training.plan.layout import Layout
@@ -132,6 +133,8 @@ def _check_run(config: DictConfig) -> None:
             raise InputError(f"run.trackers: got {name!r}, expected some of {', '.join(TRACKERS)}")
         if importlib.util.find_spec(TRACKERS[name]) is None:
             raise InputError(f"run.trackers: {name} is not installed: {sys.executable} -m pip install {name}")
+    if config.policy_dtype not in DTYPES:
+        raise InputError(f"policy_dtype: got {config.policy_dtype!r}, expected one of {', '.join(DTYPES)}")
     separate_on_gpus = config.rollouts == SEPARATE and config.trainer.device == "cuda"
     if separate_on_gpus and importlib.util.find_spec("cupy") is None:
         raise InputError(

@@ -199,10 +199,3 @@ def test_a_policy_is_what_was_saved_or_it_is_none(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=r"global_step_3 is damaged: .*start the training again"):
             export_policy(tmp_path, policy, manifest(steps=3), "float32")
         assert (policy / "lineage.json").read_bytes() == earlier
-
-
-def test_an_unknown_type_of_weights_is_refused(tmp_path: Path) -> None:
-    saved_model(tmp_path, 3)
-    with pytest.raises(InputError, match="policy_dtype: got 'int8', expected one of bfloat16, float32"):
-        export_policy(tmp_path, tmp_path / "policy", manifest(steps=3), "int8")
-    assert not (tmp_path / "policy").exists()

@@ -90,7 +90,7 @@ def step_share(rows, mode, counts, coef, off_policy_tokens, ranks=1, pad=0, **op
 
 
 @pytest.mark.parametrize("mode", [mode for mode in LOSS_AGG_MODES if mode != "published"])
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(batch=batches(), options=choices(), data=st.data())
 def test_any_split_into_ranks_and_micro_batches_and_any_padding_gives_the_same(mode, batch, options, data):
     mask = batch["response_mask"]
@@ -127,7 +127,7 @@ def test_any_split_into_ranks_and_micro_batches_and_any_padding_gives_the_same(m
         torch.testing.assert_close(mean_stats(totals)[name], value, rtol=1e-6, atol=1e-9, msg=name)
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(batch=batches(), options=choices(), order=st.randoms(use_true_random=False))
 def test_the_order_of_rows_does_not_matter(batch, options, order):
     rows = list(range(len(batch["response_mask"])))
@@ -138,7 +138,7 @@ def test_the_order_of_rows_does_not_matter(batch, options, order):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(batch=batches(low=-1e4), options=choices(), phi=st.sampled_from([None, 0.0, 1.0, -1.0, math.nan]))
 def test_finite_for_any_log_probability(dtype, batch, options, phi):
     batch = {name: tensor.to(dtype) if tensor.is_floating_point() else tensor for name, tensor in batch.items()}
@@ -158,7 +158,7 @@ def test_finite_for_any_log_probability(dtype, batch, options, phi):
     assert all(value.isfinite() for value in mean_stats(stats).values())
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(st.floats(-1e4, 0.0), st.floats(1e-6, 10.0), st.floats(-2.0, 2.0))
 def test_the_gradient_of_p_div_p_gamma_is_eq_8(log_p, gamma, advantage):
     """Of the logit of the chosen token, d log p / d logit = 1 - p: gamma p (1 - p) A / (p + gamma)^2."""
@@ -189,7 +189,7 @@ def test_shapes_equal_their_plain_formulas(reshape):
     torch.testing.assert_close(shape_off_policy(p.log(), options), plain, rtol=1e-9, atol=0)
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(batch=batches(), options=choices())
 def test_off_policy_tokens_have_no_old_policy_and_on_policy_tokens_no_off_policy_options(batch, options):
     losses, _ = token_loss(**batch, **options)
@@ -202,7 +202,7 @@ def test_off_policy_tokens_have_no_old_policy_and_on_policy_tokens_no_off_policy
     assert (other[off_policy] == 0).all()
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(batch=batches(), options=choices())
 def test_the_original_function_is_the_mean_of_the_token_losses(batch, options):
     options.pop("on_policy_loss")  # the original has PPO's
