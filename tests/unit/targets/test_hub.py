@@ -46,9 +46,27 @@ def training_set(tmp_path: Path, tokenizer: Path) -> tuple[Prepared, Split]:
 
 
 def targets(hub: Hub, *arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, **hub.environment(), "HF_HOME": str(home), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "targets", *arguments]
+    environment = {**os.environ, **hub.environment(), "HF_HOME": str(home), "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+def errors(commands: list[list[str]], environment: dict[str, str]) -> list[str]:
+    """The last line of each of ``commands``, all of which fail for a mistake of the user, in one process."""
+    program = "import json, sys; from core.cli import exit_status; from targets.__main__ import main\n"
+    program += "print([exit_status(lambda: main(command)) for command in json.loads(sys.argv[1])])"
+    done = subprocess.run(
+        [sys.executable, "-c", program, json.dumps(commands)],
+        env={**os.environ, **environment, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout.splitlines()[-1:] == [str([2] * len(commands))], done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(lines) == len(commands), done.stderr
+    return lines
 
 
 def test_a_pulled_set_is_the_pushed_one(hub: Hub, training_set: tuple[Prepared, Split], tmp_path: Path) -> None:
@@ -103,23 +121,25 @@ def test_another_set_than_the_one_that_was_pushed_is_refused(
     table = pq.read_table(file).replace_schema_metadata(read_metadata(file, ""))
     card = (tmp_path / "data" / "README.md").read_bytes()
 
-    def pull(changed: pa.Table, number: int) -> str:
-        pq.write_table(changed, file)
-        hub.repositories["datasets/me/set"] = [{"README.md": card, "data/train.parquet": file.read_bytes()}]
-        done = targets(hub, "pull", "me/set", str(tmp_path / "pulled"), home=tmp_path / str(number))
-        assert done.returncode == 2 and not (tmp_path / "pulled").exists()
-        return done.stderr.splitlines()[-1]
-
-    assert "its rows are not those of the digest" in pull(table.slice(1), 1)
-    assert "column reward_model: expected struct" in pull(table.drop_columns(["reward_model"]), 2)
-    assert "no digest in its metadata" in pull(table.replace_schema_metadata({}), 3)
     empty: list[Any] = [None] * table.num_rows
     position = table.schema.get_field_index("extra_info")
-    missing = table.set_column(position, "extra_info", pa.array(empty, table.schema.field("extra_info").type))
-    assert "row 0: a value is missing" in pull(missing, 4)
-    hub.repositories["datasets/me/set"] = [{"README.md": card}]
-    done = targets(hub, "pull", "me/set", str(tmp_path / "pulled"), home=tmp_path / "5")
-    assert "no data/train.parquet in it" in done.stderr.splitlines()[-1]
+    changed = {
+        "its rows are not those of the digest": table.slice(1),
+        "column reward_model: expected struct": table.drop_columns(["reward_model"]),
+        "no digest in its metadata": table.replace_schema_metadata({}),
+        "row 0: a value is missing": table.set_column(
+            position, "extra_info", pa.array(empty, table.schema.field("extra_info").type)
+        ),
+    }
+    for number, rows_of_set in enumerate(changed.values()):
+        pq.write_table(rows_of_set, file)
+        hub.repositories[f"datasets/me/set{number}"] = [{"README.md": card, "data/train.parquet": file.read_bytes()}]
+    hub.repositories[f"datasets/me/set{len(changed)}"] = [{"README.md": card}]
+    phrases = [*changed, "no data/train.parquet in it"]
+    pulls = [["pull", f"me/set{number}", str(tmp_path / "pulled")] for number in range(len(phrases))]
+    told = errors(pulls, {**hub.environment(), "HF_HOME": str(tmp_path / "home")})
+    assert not [phrase for phrase, line in zip(phrases, told, strict=True) if phrase not in line], told
+    assert not (tmp_path / "pulled").exists()
 
 
 def test_a_changed_training_file_is_not_pushed(hub: Hub, training_set: tuple[Prepared, Split], tmp_path: Path) -> None:
@@ -135,24 +155,10 @@ def test_a_hub_that_refuses_is_one_line(hub: Hub, training_set: tuple[Prepared, 
         ("HF_TOKEN", "wrong", "Invalid username"),
         ("HF_ENDPOINT", "http://127.0.0.1:9", "refused"),
     ):
-        environment = {
-            **os.environ,
-            **hub.environment(),
-            name: value,
-            "HF_HOME": str(tmp_path),
-            "PYTHONPATH": str(ROOT),
-        }
-        for command in (("push", str(tmp_path / "out"), "me/set"), ("pull", "me/none", str(tmp_path / "pulled"))):
-            done = subprocess.run(
-                [sys.executable, "-m", "targets", *command],
-                env=environment,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            line = done.stderr.splitlines()[-1]
-            assert done.returncode == 2 and line.startswith(f"error: {command[0]} me/"), done.stderr
-            assert phrase in line or command[0] == "pull"
+        commands = [["push", str(tmp_path / "out"), "me/set"], ["pull", "me/none", str(tmp_path / "pulled")]]
+        pushed, pulled = errors(commands, {**hub.environment(), name: value, "HF_HOME": str(tmp_path)})
+        assert pushed.startswith("error: push me/") and phrase in pushed
+        assert pulled.startswith("error: pull me/")
 
 
 def test_files_of_one_name_are_told_apart_by_as_few_folders_as_needed(training_set: tuple[Prepared, Split]) -> None:
