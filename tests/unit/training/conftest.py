@@ -5,7 +5,6 @@ from functools import cache
 
 import pytest
 import yaml
-from omegaconf import base, grammar_parser
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -14,6 +13,8 @@ def quick_configurations() -> Iterator[None]:
 
     Neither changes what is composed, and it takes half the time.
     """
+    from omegaconf import base, grammar_parser  # here, since the orchestration environment has none and reads this too
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(yaml, "SafeLoader", yaml.CSafeLoader)
         patch.setattr(base, "parse", cache(grammar_parser.parse))
