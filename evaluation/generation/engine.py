@@ -16,6 +16,7 @@ from core.model.files import bfloat16_bytes
 from evaluation.generation.requests import Completion
 
 CPU_SEQUENCES = 64  # at once on a CPU; more would only need more cache
+CPU_TOKENS = 4096  # of the prompts that start in one step
 CPU_CACHE_BYTES = (64 << 20, 4 << 30)  # bounds of the KV cache on a CPU
 
 # No hub; on a CPU one process and no compiler, which turns 50 s of loading into 3 s.
@@ -156,6 +157,9 @@ def llm_options(options: EngineOptions) -> dict[str, Any]:
         "dtype": dtype,
         "enforce_eager": True,
         "max_num_seqs": CPU_SEQUENCES,
+        # On a CPU vLLM ends when the prompt of a request with a seed is split over two steps.
+        "enable_chunked_prefill": False,
+        "max_num_batched_tokens": max(CPU_TOKENS, context),
         "kv_cache_memory_bytes": min(high, max(low, per_token * (context + 128) * CPU_SEQUENCES)),
     }
 

@@ -275,6 +275,21 @@ def test_the_second_sympy_grader_is_verls():
 
 
 @pytest.mark.timeout(300)
+def test_more_prompts_start_at_once_than_fit_into_a_step(model) -> None:
+    """64 prompts of 90 tokens: a prompt with a seed that is split over two steps ends vLLM on a CPU."""
+    code = (
+        "import sys\nfrom evaluation.generation.engine import CPU_TOKENS, Engine, EngineOptions, EngineRequest\n"
+        "prompts = [tuple(10 + (number + k) % 50 for k in range(90)) for number in range(64)]\n"
+        "assert sum(map(len, prompts)) > CPU_TOKENS\n"
+        "groups = [[EngineRequest(number, prompt, number)] for number, prompt in enumerate(prompts)]\n"
+        "engine = Engine(EngineOptions(sys.argv[1], 90, 2, 0.6, 0.95, False))\n"
+        "assert len(list(engine.complete(groups))) == 64"
+    )
+    done = subprocess.run([sys.executable, "-c", code, model], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.timeout(300)
 def test_prompts_beyond_the_context_are_kept_as_truncated(model, tmp_path, cache):
     path = tmp_path / "suite.parquet"
     write_table(read_suite(load_suite("embedded")[:1], [], limit=2, system_prompt="x" * 200), path)
