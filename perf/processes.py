@@ -1,0 +1,90 @@
+"""What the processes of a measured training take while it runs, second by second."""
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from perf.rollouts import step_seconds
+
+ACTOR = "ray::WorkerDict"  # title of its processes
+
+
+class Sample(NamedTuple):
+    """What the processes of a training have taken after so many of its steps, by their titles."""
+
+    step: int
+    cpu_seconds: Counter[str]  # of those that have ended, too
+    sizes: Counter[str]  # MiB, by `proportional_sizes`
+
+
+@contextmanager
+def watch(run: Path, *, sizes: bool = True) -> Iterator[list[Sample]]:
+    """A list that grows by a `Sample` of the training in ``run`` each second; without ``sizes``, which cost time."""
+    samples: list[Sample] = []
+    seconds: dict[psutil.Process, tuple[str, float]] = {}
+    ended = threading.Event()
+    metrics = run / "attempts" / "0001.jsonl"
+
+    def sample() -> None:
+        while not ended.wait(1.0):
+            step = len(metrics.read_bytes().splitlines()) if metrics.exists() else 0
+            for process in psutil.Process().children(recursive=True):
+                try:
+                    times = process.cpu_times()
+                    seconds[process] = title(process), times.user + times.system
+                except psutil.Error:
+                    continue  # it ended while we looked
+            totals = Counter[str]()
+            for name, used in seconds.values():
+                totals[name] += used
+            samples.append(Sample(step, totals, proportional_sizes(psutil.Process()) if sizes else Counter()))
+
+    watcher = threading.Thread(target=sample)
+    watcher.start()
+    try:
+        yield samples
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def proportional_sizes(parent: psutil.Process) -> Counter[str]:
+    """MiB of the processes below ``parent`` by their title, and of the memory that they share."""
+    totals = Counter[str]()
+    for process in parent.children(recursive=True):
+        try:
+            fields = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()[1:]
+            name = title(process)
+        except (psutil.Error, OSError):
+            continue  # it ended while we looked
+        sizes = {line.split(":")[0]: int(line.split()[1]) / 1024 for line in fields}
+        totals["shared memory of all"] += sizes["Pss_Shmem"]
+        totals[name] += sizes["Pss"] - sizes["Pss_Shmem"]
+    return totals
+
+
+def slowdown(samples: Sequence[Sample], records: Sequence[Mapping[str, float]]) -> float:
+    """How much longer actor and vLLM take beside each other: the processors that both want, over those there are.
+
+    Args:
+        samples: of a synchronous run.
+        records: the metrics of the run's steps 3 and later.
+    """
+    # The metrics of a step are written when it has ended: after two of them, the third has begun.
+    steps = [sample.cpu_seconds for sample in samples if 2 <= sample.step < 2 + len(records)]
+    used, seconds = steps[-1] - steps[0], len(steps) - 1  # one sample per second
+    share = sum(record["timing_s/gen"] for record in records) / sum(step_seconds(record) for record in records)
+    actor = used[ACTOR]
+    wanted = actor / ((1 - share) * seconds) + (used.total() - actor) / (share * seconds)
+    return max(1.0, wanted / len(os.sched_getaffinity(0)))
+
+
+def title(process: psutil.Process) -> str:
+    """The name of a process without its path, the arguments and the method that Ray adds."""
+    return (process.cmdline() or [process.name()])[0].rsplit("/", 1)[-1].split(" ")[0].split(".")[0]
