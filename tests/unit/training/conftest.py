@@ -11,7 +11,7 @@ import yaml
 def quick_configurations() -> Iterator[None]:
     """Hundreds of tests compose a configuration: libyaml reads verl's files, and each reference in them is parsed once.
 
-    Neither changes what is composed, and it takes half the time.
+    Neither changes what is composed.
     """
     from omegaconf import base, grammar_parser  # here, since the orchestration environment has none and reads this too
 
