@@ -23,6 +23,7 @@ class GroupBuffer(ReplayBuffer):
     """
 
     off_policy_samples: int = 0  # of a group with any; they come first
+    draws: bool = True  # whether a group has samples beside them
     options: MixedPolicyOptions = MixedPolicyOptions()
     guidance: Guidance = Guidance(ALWAYS)
     on_policy_prompts: frozenset[str] = frozenset()  # of finished groups that were looked at
@@ -31,6 +32,7 @@ class GroupBuffer(ReplayBuffer):
         """Set up for groups of ``n`` samples, of which ``guidance`` says whether some are off-policy."""
         self.options, self.guidance = options, guidance
         self.off_policy_samples = n if options.prefix.n_prefix == -1 else options.prefix.n_prefix
+        self.draws = self.off_policy_samples < n
         return self
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[KVBatchMeta, dict[str, Any]]:
@@ -43,6 +45,11 @@ class GroupBuffer(ReplayBuffer):
         if not kept:
             raise RuntimeError(
                 "no group of the batch has all its off-policy samples: the log of the agent loop, above, says why"
+            )
+        drawn = (sample_of(key) for key, _ in kept)
+        if self.draws and not any(n >= self.off_policy_samples or prompt in on_policy for prompt, n in drawn):
+            raise RuntimeError(
+                "no sample of the batch was generated: the log of vLLM and of the agent loop, above, says why"
             )
         if dropped := [key for key, whole in zip(batch.keys, complete, strict=True) if not whole]:
             tq.kv_clear(partition_id=partition_id, keys=dropped)

@@ -40,6 +40,7 @@ COUNTS = (
 
 # For two updates per batch; an odd number has no half, so such a batch is one update.
 OmegaConf.register_new_resolver("half", lambda number: number // (2 - number % 2), replace=True)
+OmegaConf.register_new_resolver("at_least", lambda least, *parts: max(least, sum(parts)), replace=True)
 
 # The section ``mixed`` and the keys of the rollouts with their defaults, parts of train.yaml that the classes of the
 # options write. The clip range is verl's own key, so that it has one place.

@@ -12,6 +12,7 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1 import replay_buffer
 
 from training.algorithms.guidance import ALWAYS, Guidance
+from training.algorithms.options import MixedPolicyOptions
 from training.mixed import groups
 from training.run.configuration import compose_run, mixed_options, names
 
@@ -94,3 +95,19 @@ def test_a_group_that_lost_its_off_policy_sample_is_dropped_and_counted(monkeypa
     monkeypatch.setattr(groups.ReplayBuffer, "sample", sampled(["b_1_0"]))
     with pytest.raises(RuntimeError, match="no group of the batch has all its off-policy samples"):
         buffer.sample(1, "train", 1)
+
+
+@pytest.mark.parametrize(("n_prefix", "keys", "stops"), [(1, ["a_0_0"], True), (2, ["a_0_0", "a_1_0"], False)])
+def test_a_batch_of_which_nothing_was_generated_ends_the_training(
+    n_prefix: int, keys: list[str], stops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = MixedPolicyOptions.from_mapping({"prefix": {"n_prefix": n_prefix}})
+    monkeypatch.setattr(groups.ReplayBuffer, "sample", sampled(keys))
+    buffer = groups.GroupBuffer.__new__(groups.GroupBuffer).follow(options, 2, Guidance(ALWAYS))
+    if not stops:
+        assert buffer.sample(1, "train", 1)[0].keys == keys
+        return
+    with pytest.raises(RuntimeError, match="no sample of the batch was generated"):
+        buffer.sample(1, "train", 1)
+    monkeypatch.setattr(groups.ReplayBuffer, "sample", sampled([*keys, "b_0_0", "b_1_0"]))
+    assert buffer.sample(1, "train", 2)[0].keys == [*keys, "b_0_0", "b_1_0"]
