@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from core.errors import InputError
+from core.errors import InputError, first_line
 
 
 @contextmanager
@@ -49,5 +49,5 @@ def load_split(repository: str, subset: str | None, split: str | None, revision:
     except _refusals() as error:  # not found, no network, gated, no such subset or split
         raise InputError(
             f"{where} (split {split!r}, subset {subset or 'default'}, revision {revision or 'main'}) cannot be loaded: "
-            f"{str(error).splitlines()[0]}"
+            f"{first_line(error)}"
         ) from error

@@ -1,11 +1,11 @@
 """Sampled answers to the same problems before and after training, right and wrong ones, for people to read."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 
+from core.files import digest_bytes
 from core.text.excerpt import shorten
 from core.text.markdown import inert
 
@@ -38,7 +38,8 @@ def draw_answers(
     A digest of its name draws a problem, so that nobody chooses.
     """
     earlier, later = _first_samples(before), _first_samples(after)
-    common = sorted(earlier.keys() & later.keys() & problems.keys(), key=lambda key: _rank("/".join(key)))
+    common = earlier.keys() & later.keys() & problems.keys()
+    common = sorted(common, key=lambda key: digest_bytes("/".join(key).encode()))
     right = [key for key in common if later[key]["score"] == 1]
     wrong = [key for key in common if later[key]["score"] != 1]
     alternating = chain.from_iterable(zip_longest(right[: max(ANSWERS // 2, ANSWERS - len(wrong))], wrong))
@@ -75,10 +76,6 @@ def to_markdown(answers: tuple[Answer, ...], before: str, after: str) -> str:
                 fence += "`"
             parts += [f"{inert(name)}, {verdict}:", f"{fence}text\n{text}\n{fence}"]
     return "\n\n".join(parts) + "\n"
-
-
-def _rank(name: str) -> bytes:
-    return hashlib.sha256(name.encode()).digest()
 
 
 def _first_samples(tables: "Mapping[str, pa.Table]") -> dict[tuple[str, str], dict[str, Any]]:

@@ -1,7 +1,5 @@
 """Suites load without data files; the real files become the right number of problems; bad input names itself."""
 
-import json
-import os
 import re
 import subprocess
 import sys
@@ -10,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hub import serve_hub
+from benchmark_files import entry, write_lines
 
 from core.errors import InputError
 from core.schemas import BENCHMARK, SAMPLE
@@ -95,15 +93,6 @@ def test_embedded_suite_makes_its_own_problems():
     assert table.num_rows == 10 * len(load_suite("embedded"))
     assert len(set(table["id"].to_pylist())) == table.num_rows
     assert suite_entries(table) == load_suite("embedded")
-
-
-def entry(**changes) -> Benchmark:
-    source = {"file": "mine.jsonl", "columns": {"problem": "q", "gold": "a"}}
-    return Benchmark.model_validate({"name": "mine", "group": "evals", "title": "Mine", "sources": [source | changes]})
-
-
-def write_lines(path: Path, *rows: object) -> None:
-    path.write_text("\n".join(r if isinstance(r, str) else json.dumps(r) for r in rows), encoding="utf-8")
 
 
 def test_user_files_need_only_an_entry(tmp_path):
@@ -192,56 +181,6 @@ def test_unknown_suite_lists_the_shipped_ones():
         load_suite("papier")
 
 
-OPTIONS = {"q": "Which?", "o": {"text": ["red", "green", "blue", "grey"], "label": ["1", "2", "3", "4"]}, "a": "3"}
-CHOICE = {"problem": "q", "options": "o.text", "labels": "o.label", "gold": "a"}
-
-
-def test_options_labelled_1_to_4_get_letters(tmp_path):
-    write_lines(tmp_path / "mine.jsonl", OPTIONS)
-    for columns in (CHOICE, {k: v for k, v in CHOICE.items() if k != "labels"}):  # mapped, or only implied by the gold
-        table = read_benchmark(entry(columns=columns), [tmp_path])
-        assert table["gold"].to_pylist() == ["C"]
-        assert "C) blue" in table["problem"][0].as_py()
-    write_lines(tmp_path / "mine.jsonl", OPTIONS | {"a": "5"})
-    with pytest.raises(
-        InputError, match=r"row 1: gold answer '5' is not the label of any of its 4 options \(1, 2, 3, 4\)"
-    ):
-        read_benchmark(entry(columns=CHOICE), [tmp_path])
-
-
-def test_arc_has_options_labelled_1_to_4_and_its_golds_are_accepted_as_place_or_letter(paper, shared):
-    table = read_benchmark(paper["arc_c"], [shared / "data"])
-    digits = [row for row in table.to_pylist() if row["gold"].isdigit()]
-    assert len(digits) == 22
-    assert all(f"{row['gold']}) " in row["problem"] for row in digits)
-    with Grader() as grader:
-        for row in digits:
-            letter = "ABCD"[int(row["gold"]) - 1]
-            assert grader.grade(f"</think>\\boxed{{{row['gold']}}}", row["gold"], "choice").score == 1
-            assert grader.grade(f"</think>ANSWER: {letter}", row["gold"], "choice").score == 1
-
-
-def test_shuffled_options_follow_the_seed_and_keep_the_right_one(paper, shared, tmp_path):
-    mmlu = paper["mmlu_pro"]
-    shuffled = mmlu.model_copy(update={"sources": (mmlu.sources[0].model_copy(update={"shuffle_options": True}),)})
-
-    def read(benchmark, seed):
-        (tmp_path / "mmlu_pro_test.jsonl").write_bytes(lines)
-        return {row["id"]: row for row in read_benchmark(benchmark, [tmp_path], seed=seed).to_pylist()}
-
-    def right(row):
-        return next(line[3:] for line in row["problem"].split("\n") if line.startswith(f"{row['gold']}) "))
-
-    with (shared / "data/problems/mmlu_pro_test.jsonl").open("rb") as file:
-        lines = b"".join(next(file) for _ in range(300))
-    plain, first, again, other = read(mmlu, 0), read(shuffled, 0), read(shuffled, 0), read(shuffled, 1)
-    assert first == again
-    assert all(right(first[i]) == right(plain[i]) == right(other[i]) for i in plain)
-    moved = sum(first[i]["gold"] != plain[i]["gold"] for i in plain)
-    assert 0.7 < moved / len(plain) < 1  # one in ten options stays in its place by chance
-    assert any(first[i]["gold"] != other[i]["gold"] for i in plain)
-
-
 def test_a_prompt_of_the_entry_surrounds_the_problem_and_is_not_part_of_it(tmp_path):
     write_lines(tmp_path / "mine.jsonl", {"q": "2+2", "a": 4})
     asked = entry().model_copy(update={"prompt": "Solve: {problem}\nGive a number."})
@@ -258,65 +197,6 @@ def test_copies_for_avg_at_32_are_one_problem(paper, shared):
         table = read_benchmark(paper[name], [shared / "data/luffy"])
         assert stored.count(source) == 32 * table.num_rows
         assert len(set(table["id"].to_pylist())) == table.num_rows == paper[name].size
-
-
-def hub_cache(folder: Path, repository: str, revision: str, content: str) -> None:
-    """A download as huggingface_hub keeps it."""
-    owner, name = repository.split("/")
-    base = folder / f"datasets--{owner}--{name}"
-    (base / "snapshots" / revision).mkdir(parents=True)
-    (base / "snapshots" / revision / "test.jsonl").write_text(content)
-
-
-def test_files_come_from_the_hub_at_their_revision(tmp_path):
-    """In a process of its own: huggingface_hub reads its settings when it is imported."""
-    first, second = "a" * 40, "b" * 40
-    hub_cache(tmp_path / "hub", "some/set", first, '{"q": "1+1", "a": "2"}\n')
-    hub_cache_more = tmp_path / "hub/datasets--some--set/snapshots" / second
-    hub_cache_more.mkdir()
-    (hub_cache_more / "test.jsonl").write_text('{"q": "2+2", "a": "4"}\n')
-    suite = tmp_path / "suite.yaml"
-
-    def run(revision: str, file: str = "test.jsonl") -> subprocess.CompletedProcess[str]:
-        source = f"{{file: {file}, hub: some/set, revision: {revision}, columns: {{problem: q, gold: a}}}}"
-        suite.write_text(f"benchmarks: [{{name: mine, group: evals, title: Mine, sources: [{source}]}}]")
-        command = [sys.executable, "-m", "evaluation", "suite", "--suite", suite, "--out", tmp_path / "out.parquet"]
-        environment = {**os.environ, "HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, check=False)
-
-    for revision, gold in ((first, "2"), (second, "4")):
-        assert run(revision).returncode == 0
-        assert pq.read_table(tmp_path / "out.parquet")["gold"].to_pylist() == [gold]
-    missing = run(first, "other.jsonl")
-    assert missing.returncode == 2
-    assert f"The hub's some/set at {first} cannot be reached (HF_HUB_OFFLINE is set)" in missing.stderr
-
-
-def test_a_split_of_the_hub_is_a_benchmark(tmp_path):
-    """In a process of its own: huggingface_hub reads its settings when it is imported."""
-    configs = "configs:\n- config_name: main\n  data_files:\n  - {split: test, path: main/test.jsonl}\n"
-    rows = [{"question": "2+2?", "answer": "2+2=<<2+2=4>>4\n#### 4"}, {"question": "1?", "answer": "#### 1,000"}]
-    origin = "hub: openai/gsm8k, revision: main, subset: main"
-    columns = "columns: {problem: question, gold: answer}, answer_form: gsm8k"
-    command = [sys.executable, "-m", "evaluation", "suite", "--suite", "suite.yaml", "--out", "out.parquet"]
-
-    def run(split: str) -> subprocess.CompletedProcess[str]:
-        source = f"{{{origin}, split: {split}, {columns}}}"
-        suite = f"benchmarks: [{{name: mine, group: evals, title: Mine, sources: [{source}]}}]"
-        (tmp_path / "suite.yaml").write_text(suite)
-        environment = {**os.environ, **hub.environment(), "HF_HOME": str(tmp_path), "HF_DATASETS_OFFLINE": "0"}
-        environment["PYTHONPATH"] = str(ROOT)
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment, check=False)
-
-    with serve_hub() as hub:
-        files = {"README.md": f"---\n{configs}---\n".encode()}
-        files["main/test.jsonl"] = "\n".join(map(json.dumps, rows)).encode()
-        hub.repositories["datasets/openai/gsm8k"] = [files]
-        done = run("test")
-        assert done.returncode == 0, done.stderr
-        assert pq.read_table(tmp_path / "out.parquet")["gold"].to_pylist() == ["4", "1,000"]
-        other = run("validation")
-        assert other.returncode == 2 and "openai/gsm8k (split 'validation', subset main" in other.stderr
 
 
 @pytest.mark.parametrize(

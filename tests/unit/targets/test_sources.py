@@ -1,10 +1,7 @@
-"""Sources: which columns are read how, which errors are of a row and which of a file."""
+"""Sources: which columns are read how."""
 
-import gzip
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +9,7 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hub import serve_hub
 
-from core.errors import InputError
 from core.schemas import TARGET
 from targets.config import build_config
 from targets.read.sources import observe, read_source
@@ -141,52 +136,6 @@ def test_the_columns_of_a_problem_are_joined(tmp_path: Path) -> None:
     assert (trace.problem, trace.gold) == ("He has 2 eggs. How many eggs?", "2")
 
 
-def test_a_split_of_the_hub_is_read(tmp_path: Path) -> None:
-    """In a process of its own: huggingface_hub reads its settings when it is imported."""
-    configs = "configs:\n- config_name: main\n  data_files:\n  - {split: train, path: main/train.jsonl}\n"
-    code = (
-        "from targets.config import build_config\nfrom targets.read.sources import read_source\n"
-        "config = build_config({'source': [{'path': 'openai/gsm8k', 'subset': 'main', 'mapping': 'gsm8k'}]})\n"
-        "print([(t.id, t.gold, t.response) for t in read_source(config)])"
-    )
-    with serve_hub() as hub:
-        files = {"README.md": f"---\n{configs}---\n".encode()}
-        files["main/train.jsonl"] = json.dumps(PUBLISHED["gsm8k"]).encode()
-        hub.repositories["datasets/openai/gsm8k"] = [files]
-        environment = {**os.environ, **hub.environment(), "HF_HOME": str(tmp_path), "HF_DATASETS_OFFLINE": "0"}
-        command = [sys.executable, "-c", code]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
-    assert "('openai/gsm8k:0', '4', '<think>\\nShe has 2+2 = 4 eggs." in done.stdout, done.stderr
-
-
-def test_a_driver_that_is_not_installed_is_named() -> None:
-    for scheme, package in (("s3", "s3fs"), ("gs", "gcsfs")):
-        with pytest.raises(InputError, match=rf"{scheme}://bucket/x\.parquet: cannot be reached: .*{package}"):
-            read(f"{scheme}://bucket/x.parquet")
-
-
-def error_without_network(source: str) -> str:
-    """The last line of the error that reading ``source`` ends with where no hub answers."""
-    code = (
-        "from targets.config import build_config\nfrom targets.read.sources import read_source\n"
-        f"list(read_source(build_config({{'source': {source!r}}})))"
-    )
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_ENDPOINT": "http://127.0.0.1:9"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
-    return done.stderr.strip().splitlines()[-1]
-
-
-def test_files_of_the_hub_are_looked_for_by_their_url() -> None:
-    source = "hf://datasets/nobody/nothing/x.parquet"
-    expected = f"InputError: source {source}: no such file or folder, or the storage does"
-    assert expected in error_without_network(source)
-
-
-def test_an_unreachable_hub_is_one_error() -> None:
-    expected = "core.errors.InputError: source nobody/nothing: no such file or folder here"
-    assert error_without_network("nobody/nothing").startswith(expected)
-
-
 def test_the_training_schema_is_read_back(tmp_path: Path) -> None:
     path = tmp_path / "luffy.parquet"
     messages = [{"role": "system", "content": "Think."}, {"role": "user", "content": "2+2=?"}]
@@ -232,86 +181,6 @@ def test_chat_messages_in_either_spelling(jsonl: Any) -> None:
     path = jsonl({"turns": turns, "answer": "4"})
     (trace,) = read(path, mapping={"problem": "turns", "answer": "answer", "response": "turns"})
     assert (trace.problem, trace.response) == ("2+2=?", "4")
-
-
-def test_columns_that_fit_nothing_are_listed(jsonl: Any) -> None:
-    path = jsonl({"question_text": "q", "solution": "s"})
-    with pytest.raises(InputError, match=r"traces\.jsonl.*question_text, solution.*problem, answer, response") as error:
-        read(path)
-    assert "mapping" in str(error.value)
-    with pytest.raises(InputError, match="no column gone"):
-        read(path, mapping={"problem": "question_text", "answer": "gone", "response": "solution"})
-    with pytest.raises(InputError, match=r"'opnr1' does not exist.*openr1"):
-        read(path, mapping="opnr1")
-
-
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        ('{"problem": "p", "answer": "4", "respo', "unreadable"),
-        ("[" * 100_000, "unreadable"),
-        (b'{"problem": "p\xff", "answer": "4", "response": "r"}', "bad_text"),
-        ("17", "wrong_type"),
-        ({"problem": 17, "answer": "4", "response": "r"}, "wrong_type"),
-        ({"problem": "p", "answer": True, "response": "r"}, "wrong_type"),
-        ({"problem": "p", "answer": ["1", "2"], "response": "r"}, "wrong_type"),
-        ({"problem": "p", "answer": {"x": 1}, "response": "r"}, "wrong_type"),
-        ({"problem": "p", "answer": "4", "response": {"x": 1}}, "wrong_type"),
-        ({"problem": None, "answer": "4", "response": "r"}, "no_problem"),
-        ({"problem": "p", "response": "r"}, "no_gold"),
-        ({"problem": "p", "answer": "  ", "response": "r"}, "no_gold"),
-        ({"problem": "p", "answer": "4", "response": ""}, "no_response"),
-    ],
-)
-def test_an_error_of_a_row_stays_in_its_row(jsonl: Any, good: Any, line: Any, reason: str) -> None:
-    traces = read(jsonl(good(1), line, good(2)))
-    assert [trace.row for trace in traces] == [0, 1, 2]
-    assert [trace.reasons for trace in traces] == [[], [reason], []]
-
-
-def test_bytes_that_are_not_utf8_spoil_one_row_of_a_parquet(tmp_path: Path) -> None:
-    path = tmp_path / "t.parquet"
-    raw = pa.array([b"p", b"\xff\xfe", b"q"], pa.binary())
-    problem = pa.Array.from_buffers(pa.string(), 3, raw.buffers())
-    texts = pa.array(["1", "2", "3"])
-    pq.write_table(pa.table({"problem": problem, "answer": texts, "response": texts}), path)
-    traces = read(path)
-    assert [trace.reasons for trace in traces] == [[], ["bad_text"], []]
-
-
-def test_an_error_of_a_file_is_one_message(tmp_path: Path, jsonl: Any) -> None:
-    with pytest.raises(InputError, match=r"gone\.parquet: no such file"):
-        read(tmp_path / "gone.parquet")
-    fake = tmp_path / "fake.parquet"
-    fake.write_text("not a parquet")
-    with pytest.raises(InputError, match=r"fake\.parquet: not a readable parquet"):
-        read(fake)
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"no data file there.*\.parquet"):
-        read(tmp_path / "empty")
-    with pytest.raises(InputError, match="it holds no JSON row"):
-        read(jsonl("not json", name="x.jsonl"))
-    with pytest.raises(InputError, match=r"it holds no JSON row.*empty"):
-        read(jsonl(name="y.jsonl"))
-    broken = tmp_path / "z.jsonl.gz"
-    broken.write_bytes(gzip.compress(b'{"problem": "p", "answer": "4", "response": "r"}\n' * 1000)[:-20])
-    with pytest.raises(InputError, match=r"z\.jsonl\.gz: cannot be read"):
-        read(broken)
-    with pytest.raises(InputError, match="more than once"):
-        read([str(jsonl({"problem": 1})), str(tmp_path / "traces.jsonl")])
-
-
-def test_a_parquet_damaged_in_the_middle_is_one_error(tmp_path: Path) -> None:
-    path = tmp_path / "t.parquet"
-    texts = pa.array([os.urandom(400).hex() for _ in range(2000)])
-    pq.write_table(
-        pa.table({"problem": texts, "answer": texts, "response": texts}), path, row_group_size=500, compression="zstd"
-    )
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2 : len(data) // 2 + 20_000] = bytes(20_000)
-    path.write_bytes(data)
-    with pytest.raises(InputError, match=r"t\.parquet: damaged after row \d+"):
-        read(path)
 
 
 def test_folders_globs_and_other_filesystems_give_the_same_rows(tmp_path: Path, jsonl: Any, good: Any) -> None:

@@ -1,0 +1,61 @@
+"""Sources elsewhere: splits and files of the hub, and other storage; each read in a process of its own where needed."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hub import serve_hub
+
+from core.errors import InputError
+from targets.config import build_config
+from targets.read.sources import read_source
+from tests.unit.targets.test_sources import PUBLISHED
+
+
+def test_a_split_of_the_hub_is_read(tmp_path: Path) -> None:
+    """In a process of its own: huggingface_hub reads its settings when it is imported."""
+    configs = "configs:\n- config_name: main\n  data_files:\n  - {split: train, path: main/train.jsonl}\n"
+    code = (
+        "from targets.config import build_config\nfrom targets.read.sources import read_source\n"
+        "config = build_config({'source': [{'path': 'openai/gsm8k', 'subset': 'main', 'mapping': 'gsm8k'}]})\n"
+        "print([(t.id, t.gold, t.response) for t in read_source(config)])"
+    )
+    with serve_hub() as hub:
+        files = {"README.md": f"---\n{configs}---\n".encode()}
+        files["main/train.jsonl"] = json.dumps(PUBLISHED["gsm8k"]).encode()
+        hub.repositories["datasets/openai/gsm8k"] = [files]
+        environment = {**os.environ, **hub.environment(), "HF_HOME": str(tmp_path), "HF_DATASETS_OFFLINE": "0"}
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert "('openai/gsm8k:0', '4', '<think>\\nShe has 2+2 = 4 eggs." in done.stdout, done.stderr
+
+
+def test_a_driver_that_is_not_installed_is_named() -> None:
+    for scheme, package in (("s3", "s3fs"), ("gs", "gcsfs")):
+        with pytest.raises(InputError, match=rf"{scheme}://bucket/x\.parquet: cannot be reached: .*{package}"):
+            list(read_source(build_config({"source": f"{scheme}://bucket/x.parquet"})))
+
+
+def error_without_network(source: str) -> str:
+    """The last line of the error that reading ``source`` ends with where no hub answers."""
+    code = (
+        "from targets.config import build_config\nfrom targets.read.sources import read_source\n"
+        f"list(read_source(build_config({{'source': {source!r}}})))"
+    )
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_ENDPOINT": "http://127.0.0.1:9"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
+    return done.stderr.strip().splitlines()[-1]
+
+
+def test_files_of_the_hub_are_looked_for_by_their_url() -> None:
+    source = "hf://datasets/nobody/nothing/x.parquet"
+    expected = f"InputError: source {source}: no such file or folder, or the storage does"
+    assert expected in error_without_network(source)
+
+
+def test_an_unreachable_hub_is_one_error() -> None:
+    expected = "core.errors.InputError: source nobody/nothing: no such file or folder here"
+    assert error_without_network("nobody/nothing").startswith(expected)

@@ -1,0 +1,99 @@
+"""What is wrong with a source: which errors are of a row, and which of a file."""
+
+import gzip
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from core.errors import InputError
+from targets.config import build_config
+from targets.read.sources import read_source
+from targets.trace import Trace
+
+
+def read(source: Any, **settings: Any) -> list[Trace]:
+    return list(read_source(build_config({"source": str(source) if isinstance(source, Path) else source, **settings})))
+
+
+def test_columns_that_fit_nothing_are_listed(jsonl: Any) -> None:
+    path = jsonl({"question_text": "q", "solution": "s"})
+    with pytest.raises(InputError, match=r"traces\.jsonl.*question_text, solution.*problem, answer, response") as error:
+        read(path)
+    assert "mapping" in str(error.value)
+    with pytest.raises(InputError, match="no column gone"):
+        read(path, mapping={"problem": "question_text", "answer": "gone", "response": "solution"})
+    with pytest.raises(InputError, match=r"'opnr1' does not exist.*openr1"):
+        read(path, mapping="opnr1")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"problem": "p", "answer": "4", "respo', "unreadable"),
+        ("[" * 100_000, "unreadable"),
+        (b'{"problem": "p\xff", "answer": "4", "response": "r"}', "bad_text"),
+        ("17", "wrong_type"),
+        ({"problem": 17, "answer": "4", "response": "r"}, "wrong_type"),
+        ({"problem": "p", "answer": True, "response": "r"}, "wrong_type"),
+        ({"problem": "p", "answer": ["1", "2"], "response": "r"}, "wrong_type"),
+        ({"problem": "p", "answer": {"x": 1}, "response": "r"}, "wrong_type"),
+        ({"problem": "p", "answer": "4", "response": {"x": 1}}, "wrong_type"),
+        ({"problem": None, "answer": "4", "response": "r"}, "no_problem"),
+        ({"problem": "p", "response": "r"}, "no_gold"),
+        ({"problem": "p", "answer": "  ", "response": "r"}, "no_gold"),
+        ({"problem": "p", "answer": "4", "response": ""}, "no_response"),
+    ],
+)
+def test_an_error_of_a_row_stays_in_its_row(jsonl: Any, good: Any, line: Any, reason: str) -> None:
+    traces = read(jsonl(good(1), line, good(2)))
+    assert [trace.row for trace in traces] == [0, 1, 2]
+    assert [trace.reasons for trace in traces] == [[], [reason], []]
+
+
+def test_bytes_that_are_not_utf8_spoil_one_row_of_a_parquet(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    raw = pa.array([b"p", b"\xff\xfe", b"q"], pa.binary())
+    problem = pa.Array.from_buffers(pa.string(), 3, raw.buffers())
+    texts = pa.array(["1", "2", "3"])
+    pq.write_table(pa.table({"problem": problem, "answer": texts, "response": texts}), path)
+    traces = read(path)
+    assert [trace.reasons for trace in traces] == [[], ["bad_text"], []]
+
+
+def test_an_error_of_a_file_is_one_message(tmp_path: Path, jsonl: Any) -> None:
+    with pytest.raises(InputError, match=r"gone\.parquet: no such file"):
+        read(tmp_path / "gone.parquet")
+    fake = tmp_path / "fake.parquet"
+    fake.write_text("not a parquet")
+    with pytest.raises(InputError, match=r"fake\.parquet: not a readable parquet"):
+        read(fake)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"no data file there.*\.parquet"):
+        read(tmp_path / "empty")
+    with pytest.raises(InputError, match="it holds no JSON row"):
+        read(jsonl("not json", name="x.jsonl"))
+    with pytest.raises(InputError, match=r"it holds no JSON row.*empty"):
+        read(jsonl(name="y.jsonl"))
+    broken = tmp_path / "z.jsonl.gz"
+    broken.write_bytes(gzip.compress(b'{"problem": "p", "answer": "4", "response": "r"}\n' * 1000)[:-20])
+    with pytest.raises(InputError, match=r"z\.jsonl\.gz: cannot be read"):
+        read(broken)
+    with pytest.raises(InputError, match="more than once"):
+        read([str(jsonl({"problem": 1})), str(tmp_path / "traces.jsonl")])
+
+
+def test_a_parquet_damaged_in_the_middle_is_one_error(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    texts = pa.array([os.urandom(400).hex() for _ in range(2000)])
+    pq.write_table(
+        pa.table({"problem": texts, "answer": texts, "response": texts}), path, row_group_size=500, compression="zstd"
+    )
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 20_000] = bytes(20_000)
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=r"t\.parquet: damaged after row \d+"):
+        read(path)
