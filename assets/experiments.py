@@ -5,14 +5,25 @@ scored like training/policy and evals/*, so policies and samples are reused betw
 """
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 
 from assets.benchmarks import KEY as SUITE
 from assets.evals import check_policy, generate, grade
 from assets.evals import key as base_scores
+from assets.experiment_runs import (
+    RECIPE,
+    SCORES,
+    SEED,
+    Inputs,
+    base_run,
+    partition,
+    recorded_file,
+    seeds,
+    training_of,
+)
 from assets.models import KEY as BASE
 from assets.shared.failures import reports_input_errors
 from assets.shared.interpreter import TrainingInterpreter
@@ -24,35 +35,23 @@ from assets.shared.references import (
     ModelReference,
     PolicyReference,
     Reference,
-    ScoresReference,
     SuiteReference,
     TrainReference,
 )
 from assets.shared.storage import Storage
 from assets.targets import TRAIN
 from assets.training import build_policy, metrics_spec
-from core.code import GENERATION_CODE, GRADING_CODE, SHORT_DIGEST, code_version, identity
+from core.code import GENERATION_CODE, GRADING_CODE, code_version, identity
 from core.errors import InputError
 from evaluation.benchmarks.registry import Benchmark
 from evaluation.champions import Checkpoint, ScoreFile
+from evaluation.recorded_run import record_run
 
 GROUP = "experiments"
 POLICY = dg.AssetKey([GROUP, "policy"])
-SCORES = dg.AssetKey([GROUP, "scores"])
 COMPARISON = dg.AssetKey([GROUP, "comparison"])
 PAGE, DRIFT = "experiments.html", "drift"  # the folder of the report on variants of stale rollouts
-RECIPE, SEED = "recipe", "seed"  # dimensions of a partition
 UNTRAINED = "base"
-
-
-def partition(recipe: str, seed: int) -> dg.MultiPartitionKey:
-    """The partition of one run."""
-    return dg.MultiPartitionKey({RECIPE: recipe, SEED: str(seed)})
-
-
-def seeds(options: ExperimentOptions, training: TrainingOptions) -> list[int]:
-    """The seeds of each recipe."""
-    return [training.seed + number for number in range(options.seeds)]
 
 
 def build_experiments(
@@ -69,21 +68,17 @@ def build_experiments(
         }
     )
 
-    def of_partition(config: TrainingOptions, key: dg.MultiPartitionKey) -> TrainingOptions:
-        """The recipe and seed of the partition, whatever was configured."""
-        name, seed = (key.keys_by_dimension[dimension] for dimension in (RECIPE, SEED))
-        variant = options.of(name)
-        last = {override.partition("=")[0]: override for override in [*config.overrides, *variant.overrides]}
-        changes = {"recipe": variant.recipe, "seed": int(seed), "overrides": list(last.values())}
-        return config.model_copy(update=changes)
-
+    of_partition = partial(training_of, options)
     policy = build_policy(POLICY, training, partitions=partitions, of_partition=of_partition)
-    comparison = _comparison(suite, options, seeds(options, training), training.recipe)
-    return [policy, metrics_spec(POLICY), _scores(suite, evaluation, partitions), comparison]
+    scores = _scores(suite, options, evaluation, partitions)
+    return [policy, metrics_spec(POLICY), scores, _comparison(suite, options, training)]
 
 
 def _scores(
-    suite: Sequence[Benchmark], options: EvaluationOptions, partitions: dg.PartitionsDefinition
+    suite: Sequence[Benchmark],
+    experiments: ExperimentOptions,
+    options: EvaluationOptions,
+    partitions: dg.PartitionsDefinition,
 ) -> dg.AssetsDefinition:
 
     class Config(with_defaults(options)): ...
@@ -121,6 +116,15 @@ def _scores(
         summaries = {name: summarize(table) for name, table in tables.items()}
         digest = identity([[name, digest_table(table)] for name, table in tables.items()], policy.digest)
         context.log.info(", ".join(f"{name} {summary.mean:.1%}" for name, summary in summaries.items()))
+        assert isinstance(context.partition_key, dg.MultiPartitionKey)
+        if recorded := recorded_file(experiments, context.partition_key):
+            record_run(
+                recorded,
+                policy=Path(policy.path),
+                metrics=Path(policy.metrics),
+                problems={name: problems.digests[name] for name in names},
+                scores={name: str(file) for name, file in graded.items()},
+            )
         return dg.MaterializeResult(
             value=ExperimentReference(
                 path=str(storage.path / "graded"),
@@ -152,7 +156,7 @@ def _scores(
 
 
 def _comparison(
-    suite: Sequence[Benchmark], options: ExperimentOptions, seeds: Sequence[int], answering: str
+    suite: Sequence[Benchmark], options: ExperimentOptions, training: TrainingOptions
 ) -> dg.AssetsDefinition:
     version = code_version("evaluation/report", "evaluation/statistics")
 
@@ -179,13 +183,14 @@ def _comparison(
         from evaluation.report.recipe_comparison import Recipe, compare_recipes
         from evaluation.tables import read_suite_file
 
+        inputs = Inputs(train.digest, base.digest, problems.digests)
         experiments: list[Recipe] = []
         left_out: list[str] = []
         notes: list[str] = []
         for recipe in options.names():
             runs = []
-            for seed in seeds:
-                run = _read(storage, partition(recipe, seed), train, base, problems)
+            for seed in seeds(options, training):
+                run = inputs.read(storage, options, training, partition(recipe, seed))
                 if not isinstance(run, str):
                     runs.append(run)
                 elif run:
@@ -212,7 +217,7 @@ def _comparison(
                 + "; ".join(left_out or ["launch a backfill of experiments/policy and experiments/scores first"])
             )
         names = [experiment.name for experiment in experiments]
-        if untrained := _base(storage, suite, base, problems):
+        if untrained := base_run(storage, suite, base, problems):
             experiments.append(Recipe(UNTRAINED, (untrained,)))
         baseline = options.baseline if options.baseline in names else names[0]
         rows = read_suite_file(Path(problems.path)).select(["benchmark", "id", "problem"]).to_pylist()
@@ -223,11 +228,13 @@ def _comparison(
             suite=suite,
             notes=[*notes, *left_out],
             problems=texts,
-            answering=answering,
+            answering=training.recipe,
         )
         drifted = drift_report([experiment for experiment in trained if experiment.name in options.variants])
         runs = [[e.name, *(run.checkpoint for run in e.runs)] for e in [*trained, *experiments]]
-        digest = identity(runs, sorted(experiments[0].runs[0].tables), baseline, answering, notes, left_out, version)
+        digest = identity(
+            runs, sorted(experiments[0].runs[0].tables), baseline, training.recipe, notes, left_out, version
+        )
         folder = storage.folder(GROUP, "comparison", digest)
         if not folder.exists():
             with storage.writing(folder) as temporary:
@@ -248,65 +255,3 @@ def _comparison(
         )
 
     return comparison
-
-
-def _read(
-    storage: Storage, key: dg.MultiPartitionKey, train: TrainReference, base: ModelReference, problems: SuiteReference
-) -> Any:
-    """The `Run` of a partition; "" if it was never scored, otherwise the reason why it cannot be compared."""
-    from core.files import read_json_lines
-    from core.model.manifest import read_manifest
-    from evaluation.report.recipe_comparison import PEAK, Run
-    from evaluation.tables import read_scores
-    from training.plan.summary import MEMORY
-
-    reference = f"{SCORES.to_user_string()}/{key}"
-    if not storage.reference_file(reference).exists():
-        return ""
-    experiment = storage.read_reference(reference, ExperimentReference)
-    policy = experiment.policy
-    manifest = read_manifest(Path(policy.path))
-    digests = {name: score.problems for name, score in policy.scores.items()}
-    for reason, recorded, present in (
-        ("its targets have changed", manifest.targets.digest, train.digest),
-        ("its base model has changed", manifest.base_model.digest, base.digest),
-        ("its problems have changed", digests, problems.digests),
-        ("its policy was trained again", manifest.checkpoint_digest, policy.digest),
-    ):
-        if recorded != present:
-            return reason
-    request = manifest.request
-    records = read_json_lines(Path(experiment.metrics))
-    generated = sum(record["data"].get("batch/generated_tokens", 0) for record in records)
-    peaks = [record["data"][MEMORY] for record in records if MEMORY in record["data"]]
-    costs = {"minutes": 60 * manifest.device_hours, "generated tokens": float(generated)}
-    facts = {
-        "steps": manifest.steps,
-        "seed": request.seed,
-        "hardware": request.hardware,
-        "settings": ", ".join(request.overrides),
-        "generated tokens": f"{generated:,.0f}",
-        "minutes": f"{costs['minutes']:.1f}",
-        PEAK: f"{max(peaks):.1f}" if peaks else "",
-        "targets": train.digest[:SHORT_DIGEST],
-        "base": base.digest[:SHORT_DIGEST],
-    }
-    tables = read_scores({name: score.file for name, score in policy.scores.items()})
-    return Run(policy.digest, tables, records, facts, manifest.config, request.seed, costs)
-
-
-def _base(storage: Storage, suite: Sequence[Benchmark], base: ModelReference, problems: SuiteReference) -> Any:
-    """The `Run` of the base model, or None unless all of its present scores are there."""
-    from evaluation.report.recipe_comparison import Run
-    from evaluation.tables import read_scores
-
-    files = {}
-    for benchmark in suite:
-        reference = base_scores(benchmark, "base").to_user_string()
-        if not storage.reference_file(reference).exists():
-            return None
-        scores = storage.read_reference(reference, ScoresReference)
-        if (scores.checkpoint, scores.problems) != (base.digest, problems.digests[benchmark.name]):
-            return None
-        files[benchmark.name] = scores.path
-    return Run(base.digest, read_scores(files))

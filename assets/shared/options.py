@@ -220,6 +220,11 @@ class ExperimentOptions(Options):
     )
     seeds: int = Field(default=1, ge=1, description="Runs per recipe. Their seeds count up from training.seed.")
     baseline: str = Field(default="on_policy", description="Recipe or variant that the others are compared with.")
+    runs: str | None = Field(
+        default=None,
+        description="Folder of recorded runs, where each run is kept as a small file. A run that is recorded there, by "
+        "this machine or another, is not made again.",
+    )
     overrides: dict[Recipe, Overrides] = Field(
         default={}, description="Per recipe, KEY=VALUE settings that win over training.overrides."
     )

@@ -2,7 +2,8 @@
 
 ``make experiments`` and ``make compare`` call it. Each recipe and seed is a run, one after the other, in the instance
 that ``make ui`` shows. A backfill of experiments/policy and experiments/scores in the UI does the same. Complete runs
-are reused, so an interrupted command continues where it stopped.
+are reused, so an interrupted command continues where it stopped. Runs that are recorded in `experiments.runs` are not
+made again.
 """
 
 import os
@@ -12,12 +13,13 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.shared.references import Reference
+from assets.shared.references import ModelReference, Reference, SuiteReference, TrainReference
 from core.cli import INTERRUPTED, Parser, exit_status
 from core.code import PROJECT
 from core.errors import InputError
 from core.files import atomic_write
 from core.progress import Terminal
+from evaluation.recorded_run import RecordedRun
 from pipelines.cli.run import configure, execute, training_interpreter
 from pipelines.cli.terminal import LINE_SECONDS
 from pipelines.definitions.instance import end_dead_runs, prepare_home
@@ -49,7 +51,11 @@ def main(arguments: list[str] | None = None) -> int:
     os.chdir(PROJECT)
     prepare_home()
     from assets import evals
-    from assets.experiments import COMPARISON, DRIFT, PAGE, partition, seeds
+    from assets.benchmarks import KEY as SUITE
+    from assets.experiment_runs import Inputs, partition, seeds
+    from assets.experiments import COMPARISON, DRIFT, PAGE
+    from assets.models import KEY as BASE
+    from assets.targets import TRAIN
     from pipelines.definitions.code_location import defs
 
     settings = load_settings()
@@ -71,9 +77,21 @@ def main(arguments: list[str] | None = None) -> int:
         for job, keys in ((OBSERVE, None), (PREPARE, None), (EVERYTHING, base)):
             if status := execute(instance, job, terminal, keys=keys):
                 return status
+        assert defs.resources is not None
+        storage = defs.resources["storage"]
+        train, model, suite = (
+            storage.read_reference(asset.to_user_string(), kind)
+            for asset, kind in ((TRAIN, TrainReference), (BASE, ModelReference), (SUITE, SuiteReference))
+        )
+        inputs = Inputs(train.digest, model.digest, suite.digests)
         for number, key in enumerate(partitions, 1):
             named = key.keys_by_dimension
-            terminal.line(f"run {number} of {len(partitions)}: {', '.join(f'{k} {v}' for k, v in named.items())}")
+            shown = f"run {number} of {len(partitions)}: {', '.join(f'{k} {v}' for k, v in named.items())}"
+            recorded = inputs.recorded(settings.experiments, settings.training, key)
+            if isinstance(recorded, RecordedRun):
+                terminal.line(f"{shown}: {recorded}")
+                continue
+            terminal.line(f"{shown}; it is recorded, but {recorded}" if recorded else shown)
             tags = {"dagster/partition": str(key), **{f"dagster/partition/{k}": v for k, v in named.items()}}
             status = execute(instance, EXPERIMENT, terminal, more_tags=tags)
             if status == INTERRUPTED:
@@ -81,8 +99,7 @@ def main(arguments: list[str] | None = None) -> int:
             failed += status != 0
         if status := execute(instance, COMPARE, terminal):
             return status
-    assert defs.resources is not None
-    folder = Path(defs.resources["storage"].read_reference(COMPARISON.to_user_string(), Reference).path)
+    folder = Path(storage.read_reference(COMPARISON.to_user_string(), Reference).path)
     if options.copy_to:
         source = folder / DRIFT if (folder / DRIFT).is_dir() else folder
         for file in sorted(source.iterdir()):

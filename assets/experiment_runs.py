@@ -1,0 +1,153 @@
+"""The runs of experiments, one for each recipe and seed: where they are recorded, and which of them are comparable."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from assets.evals import key as base_scores
+from assets.shared.options import ExperimentOptions, TrainingOptions
+from assets.shared.references import ExperimentReference, ModelReference, ScoresReference, SuiteReference
+from assets.shared.storage import Storage
+from core.code import PROJECT, SHORT_DIGEST
+from evaluation.benchmarks.registry import Benchmark
+from evaluation.recorded_run import RecordedRun, read_run
+
+SCORES = dg.AssetKey(["experiments", "scores"])
+RECIPE, SEED = "recipe", "seed"  # dimensions of a partition
+
+
+def partition(recipe: str, seed: int) -> dg.MultiPartitionKey:
+    """The partition of one run."""
+    return dg.MultiPartitionKey({RECIPE: recipe, SEED: str(seed)})
+
+
+def seeds(options: ExperimentOptions, training: TrainingOptions) -> list[int]:
+    """The seeds of each recipe."""
+    return [training.seed + number for number in range(options.seeds)]
+
+
+def training_of(options: ExperimentOptions, training: TrainingOptions, key: dg.MultiPartitionKey) -> TrainingOptions:
+    """The options of the run of a partition: its recipe and seed, whatever ``training`` says."""
+    name, seed = (key.keys_by_dimension[dimension] for dimension in (RECIPE, SEED))
+    variant = options.of(name)
+    last = {override.partition("=")[0]: override for override in [*training.overrides, *variant.overrides]}
+    changes = {"recipe": variant.recipe, "seed": int(seed), "overrides": list(last.values())}
+    return training.model_copy(update=changes)
+
+
+def recorded_file(options: ExperimentOptions, key: dg.MultiPartitionKey) -> Path | None:
+    """Where the run of a partition is recorded; None unless the profile names a folder for runs."""
+    if options.runs is None:
+        return None
+    return (
+        PROJECT / Path(options.runs).expanduser() / f"{'-'.join(key.keys_by_dimension[d] for d in (RECIPE, SEED))}.zip"
+    )
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the runs of one comparison have in common: digests of the targets, of the base model and of the problems."""
+
+    train: str
+    base: str
+    problems: Mapping[str, str]  # by benchmark
+
+    def recorded(
+        self, options: ExperimentOptions, training: TrainingOptions, key: dg.MultiPartitionKey
+    ) -> RecordedRun | str:
+        """The recorded run of a partition; "" if there is none, otherwise the reason why it is not comparable."""
+        from training.config.keys import read_by
+
+        file = recorded_file(options, key)
+        if file is None or not file.exists():
+            return ""
+        run, wanted = read_run(file), training_of(options, training, key)
+        overrides, _ = read_by(wanted.recipe, wanted.all_overrides())
+        request = run.manifest.request
+        asked = (request.recipe, request.hardware, request.seed, request.overrides)
+        if asked != (wanted.recipe, wanted.hardware, wanted.seed, tuple(overrides)):
+            return f"its settings in {file} are others"
+        return self._fault(run) or run
+
+    def read(
+        self, storage: Storage, options: ExperimentOptions, training: TrainingOptions, key: dg.MultiPartitionKey
+    ) -> Any:
+        """The `Run` of a partition, which is in the storage or recorded.
+
+        "" if it was never scored, otherwise the reason why it is not comparable.
+        """
+        stored = self._stored(storage, key)
+        run = self.recorded(options, training, key) or stored if isinstance(stored, str) else stored
+        return run if isinstance(run, str) else self._to_compare(run)
+
+    def _stored(self, storage: Storage, key: dg.MultiPartitionKey) -> RecordedRun | str:
+        from core.files import read_json_lines
+        from core.model.manifest import read_manifest
+        from evaluation.tables import read_scores
+
+        reference = f"{SCORES.to_user_string()}/{key}"
+        if not storage.reference_file(reference).exists():
+            return ""
+        experiment = storage.read_reference(reference, ExperimentReference)
+        policy = experiment.policy
+        problems = {name: score.problems for name, score in policy.scores.items()}
+        manifest = read_manifest(Path(policy.path))
+        if fault := self._fault(RecordedRun(manifest, (), problems, {})):
+            return fault
+        if manifest.checkpoint_digest != policy.digest:
+            return "its policy was trained again"
+        tables = read_scores({name: score.file for name, score in policy.scores.items()})
+        return RecordedRun(manifest, tuple(read_json_lines(Path(experiment.metrics))), problems, tables)
+
+    def _fault(self, run: RecordedRun) -> str:
+        """Why a run is not comparable with the others; "" if it is."""
+        for reason, recorded, present in (
+            ("its targets have changed", run.manifest.targets.digest, self.train),
+            ("its base model has changed", run.manifest.base_model.digest, self.base),
+            ("its problems have changed", run.problems, self.problems),
+        ):
+            if recorded != present:
+                return reason
+        return ""
+
+    def _to_compare(self, run: RecordedRun) -> Any:
+        from evaluation.report.recipe_comparison import PEAK, Run
+        from training.plan.summary import MEMORY
+
+        manifest, request = run.manifest, run.manifest.request
+        generated = sum(record["data"].get("batch/generated_tokens", 0) for record in run.metrics)
+        peaks = [record["data"][MEMORY] for record in run.metrics if MEMORY in record["data"]]
+        costs = {"minutes": 60 * manifest.device_hours, "generated tokens": float(generated)}
+        facts = {
+            "steps": manifest.steps,
+            "seed": request.seed,
+            "hardware": request.hardware,
+            "settings": ", ".join(request.overrides),
+            "generated tokens": f"{generated:,.0f}",
+            "minutes": f"{costs['minutes']:.1f}",
+            PEAK: f"{max(peaks):.1f}" if peaks else "",
+            "targets": self.train[:SHORT_DIGEST],
+            "base": self.base[:SHORT_DIGEST],
+            "commit": (manifest.code.commit or "")[:SHORT_DIGEST],
+        }
+        return Run(manifest.checkpoint_digest, run.tables, run.metrics, facts, manifest.config, request.seed, costs)
+
+
+def base_run(storage: Storage, suite: Sequence[Benchmark], base: ModelReference, problems: SuiteReference) -> Any:
+    """The `Run` of the base model, or None unless all of its present scores are there."""
+    from evaluation.report.recipe_comparison import Run
+    from evaluation.tables import read_scores
+
+    files = {}
+    for benchmark in suite:
+        reference = base_scores(benchmark, "base").to_user_string()
+        if not storage.reference_file(reference).exists():
+            return None
+        scores = storage.read_reference(reference, ScoresReference)
+        if (scores.checkpoint, scores.problems) != (base.digest, problems.digests[benchmark.name]):
+            return None
+        files[benchmark.name] = scores.path
+    return Run(base.digest, read_scores(files))

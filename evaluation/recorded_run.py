@@ -1,0 +1,100 @@
+"""A scored run of an experiment as one small file: what a comparison reads of it, without the weights.
+
+Runs of several machines meet on one page by such files, and a page that is kept beside them can be made again.
+"""
+
+import json
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.errors import InputError
+from core.files import atomic_write, read_json_lines, read_object
+from core.model.manifest import MANIFEST, Manifest, parse_manifest
+from evaluation.tables import read_folder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+METRICS, PROBLEMS, SCORES = "metrics.jsonl", "problems.json", "scores"
+LARGEST = 1 << 28  # bytes in a file of a run
+ADVICE = "remove the file, or record the run again"
+SIGNIFICANT = 7  # digits of a metric, as many as a float32 has
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """What is known of a run: its manifest, the metrics of its steps, and its GRADED tables by benchmark."""
+
+    manifest: Manifest
+    metrics: tuple[Mapping[str, Any], ...]  # {"step": int, "data": {metric: value}}
+    problems: Mapping[str, str]  # digest of the problems of each benchmark
+    tables: "Mapping[str, pa.Table]"
+
+    def __str__(self) -> str:
+        """When it was made, and by which commit."""
+        return f"made on {self.manifest.started[:10]} by {(self.manifest.code.commit or 'no commit')[:8]}"
+
+
+def record_run(
+    path: Path, *, policy: Path, metrics: Path, problems: Mapping[str, str], scores: Mapping[str, str]
+) -> None:
+    """Write the run of a policy folder; ``scores`` are files, by benchmark. InputError if it cannot be written.
+
+    The same run gives the same bytes, whenever it is recorded.
+    """
+    texts = {
+        MANIFEST: (policy / MANIFEST).read_text(encoding="utf-8"),
+        METRICS: "".join(f"{json.dumps(_shorten(record))}\n" for record in read_json_lines(metrics)),
+        PROBLEMS: json.dumps(dict(problems), indent=2, sort_keys=True),
+    }
+    contents = {name: text.encode() for name, text in texts.items()}
+    contents |= {f"{SCORES}/{name}.parquet": Path(file).read_bytes() for name, file in sorted(scores.items())}
+    try:
+        with atomic_write(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+            for name, content in contents.items():
+                archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+    except OSError as error:
+        raise InputError(f"{path}: the run cannot be recorded: {error.strerror}; choose another folder") from error
+
+
+def read_run(path: Path) -> RecordedRun:
+    """The run that `record_run` wrote; InputError if the file is missing or damaged."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        try:
+            with zipfile.ZipFile(path) as archive:
+                if (size := sum(member.file_size for member in archive.infolist())) > LARGEST:
+                    raise InputError(f"{path}: {size:,} bytes of content; expected at most {LARGEST:,}")
+                if missing := {MANIFEST, METRICS, PROBLEMS}.difference(archive.namelist()):
+                    raise InputError(f"{path}: no {', '.join(sorted(missing))} in it; {ADVICE}")
+                archive.extractall(folder)  # never outside of it
+        except FileNotFoundError:
+            raise InputError(f"{path}: no such file") from None
+        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError) as error:
+            raise InputError(f"{path}: not a recorded run ({error}); {ADVICE}") from error
+        try:
+            problems, tables = read_object(folder / PROBLEMS), read_folder(folder / SCORES, "graded")
+            manifest, metrics = parse_manifest(folder), tuple(read_json_lines(folder / METRICS))
+        except InputError as error:
+            raise InputError(f"{path}: {str(error).replace(f'{folder}/', '')}; {ADVICE}") from error
+    if problems.keys() != tables.keys():
+        raise InputError(f"{path}: problems of {', '.join(problems)}, scores of {', '.join(tables)}; {ADVICE}")
+    return RecordedRun(manifest, metrics, problems, tables)
+
+
+def _shorten(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record of a step with numbers of `SIGNIFICANT` digits.
+
+    >>> _shorten({"step": 3, "data": {"actor/grad_norm": 0.123456789012, "tokens": 123456789}})
+    {'step': 3, 'data': {'actor/grad_norm': 0.1234568, 'tokens': 123456789}}
+    """
+    numbers = {
+        name: float(f"{value:.{SIGNIFICANT}g}") if isinstance(value, float) else value
+        for name, value in record["data"].items()
+    }
+    return {"step": record["step"], "data": numbers}

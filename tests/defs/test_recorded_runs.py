@@ -1,0 +1,102 @@
+"""Runs that another machine made: they are compared like those of the storage, unless something of them differs."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from assets.experiment_runs import Inputs, partition, recorded_file, training_of
+from assets.shared.references import ExperimentReference
+from core.errors import InputError
+from evaluation.recorded_run import RecordedRun, record_run
+from tests.defs.project import message, settings_of
+from tests.defs.test_experiments import SCORES, Recipes, compare
+from tests.defs.test_scorecard_and_champion import BENCHMARKS, GOOD
+from training.config.keys import read_by
+
+PRESENT = Inputs("t" * 64, "b" * 64, {name: f"problems of {name}" for name in BENCHMARKS})
+
+
+@pytest.fixture
+def here(build, tmp_path: Path) -> Recipes:
+    """A project that looks for runs in a folder."""
+    return Recipes(build(experiments__runs=str(tmp_path / "runs")))
+
+
+def settings(tmp_path: Path, **more: str):
+    return settings_of(LUFFY_PROFILE="embedded", LUFFY__EXPERIMENTS__RUNS=str(tmp_path / "runs"), **more)
+
+
+def record(recipes: Recipes, tmp_path: Path, name: str, **changes: str) -> Path:
+    """Record a run that is in the storage, and remove it from there."""
+    chosen, key = settings(tmp_path), partition(name, 0)
+    wanted = training_of(chosen.experiments, chosen.training, key)
+    overrides, _ = read_by(wanted.recipe, wanted.all_overrides())
+    reference = f"{SCORES.to_user_string()}/{key}"
+    run = recipes.storage.read_reference(reference, ExperimentReference)
+    policy, file = Path(run.policy.path), recorded_file(chosen.experiments, key)
+    assert file is not None
+    manifest = json.loads((policy / "lineage.json").read_text())
+    manifest["request"]["overrides"] = overrides
+    manifest["request"].update(changes)
+    (policy / "lineage.json").write_text(json.dumps(manifest))
+    scores = {benchmark: score.file for benchmark, score in run.policy.scores.items()}
+    problems = {benchmark: score.problems for benchmark, score in run.policy.scores.items()}
+    record_run(file, policy=policy, metrics=Path(run.metrics), problems=problems, scores=scores)
+    recipes.storage.reference_file(reference).unlink()
+    shutil.rmtree(policy)
+    return file
+
+
+def test_recorded_runs_make_the_same_tables_as_those_of_the_storage(here: Recipes, tmp_path: Path):
+    for name, accuracy in (("luffy", 0.9), ("on_policy", 0.1)):
+        here.recipe(name, **{**GOOD, "arithmetic": accuracy})
+    assert compare(here).success
+    before = here.project.metadata("experiments/comparison")
+    record(here, tmp_path, "luffy")
+    record(here, tmp_path, "on_policy")
+    shutil.rmtree(Path(before["file"]).parent)
+    assert compare(here).success
+    shown = here.project.metadata("experiments/comparison")
+    assert shown["scores"] == before["scores"] and shown["left out"] == "none"
+    page = Path(shown["file"])
+    assert (page.parent / "reward_on_policy.svg").is_file()
+    assert page.read_text(encoding="utf-8").count(">c0ffee<") == 2
+
+
+def test_a_run_with_other_settings_or_inputs_is_not_taken(here: Recipes, tmp_path: Path):
+    chosen = settings(tmp_path)
+    here.recipe("luffy", **GOOD)
+    record(here, tmp_path, "luffy")
+    key = partition("luffy", 0)
+    assert isinstance(PRESENT.recorded(chosen.experiments, chosen.training, key), RecordedRun)
+    assert PRESENT.recorded(chosen.experiments, chosen.training, partition("sft", 0)) == ""
+    longer = settings(tmp_path, LUFFY__TRAINING__OVERRIDES='["trainer.total_training_steps=7"]')
+    assert "its settings in " in str(PRESENT.recorded(longer.experiments, longer.training, key))
+    for changes, said in (
+        ({"train": "u" * 64}, "its targets have changed"),
+        ({"base": "c" * 64}, "its base model has changed"),
+        ({"problems": {"arithmetic": "other"}}, "its problems have changed"),
+    ):
+        others = Inputs(**{**vars(PRESENT), **changes})
+        assert others.recorded(chosen.experiments, chosen.training, key) == said
+
+
+def test_a_recorded_run_of_another_recipe_is_left_out_by_name(here: Recipes, tmp_path: Path):
+    for name in ("luffy", "on_policy", "sft"):
+        here.recipe(name, **GOOD)
+    record(here, tmp_path, "sft", recipe="luffy")
+    assert compare(here).success
+    assert "its settings in " in here.project.metadata("experiments/comparison")["left out"]
+
+
+def test_a_damaged_file_is_named(here: Recipes, tmp_path: Path):
+    for name in ("luffy", "on_policy"):
+        here.recipe(name, **GOOD)
+    file = record(here, tmp_path, "luffy")
+    file.write_bytes(file.read_bytes()[:-9])
+    assert f"{file}: not a recorded run" in message(compare(here))
+    chosen = settings(tmp_path)
+    with pytest.raises(InputError, match="not a recorded run"):
+        PRESENT.recorded(chosen.experiments, chosen.training, partition("luffy", 0))

@@ -1,0 +1,134 @@
+"""The file of a run: the same bytes from the same run, and one message for what is no such file."""
+
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import manifests
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from core.errors import InputError
+from core.model.manifest import MANIFEST
+from core.schemas import GRADED
+from evaluation.recorded_run import METRICS, PROBLEMS, read_run, record_run
+
+ROW = {
+    "benchmark": "arithmetic",
+    "id": "1",
+    "sample": 0,
+    "prompt": "1+1=?",
+    "response": "\\boxed{2}",
+    "tokens": 9,
+    "finish_reason": "stop",
+    "seed": 7,
+    "gold": "2",
+    "extracted": "2",
+    "verdict": "correct",
+    "score": 1.0,
+}
+SCORES = "scores/arithmetic.parquet"
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Callable[[str], Path]:
+    (tmp_path / MANIFEST).write_text(json.dumps(manifests.manifest().to_json()), encoding="utf-8")
+    (tmp_path / METRICS).write_text('{"step": 1, "data": {"actor/grad_norm": 0.12345678901, "tokens": 123456789}}\n')
+    scores = tmp_path / "graded.parquet"
+    pq.write_table(pa.Table.from_pylist([ROW], schema=GRADED), scores)
+
+    def write(name: str) -> Path:
+        path = tmp_path / name
+        record_run(
+            path,
+            policy=tmp_path,
+            metrics=tmp_path / METRICS,
+            problems={"arithmetic": "d" * 64},
+            scores={"arithmetic": str(scores)},
+        )
+        return path
+
+    return write
+
+
+def test_a_run_is_read_as_it_was_recorded_and_always_has_the_same_bytes(record):
+    run = read_run(record("one.zip"))
+    assert run.manifest == manifests.manifest()
+    assert run.metrics == ({"step": 1, "data": {"actor/grad_norm": 0.1234568, "tokens": 123456789}},)
+    assert run.problems == {"arithmetic": "d" * 64}
+    assert run.tables["arithmetic"].to_pylist()[0].items() >= ROW.items()
+    assert str(run) == "made on 2026-01-01 by c0ffee"
+    assert record("one.zip").read_bytes() == record("two.zip").read_bytes()
+
+
+def test_a_folder_that_cannot_be_written_is_named(record, tmp_path: Path):
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(InputError, match=r"file/run\.zip: the run cannot be recorded: .*; choose another folder"):
+        record("file/run.zip")
+
+
+def changed(path: Path, name: str, content: bytes | None) -> None:
+    """Replace one file of the archive, or leave it out."""
+    with zipfile.ZipFile(path) as archive:
+        contents = {member: archive.read(member) for member in archive.namelist()}
+    del contents[name]
+    with zipfile.ZipFile(path, "w") as archive:
+        for member, kept in contents.items():
+            archive.writestr(member, kept)
+        if content is not None:
+            archive.writestr(name, content)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        (MANIFEST, None, "no lineage.json in it"),
+        (MANIFEST, b"{}", "identity: Field required"),
+        (METRICS, None, "no metrics.jsonl in it"),
+        (METRICS, b'{"step": 1', "metrics.jsonl, line 1"),
+        (PROBLEMS, b"[]", "problems.json"),
+        (PROBLEMS, b'{"arithmetic": "d", "other": "d"}', "problems of arithmetic, other, scores of arithmetic"),
+        (PROBLEMS, b'{"../../arithmetic": "d"}', "scores of arithmetic"),
+        (SCORES, None, "no <benchmark>.parquet there"),
+        (SCORES, b"PAR1", "not a readable parquet file"),
+    ],
+)
+def test_a_damaged_file_is_one_message_that_names_it(record, name: str, content: bytes | None, said: str):
+    path = record("run.zip")
+    changed(path, name, content)
+    with pytest.raises(InputError) as raised:
+        read_run(path)
+    message = str(raised.value)
+    assert said in message and message.startswith(f"{path}: ") and "record the run again" in message
+    assert "/tmp" not in message.replace(str(path), "")
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x05\x06" + b"\0" * 17])
+def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes):
+    path = tmp_path / "run.zip"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="not a recorded run"):
+        read_run(path)
+
+
+def test_every_cut_and_every_changed_byte_is_refused_or_harmless(record):
+    path = record("run.zip")
+    whole, run = path.read_bytes(), read_run(path)
+    for at in range(0, len(whole), 97):
+        for damaged in (whole[:at], whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :]):
+            path.write_bytes(damaged)
+            try:
+                assert read_run(path).manifest == run.manifest
+            except InputError as error:
+                assert str(path) in str(error)
+
+
+def test_an_archive_that_grows_without_end_is_refused_before_it_is_unpacked(tmp_path: Path):
+    path = tmp_path / "run.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open(METRICS, "w") as member:
+        for _ in range(300):
+            member.write(b" " * (1 << 20))
+    with pytest.raises(InputError, match=r"314,572,800 bytes of content"):
+        read_run(path)
