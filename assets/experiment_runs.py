@@ -12,6 +12,7 @@ from assets.shared.options import ExperimentOptions, TrainingOptions
 from assets.shared.references import ExperimentReference, ModelReference, ScoresReference, SuiteReference
 from assets.shared.storage import Storage
 from core.code import PROJECT, SHORT_DIGEST
+from core.errors import InputError
 from evaluation.benchmarks.registry import Benchmark
 from evaluation.recorded_run import RecordedRun, read_run
 
@@ -42,9 +43,11 @@ def recorded_file(options: ExperimentOptions, key: dg.MultiPartitionKey) -> Path
     """Where the run of a partition is recorded; None unless the profile names a folder for runs."""
     if options.runs is None:
         return None
-    return (
-        PROJECT / Path(options.runs).expanduser() / f"{'-'.join(key.keys_by_dimension[d] for d in (RECIPE, SEED))}.zip"
-    )
+    folder = PROJECT / Path(options.runs).expanduser()
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"experiments.runs: {folder} is a file; expected a folder")
+    name, seed = (key.keys_by_dimension[dimension] for dimension in (RECIPE, SEED))
+    return folder / f"{name}-{seed}.zip"
 
 
 @dataclass(frozen=True)

@@ -222,6 +222,7 @@ class ExperimentOptions(Options):
     baseline: str = Field(default="on_policy", description="Recipe or variant that the others are compared with.")
     runs: str | None = Field(
         default=None,
+        min_length=1,
         description="Folder of recorded runs, where each run is kept as a small file. A run that is recorded there, by "
         "this machine or another, is not made again.",
     )

@@ -100,3 +100,10 @@ def test_a_damaged_file_is_named(here: Recipes, tmp_path: Path):
     chosen = settings(tmp_path)
     with pytest.raises(InputError, match="not a recorded run"):
         PRESENT.recorded(chosen.experiments, chosen.training, partition("luffy", 0))
+
+
+def test_a_folder_of_runs_that_is_a_file_is_refused_before_anything_runs(tmp_path: Path):
+    (tmp_path / "runs").write_text("no folder")
+    chosen = settings(tmp_path)
+    with pytest.raises(InputError, match=r"experiments\.runs: .*/runs is a file; expected a folder"):
+        PRESENT.recorded(chosen.experiments, chosen.training, partition("luffy", 0))
