@@ -6,7 +6,7 @@ cd "$(dirname "$0")"
 errors=$(mktemp)
 trap 'rm -f "$errors"' EXIT
 ../.venv-audit/bin/pip-audit --vulnerability-service osv --strict --progress-spinner off --disable-pip --no-deps \
-  -r orchestration.lock -r train-cpu.lock -r train-gpu.lock -r <(sed 's/+cpu$//' torch-cpu.txt) 2>"$errors"
+  $(printf -- '-r %s ' *.lock) -r <(sed 's/+cpu$//' torch-cpu.txt) 2>"$errors"
 status=$?
 if grep -qE "^(Traceback|ERROR)" "$errors"; then
   echo "error: make audit: OSV could not be asked about every package, so none counts as checked; run it again where" \
