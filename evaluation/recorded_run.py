@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InputError
 from core.files import atomic_write, read_json_lines, read_object
 from core.model.manifest import MANIFEST, Manifest, parse_manifest
-from evaluation.tables import read_folder
+from evaluation.tables import read_folder, read_scores
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,7 +53,7 @@ def record_run(
         PROBLEMS: json.dumps(dict(problems), indent=2, sort_keys=True),
     }
     contents = {name: text.encode() for name, text in texts.items()}
-    contents |= {f"{SCORES}/{name}.parquet": Path(file).read_bytes() for name, file in sorted(scores.items())}
+    contents |= {f"{SCORES}/{name}.parquet": _portable(table) for name, table in sorted(read_scores(scores).items())}
     try:
         with atomic_write(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
             for name, content in contents.items():
@@ -85,6 +85,17 @@ def read_run(path: Path) -> RecordedRun:
     if problems.keys() != tables.keys():
         raise InputError(f"{path}: problems of {', '.join(problems)}, scores of {', '.join(tables)}; {ADVICE}")
     return RecordedRun(manifest, metrics, problems, tables)
+
+
+def _portable(table: "pa.Table") -> bytes:
+    """A GRADED table as parquet, without the name of the model's folder, which only one machine knows."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    metadata = {key: value for key, value in (table.schema.metadata or {}).items() if key != b"model"}
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.replace_schema_metadata(metadata), sink, compression="zstd")
+    return sink.getvalue().to_pybytes()
 
 
 def _shorten(record: Mapping[str, Any]) -> dict[str, Any]:

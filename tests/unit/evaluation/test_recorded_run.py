@@ -37,7 +37,8 @@ def record(tmp_path: Path) -> Callable[[str], Path]:
     (tmp_path / MANIFEST).write_text(json.dumps(manifests.manifest().to_json()), encoding="utf-8")
     (tmp_path / METRICS).write_text('{"step": 1, "data": {"actor/grad_norm": 0.12345678901, "tokens": 123456789}}\n')
     scores = tmp_path / "graded.parquet"
-    pq.write_table(pa.Table.from_pylist([ROW], schema=GRADED), scores)
+    metadata = {"checkpoint": "c" * 64, "model": str(tmp_path / "policy")}
+    pq.write_table(pa.Table.from_pylist([ROW], schema=GRADED.with_metadata(metadata)), scores)
 
     def write(name: str) -> Path:
         path = tmp_path / name
@@ -59,6 +60,7 @@ def test_a_run_is_read_as_it_was_recorded_and_always_has_the_same_bytes(record):
     assert run.metrics == ({"step": 1, "data": {"actor/grad_norm": 0.1234568, "tokens": 123456789}},)
     assert run.problems == {"arithmetic": "d" * 64}
     assert run.tables["arithmetic"].to_pylist()[0].items() >= ROW.items()
+    assert run.tables["arithmetic"].schema.metadata == {b"checkpoint": b"c" * 64}  # and not the model's folder
     assert str(run) == "made on 2026-01-01 by c0ffee"
     assert record("one.zip").read_bytes() == record("two.zip").read_bytes()
 
