@@ -47,6 +47,19 @@ if __name__ == "__main__":
     print(wait([process.sentinel], timeout=60) == [process.sentinel])
 """
 
+DRAWING = """
+from threading import Thread
+from ray import ObjectID
+
+def draw():
+    print(ObjectID.from_random().hex())
+
+draw()
+thread = Thread(target=draw)
+thread.start()
+thread.join()
+"""
+
 DRIVER = """
 import time
 from training.platforms.preloaded import preloaded_interpreter
@@ -109,6 +122,16 @@ def test_what_a_worker_spawns_is_a_fork_too_and_ends_with_its_process(interprete
     script.write_text(SPAWNING.replace("{end}", end))
     spawning = subprocess.run([interpreter, str(script)], stdout=subprocess.PIPE, text=True, check=True)
     assert spawning.stdout.splitlines() == ["True", "True"]
+
+
+def test_no_two_workers_draw_the_same_numbers_for_ray(interpreter: str, tmp_path: Path):
+    script = tmp_path / "drawing.py"
+    script.write_text(DRAWING)
+    drawn = [
+        subprocess.run([interpreter, str(script)], stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+        for _ in range(3)
+    ]
+    assert len({number for numbers in drawn for number in numbers}) == 6
 
 
 def test_a_training_ends_when_nothing_can_start_its_workers():

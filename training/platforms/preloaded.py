@@ -22,6 +22,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 WORKER = Path(__file__).with_name("forked_worker.py")
@@ -77,6 +78,7 @@ def fork_workers(listener: socket.socket) -> None:
         command, files = receive(connection)
         if OF_RAY[0] not in sys.modules:
             os.environ.update(command["environment"])
+            _leave_ray_its_first_number()
             for module in OF_RAY:
                 importlib.import_module(module)
         if os.fork() == 0:
@@ -91,6 +93,18 @@ def fork_workers(listener: socket.socket) -> None:
     os.environ.update(command["environment"])
     os.chdir(command["folder"])
     _run(command["arguments"])
+
+
+def _leave_ray_its_first_number() -> None:
+    """Give classes of actors, which the modules define, numbers of the operating system.
+
+    The first of them would start Ray's own generator, and each fork would draw the same numbers from there on. Of
+    workers that start at once and name an object alike, one ends, and Ray waits for it until its timeout.
+    """
+    from ray import actor
+
+    numbers = actor.ActorClassID
+    actor.ActorClassID = SimpleNamespace(from_random=lambda: numbers(os.urandom(numbers.size())))
 
 
 def _run(arguments: list[str]) -> None:
