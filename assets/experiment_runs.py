@@ -13,6 +13,7 @@ from assets.shared.references import ExperimentReference, ModelReference, Scores
 from assets.shared.storage import Storage
 from core.code import PROJECT, SHORT_DIGEST
 from core.errors import InputError
+from core.model.manifest import Manifest, read_manifest
 from evaluation.benchmarks.registry import Benchmark
 from evaluation.recorded_run import RecordedRun, read_run
 
@@ -32,7 +33,7 @@ def seeds(options: ExperimentOptions, training: TrainingOptions) -> list[int]:
 
 def training_of(options: ExperimentOptions, training: TrainingOptions, key: dg.MultiPartitionKey) -> TrainingOptions:
     """The options of the run of a partition: its recipe and seed, whatever ``training`` says."""
-    name, seed = (key.keys_by_dimension[dimension] for dimension in (RECIPE, SEED))
+    name, seed = _recipe_and_seed(key)
     variant = options.of(name)
     last = {override.partition("=")[0]: override for override in [*training.overrides, *variant.overrides]}
     changes = {"recipe": variant.recipe, "seed": int(seed), "overrides": list(last.values())}
@@ -46,7 +47,7 @@ def recorded_file(options: ExperimentOptions, key: dg.MultiPartitionKey) -> Path
     folder = PROJECT / Path(options.runs).expanduser()
     if folder.exists() and not folder.is_dir():
         raise InputError(f"experiments.runs: {folder} is a file; expected a folder")
-    name, seed = (key.keys_by_dimension[dimension] for dimension in (RECIPE, SEED))
+    name, seed = _recipe_and_seed(key)
     return folder / f"{name}-{seed}.zip"
 
 
@@ -72,8 +73,8 @@ class Inputs:
         request = run.manifest.request
         asked = (request.recipe, request.hardware, request.seed, request.overrides)
         if asked != (wanted.recipe, wanted.hardware, wanted.seed, tuple(overrides)):
-            return f"its settings in {file} are others"
-        return self._fault(run) or run
+            return f"its settings in {file} are different"
+        return self._fault(run.manifest, run.problems) or run
 
     def read(
         self, storage: Storage, options: ExperimentOptions, training: TrainingOptions, key: dg.MultiPartitionKey
@@ -82,13 +83,13 @@ class Inputs:
 
         "" if it was never scored, otherwise the reason why it is not comparable.
         """
-        stored = self._stored(storage, key)
-        run = self.recorded(options, training, key) or stored if isinstance(stored, str) else stored
+        run = self._stored(storage, key)
+        if isinstance(run, str):
+            run = self.recorded(options, training, key) or run
         return run if isinstance(run, str) else self._to_compare(run)
 
     def _stored(self, storage: Storage, key: dg.MultiPartitionKey) -> RecordedRun | str:
         from core.files import read_json_lines
-        from core.model.manifest import read_manifest
         from evaluation.tables import read_scores
 
         reference = f"{SCORES.to_user_string()}/{key}"
@@ -98,19 +99,19 @@ class Inputs:
         policy = experiment.policy
         problems = {name: score.problems for name, score in policy.scores.items()}
         manifest = read_manifest(Path(policy.path))
-        if fault := self._fault(RecordedRun(manifest, (), problems, {})):
+        if fault := self._fault(manifest, problems):
             return fault
         if manifest.checkpoint_digest != policy.digest:
             return "its policy was trained again"
         tables = read_scores({name: score.file for name, score in policy.scores.items()})
         return RecordedRun(manifest, tuple(read_json_lines(Path(experiment.metrics))), problems, tables)
 
-    def _fault(self, run: RecordedRun) -> str:
-        """Why a run is not comparable with the others; "" if it is."""
+    def _fault(self, manifest: Manifest, problems: Mapping[str, str]) -> str:
+        """Why a run with these is not comparable with the others; "" if it is."""
         for reason, recorded, present in (
-            ("its targets have changed", run.manifest.targets.digest, self.train),
-            ("its base model has changed", run.manifest.base_model.digest, self.base),
-            ("its problems have changed", run.problems, self.problems),
+            ("its targets have changed", manifest.targets.digest, self.train),
+            ("its base model has changed", manifest.base_model.digest, self.base),
+            ("its problems have changed", problems, self.problems),
         ):
             if recorded != present:
                 return reason
@@ -137,6 +138,10 @@ class Inputs:
             "commit": (manifest.code.commit or "")[:SHORT_DIGEST],
         }
         return Run(manifest.checkpoint_digest, run.tables, run.metrics, facts, manifest.config, request.seed, costs)
+
+
+def _recipe_and_seed(key: dg.MultiPartitionKey) -> tuple[str, str]:
+    return key.keys_by_dimension[RECIPE], key.keys_by_dimension[SEED]
 
 
 def base_run(storage: Storage, suite: Sequence[Benchmark], base: ModelReference, problems: SuiteReference) -> Any:

@@ -123,7 +123,7 @@ def _scores(
                 policy=Path(policy.path),
                 metrics=Path(policy.metrics),
                 problems={name: problems.digests[name] for name in names},
-                scores={name: str(file) for name, file in graded.items()},
+                tables=tables,
             )
         return dg.MaterializeResult(
             value=ExperimentReference(

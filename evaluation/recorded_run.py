@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InputError
 from core.files import atomic_write, read_json_lines, read_object
 from core.model.manifest import MANIFEST, Manifest, parse_manifest
-from evaluation.tables import read_folder, read_scores
+from evaluation.tables import read_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 METRICS, PROBLEMS, SCORES = "metrics.jsonl", "problems.json", "scores"
 LARGEST = 1 << 28  # bytes in a file of a run
+UNREADABLE = (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError)  # the last: encrypted, or an odd method
 ADVICE = "remove the file, or record the run again"
 SIGNIFICANT = 7  # digits of a metric, as many as a float32 has
 
@@ -41,9 +42,9 @@ class RecordedRun:
 
 
 def record_run(
-    path: Path, *, policy: Path, metrics: Path, problems: Mapping[str, str], scores: Mapping[str, str]
+    path: Path, *, policy: Path, metrics: Path, problems: Mapping[str, str], tables: "Mapping[str, pa.Table]"
 ) -> None:
-    """Write the run of a policy folder; ``scores`` are files, by benchmark. InputError if it cannot be written.
+    """Write the run of a policy folder with its GRADED ``tables``, by benchmark. InputError if it cannot be written.
 
     The same run gives the same bytes, whenever it is recorded.
     """
@@ -53,7 +54,7 @@ def record_run(
         PROBLEMS: json.dumps(dict(problems), indent=2, sort_keys=True),
     }
     contents = {name: text.encode() for name, text in texts.items()}
-    contents |= {f"{SCORES}/{name}.parquet": _portable(table) for name, table in sorted(read_scores(scores).items())}
+    contents |= {f"{SCORES}/{name}.parquet": _portable(table) for name, table in sorted(tables.items())}
     try:
         with atomic_write(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
             for name, content in contents.items():
@@ -75,7 +76,7 @@ def read_run(path: Path) -> RecordedRun:
                 archive.extractall(folder)  # never outside of it
         except FileNotFoundError:
             raise InputError(f"{path}: no such file") from None
-        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError) as error:
+        except UNREADABLE as error:
             raise InputError(f"{path}: not a recorded run ({error}); {ADVICE}") from error
         try:
             problems, tables = read_object(folder / PROBLEMS), read_folder(folder / SCORES, "graded")

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from assets.experiment_runs import Inputs, partition, recorded_file, training_of
+from assets.experiment_runs import SCORES, Inputs, partition, recorded_file, training_of
 from assets.shared.references import ExperimentReference
 from core.errors import InputError
 from evaluation.recorded_run import RecordedRun, record_run
+from evaluation.tables import read_scores
 from tests.defs.project import message, settings_of
-from tests.defs.test_experiments import SCORES, Recipes, compare
+from tests.defs.test_experiments import Recipes, compare
 from tests.defs.test_scorecard_and_champion import BENCHMARKS, GOOD
 from training.config.keys import read_by
 
@@ -41,9 +42,9 @@ def record(recipes: Recipes, tmp_path: Path, name: str, **changes: str) -> Path:
     manifest["request"]["overrides"] = overrides
     manifest["request"].update(changes)
     (policy / "lineage.json").write_text(json.dumps(manifest))
-    scores = {benchmark: score.file for benchmark, score in run.policy.scores.items()}
+    tables = read_scores({benchmark: score.file for benchmark, score in run.policy.scores.items()})
     problems = {benchmark: score.problems for benchmark, score in run.policy.scores.items()}
-    record_run(file, policy=policy, metrics=Path(run.metrics), problems=problems, scores=scores)
+    record_run(file, policy=policy, metrics=Path(run.metrics), problems=problems, tables=tables)
     recipes.storage.reference_file(reference).unlink()
     shutil.rmtree(policy)
     return file

@@ -1,9 +1,15 @@
-"""Graded tables made by hand, through the real schemas."""
+"""Graded tables made by hand, through the real schemas, and the benchmarks of the paper."""
 
 import pyarrow as pa
 import pytest
 
 from core.schemas import GRADED
+from evaluation.benchmarks.registry import Benchmark, load_suite
+
+
+@pytest.fixture(scope="session")
+def paper() -> dict[str, Benchmark]:
+    return {benchmark.name: benchmark for benchmark in load_suite("paper")}
 
 
 @pytest.fixture(scope="session")

@@ -5,14 +5,7 @@ from benchmark_files import entry, write_lines
 
 from core.errors import InputError
 from evaluation.benchmarks.problems import read_benchmark
-from evaluation.benchmarks.registry import load_suite
 from grading.grader import Grader
-
-
-@pytest.fixture(scope="module")
-def paper():
-    return {benchmark.name: benchmark for benchmark in load_suite("paper")}
-
 
 OPTIONS = {"q": "Which?", "o": {"text": ["red", "green", "blue", "grey"], "label": ["1", "2", "3", "4"]}, "a": "3"}
 CHOICE = {"problem": "q", "options": "o.text", "labels": "o.label", "gold": "a"}

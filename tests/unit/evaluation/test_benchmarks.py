@@ -21,11 +21,6 @@ from grading.grader import Grader, grade_table
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.fixture(scope="module")
-def paper():
-    return {benchmark.name: benchmark for benchmark in load_suite("paper")}
-
-
 def test_the_paper_has_its_nine(paper):
     assert [n for n, b in paper.items() if b.group == "evals"] == [
         "aime24", "aime25", "amc", "math500", "minerva", "olympiadbench",

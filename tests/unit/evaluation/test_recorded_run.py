@@ -7,7 +7,6 @@ from pathlib import Path
 
 import manifests
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from core.errors import InputError
@@ -36,9 +35,8 @@ SCORES = "scores/arithmetic.parquet"
 def record(tmp_path: Path) -> Callable[[str], Path]:
     (tmp_path / MANIFEST).write_text(json.dumps(manifests.manifest().to_json()), encoding="utf-8")
     (tmp_path / METRICS).write_text('{"step": 1, "data": {"actor/grad_norm": 0.12345678901, "tokens": 123456789}}\n')
-    scores = tmp_path / "graded.parquet"
     metadata = {"checkpoint": "c" * 64, "model": str(tmp_path / "policy")}
-    pq.write_table(pa.Table.from_pylist([ROW], schema=GRADED.with_metadata(metadata)), scores)
+    graded = pa.Table.from_pylist([ROW], schema=GRADED.with_metadata(metadata))
 
     def write(name: str) -> Path:
         path = tmp_path / name
@@ -47,7 +45,7 @@ def record(tmp_path: Path) -> Callable[[str], Path]:
             policy=tmp_path,
             metrics=tmp_path / METRICS,
             problems={"arithmetic": "d" * 64},
-            scores={"arithmetic": str(scores)},
+            tables={"arithmetic": graded},
         )
         return path
 

@@ -10,9 +10,7 @@ import pytest
 from hub import serve_hub
 
 from core.errors import InputError
-from targets.config import build_config
-from targets.read.sources import read_source
-from tests.unit.targets.test_sources import PUBLISHED
+from tests.unit.targets.test_sources import PUBLISHED, read
 
 
 def test_a_split_of_the_hub_is_read(tmp_path: Path) -> None:
@@ -36,7 +34,7 @@ def test_a_split_of_the_hub_is_read(tmp_path: Path) -> None:
 def test_a_driver_that_is_not_installed_is_named() -> None:
     for scheme, package in (("s3", "s3fs"), ("gs", "gcsfs")):
         with pytest.raises(InputError, match=rf"{scheme}://bucket/x\.parquet: cannot be reached: .*{package}"):
-            list(read_source(build_config({"source": f"{scheme}://bucket/x.parquet"})))
+            read(f"{scheme}://bucket/x.parquet")
 
 
 def error_without_network(source: str) -> str:

@@ -10,13 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.errors import InputError
-from targets.config import build_config
-from targets.read.sources import read_source
-from targets.trace import Trace
-
-
-def read(source: Any, **settings: Any) -> list[Trace]:
-    return list(read_source(build_config({"source": str(source) if isinstance(source, Path) else source, **settings})))
+from tests.unit.targets.test_sources import read
 
 
 def test_columns_that_fit_nothing_are_listed(jsonl: Any) -> None:
