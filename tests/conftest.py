@@ -25,7 +25,7 @@ TRAINING = [
     "messages/test_training_inputs.py",
     "unit/training/*",
     "integration/test_evaluation_ray.py",
-    "integration/test_generate.py",
+    "integration/test_generate*.py",
     "integration/test_traces.py",
     "integration/test_base_model.py",
     "integration/test_targets_on_ray.py",

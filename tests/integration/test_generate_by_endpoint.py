@@ -1,0 +1,136 @@
+"""Endpoints and teachers on a real vLLM: sampled like a model, and asked once for each trace."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("vllm")
+
+from generation_runs import run
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def endpoint(model, tmp_path_factory) -> Iterator[str]:
+    """The URL of vLLM's own OpenAI-compatible server, which serves ``model`` as "tiny" to holders of a key."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = tmp_path_factory.mktemp("server") / "log"
+    arguments = ["--model", model, "--served-model-name", "tiny", "--host", "127.0.0.1", "--port", port]
+    arguments += ["--dtype", "float32", "--enforce-eager", "--api-key", "s3cret", "--kv-cache-memory-bytes", 1 << 26]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TORCHDYNAMO_DISABLE": "1"}
+    with log.open("w") as output:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *map(str, arguments)],
+            stdout=output,
+            stderr=output,
+            env=environment,
+        )
+    try:
+        while "Application startup complete" not in log.read_text():
+            assert server.poll() is None, log.read_text()[-3000:]
+            time.sleep(0.5)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        server.terminate()
+        server.wait(60)
+
+
+@pytest.mark.timeout(300)
+def test_an_endpoint_is_sampled_like_a_model(model, suite, endpoint, tmp_path, cache, monkeypatch):
+    options = ("--suite", suite, "--benchmarks", "arithmetic", "--temperature", 0, "--max-tokens", 8, "--cache", cache)
+    refused = run("--model", f"tiny@{endpoint}", *options, "--out", tmp_path / "refused", check=False)
+    assert refused.returncode == 2 and "answered 401" in refused.stderr and "set OPENAI_API_KEY" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1 and not (tmp_path / "refused").exists()
+    monkeypatch.setenv("OPENAI_API_KEY", "s3cret")
+    run("--model", f"tiny@{endpoint}", *options, "--out", tmp_path / "remote")
+    run("--model", model, *options, "--out", tmp_path / "local")
+    remote, local = (pq.read_table(tmp_path / where / "arithmetic.parquet") for where in ("remote", "local"))
+    # Greedy decoding after the same chat template.
+    assert remote["response"].to_pylist() == local["response"].to_pylist()
+    assert remote["finish_reason"].to_pylist() == local["finish_reason"].to_pylist()
+    assert remote.schema.metadata[b"checkpoint"].decode() == f"tiny@{endpoint}"
+    assert not any(b"s3cret" in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+    again = run("--model", f"tiny@{endpoint}", *options, "--out", tmp_path / "again")
+    assert pq.read_table(tmp_path / "again" / "arithmetic.parquet").equals(remote), again.stdout
+    missing = run("--model", f"other@{endpoint}", *options, "--out", tmp_path / "missing", check=False)
+    assert missing.returncode == 2 and "answered 404" in missing.stderr
+
+
+@pytest.mark.timeout(300)
+def test_a_killed_teacher_is_asked_for_the_rest(endpoint, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "s3cret")
+    problems = tmp_path / "problems.jsonl"
+    problems.write_text("".join(json.dumps({"problem": f"{k}+1=?", "answer": k + 1}) + "\n" for k in range(60)))
+    arguments = ["--teacher", f"tiny@{endpoint}", "--problems", problems, "--out", tmp_path / "traces.parquet"]
+    arguments += ["--cache", tmp_path / "cache", "--samples", 2, "--max-tokens", 60, "--concurrency", 2]
+    traces = [sys.executable, "-m", "evaluation", "traces", *map(str, arguments)]
+    before = answered(endpoint)
+    process = subprocess.Popen(traces, cwd=ROOT)
+    while not list((tmp_path / "cache").rglob("*.parquet")):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.kill()
+    process.wait(10)
+    done = subprocess.run(traces, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "120 of 120 traces" in done.stdout, done.stderr
+    assert 120 <= answered(endpoint) - before < 240  # those that were on disk are not asked for again
+    again = answered(endpoint)
+    assert subprocess.run(traces, cwd=ROOT, check=False).returncode == 0
+    assert answered(endpoint) == again
+    table = pq.read_table(tmp_path / "traces.parquet")
+    assert table.num_rows == 120 and table["teacher"].unique().to_pylist() == ["tiny"]
+    assert b"s3cret" not in (tmp_path / "traces.parquet").read_bytes()
+
+
+def answered(endpoint: str) -> int:
+    """The requests that the server has finished, by its own count."""
+    with urllib.request.urlopen(endpoint.removesuffix("/v1") + "/metrics") as metrics:
+        lines = metrics.read().decode().splitlines()
+    return int(sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("vllm:request_success_total")))
+
+
+@pytest.mark.timeout(300)
+def test_a_local_teacher_leaves_its_log_probabilities(model, tmp_path):
+    """They are those of the model itself, token by token, also where the temperature is not 1."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    problems = tmp_path / "problems.jsonl"
+    problems.write_text("".join(json.dumps({"problem": f"{k}+1=?", "answer": k + 1}) + "\n" for k in range(3)))
+    arguments = ["--teacher", model, "--problems", problems, "--samples", 2, "--max-tokens", 24, "--temperature", 0.7]
+    arguments += ["--cache", tmp_path / "cache"]
+
+    def traces(name: str, *more: str) -> list[dict]:
+        command = [sys.executable, "-m", "evaluation", "traces", *map(str, arguments), *more, "--out", tmp_path / name]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return pq.read_table(tmp_path / name).to_pylist()
+
+    rows = traces("with.parquet")
+    assert rows == traces("again.parquet")  # from the cache
+    loaded, tokenizer = AutoModelForCausalLM.from_pretrained(model), AutoTokenizer.from_pretrained(model)
+    for row in rows:
+        prompt = tokenizer.apply_chat_template(
+            [{"role": "user", "content": row["problem"]}], add_generation_prompt=True, return_dict=False
+        )
+        ids = row["target_token_ids"]
+        assert len(ids) == len(row["target_log_probs"]) == row["tokens"] and min(row["target_log_probs"]) < -1
+        with torch.no_grad():
+            logits = loaded(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1].float()
+        expected = torch.log_softmax(logits, -1).gather(1, torch.tensor(ids)[:, None])[:, 0]
+        assert torch.allclose(torch.tensor(row["target_log_probs"]), expected, atol=1e-3)
+    plain = traces("without.parquet", "--no-log-probs")
+    assert plain == [{name: row[name] for name in plain[0]} for row in rows]
+    assert "target_log_probs" not in plain[0]
