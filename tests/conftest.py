@@ -22,7 +22,7 @@ settings.load_profile("default")
 TRAINING = [
     "gpu/*",
     "gpu_lock/*",
-    "messages/test_training_inputs.py",
+    "messages/test_training*.py",
     "unit/training/*",
     "integration/test_evaluation_ray.py",
     "integration/test_generate*.py",

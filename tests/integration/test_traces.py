@@ -128,24 +128,6 @@ def test_an_answer_that_makes_no_sense_is_one_message(teacher: Any, problems: Pa
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("content", "options", "message"),
-    [
-        ('{"question": "2+2", "answer": "4"}', (), "row 1: column problem: expected text, found None"),
-        ('{"problem": "2+2", "answer": null}', (), "row 1: column answer: expected text, found None"),
-        ("", (), "no problems"),
-        ('{"problem": "2+2", "answer": "4"}', ("--budget-money", 1), "give the input price and the output price"),
-        ('{"problem": "2+2", "answer": "4"}', ("--budget-tokens", 0), "--budget-tokens"),
-    ],
-)
-def test_bad_input_is_one_line(tmp_path: Path, content: str, options: tuple[Any, ...], message: str) -> None:
-    path = tmp_path / "problems.jsonl"
-    path.write_text(content)
-    done = run("teacher@http://127.0.0.1:9/v1", path, *options)
-    assert done.returncode == 2 and message in done.stderr, done.stderr
-    assert len(done.stderr.splitlines()) == 1 and not (tmp_path / "traces.parquet").exists()
-
-
 def test_the_traces_are_a_source_of_targets(teacher: Any, problems: Path, tokenizer: Path) -> None:
     from targets.config import build_config
     from targets.prepare import prepare

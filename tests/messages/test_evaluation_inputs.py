@@ -136,6 +136,7 @@ ROWS: list[Row] = [
     (f"{GENERATE} model", {"model/tokenizer_config.json": "{"}, "tokenizer_config.json: not JSON"),
     (f"{GENERATE} model", {"model/tokenizer.json": "{"}, "tokenizer.json: not "),
     (f"{GENERATE} model", {"model/tokenizer.json": GONE}, "no tokenizer"),
+    (f"{GENERATE} model", {"model/model.safetensors": GONE}, "no weights; expected *.safetensors"),
     (f"{GENERATE} model", {"model/model.safetensors": safetensors(b"{")}, "no readable safetensors header"),
     (f"{GENERATE} model", {"model/model.safetensors": b""}, "no readable safetensors header"),
     (f"{GENERATE} model", {"model/model.safetensors": safetensors(b"[1]")}, "no readable safetensors header"),
@@ -152,7 +153,12 @@ ROWS: list[Row] = [
     (f"{GENERATE} policy", {"policy/lineage.json": "{"}, "lineage.json"),
     (f"{GENERATE} policy", {"policy/lineage.json": "[]"}, "lineage.json"),
     (f"{GENERATE} policy", {"policy/lineage.json": b"\xff"}, "lineage.json"),
-    (f"{GENERATE} model --benchmarks nothing", {}, "nothing"),
+    (f"{GENERATE} model --benchmarks nothing", {}, "benchmark nothing: not in the suite, which has arithmetic"),
+    (
+        f"{GENERATE} model",
+        {"suite.parquet": GONE},
+        "suite.parquet: no such file; expected a file of python -m evaluation suite",
+    ),
 ]
 
 
