@@ -1,7 +1,7 @@
-"""Warnings about a training that goes wrong while it runs: what is watched, and when somebody is told.
+"""Warnings about a training that goes wrong: what is watched, and when somebody is told.
 
-Each rule compares means over the last ``window`` steps, so that one step alone alarms nobody. It warns once, and again
-only after things were in order in between.
+Each rule about a curve compares means over the last ``window`` steps, so that one step alone alarms nobody. It warns
+once, and again only after things were in order in between.
 """
 
 from collections import deque
@@ -30,6 +30,7 @@ class AlertOptions(BaseModel):
     entropy_factor: float | None = Field(default=3.0, gt=1)  # times the entropy of the first steps
     cut_share: float | None = Field(default=0.5, gt=0, le=1)  # of the samples, cut at the length limit
     off_policy_steps: int | None = Field(default=50, ge=1)  # without a rise of the targets' probability
+    uncorrected_staleness: int | None = Field(default=4, ge=1)  # max_staleness without a rollout correction
 
     @classmethod
     def of(cls, config: DictConfig) -> "AlertOptions":
@@ -38,6 +39,18 @@ class AlertOptions(BaseModel):
             return cls.model_validate(OmegaConf.to_container(config.run.alerts))
         except ValidationError as error:
             raise InputError(f"run.alerts.{explain_validation(error, cls)}") from error
+
+
+def uncorrected_staleness(config: DictConfig) -> str | None:
+    """What is wrong with the samples of a run before it starts: they will be stale, and nothing corrects for that."""
+    limit, staleness = AlertOptions.of(config).uncorrected_staleness, config.max_staleness
+    corrected = config.mixed.rollout_correction.type != "none"
+    if config.rollouts == "sync" or corrected or limit is None or staleness < limit:
+        return None
+    return (
+        f"samples may be {staleness} updates old, and nothing corrects for that: on the embedded task no such run "
+        "learned. Set mixed.rollout_correction.type=seq-mask-tis; docs/drift.md compares the corrections"
+    )
 
 
 class Alerts:

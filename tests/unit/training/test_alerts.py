@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from core.errors import InputError
-from training.run.alerts import CUT, ENTROPY, OFF_POLICY, REWARD, AlertOptions, Alerts
+from training.run.alerts import CUT, ENTROPY, OFF_POLICY, REWARD, AlertOptions, Alerts, uncorrected_staleness
 from training.run.configuration import compose_run
 
 THREE = AlertOptions(window=3, off_policy_steps=5)
@@ -48,3 +48,20 @@ def test_a_rule_can_be_switched_off():
 def test_a_threshold_that_no_curve_can_meet_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"run\.alerts\.cut_share: Input should be less than or equal to 1 \(got 50\)"):
         compose_run("luffy", "cpu", ["run.alerts.cut_share=50"], run=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "warned"),
+    [
+        (["rollouts=separate_async", "max_staleness=4"], True),
+        (["rollouts=colocate_async", "max_staleness=8"], True),
+        (["rollouts=separate_async", "max_staleness=1"], False),
+        (["rollouts=separate_async", "max_staleness=4", "mixed.rollout_correction.type=icepop"], False),
+        (["rollouts=separate_async", "max_staleness=4", "run.alerts.uncorrected_staleness=null"], False),
+        ([], False),
+    ],
+)
+def test_stale_samples_that_nothing_corrects_are_told_of_before_the_start(overrides, warned, tmp_path):
+    text = uncorrected_staleness(compose_run("luffy", "cpu", overrides, run=tmp_path))
+    assert (text is not None) is warned
+    assert not warned or "mixed.rollout_correction.type=seq-mask-tis" in text
