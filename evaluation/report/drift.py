@@ -177,22 +177,12 @@ class DriftReport:
             )
         return table
 
-    def differences(self, condition: Condition, type_: str = "reinforce_pro") -> Table | None:
-        """The chosen band of ``type_`` minus every other correction, over the seeds that both have; None without it."""
-        chosen = self.chosen(condition)
-        if type_ not in chosen:
-            return None
-        table, reference = (
-            Table([f"{chosen[type_].name} minus", "seeds", "points", "so it is"], left=(0, 3)),
-            chosen[type_],
-        )
-        for variant in self.by_condition[condition]:
-            runs = {run.facts["seed"]: run for run in variant.recipe.runs}
-            pairs = [(runs[run.facts["seed"]], run) for run in reference.recipe.runs if run.facts["seed"] in runs]
-            if variant is not reference and pairs:
-                gain = difference([before.means for before, _ in pairs], [after.means for _, after in pairs])
-                table.add(variant.name, str(len(pairs)), change(gain.mean, gain.low, gain.high), _verdict(gain))
-        return table if table.rows else None
+    def differences(self, condition: Condition, type_: str = "reinforce_pro") -> list[Table]:
+        """Each band of ``type_``, the chosen one first, minus every other variant, over the seeds that both have."""
+        variants, chosen = self.by_condition[condition], self.chosen(condition).get(type_)
+        references = sorted((v for v in variants if v.type == type_), key=lambda variant: variant is not chosen)
+        tables = [_minus(reference, variants) for reference in references]
+        return [table for table in tables if table.rows]
 
     def ages(self) -> Table:
         """The mean drift of tokens by their age, over the steps and seeds of each variant."""
@@ -217,8 +207,7 @@ class DriftReport:
         ]
         for condition in self.by_condition:
             parts += [f"## {str(condition).capitalize()}", self.table(condition).to_markdown()]
-            if (differences := self.differences(condition)) is not None:
-                parts += [differences.to_markdown()]
+            parts += [table.to_markdown() for table in self.differences(condition)]
         return "\n\n".join([*parts, "## Drift by age", self.ages().to_markdown()])
 
     def write(self, folder: Path) -> None:
@@ -247,6 +236,17 @@ def drift_report(recipes: Sequence[Recipe]) -> DriftReport | None:
         replace(v, name=f"{v.name}, {v.recipe.name}") if cells[v.condition, v.name] > 1 else v for v in measured
     )
     return DriftReport(tuple(variants)) if measured else None
+
+
+def _minus(reference: Measured, variants: Sequence[Measured]) -> Table:
+    table = Table([f"{reference.name} minus", "seeds", "points", "so it is"], left=(0, 3))
+    for variant in variants:
+        runs = {run.facts["seed"]: run for run in variant.recipe.runs}
+        pairs = [(runs[run.facts["seed"]], run) for run in reference.recipe.runs if run.facts["seed"] in runs]
+        if variant is not reference and pairs:
+            gain = difference([before.means for before, _ in pairs], [after.means for _, after in pairs])
+            table.add(variant.name, str(len(pairs)), change(gain.mean, gain.low, gain.high), _verdict(gain))
+    return table
 
 
 def _verdict(gain: Estimate) -> str:

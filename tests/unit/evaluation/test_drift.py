@@ -114,18 +114,20 @@ def test_the_band_with_the_best_validation_is_chosen_and_compared(variant):
     none = variant("none", {0: 0.0, 1: 0.0, 2: 0.0}, "none")
     result = report(none, wide, narrow)
     assert list(rows(result)) == ["none", "reinforce_pro [0.5, 5]", "reinforce_pro [0.5, 1.25], chosen"]
-    differences = result.differences(STALE)
-    assert differences is not None and differences.columns[0] == "reinforce_pro [0.5, 1.25] minus"
-    before_none, before_wide = ([str(cell) for cell in row.cells] for row in differences.rows)
+    chosen, other = result.differences(STALE)
+    assert chosen.columns[0] == "reinforce_pro [0.5, 1.25] minus"
+    assert other.columns[0] == "reinforce_pro [0.5, 5] minus"
+    assert [str(row.cells[0]) for row in other.rows] == ["none", "reinforce_pro [0.5, 1.25]"]
+    before_none, before_wide = ([str(cell) for cell in row.cells] for row in chosen.rows)
     assert (before_none[:2], before_none[3]) == (["none", "2"], "better")  # over the seeds that both have
     assert (before_wide[:2], before_wide[3]) == (["reinforce_pro [0.5, 5]", "2"], "worse")
 
 
 def test_one_seed_is_no_verdict(variant):
     result = report(variant("none", {0: 0.0}, "none"), variant("pro", {0: 1.0}, "reinforce_pro"))
-    differences = result.differences(STALE)
-    assert differences is not None and str(differences.rows[0].cells[3]) == "one seed tells nothing about others"
-    assert report(variant("none", {0: 0.0}, "none")).differences(STALE) is None
+    (differences,) = result.differences(STALE)
+    assert str(differences.rows[0].cells[3]) == "one seed tells nothing about others"
+    assert report(variant("none", {0: 0.0}, "none")).differences(STALE) == []
 
 
 def test_variants_that_differ_in_other_settings_keep_their_names(variant):
