@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from rows import Row
@@ -107,10 +108,11 @@ def refuse(good_inputs, tmp_path, monkeypatch, capfd) -> Callable[[Row], None]:
         module = importlib.import_module(MODULES.get(words[0], words[0]))
         before, mask = listing(tmp_path), os.umask(0o077)
         try:
-            if words[0] in ("evaluation", "training.base", "training.export.convert"):
-                status = module.main(words[1:])
-            else:
-                status = module.exit_status(lambda: module.main(words[1:]))
+            with patch.dict(os.environ):  # commands set variables for the processes that they start
+                if words[0] in ("evaluation", "training.base", "training.export.convert"):
+                    status = module.main(words[1:])
+                else:
+                    status = module.exit_status(lambda: module.main(words[1:]))
         finally:
             os.umask(mask)
         check(row, status, capfd.readouterr().err, before, tmp_path)
