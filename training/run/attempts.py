@@ -45,7 +45,7 @@ def follow(
         seconds.append(seconds_of(record))
         report(_step_event(record, total, seconds))
         for text in watch.check(record["step"], record["data"]):
-            report({"event": "alert", "step": record["step"], "message": f"warning: {text}"})
+            warn(report, record["step"], text)
         after_step()
 
     attempts.follow(attempt, backend, task, "training", on_record=on_step, say=say, stall_seconds=stall_seconds)
@@ -54,6 +54,11 @@ def follow(
 def progress(report: Report, message: str) -> None:
     """Report a line about the training as a whole."""
     report({"event": "progress", "stage": "training", "message": message})
+
+
+def warn(report: Report, step: int, text: str) -> None:
+    """Report what goes wrong with the training, as of ``step``."""
+    report({"event": "alert", "step": step, "message": f"warning: {text}"})
 
 
 def _step_event(record: Mapping[str, Any], total: int, seconds: Collection[float]) -> dict[str, Any]:

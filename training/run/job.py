@@ -35,7 +35,7 @@ from training.plan.resolve import resolve_auto
 from training.plan.shape import ModelShape
 from training.plan.summary import figures, table
 from training.run.alerts import AlertOptions, uncorrected_staleness
-from training.run.attempts import Report, follow, progress
+from training.run.attempts import Report, follow, progress, warn
 from training.run.checkpoints import complete_steps, export_policy, latest_step, prepare_resume, remove_old
 from training.run.configuration import compose_run
 from training.run.folder import RunFolder
@@ -112,7 +112,7 @@ def run_job(
                 config=folder.config.read_text(encoding="utf-8"),
             )
             if text := uncorrected_staleness(config):
-                report({"event": "alert", "step": latest_step(folder.checkpoints), "message": f"warning: {text}"})
+                warn(report, latest_step(folder.checkpoints), text)
             _train(request, folder, config, environment, backend, budget, report)
             progress(report, "writing the policy")
             manifest = build_manifest(request, folder, config, targets, upstream, first)
