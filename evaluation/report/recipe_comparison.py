@@ -157,7 +157,8 @@ class Comparison:
             costs = [fmean(run.costs[cost] for run in recipe.runs) for cost in COSTS_PER_POINT]
             rows.append(([cost / gained if gained > 0 else inf for cost in costs], recipe.name, gained))
         for costs, name, gained in sorted(rows):
-            table.add(name, f"{gained:+.1f}", *("–" if cost == inf else f"{cost:,.2f}" for cost in costs))
+            cells = ("–" if cost == inf else f"{cost:,.{2 if cost < 100 else 0}f}" for cost in costs)
+            table.add(name, f"{gained:+.1f}", *cells)
         return table
 
     def _untrained(self) -> Recipe | None:
