@@ -72,6 +72,6 @@ def test_the_strongest_recipe_is_first_and_a_point_has_its_price():
     prices = [[str(cell) for cell in row.cells] for row in page.costs_table("in").rows]
     assert prices == [
         ["high", "+85.0", "0.09", "0.00"],
-        ["low", "+5.0", "0.80", "400.00"],
+        ["low", "+5.0", "0.80", "400"],
         ["none", "+0.0", "–", "–"],
     ]
