@@ -23,6 +23,7 @@ from evaluation.statistics.scores import summarize
 from pipelines.cli.run import configure
 from pipelines.definitions.settings import Settings, load_settings
 from training.base.resolve import resolve_base
+from training.config.keys import read_by
 
 TRAINING = str(PROJECT / ".venv-train/bin/python")
 RATE = "actor_rollout_ref.actor.optim.lr"
@@ -42,6 +43,14 @@ def call(*command: str | Path) -> None:
 def shortened(override: str) -> str:
     """The override with two thirds of its steps."""
     return re.sub(r"(training_steps|save_freq)=(\d+)", lambda n: f"{n[1]}={int(n[2]) * 2 // 3}", override)
+
+
+def overrides_of(settings: Settings, recipe: str, rate: str) -> list[str]:
+    """What a training of the search sets: what the comparison sets for ``recipe``, with fewer steps and this rate."""
+    overrides = (*settings.training.overrides, *settings.experiments.overrides.get(recipe, ()))
+    sets = {text.partition("=")[0]: shortened(text) for text in overrides}
+    sets[RATE] = f"{RATE}={rate}"  # a first stage has it, too
+    return read_by(recipe, list(sets.values()))[0]
 
 
 def draw_problems(settings: Settings, out: Path) -> str:
@@ -77,13 +86,10 @@ def prepare(settings: Settings, model: Path, out: Path) -> None:
 def score(settings: Settings, model: Path, benchmark: str, recipe: str, rate: str, out: Path) -> float:
     """The share of the validation problems that the policy of ``recipe`` at ``rate`` answers correctly."""
     run, suite, sampling = out / f"{recipe}-{rate}", out / "suite.parquet", settings.evaluation
-    overrides = (*settings.training.overrides, *settings.experiments.overrides.get(recipe, ()))
-    sets = {text.partition("=")[0]: shortened(text) for text in overrides}
-    sets[RATE] = f"{RATE}={rate}"  # a first stage has it, too
     command = [TRAINING, "-m", "training", "--recipe", recipe, "--hardware", settings.training.hardware]
     command += ["--targets", out / "targets/train.parquet", "--heldout", out / "targets/heldout.parquet"]
     command += ["--model", model, "--out", run, "--seed", str(SEED)]
-    call(*command, *(part for text in sets.values() for part in ("--set", text)))
+    call(*command, *(part for text in overrides_of(settings, recipe, rate) for part in ("--set", text)))
     if not (run / "graded").exists():
         command = [TRAINING, "-m", "evaluation", "generate", "--model", run / "policy", "--suite", suite]
         command += ["--temperature", str(sampling.temperature), "--top-p", str(sampling.top_p)]

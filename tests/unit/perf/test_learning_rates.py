@@ -1,4 +1,4 @@
-"""The problems that learning rates are chosen on."""
+"""The problems that learning rates are chosen on, and the settings of the trainings."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from perf.learning_rates import draw_problems
+from perf.learning_rates import draw_problems, overrides_of
 from pipelines.definitions.settings import PROFILE, load_settings
 
 
@@ -25,3 +25,18 @@ def test_no_problem_of_the_comparison_is_in_the_validation(tmp_path: Path, monke
         set(pq.read_table(tmp_path / f"{name}.parquet")["problem"].to_pylist()) for name in ("suite", "unseen")
     )
     assert 0 < len(validation) < 60 and len(unseen) == 60 + len(validation) and validation < unseen
+
+
+@pytest.mark.parametrize("profile", ["comparison", "words"])
+def test_a_recipe_gets_the_overrides_it_reads_with_two_thirds_of_the_steps(
+    profile: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PROFILE, profile)
+    settings = load_settings()
+    luffy, sft = (overrides_of(settings, recipe, "3e-4") for recipe in ("luffy", "sft"))
+    for overrides in (luffy, sft):
+        assert "actor_rollout_ref.actor.optim.lr=3e-4" in overrides
+    assert any("rollout.n=" in text for text in luffy) and not any("rollout.n=" in text for text in sft)
+    name = "trainer.total_training_steps="
+    full = next(int(text.removeprefix(name)) for text in settings.training.overrides if text.startswith(name))
+    assert f"{name}{full * 2 // 3}" in luffy
