@@ -27,7 +27,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help demo run ui promote rollback experiments compare drift words words-data leaderboard test test-all test-unit bench docs lint lock audit pin-images \
-  setup clean doctor test-gpu-lock test-interop units unit-orchestration unit-training slow-units others-orchestration others-training
+  setup clean doctor test-gpu-lock test-interop units unit-orchestration unit-training others-orchestration others-training
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -128,7 +128,7 @@ test: setup  ## unit, definition, UI and integration tests, in both environments
 	+@$(PARTS) units others-orchestration others-training SELECT='-m "not slow"'
 
 test-all: setup  ## the same with the slow ones: every recipe, resumes, killed processes, a browser that trains
-	+@$(PARTS) units slow-units others-orchestration others-training
+	+@$(PARTS) units others-orchestration others-training
 
 test-interop: $(INTEROP_STAMP)  ## exported evaluations and tracked runs in the real Inspect, lm-evaluation-harness and MLflow
 	@.venv-interop/bin/python -m pytest tests/interop -q
@@ -139,11 +139,9 @@ test-unit: setup  ## the unit tests alone, those of both environments at once
 units:
 	+@$(PARTS) --jobs=2 --output-sync=target unit-orchestration unit-training
 unit-orchestration:  ## the unit tests of the orchestration environment
-	@$(ORCHESTRATION) -m pytest tests/unit -q -m "not slow"
+	@$(ORCHESTRATION) -m pytest tests/unit -q
 unit-training:  ## the unit tests of the training environment
-	@$(TRAINING) -m pytest tests/unit -q -m "not slow"
-slow-units:
-	@$(ORCHESTRATION) -m pytest tests/unit -q -m slow
+	@$(TRAINING) -m pytest tests/unit -q
 others-orchestration:
 	@$(ORCHESTRATION) -m pytest tests --ignore tests/unit -q $(SELECT)
 others-training:

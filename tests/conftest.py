@@ -9,7 +9,8 @@ import pytest
 from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[1]
-pytest_plugins = ["preparing", "teachers"]
+IN_TRAINING = importlib.util.find_spec("torch") is not None
+pytest_plugins = ["preparing", "teachers", *(["configurations"] if IN_TRAINING else [])]
 
 # A shell starts background jobs with Ctrl-C ignored, which the processes of the tests would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -24,6 +25,7 @@ TRAINING = [
     "gpu_lock/*",
     "messages/test_training*.py",
     "unit/training/*",
+    "components/training/*",
     "integration/test_evaluation_ray.py",
     "integration/test_generate*.py",
     "integration/test_traces.py",
@@ -31,7 +33,7 @@ TRAINING = [
     "integration/test_targets_on_ray.py",
     "integration/test_training*.py",
 ]
-if importlib.util.find_spec("torch"):
+if IN_TRAINING:
     tests = Path(__file__).parent
     collect_ignore = [
         str(file)

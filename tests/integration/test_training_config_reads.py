@@ -1,4 +1,4 @@
-"""The list of keys that a run reads, which tests/unit/training/test_keys.py relies on, comes from real runs."""
+"""The list of keys that a run reads, which tests/components/training/test_keys.py relies on, comes from real runs."""
 
 import os
 from collections import defaultdict
@@ -11,7 +11,7 @@ import yaml
 from omegaconf import OmegaConf
 from training_runs import ROOT, Training, write_targets
 
-LIST = ROOT / "tests" / "unit" / "training" / "config_reads.yaml"
+LIST = ROOT / "tests" / "components" / "training" / "config_reads.yaml"
 # Everything on that a CPU can do: KL loss and reward, correction, refilled groups, validation.
 FULL = {
     "actor_rollout_ref.actor.use_kl_loss": "true",

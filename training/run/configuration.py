@@ -73,16 +73,14 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
     for group, name in (("recipe", recipe), ("hardware", hardware)):
         if name not in names(group):
             raise InputError(f"no {group} {name!r}: expected one of {', '.join(names(group))}")
-    for file in (*_files_of("recipe", recipe), *_files_of("hardware", hardware)):
-        for key in leaves(OmegaConf.to_container(OmegaConf.load(file), resolve=False)):
-            check_key(key, f"{file.parent.name} {file.stem}")
+    _check_files(recipe, hardware)
     overrides = [_quoted(text) for text in overrides]
     keys = list(_keys_of(overrides))
     for key in keys:
         check_key(key)
     config = compose_files(recipe, hardware, overrides, run=run)
     if keys:
-        _check_kinds(keys, config, _defaults(recipe, hardware))
+        _check_kinds(keys, config, _composed(recipe, hardware))
     _check_counts(config)
     if config.actor_rollout_ref.rollout.max_model_len is None:
         config.actor_rollout_ref.rollout.max_model_len = config.data.max_prompt_length + config.data.max_response_length
@@ -104,7 +102,7 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
 
 def compose_files(recipe: str, hardware: str, overrides: Sequence[str], *, run: Path) -> DictConfig:
     """What the files and ``overrides`` say, with its references; nothing is checked but that the keys exist."""
-    config = _defaults(recipe, hardware)
+    config = deepcopy(_composed(recipe, hardware))
     if not _write(overrides, config):
         config = _compose(recipe, hardware, overrides)
     config.paths.run = str(run)
@@ -143,14 +141,18 @@ def _compose(recipe: str, hardware: str, overrides: Sequence[str]) -> DictConfig
         raise InputError(_explain(error, recipe, hardware)) from error
 
 
-def _defaults(recipe: str, hardware: str) -> DictConfig:
-    """A copy of what the files say."""
-    return deepcopy(_composed(recipe, hardware))
+@cache
+def _composed(recipe: str, hardware: str) -> DictConfig:
+    """What the files say: to be read, and copied before it is changed."""
+    return _compose(recipe, hardware, ())
 
 
 @cache
-def _composed(recipe: str, hardware: str) -> DictConfig:
-    return _compose(recipe, hardware, ())
+def _check_files(recipe: str, hardware: str) -> None:
+    """Raise InputError for a key of the two files, or of their parents, that nothing reads."""
+    for file in (*_files_of("recipe", recipe), *_files_of("hardware", hardware)):
+        for key in leaves(OmegaConf.to_container(OmegaConf.load(file), resolve=False)):
+            check_key(key, f"{file.parent.name} {file.stem}")
 
 
 def mixed_options(config: DictConfig) -> MixedPolicyOptions:
@@ -257,7 +259,7 @@ def _explain(error: Exception, recipe: str, hardware: str) -> str:
     unknown = message.partition("Could not override '")[2].partition("'")[0]
     if not unknown:
         return f"configuration: {message}"
-    config = OmegaConf.to_container(_defaults(recipe, hardware), resolve=False)
+    config = OmegaConf.to_container(_composed(recipe, hardware), resolve=False)
     candidates = [key for key in leaves(config) if not within(key, rules().refused) and not key.endswith("._target_")]
     if guess := nearest(unknown, candidates, _common_keys()):
         return f"unknown key {unknown!r} in --set: did you mean {guess!r}?"

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grading.grader import Grader, Verdict
-from tests.unit.grading.pairs import DIFFERENT, EQUAL
+from tests.components.grading.pairs import DIFFERENT, EQUAL
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,11 @@
-"""What the tests of the training share."""
+"""What the tests of the training interpreter share: configurations that are quick to compose."""
 
 from collections.abc import Iterator
 from functools import cache
 
 import pytest
 import yaml
+from omegaconf import base, grammar_parser
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -13,8 +14,6 @@ def quick_configurations() -> Iterator[None]:
 
     Neither changes what is composed.
     """
-    from omegaconf import base, grammar_parser  # here, since the orchestration environment has none and reads this too
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(yaml, "SafeLoader", yaml.CSafeLoader)
         patch.setattr(base, "parse", cache(grammar_parser.parse))
