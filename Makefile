@@ -106,8 +106,9 @@ compare: setup  ## the paper's comparison on the embedded task (METHODS="luffy h
 drift: setup  ## what each rollout correction does with stale samples, on the embedded task; writes docs/drift
 	@$(ORCHESTRATION) -m pipelines.cli.experiments --profile drift --copy-to docs/drift
 
-# A part that fails does not keep the next ones from running: make's status tells of it at the end.
+# A part that fails does not keep the others from running: make's status tells of it at the end.
 PARTS := $(MAKE) --no-print-directory --keep-going
+AT_ONCE := --jobs=2 --output-sync=target
 SELECT :=
 
 # Before anything is built: the problems are not part of the project. LUFFY__TARGETS__SOURCE names others.
@@ -125,7 +126,8 @@ words: words-data setup  ## a language model learns word problems on the CPU (ho
 	  $(if $(MODEL),--set model.source="$(MODEL)")
 
 test: setup  ## unit, definition, UI and integration tests, in both environments
-	+@$(PARTS) units others-orchestration others-training SELECT='-m "not slow"'
+	@echo "four parts, two at a time; the output of each comes when it has ended"
+	+@$(PARTS) $(AT_ONCE) unit-orchestration unit-training others-orchestration others-training SELECT='-m "not slow"'
 
 test-all: setup  ## the same with the slow ones: every recipe, resumes, killed processes, a browser that trains
 	+@$(PARTS) units others-orchestration others-training
@@ -137,7 +139,7 @@ test-unit: setup  ## the unit tests alone, those of both environments at once
 	+@$(PARTS) units
 
 units:
-	+@$(PARTS) --jobs=2 --output-sync=target unit-orchestration unit-training
+	+@$(PARTS) $(AT_ONCE) unit-orchestration unit-training
 unit-orchestration:  ## the unit tests of the orchestration environment
 	@$(ORCHESTRATION) -m pytest tests/unit -q
 unit-training:  ## the unit tests of the training environment

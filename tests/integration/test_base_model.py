@@ -116,6 +116,7 @@ def test_batches_use_every_example_once() -> None:
     assert sorted(batched) == sorted(examples)
 
 
+@pytest.mark.slow
 def test_fine_tuning_teaches_the_habit(shipped) -> None:
     _, tokenizer = shipped
     model = AutoModelForCausalLM.from_pretrained(SHIPPED, dtype=torch.float32)

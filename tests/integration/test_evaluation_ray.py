@@ -72,6 +72,7 @@ def jobs(cluster: Cluster) -> dict[str, JobStatus]:
     return {str(job.submission_id): job.status for job in listed if str(job.submission_id).startswith("luffy-eval")}
 
 
+@pytest.mark.slow
 def test_a_job_draws_the_samples_that_this_machine_draws(cluster: Cluster, suite: Path, tmp_path: Path) -> None:
     remote = start(cluster, suite, tmp_path / "job", "--cache", tmp_path / "cache")
     said, _ = remote.communicate()
@@ -92,7 +93,7 @@ def test_a_mistake_is_the_jobs_own_message(cluster: Cluster, suite: Path, tmp_pa
     assert "error: benchmark none: not in the suite, which has arithmetic, arithmetic_long\n" in said
 
 
-@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("ending", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_killed_command_finds_its_job_and_a_cancelled_one_ends_it(
     cluster: Cluster, suite: Path, tmp_path: Path, ending: signal.Signals
 ) -> None:

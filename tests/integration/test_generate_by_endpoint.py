@@ -68,6 +68,7 @@ def test_an_endpoint_is_sampled_like_a_model(model, suite, endpoint, tmp_path, c
     assert missing.returncode == 2 and "answered 404" in missing.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_killed_teacher_is_asked_for_the_rest(endpoint, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "s3cret")

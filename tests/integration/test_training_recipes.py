@@ -205,6 +205,7 @@ def test_rollouts_of_low_precision_drift_without_being_stale(
         assert least < record["data"]["drift/age_0"] < most
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_the_second_update_of_a_batch_is_clipped_and_the_teachers_probabilities_shape_it(tmp_path: Path) -> None:
     """In the first one the policy is the one that sampled: nothing to clip. The teacher gives each token a half."""

@@ -25,8 +25,9 @@ def guided(samples: list[dict[str, Any]]) -> set[str]:
     return {prompt for prompt, group in outcomes(samples).items() if not all(on_policy for _, on_policy in group)}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("rollouts", ["sync", pytest.param("colocate_async", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rollouts", ["sync", "colocate_async"])
 def test_only_problems_below_the_bound_are_guided_and_the_easiest_come_first(rollouts: str, tmp_path: Path) -> None:
     table = pq.read_table(write_targets(tmp_path / "train.parquet", 8))
     rates = [0.0, 1.0, 0.5, 0.75, 0.25, 1.0, 0.125, 0.875]

@@ -40,6 +40,7 @@ def test_an_asynchronous_training_listens_on_loopback_only(tmp_path: Path) -> No
     check(ports, *OF_A_TRAINING)
 
 
+@pytest.mark.slow
 def test_replicas_of_an_evaluation_listen_on_loopback_only(tmp_path: Path) -> None:
     suite = tmp_path / "suite.parquet"
     write_table(read_suite(load_suite("embedded")[:1], [], limit=4), suite)
@@ -50,6 +51,7 @@ def test_replicas_of_an_evaluation_listen_on_loopback_only(tmp_path: Path) -> No
     check(ports, "gcs_server", "raylet", "ray::Engine")
 
 
+@pytest.mark.slow
 def test_a_preparation_on_ray_listens_on_loopback_only(tmp_path: Path, trained: Path) -> None:
     options = ("--engine", "ray", "--workers", 1, "--prepare-only", "--set", "embedded_rows=40")
     command = start("targets", *options, "--tokenizer", trained, "--out", tmp_path / "out")
