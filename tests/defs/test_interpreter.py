@@ -84,7 +84,10 @@ dg.materialize([probe], instance=dg.DagsterInstance.ephemeral(), raise_on_error=
 """
 
 
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "signum",
+    [signal.SIGKILL, *(pytest.param(other, marks=pytest.mark.slow) for other in (signal.SIGINT, signal.SIGTERM))],
+)
 def test_nothing_survives_the_step_however_it_ends(tmp_path: Path, signum: int):
     root = Path(__file__).resolve().parents[2]
     worker = subprocess.Popen(

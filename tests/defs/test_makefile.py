@@ -125,13 +125,13 @@ def test_every_command_gets_the_profile(target, arguments, exported, profile):
     assert done.stdout.splitlines() == [f"profile={profile}"]
 
 
-@pytest.mark.parametrize(("target", "parts", "quick"), [("test", 4, 4), ("test-all", 5, 2), ("test-unit", 2, 2)])
+@pytest.mark.parametrize(("target", "parts", "quick"), [("test", 4, 2), ("test-all", 4, 0), ("test-unit", 2, 0)])
 @pytest.mark.parametrize("failing", ["", "orchestration", "training"])
 def test_a_part_of_the_tests_that_fails_keeps_no_other_from_running(target, parts, quick, failing):
     pythons = (f"sh -c 'echo $$@; exit {int(name == failing)}' sh" for name in ("orchestration", "training"))
     done = make_here(*pythons, target)
-    said = done.stdout.splitlines()
-    assert len(said) == parts and all(line.startswith("-m pytest tests") for line in said)
+    said = [line for line in done.stdout.splitlines() if line.startswith("-m pytest tests")]
+    assert len(said) == parts
     assert sum(line.endswith("-m not slow") for line in said) == quick
     assert (done.returncode != 0) == bool(failing), done.stderr
 
