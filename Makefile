@@ -127,7 +127,7 @@ words: words-data setup  ## a language model learns word problems on the CPU (ho
 
 test: setup  ## unit, definition, UI and integration tests, in both environments
 	@echo "four parts, two at a time; the output of each comes when it has ended"
-	+@$(PARTS) $(AT_ONCE) unit-orchestration unit-training others-orchestration others-training SELECT='-m "not slow"'
+	+@$(PARTS) $(AT_ONCE) others-training unit-training unit-orchestration others-orchestration SELECT='-m "not slow"'
 
 test-all: setup  ## the same with the slow ones: every recipe, resumes, killed processes, a browser that trains
 	+@$(PARTS) units others-orchestration others-training

@@ -164,7 +164,7 @@ def check_rollouts(run: Training, recipe: str, records: list[dict[str, Any]]) ->
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("rollouts", ["colocate_async", "separate_async"])
+@pytest.mark.parametrize("rollouts", ["colocate_async", pytest.param("separate_async", marks=pytest.mark.slow)])
 def test_asynchronous_rollouts_are_as_old_as_they_say(rollouts: str, targets: Path, tmp_path: Path) -> None:
     """Two updates per batch. A token that the weights of its step sampled has no drift, also in a partial sample."""
     # Of twelve samples, two at once: some are not finished when the weights change.

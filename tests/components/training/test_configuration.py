@@ -175,3 +175,10 @@ def test_configs_are_plain_data(tmp_path: Path) -> None:
     assert isinstance(config, DictConfig)
     assert config.paths.run == str(tmp_path)
     assert config.trainer.default_local_dir == f"{tmp_path}/checkpoints"
+
+
+def test_the_recipes_reward_by_text_as_published_and_a_wrong_word_is_refused() -> None:
+    for recipe in names("recipe"):
+        assert compose_run(recipe, "cpu", [], run=RUN).reward.truncated == "by_text", recipe
+    with pytest.raises(InputError, match=r"reward\.truncated: got 'half', expected one of zero, by_text"):
+        compose_run("luffy", "cpu", ["reward.truncated=half"], run=RUN)

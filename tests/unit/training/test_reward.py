@@ -12,11 +12,10 @@ from transformers import AutoTokenizer
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager
 
-from core.errors import InputError
 from training.base.resolve import SHIPPED
 from training.mixed.reward import TRUNCATED, compute_score, compute_score_whole_text
 from training.mixed.rollout import OffPolicyAgentLoop
-from training.run.configuration import compose_run, names
+from training.run.configuration import compose_run
 
 RIGHT = "<think>\n1+1=2\n</think>\n\n\\boxed{2}"
 
@@ -68,10 +67,3 @@ def test_verl_hands_the_fields_of_a_sample_to_the_reward(truncated: bool, expect
         return await NaiveRewardManager(config, tokenizer, compute_score).run_single(data)
 
     assert asyncio.run(run())["reward_score"] == expected
-
-
-def test_the_recipes_reward_by_text_as_published_and_a_wrong_word_is_refused() -> None:
-    for recipe in names("recipe"):
-        assert compose_run(recipe, "cpu", [], run=Path("run")).reward.truncated == "by_text", recipe
-    with pytest.raises(InputError, match=r"reward\.truncated: got 'half', expected one of zero, by_text"):
-        compose_run("luffy", "cpu", ["reward.truncated=half"], run=Path("run"))
