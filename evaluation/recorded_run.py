@@ -49,7 +49,7 @@ def record_run(
     The same run gives the same bytes, whenever it is recorded.
     """
     texts = {
-        MANIFEST: (policy / MANIFEST).read_text(encoding="utf-8"),
+        MANIFEST: json.dumps(_without_folders(read_object(policy / MANIFEST)), indent=2, sort_keys=True) + "\n",
         METRICS: "".join(f"{json.dumps(_shorten(record))}\n" for record in read_json_lines(metrics)),
         PROBLEMS: json.dumps(dict(problems), indent=2, sort_keys=True),
     }
@@ -86,6 +86,27 @@ def read_run(path: Path) -> RecordedRun:
     if problems.keys() != tables.keys():
         raise InputError(f"{path}: problems of {', '.join(problems)}, scores of {', '.join(tables)}; {ADVICE}")
     return RecordedRun(manifest, metrics, problems, tables)
+
+
+def _without_folders(value: Any) -> Any:
+    """A value of JSON whose absolute paths are file names: only one machine knows the folders.
+
+    >>> _without_folders({"base": "/home/me/model.gguf", "config": '{"source": ["/data/traces.jsonl"]}'})
+    {'base': 'model.gguf', 'config': '{"source": ["traces.jsonl"]}'}
+    """
+    match value:
+        case dict():
+            return {name: _without_folders(part) for name, part in value.items()}
+        case list():
+            return [_without_folders(part) for part in value]
+        case str() if value.startswith(("{", "[")):  # a configuration as its text
+            try:
+                return json.dumps(_without_folders(json.loads(value)))
+            except ValueError:
+                return value
+        case str() if value.startswith("/"):
+            return Path(value).name
+    return value
 
 
 def _portable(table: "pa.Table") -> bytes:

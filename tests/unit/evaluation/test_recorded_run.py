@@ -63,6 +63,19 @@ def test_a_run_is_read_as_it_was_recorded_and_always_has_the_same_bytes(record):
     assert record("one.zip").read_bytes() == record("two.zip").read_bytes()
 
 
+def test_the_folders_of_the_machine_are_not_recorded(record, tmp_path: Path):
+    manifest = json.loads((tmp_path / MANIFEST).read_text())
+    manifest["base_model"]["source"] = str(tmp_path / "model.gguf")
+    manifest["targets"]["config"] = json.dumps({"source": [f"{tmp_path}/traces.jsonl"], "prompt": "[x] / {y"})
+    (tmp_path / MANIFEST).write_text(json.dumps(manifest))
+    path = record("run.zip")
+    with zipfile.ZipFile(path) as archive:
+        assert not any(str(tmp_path).encode() in archive.read(name) for name in archive.namelist())
+        written = json.loads(archive.read(MANIFEST))
+    assert written["base_model"]["source"] == "model.gguf"
+    assert json.loads(written["targets"]["config"]) == {"source": ["traces.jsonl"], "prompt": "[x] / {y"}
+
+
 def test_a_folder_that_cannot_be_written_is_named(record, tmp_path: Path):
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(InputError, match=r"file/run\.zip: the run cannot be recorded: .*; choose another folder"):
