@@ -27,7 +27,7 @@ class AlertOptions(BaseModel):
 
     window: int = Field(default=10, ge=1)  # steps
     reward_share: float | None = Field(default=0.5, gt=0, lt=1)  # of the best reward of on-policy samples
-    entropy_factor: float | None = Field(default=3.0, gt=1)  # times the entropy of the first steps
+    entropy_factor: float | None = Field(default=3.0, gt=1)  # times the entropy of the start
     cut_share: float | None = Field(default=0.5, gt=0, le=1)  # of the samples, cut at the length limit
     off_policy_steps: int | None = Field(default=50, ge=1)  # without a rise of the targets' probability
     uncorrected_staleness: int | None = Field(default=4, ge=1)  # max_staleness without a rollout correction
@@ -59,7 +59,7 @@ class Alerts:
     def __init__(self, options: AlertOptions) -> None:
         self._options = options
         self._recent: dict[str, deque[float]] = {name: deque(maxlen=options.window) for name in WATCHED}
-        self._first: dict[str, float] = {}  # means over the first window
+        self._start: dict[str, float] = {}  # of the first step; the mean over the first window where that is less
         self._best: dict[str, float] = {}  # largest mean over a window so far
         self._best_step: dict[str, int] = {}
         self._warned: set[str] = set()
@@ -73,7 +73,7 @@ class Alerts:
             recent.append(metrics[name])
             if len(recent) == self._options.window:
                 means[name] = sum(recent) / len(recent)
-                self._first.setdefault(name, means[name])
+                self._start.setdefault(name, min(recent[0], means[name]))
                 if means[name] > self._best.get(name, float("-inf")):
                     self._best[name], self._best_step[name] = means[name], step
         wrong = dict(self._wrong(step, means))
@@ -91,9 +91,9 @@ class Alerts:
                 was = f"it was {best:.2f} at step {self._best_step[REWARD]}"
                 yield "reward_share", f"the reward collapses: {reward:.2f} {over}, and {was}"
         if entropy is not None and options.entropy_factor is not None:
-            first = self._first[ENTROPY]
-            if entropy > options.entropy_factor * first:
-                was = f"{first:.2f} over the first ones"
+            start = self._start[ENTROPY]
+            if entropy > options.entropy_factor * start:
+                was = f"it was {start:.2f} at the start"
                 yield "entropy_factor", f"the entropy explodes: {entropy:.2f} nats {over}, and {was}"
         if off_policy is not None and options.off_policy_steps is not None and off_policy < LEARNED:
             steps = step - self._best_step[OFF_POLICY]

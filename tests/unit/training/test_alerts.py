@@ -25,7 +25,9 @@ def warnings(name: str, values: Sequence[float], options: AlertOptions = THREE) 
         (REWARD, [0.9, 0.9, 0.9, 0.0, 0.9, 0.9], []),  # one bad step
         (REWARD, [0.05, 0.1, 0.05, 0.0, 0.0, 0.0], []),  # it was never high
         (ENTROPY, [0.3, 0.3, 0.3, 0.6, 1.0, 2.5], [(6, "the entropy explodes")]),
+        (ENTROPY, [0.3, 1.5, 3.0, 3.1, 3.1, 3.1], [(3, "the entropy explodes")]),  # before there is a mean to compare
         (ENTROPY, [0.3, 0.2, 0.1, 0.3, 0.4, 0.5], []),
+        (ENTROPY, [2.0, 0.2, 0.2, 0.8, 0.9, 0.9], []),
         (CUT, [0.1, 0.2, 0.3, 0.6, 0.9, 0.9], [(5, "60% of the samples are cut at data.max_response_length on average "
           "over the last 3 steps")]),
         (OFF_POLICY, [0.1, 0.2, 0.3, *[0.2] * 6], [(9, "the policy does not learn the targets")]),
