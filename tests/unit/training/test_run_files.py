@@ -1,14 +1,12 @@
 """What lies in a run's folder and what it says: metrics, samples, the model card, identity and claim of the folder."""
 
 import json
-import os
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hub import serve_hub
 from huggingface_hub import ModelCard
 from manifests import CONFIG, manifest, targets
 from pages import page_data
@@ -156,37 +154,6 @@ def test_the_card_names_licence_base_and_datasets(tmp_path: Path) -> None:
     assert (data.license, data.base_model, data.datasets) == ("mit", "a/b", ["me/set"])
     (base / "README.md").write_text("---\nlicense: [\n---\n")
     assert ModelCard(model_card(manifest(), base)).data.license is None
-
-
-def test_a_policy_is_uploaded_with_its_card(tmp_path: Path) -> None:
-    """To a stand-in of the hub's HTTP interface (tests/hub.py), because the real one cannot be reached."""
-    policy = tmp_path / "policy"
-    policy.mkdir()
-    (policy / "README.md").write_text(model_card(manifest()))
-    (policy / "config.json").write_text("{}")
-    code = "import sys; from pathlib import Path; from training.export.hub import push_to_hub\n"
-    code += "push_to_hub(Path(sys.argv[1]), 'me/policy')"
-    with serve_hub() as hub:
-
-        def push(**changes: str) -> str:
-            environment = {
-                **os.environ,
-                **hub.environment(),
-                "HF_HOME": str(tmp_path),
-                "PYTHONPATH": str(ROOT),
-                **changes,
-            }
-            command = [sys.executable, "-c", code, str(policy)]
-            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
-            return done.stderr.strip().splitlines()[-1] if done.returncode else ""
-
-        assert push() == ""
-        assert hub.newest("models/me/policy") == {file.name: file.read_bytes() for file in policy.iterdir()}
-        assert hub.private == {"models/me/policy": True}
-        for changes in ({"HF_TOKEN": "wrong"}, {"HF_ENDPOINT": "http://127.0.0.1:9"}):
-            refused = push(**changes)
-            assert "InputError: run.push_to_hub=me/policy: the hub refused (" in refused
-            assert refused.endswith(f"; the policy is complete in {policy}")
 
 
 def test_a_manifest_is_checked_against_the_files_beside_it(tmp_path: Path) -> None:
