@@ -4,8 +4,8 @@ math-verify can hang (``9^{9^{9^9}}``), its own time limit needs the alarm of th
 exceeds the limit looks like a wrong answer. It therefore runs in this program, which reads one JSON request per line
 from stdin and writes one JSON reply per line to stdout, with the alarm on its main thread. The caller kills what the
 alarm cannot interrupt (one long C call), and the kernel's CPU limit ends it if the caller is gone. The program imports
-the libraries once and compares in a fork, so that a new fork takes milliseconds; each fork first writes its process id.
-Everything ends when stdin closes.
+the libraries once and compares in a fork, so that a new fork takes milliseconds. Each fork first writes its process id,
+and writes the id of a request before it compares. Everything ends when stdin closes.
 """
 
 import contextlib
@@ -198,6 +198,7 @@ def _answer(limit_s: float, compare: Compare, replies: TextIO) -> None:
         while b"\n" in buffer:
             line, buffer = buffer.split(b"\n", 1)
             request = json.loads(line)
+            print(json.dumps({"begun": request["id"]}), file=replies, flush=True)
             verdict, reason = limited(request["answer"], request["gold"], limit_s, compare)
             ends = address_space() > most
             reply = {"id": request["id"], "verdict": verdict, "reason": reason, "ends": ends}

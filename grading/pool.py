@@ -83,11 +83,15 @@ class Worker:
         except OSError as error:
             raise NoReply("error", "the worker's pipe is closed") from error
         deadline = time.monotonic() + self._limit_s + GRACE_S
+        begun = False
         while self._readable(deadline):
             message = self._next(deadline)
             if "ready" in message:
-                raise NoReply("error", "the process that compared ended")
-            if message["id"] == self._asked:
+                if begun:
+                    raise NoReply("error", "the process that compared ended")
+            elif "begun" in message:
+                begun = message["begun"] == self._asked
+            elif message["id"] == self._asked:
                 if message["ends"]:
                     self._await_fork()
                 return message["verdict"], message["reason"]
@@ -123,7 +127,7 @@ class Worker:
             pass  # a reply that came too late
 
     def _next(self, deadline: float) -> dict:
-        """The next message: ``{"ready": pid}`` of a new fork, or the reply to the request with that ``id``."""
+        """The next message: ``{"ready": pid}`` of a new fork, or ``{"begun": id}`` of a request or the reply to it."""
         while b"\n" not in self._buffer:
             if not self._readable(deadline):
                 raise NoReply("timeout", "no message from the worker")
