@@ -13,6 +13,7 @@ import psutil
 from perf.rollouts import step_seconds
 
 ACTOR = "ray::WorkerDict"  # title of its processes
+SIZES_EVERY = 10  # samples: the kernel takes most of a second to add up the memory of all processes
 
 
 class Sample(NamedTuple):
@@ -25,13 +26,14 @@ class Sample(NamedTuple):
 
 @contextmanager
 def watch(run: Path, *, sizes: bool = True) -> Iterator[list[Sample]]:
-    """A list that grows by a `Sample` of the training in ``run`` each second; without ``sizes``, which cost time."""
+    """A list that grows by a `Sample` of the training in ``run`` each second; ``sizes`` are new in every tenth."""
     samples: list[Sample] = []
     seconds: dict[psutil.Process, tuple[str, float]] = {}
     ended = threading.Event()
     metrics = run / "attempts" / "0001.jsonl"
 
     def sample() -> None:
+        latest = Counter[str]()
         while not ended.wait(1.0):
             step = len(metrics.read_bytes().splitlines()) if metrics.exists() else 0
             for process in psutil.Process().children(recursive=True):
@@ -43,7 +45,9 @@ def watch(run: Path, *, sizes: bool = True) -> Iterator[list[Sample]]:
             totals = Counter[str]()
             for name, used in seconds.values():
                 totals[name] += used
-            samples.append(Sample(step, totals, proportional_sizes(psutil.Process()) if sizes else Counter()))
+            if sizes and len(samples) % SIZES_EVERY == 0:
+                latest = proportional_sizes(psutil.Process())
+            samples.append(Sample(step, totals, latest))
 
     watcher = threading.Thread(target=sample)
     watcher.start()

@@ -6,7 +6,9 @@ from typing import Any
 import torch
 from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
 from vllm.model_executor.layers import utils as layers
+from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler
 
+from training.platforms.cpu_sampling import sample
 from training.platforms.rounding import ROUNDED, round_weight
 
 PRECISION = "TRAINING_ROLLOUT_PRECISION"  # variable that the hardware profile cpu sets
@@ -22,6 +24,7 @@ class CPUWorkerExtension(vLLMColocateWorkerExtension):
     def __new__(cls, **kwargs: Any) -> "CPUWorkerExtension":
         pack = layers.dispatch_cpu_unquantized_gemm
         layers.dispatch_cpu_unquantized_gemm = lambda layer, remove_weight: pack(layer, remove_weight=False)
+        TopKTopPSampler.forward_cpu = sample
         return super().__new__(cls, **kwargs)
 
     def _update_weights(self, weights: list[tuple[str, torch.Tensor]], *args: Any, **options: Any) -> None:

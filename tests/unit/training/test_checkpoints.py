@@ -2,26 +2,18 @@
 
 import hashlib
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
-from manifests import manifest
-from safetensors.torch import load_file
+from damages import flip_a_bit, truncate
 
-from core.errors import InputError
 from core.files import temporary_name
-from core.model.files import model_files
-from core.model.manifest import read_manifest
-from training.base.resolve import SHIPPED
 from training.run.checkpoints import (
     LATEST,
     STATE,
     TrainerState,
     complete_steps,
-    export_policy,
     exported_step,
     folder_of,
     latest_step,
@@ -113,16 +105,6 @@ def test_keeping_none_is_refused(tmp_path: Path) -> None:
         mark_complete(tmp_path, 1, TrainerState(), keep=0)
 
 
-def truncate(file: Path) -> None:
-    file.write_bytes(file.read_bytes()[:-1])
-
-
-def flip_a_bit(file: Path) -> None:
-    data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 1
-    file.write_bytes(data)
-
-
 DAMAGES: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "truncated": (truncate, "actor/model.pt", "actor/model.pt has 16 bytes instead of 17"),
     "a bit flipped": (flip_a_bit, "actor/model.pt", "the content of actor/model.pt has changed"),
@@ -167,35 +149,3 @@ def test_a_damaged_newest_checkpoint_is_set_aside_and_the_one_before_is_used(tmp
     assert said[1].endswith("set aside as global_step_2.damaged-2, resuming from step 1")
     assert said[2].endswith("set aside as global_step_1.damaged, resuming from the start")
     assert not (tmp_path / LATEST).exists()
-
-
-def saved_model(folder: Path, step: int) -> Path:
-    """The checkpoint of one rank with the shipped model, as verl writes it; the file with its weights."""
-    actor = folder_of(folder, step) / "actor"
-    part = folder_of(folder, step) / HUGGING_FACE
-    part.mkdir(parents=True)
-    for file in model_files(SHIPPED):
-        if file.suffix != ".safetensors":
-            shutil.copy2(file, part / file.name)
-    (actor / "fsdp_config.json").write_text(json.dumps({"FSDP_version": 2, "world_size": 1}))
-    weights = actor / "model_world_size_1_rank_0.pt"
-    torch.save(load_file(SHIPPED / "model.safetensors"), weights)
-    mark_complete(folder, step, TrainerState(), keep=1)
-    return weights
-
-
-def test_a_policy_is_what_was_saved_or_it_is_none(tmp_path: Path) -> None:
-    policy = tmp_path / "policy"
-    weights = saved_model(tmp_path, 3)
-    export_policy(tmp_path, policy, manifest(steps=3), "float32")
-    assert read_manifest(policy).steps == 3
-    assert {"README.md", "lineage.json", "config.json", "tokenizer.json"} <= {path.name for path in policy.iterdir()}
-    exported, shipped = load_file(policy / "model.safetensors"), load_file(SHIPPED / "model.safetensors")
-    assert exported.keys() == shipped.keys()
-    assert all(torch.equal(exported[name], shipped[name]) for name in shipped)
-    earlier = (policy / "lineage.json").read_bytes()
-    for damage in (flip_a_bit, truncate, Path.unlink):
-        damage(weights)
-        with pytest.raises(InputError, match=r"global_step_3 is damaged: .*start the training again"):
-            export_policy(tmp_path, policy, manifest(steps=3), "float32")
-        assert (policy / "lineage.json").read_bytes() == earlier

@@ -1,0 +1,51 @@
+"""The policy that is written from a checkpoint: whole and what was saved, or not there."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from damages import flip_a_bit, truncate
+from manifests import manifest
+from safetensors.torch import load_file
+
+from core.errors import InputError
+from core.model.files import model_files
+from core.model.manifest import read_manifest
+from training.base.resolve import SHIPPED
+from training.run.checkpoints import TrainerState, export_policy, folder_of, mark_complete
+
+HUGGING_FACE = Path("actor/huggingface")  # verl's folder for configuration and tokenizer
+
+
+def saved_model(folder: Path, step: int) -> Path:
+    """The checkpoint of one rank with the shipped model, as verl writes it; the file with its weights."""
+    actor = folder_of(folder, step) / "actor"
+    part = folder_of(folder, step) / HUGGING_FACE
+    part.mkdir(parents=True)
+    for file in model_files(SHIPPED):
+        if file.suffix != ".safetensors":
+            shutil.copy2(file, part / file.name)
+    (actor / "fsdp_config.json").write_text(json.dumps({"FSDP_version": 2, "world_size": 1}))
+    weights = actor / "model_world_size_1_rank_0.pt"
+    torch.save(load_file(SHIPPED / "model.safetensors"), weights)
+    mark_complete(folder, step, TrainerState(), keep=1)
+    return weights
+
+
+def test_a_policy_is_what_was_saved_or_it_is_none(tmp_path: Path) -> None:
+    policy = tmp_path / "policy"
+    weights = saved_model(tmp_path, 3)
+    export_policy(tmp_path, policy, manifest(steps=3), "float32")
+    assert read_manifest(policy).steps == 3
+    assert {"README.md", "lineage.json", "config.json", "tokenizer.json"} <= {path.name for path in policy.iterdir()}
+    exported, shipped = load_file(policy / "model.safetensors"), load_file(SHIPPED / "model.safetensors")
+    assert exported.keys() == shipped.keys()
+    assert all(torch.equal(exported[name], shipped[name]) for name in shipped)
+    earlier = (policy / "lineage.json").read_bytes()
+    for damage in (flip_a_bit, truncate, Path.unlink):
+        damage(weights)
+        with pytest.raises(InputError, match=r"global_step_3 is damaged: .*start the training again"):
+            export_policy(tmp_path, policy, manifest(steps=3), "float32")
+        assert (policy / "lineage.json").read_bytes() == earlier
