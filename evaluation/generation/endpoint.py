@@ -24,6 +24,7 @@ API_KEY = "OPENAI_API_KEY"
 CONCURRENCY = 64  # requests under way at once; the server batches them
 RETRIES = 6  # of a request, with growing pauses, when the server is busy or does not answer
 TIMEOUT_S = 3600.0  # of one response
+REACH_S = 10.0  # for the first word of an endpoint
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ class Endpoint:
         client = openai.OpenAI(
             base_url=self.url, api_key=os.environ.get(API_KEY) or "none", max_retries=RETRIES, timeout=TIMEOUT_S
         )
+        self._reach(client)
         budget = budget or Budget()
         remaining = iter(enumerate(requests))
         upcoming = next(remaining, None)
@@ -109,6 +111,17 @@ class Endpoint:
                         yield number, completion
         if failure is not None:
             raise self._explained(failure) from failure
+
+    def _reach(self, client: "openai.OpenAI") -> None:
+        """Raise the InputError of an address where nothing listens, for which every request would wait with retries."""
+        import openai
+
+        try:
+            client.with_options(max_retries=0, timeout=REACH_S).models.with_raw_response.list()
+        except (openai.APITimeoutError, openai.APIStatusError):
+            return  # it is busy, or does not list its models
+        except openai.APIConnectionError as error:
+            raise self._explained(error) from error
 
     def _complete(
         self, client: "openai.OpenAI", request: SampleRequest, sampling: Sampling
