@@ -1,22 +1,47 @@
-"""vLLM's sampling on a CPU, without noise that nobody uses.
+"""How vLLM draws tokens on a CPU, where noise for each token of a large vocabulary costs as much as the model.
 
-vLLM draws noise for every token of the vocabulary and every request, and then again for each request that has a seed.
+vLLM divides the probabilities by exponential noise and takes the largest: a number per token of the vocabulary and
+request, drawn for the whole batch and then again for each request that has a seed. Here a request that has a seed draws
+no other noise, and with a large vocabulary one number, at which the cumulative distribution is inverted.
 """
 
 import torch
-from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler
+from vllm.v1.sample.ops import topk_topp_sampler as sampler
 
-_sample_with_noise_for_all = TopKTopPSampler.forward_cpu
+LARGE = 4096  # tokens of a vocabulary
+
+_sample_with_noise_for_all = sampler.TopKTopPSampler.forward_cpu
+_draw_with_noise = sampler.random_sample
+
+
+def draw_less_noise() -> None:
+    """Make the samplers of this process use `sample` and `draw`."""
+    sampler.TopKTopPSampler.forward_cpu = sample
+    sampler.random_sample = draw
 
 
 def sample(
-    sampler: TopKTopPSampler,
+    layer: sampler.TopKTopPSampler,
     logits: torch.Tensor,
     generators: dict[int, torch.Generator],
     k: torch.Tensor | None,
     p: torch.Tensor | None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """The tokens that ``TopKTopPSampler.forward_cpu`` returns, and what its ``logprobs_mode`` asks for."""
+    """The drawn tokens, and what the layer's ``logprobs_mode`` asks for."""
     if len(generators) == len(logits):
-        return sampler.forward_native(logits, generators, k, p)
-    return _sample_with_noise_for_all(sampler, logits, generators, k, p)
+        return layer.forward_native(logits, generators, k, p)
+    return _sample_with_noise_for_all(layer, logits, generators, k, p)
+
+
+def draw(probs: torch.Tensor, generators: dict[int, torch.Generator], use_fp64_gumbel: bool = False) -> torch.Tensor:
+    """A token of each row of ``probs`` (requests, vocabulary), with the generator of its row.
+
+    >>> int(draw(torch.eye(3, LARGE)[[2]], {0: torch.Generator().manual_seed(1)}))
+    2
+    """
+    if len(generators) < len(probs) or probs.shape[-1] < LARGE:
+        return _draw_with_noise(probs, generators, use_fp64_gumbel)
+    numbers = [torch.rand(1, generator=generators[row], dtype=torch.float64) for row in range(len(probs))]
+    cumulative = probs.cumsum(-1, dtype=torch.float64)
+    tokens = torch.searchsorted(cumulative, torch.stack(numbers) * cumulative[:, -1:], right=True)
+    return tokens.clamp(max=probs.shape[-1] - 1).view(-1)

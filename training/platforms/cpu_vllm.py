@@ -6,9 +6,8 @@ from typing import Any
 import torch
 from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
 from vllm.model_executor.layers import utils as layers
-from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler
 
-from training.platforms.cpu_sampling import sample
+from training.platforms.cpu_sampling import draw_less_noise
 from training.platforms.rounding import ROUNDED, round_weight
 
 PRECISION = "TRAINING_ROLLOUT_PRECISION"  # variable that the hardware profile cpu sets
@@ -24,7 +23,7 @@ class CPUWorkerExtension(vLLMColocateWorkerExtension):
     def __new__(cls, **kwargs: Any) -> "CPUWorkerExtension":
         pack = layers.dispatch_cpu_unquantized_gemm
         layers.dispatch_cpu_unquantized_gemm = lambda layer, remove_weight: pack(layer, remove_weight=False)
-        TopKTopPSampler.forward_cpu = sample
+        draw_less_noise()
         return super().__new__(cls, **kwargs)
 
     def _update_weights(self, weights: list[tuple[str, torch.Tensor]], *args: Any, **options: Any) -> None:

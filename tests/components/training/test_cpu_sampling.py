@@ -1,10 +1,18 @@
-"""Sampling on a CPU: the tokens are vLLM's, and requests with seeds draw no more than their own noise."""
+"""Sampling on a CPU: vLLM's tokens for a small vocabulary, its distribution for a large one, and no idle noise."""
 
 import pytest
 import torch
+from scipy.stats import chisquare
 from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler
 
-from training.platforms.cpu_sampling import sample
+from training.platforms.cpu_sampling import LARGE, draw, draw_less_noise, sample
+
+
+@pytest.fixture(autouse=True)
+def restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM as it is before the test and after it."""
+    monkeypatch.setattr(TopKTopPSampler, "forward_cpu", TopKTopPSampler.forward_cpu)
+    monkeypatch.setattr("vllm.v1.sample.ops.topk_topp_sampler.random_sample", draw.__globals__["_draw_with_noise"])
 
 
 def generators(*rows: int) -> dict[int, torch.Generator]:
@@ -13,19 +21,44 @@ def generators(*rows: int) -> dict[int, torch.Generator]:
 
 @pytest.mark.parametrize("mode", ["raw_logprobs", "processed_logprobs", "processed_logits"])
 @torch.compiler.set_stance("force_eager")
-def test_the_tokens_are_those_of_vllm(mode: str) -> None:
-    sampler = TopKTopPSampler(logprobs_mode=mode)
-    for seeded in ((0, 1, 2, 3), (0, 2), ()):
-        logits, k, p = torch.randn(4, 300), torch.tensor([50, 9, 300, 2]), torch.tensor([0.9, 0.5, 1.0, 0.95])
+def test_the_tokens_of_a_small_vocabulary_are_those_of_vllm(mode: str) -> None:
+    layer = TopKTopPSampler(logprobs_mode=mode)
+    given = [(seeded, torch.randn(4, 300)) for seeded in ((0, 1, 2, 3), (0, 2), ())]
+    k, p = torch.tensor([50, 9, 300, 2]), torch.tensor([0.9, 0.5, 1.0, 0.95])
+
+    def drawn(seeded: tuple[int, ...], logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
         torch.manual_seed(0)
-        expected, returned = sampler.forward_cpu(logits.clone(), generators(*seeded), k, p)
-        torch.manual_seed(0)
-        tokens, ours = sample(sampler, logits.clone(), generators(*seeded), k, p)
-        assert torch.equal(tokens, expected)
-        assert torch.equal(ours, returned) if returned is not None else ours is None
+        return layer.forward_cpu(logits.clone(), generators(*seeded), k, p)
+
+    expected = [drawn(*case) for case in given]
+    draw_less_noise()
+    for case, (of_vllm, of_its_mode) in zip(given, expected, strict=True):
+        tokens, returned = drawn(*case)
+        assert torch.equal(tokens, of_vllm)
+        assert (returned is None) == (of_its_mode is None) and (returned is None or torch.equal(returned, of_its_mode))
 
 
 def test_requests_with_seeds_draw_only_their_own_noise() -> None:
     before = torch.get_rng_state()
     sample(TopKTopPSampler(), torch.randn(2, 300, generator=torch.Generator()), generators(0, 1), None, None)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_large_vocabulary_is_drawn_with_its_probabilities() -> None:
+    shares = torch.zeros(LARGE)
+    shares[[0, 7, 2000, LARGE - 1]] = torch.tensor([0.1, 0.2, 0.3, 0.4])
+    own = torch.Generator().manual_seed(0)
+    tokens = torch.cat([draw(shares[None], {0: own}) for _ in range(4000)])
+    counts = torch.bincount(tokens, minlength=LARGE)
+    assert counts[shares == 0].sum() == 0
+    expected = shares[shares > 0].double()
+    assert chisquare(counts[shares > 0].numpy(), (4000 * expected / expected.sum()).numpy()).pvalue > 0.001
+
+
+def test_a_token_of_a_large_vocabulary_depends_on_its_request_alone() -> None:
+    probs = torch.randn(3, LARGE, generator=torch.Generator().manual_seed(0)).softmax(-1)
+    together = draw(probs, generators(0, 1, 2))
+    alone = [draw(probs[row, None], {0: torch.Generator().manual_seed(row)}) for row in range(3)]
+    assert torch.equal(together, torch.cat(alone))
+    without = draw(probs, generators(0, 1))  # a request has no seed: vLLM's own way
+    assert without.shape == together.shape
