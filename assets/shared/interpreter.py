@@ -19,6 +19,7 @@ from typing import IO, Any
 import dagster as dg
 from pydantic import Field
 
+from assets.shared.messages import MessageFile
 from core.code import PROJECT
 from core.errors import InputError
 from core.text.patterns import compile_quick_pattern
@@ -72,8 +73,7 @@ class TrainingInterpreter(dg.ConfigurableResource):
         python = str(self.executable())
         command = [python, "-m", "core.backends.supervisor", "--", python, "-m", *arguments]
         context.log.debug(" ".join(command))
-        reader = dg.PipesTempFileMessageReader()
-        with dg.open_pipes_session(context, dg.PipesTempFileContextInjector(), reader) as session:
+        with dg.open_pipes_session(context, dg.PipesTempFileContextInjector(), MessageFile()) as session:
             process = subprocess.Popen(
                 command,
                 cwd=PROJECT,
