@@ -142,8 +142,9 @@ units:
 	+@$(PARTS) $(AT_ONCE) unit-orchestration unit-training
 unit-orchestration:  ## the unit tests of the orchestration environment
 	@$(ORCHESTRATION) -m pytest tests/unit -q
+# On one thread, because tensors are small there and both environments run at once.
 unit-training:  ## the unit tests of the training environment
-	@$(TRAINING) -m pytest tests/unit -q
+	@OMP_NUM_THREADS=1 $(TRAINING) -m pytest tests/unit -q
 others-orchestration:
 	@$(ORCHESTRATION) -m pytest tests --ignore tests/unit -q $(SELECT)
 others-training:
