@@ -1,7 +1,7 @@
 """The messages of a program, through a file of Dagster Pipes, one whole line at a time.
 
-Dagster's own reader takes what the file holds for a line. Where it looks while a message is being written, it fails and
-every later message is lost.
+Dagster's own reader parses whatever the file holds. If it looks while a message is being written, it fails, and every
+later message is lost.
 """
 
 import json

@@ -24,7 +24,7 @@ API_KEY = "OPENAI_API_KEY"
 CONCURRENCY = 64  # requests under way at once; the server batches them
 RETRIES = 6  # of a request, with growing pauses, when the server is busy or does not answer
 TIMEOUT_S = 3600.0  # of one response
-REACH_S = 10.0  # for the first word of an endpoint
+REACH_S = 10.0  # of the question whether an endpoint answers at all
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Endpoint:
             raise self._explained(failure) from failure
 
     def _reach(self, client: "openai.OpenAI") -> None:
-        """Raise the InputError of an address where nothing listens, for which every request would wait with retries."""
+        """Raise an InputError if nothing listens at the address, before every request retries it."""
         import openai
 
         try:

@@ -1,4 +1,4 @@
-"""How vLLM draws tokens on a CPU, where noise for each token of a large vocabulary costs as much as the model.
+"""How vLLM draws tokens on a CPU, where noise for a large vocabulary takes a quarter of a step.
 
 vLLM divides the probabilities by exponential noise and takes the largest: a number per token of the vocabulary and
 request, drawn for the whole batch and then again for each request that has a seed. Here a request that has a seed draws

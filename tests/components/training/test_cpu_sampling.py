@@ -3,6 +3,7 @@
 import pytest
 import torch
 from scipy.stats import chisquare
+from vllm.v1.sample.ops import topk_topp_sampler
 from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler
 
 from training.platforms.cpu_sampling import LARGE, draw, draw_less_noise, sample
@@ -12,7 +13,7 @@ from training.platforms.cpu_sampling import LARGE, draw, draw_less_noise, sample
 def restored(monkeypatch: pytest.MonkeyPatch) -> None:
     """vLLM as it is before the test and after it."""
     monkeypatch.setattr(TopKTopPSampler, "forward_cpu", TopKTopPSampler.forward_cpu)
-    monkeypatch.setattr("vllm.v1.sample.ops.topk_topp_sampler.random_sample", draw.__globals__["_draw_with_noise"])
+    monkeypatch.setattr(topk_topp_sampler, "random_sample", topk_topp_sampler.random_sample)
 
 
 def generators(*rows: int) -> dict[int, torch.Generator]:

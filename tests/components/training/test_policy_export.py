@@ -16,13 +16,11 @@ from core.model.manifest import read_manifest
 from training.base.resolve import SHIPPED
 from training.run.checkpoints import TrainerState, export_policy, folder_of, mark_complete
 
-HUGGING_FACE = Path("actor/huggingface")  # verl's folder for configuration and tokenizer
-
 
 def saved_model(folder: Path, step: int) -> Path:
     """The checkpoint of one rank with the shipped model, as verl writes it; the file with its weights."""
     actor = folder_of(folder, step) / "actor"
-    part = folder_of(folder, step) / HUGGING_FACE
+    part = actor / "huggingface"  # configuration and tokenizer
     part.mkdir(parents=True)
     for file in model_files(SHIPPED):
         if file.suffix != ".safetensors":
