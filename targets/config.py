@@ -51,10 +51,11 @@ class PrepareConfig(BaseModel):
         default=None, ge=1, description="Most traces that are read, of all sources together. None: all."
     )
     embedded_rows: int = Field(default=4096, ge=1, description="Number of problems that the embedded generator makes.")
-    embedded_split: Literal["train", "train_hard"] = Field(
+    embedded_split: Literal["train", "train_hard", "train_products"] = Field(
         default="train",
         description="Problems of the embedded generator. train: sums of 5 to 7 numbers; train_hard: sums of 6 to 7 "
-        "numbers, which the base model hardly ever solves.",
+        "numbers, which the base model hardly ever solves; train_products: sums of 7 to 9 numbers with two products, "
+        "which the base model was never trained on.",
     )
     embedded_terse: float = Field(
         default=0.0,

@@ -21,7 +21,7 @@ from core.arithmetic import (
 )
 from core.errors import InputError
 
-TRAINING = {"train", "train_hard"}
+TRAINING = {"train", "train_hard", "train_products"}
 
 
 @pytest.mark.parametrize("split", SPLITS)
