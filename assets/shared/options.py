@@ -219,6 +219,9 @@ class ExperimentOptions(Options):
         default=[], description="Recipes and variants that `make experiments` trains. Empty: the variants, or all."
     )
     seeds: int = Field(default=1, ge=1, description="Runs per recipe. Their seeds count up from training.seed.")
+    fewer_seeds: dict[Recipe, PositiveInt] = Field(
+        default={}, description="Per recipe, its number of runs where it is smaller than experiments.seeds."
+    )
     baseline: str = Field(default="on_policy", description="Recipe or variant that the others are compared with.")
     runs: str | None = Field(
         default=None,
@@ -255,7 +258,9 @@ class ExperimentOptions(Options):
 
     def of(self, name: str) -> Variant:
         """The recipe ``name`` with its settings, or the variant of that name."""
-        return self.variants.get(name) or Variant(recipe=name, overrides=self.overrides.get(name, []))
+        return self.variants.get(name) or Variant(
+            recipe=name, overrides=self.overrides.get(name, []), seeds=self.fewer_seeds.get(name)
+        )
 
 
 class SamplingOptions(Options):

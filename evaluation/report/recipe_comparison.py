@@ -29,7 +29,10 @@ from evaluation.statistics.seeds import Scores, difference, estimate
 if TYPE_CHECKING:
     import pyarrow as pa
 
-COLOURS = ("#0d7566", "#c2622d", "#3f6bb5", "#a0438c", "#8a7a1f", "#1f8aa0", "#b8442c", "#6b8e23")
+COLOURS = (
+    *("#0d7566", "#c2622d", "#3f6bb5", "#a0438c", "#8a7a1f", "#1f8aa0", "#b8442c", "#6b8e23"),
+    *("#5a4fcf", "#d99a00", "#2f9e5b", "#8b5a3c", "#e0709f", "#4a6572", "#7b3fa0", "#b0a83f"),
+)
 UNTRAINED = "#7d7a74"
 SEEDS = (
     f"A seed learns if at least {LEARNED:.0%} of its answers are right. Intervals of median and share of seeds that "

@@ -192,6 +192,11 @@ def test_variants_are_trained_by_their_recipe_and_settings():
     assert options.of("sft").recipe == "sft"
 
 
+def test_a_recipe_can_have_fewer_seeds_than_the_others():
+    options = settings_of(LUFFY__EXPERIMENTS__SEEDS="8", LUFFY__EXPERIMENTS__FEWER_SEEDS="{sft: 3}").experiments
+    assert [options.of(recipe).seeds for recipe in ("sft", "luffy")] == [3, None]
+
+
 def test_variants_get_a_report_on_their_drift(build):
     recipes = Recipes(build(experiments__variants=VARIANTS, experiments__baseline="fresh", experiments__seeds="2"))
     for seed in (0, 1):
