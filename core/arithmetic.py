@@ -75,7 +75,7 @@ SPLITS: dict[str, Split] = {
     "train_hard": Split("sums of 6 to 7 numbers", (6, 7), 0, held_out=False),
     "hard": Split("sums of 6 to 7 numbers, none of them in train_hard", (6, 7), 0, held_out=True),
     "train_products": Split("sums of 7 to 9 numbers with two products", (7, 9), 2, held_out=False),
-    "products": Split("sums of 7 to 9 numbers with two products, none of them in train_products", (7, 9), 2, held_out=True),
+    "products": Split("sums of 7 to 9 numbers with two products, none in train_products", (7, 9), 2, held_out=True),
 }
 
 
