@@ -2,7 +2,8 @@
 
 There is one subject per file, in the order in which a training step meets them:
 
-- ``options``: every option, in classes that validate themselves; ``registry``: what can be chosen by name
+- ``options``: every option, in blocks that validate themselves (``option_block``); ``registry``: what can be chosen by
+  name
 - ``curriculum``: the order of the prompts; ``guidance``: which of them have off-policy samples
 - ``prefix``: how much of the target a sample starts with
 - ``rejection``: groups whose scores carry no signal
@@ -13,8 +14,8 @@ There is one subject per file, in the order in which a training step meets them:
 - ``entropy``: the adaptive coefficient
 
 ``docs/algorithm.md`` has the formulas on one page. The three functions that are importable from here have the names and
-signatures of the original implementation. They are imported on first use, because ``options``, ``registry``,
-``curriculum``, ``guidance``, ``prefix``, ``rejection`` and ``entropy`` need no torch.
+signatures of the original implementation. They are imported on first use, because ``options``, ``option_block``,
+``registry``, ``curriculum``, ``guidance``, ``prefix``, ``rejection`` and ``entropy`` need no torch.
 """
 
 from pkgutil import resolve_name

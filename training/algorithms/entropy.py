@@ -7,7 +7,8 @@ descent on ``log(coefficient) * (entropy - target)``, so it rises while the poli
 import math
 from dataclasses import dataclass
 
-from training.algorithms.options import EntropyOptions, contradiction
+from training.algorithms.option_block import contradiction
+from training.algorithms.options import EntropyOptions
 
 
 def next_entropy_coefficient(coefficient: float, entropy: float, options: EntropyOptions) -> float:

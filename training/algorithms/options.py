@@ -4,14 +4,13 @@ Each class validates itself and is handed whole to the function that it configur
 section. ``docs/algorithm.md`` explains the options one by one, with their sources.
 """
 
-import difflib
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from core.errors import InputError
 from training.algorithms.guidance import ALWAYS, UNTIL_SOLVED, require_guide
+from training.algorithms.option_block import Options, contradiction
 from training.algorithms.registry import (
     CORRECTIONS,
     GATES,
@@ -27,30 +26,6 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 NotNegative = Annotated[float, Field(ge=0.0)]
 Positive = Annotated[float, Field(gt=0.0)]
 Baseline = Literal["union", "on_policy"]
-
-
-class Options(BaseModel):
-    """A frozen block of options; unknown keys and values of another type are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-    @classmethod
-    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
-        """Build from a plain mapping, such as a resolved Hydra block.
-
-        Raises:
-            InputError: an unknown key (with the nearest that exists), a value that is not allowed, or two values that
-                contradict each other.
-        """
-        try:
-            return cls(**values)
-        except ValidationError as error:
-            raise InputError(_explain(error, cls)) from None
-
-
-def contradiction(first: str, value: object, second: str, other: object, why: str) -> InputError:
-    """The error of two options that exclude each other."""
-    return InputError(f"{first}={value} contradicts {second}={other}: {why}. Change one of them.")
 
 
 class PrefixOptions(Options):
@@ -361,20 +336,3 @@ OFF_POLICY_LOSS = {
     name: LossOptions.model_fields[name].default
     for name in ("off_policy_reshape", "off_max_clip", "off_min_clip", "use_target_probs")
 }
-
-
-def _explain(error: ValidationError, cls: type[Options]) -> str:
-    """The first complaint of pydantic as one line: the key, what was given and what is allowed."""
-    first = error.errors()[0]
-    *block, name = map(str, first["loc"] or ("",))
-    key = ".".join(filter(None, (*block, name)))
-    if isinstance(cause := first.get("ctx", {}).get("error"), InputError):
-        return str(cause)
-    if first["type"] == "extra_forbidden":
-        fields = (type(getattr(cls(), block[0])) if block else cls).model_fields
-        nearest = difflib.get_close_matches(name, fields, n=1)
-        hint = f"; did you mean {nearest[0]}?" if nearest else "."
-        return f"{key}: no such option{hint} Options: {', '.join(fields)}"
-    if cause is not None:  # of a validator of ours, which says what it got
-        return f"{key}: {cause}"
-    return f"{key}: got {first['input']!r}, {first['msg'].replace('Input should be', 'expected')}"

@@ -1,0 +1,50 @@
+"""A block of options: it validates itself as a whole, and its errors name the key, the value and what is allowed."""
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from core.errors import InputError
+
+
+class Options(BaseModel):
+    """A frozen block of options; unknown keys and values of another type are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
+        """Build from a plain mapping, such as a resolved Hydra block.
+
+        Raises:
+            InputError: an unknown key (with the nearest that exists), a value that is not allowed, or two values that
+                contradict each other.
+        """
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            raise InputError(_explain(error, cls)) from None
+
+
+def contradiction(first: str, value: object, second: str, other: object, why: str) -> InputError:
+    """The error of two options that exclude each other."""
+    return InputError(f"{first}={value} contradicts {second}={other}: {why}. Change one of them.")
+
+
+def _explain(error: ValidationError, cls: type[Options]) -> str:
+    """The first complaint of pydantic as one line: the key, what was given and what is allowed."""
+    first = error.errors()[0]
+    *block, name = map(str, first["loc"] or ("",))
+    key = ".".join(filter(None, (*block, name)))
+    if isinstance(cause := first.get("ctx", {}).get("error"), InputError):
+        return str(cause)
+    if first["type"] == "extra_forbidden":
+        fields = (type(getattr(cls(), block[0])) if block else cls).model_fields
+        nearest = difflib.get_close_matches(name, fields, n=1)
+        hint = f"; did you mean {nearest[0]}?" if nearest else "."
+        return f"{key}: no such option{hint} Options: {', '.join(fields)}"
+    if cause is not None:  # of a validator of ours, which says what it got
+        return f"{key}: {cause}"
+    return f"{key}: got {first['input']!r}, {first['msg'].replace('Input should be', 'expected')}"
