@@ -43,6 +43,7 @@ class Worker:
     """One running ``python -m grading.equivalence``, or another program with the same protocol, and its two pipes."""
 
     def __init__(self, limit_s: float, program: Sequence[str] = PROGRAM) -> None:
+        _require_address_space()
         path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH", "")]))
         self._limit_s = limit_s
         self._buffer = b""
@@ -64,11 +65,6 @@ class Worker:
             self.close()
             status = self._process.returncode
             what = f"the grading worker did not start (exit status {status}): {sys.executable} -m {' '.join(program)}"
-            if (space := _address_space()) < NEEDED_BYTES:
-                raise InputError(
-                    f"{what}: the limit on memory is {space >> 20} MiB of address space, and it needs "
-                    f"{NEEDED_BYTES >> 20} MiB: raise `ulimit -v` to {NEEDED_BYTES >> 10} or more"
-                ) from error
             raise RuntimeError(f"{what}; see its error above. Is math-verify installed in that interpreter?") from error
 
     def ask(self, answer: str, gold: str) -> tuple[str, str]:
@@ -148,10 +144,14 @@ class Worker:
         return b"\n" in self._buffer or bool(select.select([self._replies.fileno()], [], [], left)[0])
 
 
-def _address_space() -> int:
-    """Bytes that a process may map."""
-    soft = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
+def _require_address_space() -> None:
+    """Refuse a limit within which math-verify would fail in its own ways: abort, hang, or call equal answers wrong."""
+    space = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if space != resource.RLIM_INFINITY and space < NEEDED_BYTES:
+        raise InputError(
+            f"the limit on memory is {space >> 20} MiB of address space, and a grading worker needs "
+            f"{NEEDED_BYTES >> 20} MiB: raise `ulimit -v` to {NEEDED_BYTES >> 10} or more"
+        )
 
 
 class WorkerPool:
