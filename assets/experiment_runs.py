@@ -27,8 +27,8 @@ def partition(recipe: str, seed: int) -> dg.MultiPartitionKey:
 
 
 def seeds(options: ExperimentOptions, training: TrainingOptions) -> list[int]:
-    """The seeds of each recipe."""
-    return [training.seed + number for number in range(options.seeds)]
+    """The seeds of the recipe that has most."""
+    return [training.seed + number for number in range(options.most_seeds())]
 
 
 def training_of(options: ExperimentOptions, training: TrainingOptions, key: dg.MultiPartitionKey) -> TrainingOptions:

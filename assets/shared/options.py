@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 import dagster as dg
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     ConfigDict,
     Field,
     PositiveInt,
@@ -204,9 +205,11 @@ class Variant(Options):
 
     recipe: Recipe = Field(description="Name of a file in training/config/recipe.")
     overrides: Overrides = Field(default=[], description="KEY=VALUE settings that win over training.overrides.")
-    seeds: int | None = Field(
-        default=None, ge=1, description="Runs of `make experiments`, the first of experiments.seeds. None: all of them."
-    )
+
+
+def _by_name(seeds: Any) -> Any:
+    """One number of runs is that of every recipe."""
+    return seeds if isinstance(seeds, dict) else {"default": seeds}
 
 
 class ExperimentOptions(Options):
@@ -218,9 +221,10 @@ class ExperimentOptions(Options):
     recipes: list[str] = Field(
         default=[], description="Recipes and variants that `make experiments` trains. Empty: the variants, or all."
     )
-    seeds: int = Field(default=1, ge=1, description="Runs per recipe. Their seeds count up from training.seed.")
-    fewer_seeds: dict[Recipe, PositiveInt] = Field(
-        default={}, description="Per recipe, its number of runs where it is smaller than experiments.seeds."
+    seeds: Annotated[dict[str, PositiveInt], BeforeValidator(_by_name)] = Field(
+        default={"default": 1},
+        description="Runs per recipe: a number, or numbers by recipe and variant, with `default` for the others. Seeds "
+        "count up from training.seed.",
     )
     baseline: str = Field(default="on_policy", description="Recipe or variant that the others are compared with.")
     runs: str | None = Field(
@@ -248,6 +252,23 @@ class ExperimentOptions(Options):
             known(name, names)
         return value
 
+    @field_validator("seeds")
+    @classmethod
+    def _are_of_names_that_exist(cls, seeds: dict[str, int], info: ValidationInfo) -> dict[str, int]:
+        for name in seeds:
+            known(name, ["default", *names_of(RECIPES), *info.data.get("variants", {})])
+        if "default" not in seeds:
+            raise ValueError("expected `default`, the number of runs of what is not named")
+        return seeds
+
+    def seeds_of(self, name: str) -> int:
+        """The number of runs of a recipe or variant."""
+        return self.seeds.get(name, self.seeds["default"])
+
+    def most_seeds(self) -> int:
+        """The largest number of runs that a recipe has."""
+        return max(self.seeds.values())
+
     def names(self) -> list[str]:
         """Everything that can be trained and compared: the recipes, then the variants."""
         return [*names_of(RECIPES), *self.variants]
@@ -258,9 +279,7 @@ class ExperimentOptions(Options):
 
     def of(self, name: str) -> Variant:
         """The recipe ``name`` with its settings, or the variant of that name."""
-        return self.variants.get(name) or Variant(
-            recipe=name, overrides=self.overrides.get(name, []), seeds=self.fewer_seeds.get(name)
-        )
+        return self.variants.get(name) or Variant(recipe=name, overrides=self.overrides.get(name, []))
 
 
 class SamplingOptions(Options):

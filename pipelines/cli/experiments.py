@@ -69,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
         partition(recipe, seed)
         for number, seed in enumerate(seeds(settings.experiments, settings.training))
         for recipe in dict.fromkeys(recipes)
-        if number < (settings.experiments.of(recipe).seeds or settings.experiments.seeds)
+        if number < settings.experiments.seeds_of(recipe)
     ]
     terminal, failed = Terminal(every_s=LINE_SECONDS), 0
     with dg.DagsterInstance.get() as instance:

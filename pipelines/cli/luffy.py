@@ -170,7 +170,7 @@ def experiments(
 @app.command(rich_help_panel=COMPARISON)
 def compare(
     recipes: Recipes = None,
-    seeds: Annotated[int | None, typer.Option(metavar="N", help="Seeds per recipe (default: three).")] = None,
+    seeds: Annotated[int | None, typer.Option(metavar="N", help="Seeds per recipe (default: the profile's).")] = None,
     overrides: Overrides = None,
     copy_to: CopyTo = None,
 ) -> int:

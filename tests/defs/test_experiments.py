@@ -192,9 +192,26 @@ def test_variants_are_trained_by_their_recipe_and_settings():
     assert options.of("sft").recipe == "sft"
 
 
-def test_a_recipe_can_have_fewer_seeds_than_the_others():
-    options = settings_of(LUFFY__EXPERIMENTS__SEEDS="8", LUFFY__EXPERIMENTS__FEWER_SEEDS="{sft: 3}").experiments
-    assert [options.of(recipe).seeds for recipe in ("sft", "luffy")] == [3, None]
+def test_recipes_and_variants_can_have_numbers_of_seeds_of_their_own():
+    seeds = "{default: 3, luffy: 8, stale: 5}"
+    options = settings_of(LUFFY__EXPERIMENTS__SEEDS=seeds, LUFFY__EXPERIMENTS__VARIANTS=VARIANTS).experiments
+    assert [options.seeds_of(name) for name in ("sft", "luffy", "fresh", "stale")] == [3, 8, 3, 5]
+    assert options.most_seeds() == 8
+    assert settings_of(LUFFY__EXPERIMENTS__SEEDS="2").experiments.seeds_of("luffy") == 2
+
+
+@pytest.mark.parametrize(
+    ("seeds", "said"),
+    [
+        ("0", "greater than"),
+        ("{default: 3, luffy: 0}", "greater than"),
+        ("{luffy: 8}", "expected `default`"),
+        ("{default: 1, luffi: 8}", "there is no 'luffi', expected one of default, "),
+    ],
+)
+def test_numbers_of_seeds_that_cannot_be_are_refused(build, seeds: str, said: str):
+    with pytest.raises(InputError, match=rf"experiments\.seeds.*{said}"):
+        build(experiments__seeds=seeds)
 
 
 def test_variants_get_a_report_on_their_drift(build):
