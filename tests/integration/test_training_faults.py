@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from training_runs import Training, write_targets
+from training_runs import Training, check_ages, write_targets
 
 from core.backends.attempts import attempts
 from core.model.manifest import read_manifest
@@ -72,15 +72,18 @@ def finishes(run: Training, steps: int = STEPS) -> None:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
-    "rollouts", ["sync", *(pytest.param(name, marks=pytest.mark.slow) for name in ("colocate_async", "separate_async"))]
+    "rollouts", ["colocate_async", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sync", "separate_async"))]
 )
 def test_a_killed_command_leaves_nothing_and_a_rerun_resumes(rollouts: str, tmp_path: Path) -> None:
-    steps, out = 6, tmp_path / "run"
+    steps, out = 4, tmp_path / "run"
     targets = write_targets(tmp_path / "train.parquet", 4 * steps)
     run = start(out, targets, rollouts, steps)
     strike(run, COMMAND, signal.SIGKILL)
     assert attempts(out / "attempts")[0].read_record().ended is None
-    finishes(resumes(out, targets, rollouts, steps), steps)
+    resumed = resumes(out, targets, rollouts, steps)
+    finishes(resumed, steps)
+    if rollouts != "sync":
+        check_ages([record["data"] for record in resumed.metrics()])
 
 
 @pytest.mark.slow

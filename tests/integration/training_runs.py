@@ -95,6 +95,17 @@ def command_line(process: Process) -> str:
         return ""
 
 
+def check_ages(records: list[dict[str, Any]]) -> None:
+    """What holds in every step of asynchronous rollouts: nothing is lost, and nothing is older than one step."""
+    for data in records:
+        assert data["batch/off_policy_samples"] == 4 and data["batch/generation_requests"] == 12
+        assert data["batch/missing_samples"] == data["staleness/dropped_samples"] == 0
+        assert data["reward/off_policy"] == 1 and data["actor/grad_norm"] > 0
+        assert data["staleness/max"] <= 1
+        assert 0 <= data["idle/trainer"] <= 1 and 0 <= data["idle/rollouts"] <= 1
+        assert data.get("drift/age_0", 0.0) < 1e-5  # a token that the weights of its step sampled has no drift
+
+
 class Training:
     """One ``python -m training`` process and what it said so far."""
 
