@@ -194,4 +194,5 @@ def test_functions_that_read_data_are_linear(name: str) -> None:
 
 @pytest.mark.parametrize(("source", "family"), [(r"\s*:\s*x", "newlines"), (r"!\[[^\]]*\]\(", "open images")])
 def test_the_measurement_finds_what_is_not_linear(source: str, family: str) -> None:
-    assert growth(search_all(re.compile(source)), FAMILIES[family]) >= LIMIT
+    scan = search_all(re.compile(source))
+    assert max(growth(scan, FAMILIES[family]) for _ in range(3)) >= LIMIT  # a delay can hide it once
