@@ -37,10 +37,17 @@ def test_samples_are_complete_reproducible_and_independent_of_their_batch(model,
         assert len(set(table["seed"].to_pylist())) == 24
         assert set(table["finish_reason"].to_pylist()) <= {"stop", "length"}
         for row in table.to_pylist():
-            assert row["prompt"].endswith("<|im_start|>assistant\n")
+            assert row["prompt"].endswith("=?<|im_end|>\n<|im_start|>assistant\n")
             assert (row["finish_reason"] == "length") <= (row["tokens"] == 40)
         assert f"generate {name} 24/24, time left 0:" in both.stdout
         assert len(table.schema.metadata[b"checkpoint"]) == 64
+        assert table["prompt"][0].as_py().startswith("<|im_start|>user\n")
+        assert json.loads(table.schema.metadata[b"template"]) == {
+            "name": "training",
+            "thinking": True,
+            "frame": "<|im_start|>user\n{problem}<|im_end|>\n<|im_start|>assistant\n",
+            "training": None,
+        }
     assert "nanobind" not in both.stderr
     began = time.monotonic()
     again = run(*options, "--cache", cache, "--out", tmp_path / "again")
@@ -83,24 +90,12 @@ def test_a_killed_run_goes_on_where_it_was(model, suite, tmp_path, cache):
 
 
 @pytest.mark.timeout(300)
-def test_templates_decide_the_prompt_and_are_recorded(model, suite, tmp_path, cache):
-    def prompts(template: str) -> tuple[str, dict]:
-        out = tmp_path / template
-        options = ("--model", model, "--suite", suite, "--benchmarks", "arithmetic", "--samples", 1, "--max-tokens", 1)
-        run(*options, "--template", template, "--cache", cache, "--out", out)
-        table = pq.read_table(out / "arithmetic.parquet")
-        return table["prompt"][0].as_py(), json.loads(table.schema.metadata[b"template"])
-
-    plain, facts = prompts("training")
-    assert plain.startswith("<|im_start|>user\n") and plain.endswith("=?<|im_end|>\n<|im_start|>assistant\n")
-    assert facts == {
-        "name": "training",
-        "thinking": True,
-        "frame": "<|im_start|>user\n{problem}<|im_end|>\n<|im_start|>assistant\n",
-        "training": None,
-    }
-    qwen, facts = prompts("qwen")
-    assert qwen.startswith("<|im_start|>system\nPlease reason step by step")
+def test_a_template_decides_the_prompt_and_is_recorded(model, suite, tmp_path, cache):
+    options = ("--model", model, "--suite", suite, "--benchmarks", "arithmetic", "--samples", 1, "--max-tokens", 1)
+    run(*options, "--template", "qwen", "--cache", cache, "--out", tmp_path / "out")
+    table = pq.read_table(tmp_path / "out" / "arithmetic.parquet")
+    assert table["prompt"][0].as_py().startswith("<|im_start|>system\nPlease reason step by step")
+    facts = json.loads(table.schema.metadata[b"template"])
     assert (facts["name"], facts["thinking"]) == ("qwen", False)
 
 
