@@ -27,7 +27,8 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help demo run ui promote rollback experiments compare drift words words-data leaderboard test test-all test-unit bench docs lint lock audit pin-images \
-  setup clean doctor test-gpu-lock test-interop units unit-orchestration unit-training others-orchestration others-training
+  setup clean doctor test-gpu-lock test-interop units unit-orchestration unit-training definitions trainings \
+  others-orchestration others-training
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -108,8 +109,10 @@ drift: setup  ## what each rollout correction does with stale samples, on the em
 
 # A part that fails does not keep the others from running: make's status tells of it at the end.
 PARTS := $(MAKE) --no-print-directory --keep-going
-AT_ONCE := --jobs=2 --output-sync=target
+# Three parts fill two cores: each waits now and then for a process, a port or a browser.
+AT_ONCE := --jobs=3 --output-sync=target
 SELECT :=
+TRAININGS := $(wildcard tests/integration/test_training*.py)
 
 # Before anything is built: the problems are not part of the project. LUFFY__TARGETS__SOURCE names others.
 words-data:
@@ -126,11 +129,12 @@ words: words-data setup  ## a language model learns word problems on the CPU (ho
 	  $(if $(MODEL),--set model.source="$(MODEL)")
 
 test: setup  ## unit, definition, UI and integration tests, in both environments
-	@echo "four parts, two at a time; the output of each comes when it has ended"
-	+@$(PARTS) $(AT_ONCE) others-training unit-training unit-orchestration others-orchestration SELECT='-m "not slow"'
+	@echo "six parts, three at a time; the output of each comes when it has ended"
+	+@$(PARTS) $(AT_ONCE) trainings definitions others-training others-orchestration unit-training unit-orchestration \
+	  SELECT='-m "not slow"'
 
 test-all: setup  ## the same with the slow ones: every recipe, resumes, killed processes, a browser that trains
-	+@$(PARTS) units others-orchestration others-training
+	+@$(PARTS) units definitions others-orchestration trainings others-training
 
 test-interop: $(INTEROP_STAMP)  ## exported evaluations and tracked runs in the real Inspect, lm-evaluation-harness and MLflow
 	@.venv-interop/bin/python -m pytest tests/interop -q
@@ -145,10 +149,15 @@ unit-orchestration:  ## the unit tests of the orchestration environment
 # On one thread, because tensors are small there and both environments run at once.
 unit-training:  ## the unit tests of the training environment
 	@OMP_NUM_THREADS=1 $(TRAINING) -m pytest tests/unit -q
+# Assets, jobs and commands, and the UI in a browser.
+definitions:
+	@$(ORCHESTRATION) -m pytest tests/defs tests/ui -q $(SELECT)
 others-orchestration:
-	@$(ORCHESTRATION) -m pytest tests --ignore tests/unit -q $(SELECT)
+	@$(ORCHESTRATION) -m pytest tests --ignore tests/unit --ignore tests/defs --ignore tests/ui -q $(SELECT)
+trainings:
+	@$(TRAINING) -m pytest $(TRAININGS) -q $(SELECT)
 others-training:
-	@$(TRAINING) -m pytest tests --ignore tests/unit -q $(SELECT)
+	@$(TRAINING) -m pytest tests --ignore tests/unit $(TRAININGS:%=--ignore %) -q $(SELECT)
 
 test-gpu-lock: $(GPU_LOCK_STAMP)  ## the packages of the GPU lock with our code, on a machine without a GPU (11 GB, minutes)
 	@.venv-gpu-lock/bin/python -m pytest tests/gpu_lock tests/integration/test_training_profiles.py \

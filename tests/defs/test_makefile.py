@@ -125,7 +125,7 @@ def test_every_command_gets_the_profile(target, arguments, exported, profile):
     assert done.stdout.splitlines() == [f"profile={profile}"]
 
 
-@pytest.mark.parametrize(("target", "parts", "quick"), [("test", 4, 2), ("test-all", 4, 0), ("test-unit", 2, 0)])
+@pytest.mark.parametrize(("target", "parts", "quick"), [("test", 6, 4), ("test-all", 6, 0), ("test-unit", 2, 0)])
 @pytest.mark.parametrize("failing", ["", "orchestration", "training"])
 def test_a_part_of_the_tests_that_fails_keeps_no_other_from_running(target, parts, quick, failing):
     pythons = (f"sh -c 'echo $$@; exit {int(name == failing)}' sh" for name in ("orchestration", "training"))
