@@ -8,7 +8,8 @@ from typing import Any
 import dagster as dg
 
 from assets.evals import key as base_scores
-from assets.shared.options import ExperimentOptions, TrainingOptions
+from assets.shared.experiment_options import ExperimentOptions
+from assets.shared.options import TrainingOptions
 from assets.shared.references import ExperimentReference, ModelReference, ScoresReference, SuiteReference
 from assets.shared.storage import Storage
 from core.code import PROJECT, SHORT_DIGEST

@@ -25,11 +25,12 @@ from assets.experiment_runs import (
     training_of,
 )
 from assets.models import KEY as BASE
+from assets.shared.experiment_options import ExperimentOptions
 from assets.shared.failures import reports_input_errors
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.lineage import column_lineage, graded_columns
 from assets.shared.metadata import cell, columns, rounded
-from assets.shared.options import EvaluationOptions, ExperimentOptions, TrainingOptions, with_defaults
+from assets.shared.options import EvaluationOptions, TrainingOptions, with_defaults
 from assets.shared.references import (
     ExperimentReference,
     ModelReference,

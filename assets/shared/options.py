@@ -11,16 +11,12 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 import dagster as dg
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
     ConfigDict,
     Field,
     PositiveInt,
-    StringConstraints,
     TypeAdapter,
     ValidationError,
-    ValidationInfo,
     create_model,
-    field_validator,
 )
 
 from assets.shared.failures import as_failure
@@ -120,7 +116,6 @@ def sources(value: Any) -> Any:
 
 Recipe = Annotated[str, file_of(RECIPES)]
 Overrides = Annotated[list[str], AfterValidator(settable)]
-VariantName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]  # part of a partition's key
 
 
 class TargetOptions(PrepareConfig, Options):
@@ -198,88 +193,6 @@ class TrainingOptions(Options):
         names = ("attention", "rollouts", "max_staleness", *keys)
         chosen = [f"{keys.get(name, name)}={value}" for name in names if (value := getattr(self, name)) is not None]
         return [*self.overrides, *chosen, *(["run.force_fit=true"] if self.force_fit else [])]
-
-
-class Variant(Options):
-    """A recipe with settings of its own, which is trained and compared under a name of its own."""
-
-    recipe: Recipe = Field(description="Name of a file in training/config/recipe.")
-    overrides: Overrides = Field(default=[], description="KEY=VALUE settings that win over training.overrides.")
-
-
-def _by_name(seeds: Any) -> Any:
-    """One number of runs is that of every recipe."""
-    return seeds if isinstance(seeds, dict) else {"default": seeds}
-
-
-class ExperimentOptions(Options):
-    """experiments/*: the recipes that are compared beside the main line of training and evaluation."""
-
-    variants: dict[VariantName, Variant] = Field(
-        default={}, description="By name, recipes with settings of their own, compared like recipes."
-    )
-    recipes: list[str] = Field(
-        default=[], description="Recipes and variants that `make experiments` trains. Empty: the variants, or all."
-    )
-    seeds: Annotated[dict[str, PositiveInt], BeforeValidator(_by_name)] = Field(
-        default={"default": 1},
-        description="Runs per recipe: a number, or numbers by recipe and variant, with `default` for the others. Seeds "
-        "count up from training.seed.",
-    )
-    baseline: str = Field(default="on_policy", description="Recipe or variant that the others are compared with.")
-    runs: str | None = Field(
-        default=None,
-        min_length=1,
-        description="Folder of recorded runs, where each run is kept as a small file. A run that is recorded there, by "
-        "this machine or another, is not made again.",
-    )
-    overrides: dict[Recipe, Overrides] = Field(
-        default={}, description="Per recipe, KEY=VALUE settings that win over training.overrides."
-    )
-
-    @field_validator("variants")
-    @classmethod
-    def _are_no_recipes(cls, variants: dict[str, Variant]) -> dict[str, Variant]:
-        if taken := sorted(set(variants) & set(names_of(RECIPES))):
-            raise ValueError(f"{taken[0]!r} is the name of a recipe; choose another")
-        return variants
-
-    @field_validator("recipes", "baseline")
-    @classmethod
-    def _exist(cls, value: list[str] | str, info: ValidationInfo) -> list[str] | str:
-        names = [*names_of(RECIPES), *info.data.get("variants", {})]
-        for name in [value] if isinstance(value, str) else value:
-            known(name, names)
-        return value
-
-    @field_validator("seeds")
-    @classmethod
-    def _are_of_names_that_exist(cls, seeds: dict[str, int], info: ValidationInfo) -> dict[str, int]:
-        for name in seeds:
-            known(name, ["default", *names_of(RECIPES), *info.data.get("variants", {})])
-        if "default" not in seeds:
-            raise ValueError("expected `default`, the number of runs of what is not named")
-        return seeds
-
-    def seeds_of(self, name: str) -> int:
-        """The number of runs of a recipe or variant."""
-        return self.seeds.get(name, self.seeds["default"])
-
-    def most_seeds(self) -> int:
-        """The largest number of runs that a recipe has."""
-        return max(self.seeds.values())
-
-    def names(self) -> list[str]:
-        """Everything that can be trained and compared: the recipes, then the variants."""
-        return [*names_of(RECIPES), *self.variants]
-
-    def trained(self) -> list[str]:
-        """What `make experiments` trains where nothing is named."""
-        return self.recipes or list(self.variants) or self.names()
-
-    def of(self, name: str) -> Variant:
-        """The recipe ``name`` with its settings, or the variant of that name."""
-        return self.variants.get(name) or Variant(recipe=name, overrides=self.overrides.get(name, []))
 
 
 class SamplingOptions(Options):

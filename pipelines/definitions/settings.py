@@ -19,12 +19,12 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from assets.shared.experiment_options import ExperimentOptions
 from assets.shared.generation import GenerationOptions
 from assets.shared.options import (
     BenchmarkOptions,
     DifficultyOptions,
     EvaluationOptions,
-    ExperimentOptions,
     ModelOptions,
     PromotionOptions,
     ReportOptions,

@@ -1,0 +1,96 @@
+"""What an operator can set about experiments: which recipes are trained and compared, with which settings and seeds."""
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, PositiveInt, StringConstraints, ValidationInfo, field_validator
+
+from assets.shared.options import Options, Overrides, Recipe, known, names_of
+from core.code import RECIPES
+
+VariantName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]  # part of a partition's key
+
+
+class Variant(Options):
+    """A recipe with settings of its own, which is trained and compared under a name of its own."""
+
+    recipe: Recipe = Field(description="Name of a file in training/config/recipe.")
+    overrides: Overrides = Field(default=[], description="KEY=VALUE settings that win over training.overrides.")
+
+
+def _by_name(seeds: Any) -> Any:
+    """Numbers of runs by name; a single number is that of every recipe."""
+    return seeds if isinstance(seeds, dict) else {"default": seeds}
+
+
+def _names(info: ValidationInfo) -> list[str]:
+    """The names of the recipes and of the variants that were validated before."""
+    return [*names_of(RECIPES), *info.data.get("variants", {})]
+
+
+class ExperimentOptions(Options):
+    """experiments/*: the recipes that are compared beside the main line of training and evaluation."""
+
+    variants: dict[VariantName, Variant] = Field(
+        default={}, description="By name, recipes with settings of their own, compared like recipes."
+    )
+    recipes: list[str] = Field(
+        default=[], description="Recipes and variants that `make experiments` trains. Empty: the variants, or all."
+    )
+    seeds: Annotated[dict[str, PositiveInt], BeforeValidator(_by_name)] = Field(
+        default={"default": 1},
+        description="Runs per recipe: a number, or numbers by recipe and variant, with `default` for the others. Seeds "
+        "count up from training.seed.",
+    )
+    baseline: str = Field(default="on_policy", description="Recipe or variant that the others are compared with.")
+    runs: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Folder of recorded runs, where each run is kept as a small file. A run that is recorded there, by "
+        "this machine or another, is not made again.",
+    )
+    overrides: dict[Recipe, Overrides] = Field(
+        default={}, description="Per recipe, KEY=VALUE settings that win over training.overrides."
+    )
+
+    @field_validator("variants")
+    @classmethod
+    def _are_no_recipes(cls, variants: dict[str, Variant]) -> dict[str, Variant]:
+        if taken := sorted(set(variants) & set(names_of(RECIPES))):
+            raise ValueError(f"{taken[0]!r} is the name of a recipe; choose another")
+        return variants
+
+    @field_validator("recipes", "baseline")
+    @classmethod
+    def _exist(cls, value: list[str] | str, info: ValidationInfo) -> list[str] | str:
+        for name in [value] if isinstance(value, str) else value:
+            known(name, _names(info))
+        return value
+
+    @field_validator("seeds")
+    @classmethod
+    def _are_of_names_that_exist(cls, seeds: dict[str, int], info: ValidationInfo) -> dict[str, int]:
+        for name in seeds:
+            known(name, ["default", *_names(info)])
+        if "default" not in seeds:
+            raise ValueError("expected `default`, the number of runs of what is not named")
+        return seeds
+
+    def seeds_of(self, name: str) -> int:
+        """The number of runs of a recipe or variant."""
+        return self.seeds.get(name, self.seeds["default"])
+
+    def most_seeds(self) -> int:
+        """The largest number of runs that a recipe has."""
+        return max(self.seeds.values())
+
+    def names(self) -> list[str]:
+        """Everything that can be trained and compared: the recipes, then the variants."""
+        return [*names_of(RECIPES), *self.variants]
+
+    def trained(self) -> list[str]:
+        """What `make experiments` trains where nothing is named."""
+        return self.recipes or list(self.variants) or self.names()
+
+    def of(self, name: str) -> Variant:
+        """The recipe ``name`` with its settings, or the variant of that name."""
+        return self.variants.get(name) or Variant(recipe=name, overrides=self.overrides.get(name, []))
