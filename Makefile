@@ -109,7 +109,8 @@ drift: setup  ## what each rollout correction does with stale samples, on the em
 
 # A part that fails does not keep the others from running: make's status tells of it at the end.
 PARTS := $(MAKE) --no-print-directory --keep-going
-# Three parts fill two cores: each waits now and then for a process, a port or a browser.
+# Three parts fill two cores: each waits now and then for a process, a port or a browser. Unit tests, some of which
+# measure time, have the machine to themselves.
 AT_ONCE := --jobs=3 --output-sync=target
 SELECT :=
 TRAININGS := $(wildcard tests/integration/test_training*.py)
@@ -129,9 +130,10 @@ words: words-data setup  ## a language model learns word problems on the CPU (ho
 	  $(if $(MODEL),--set model.source="$(MODEL)")
 
 test: setup  ## unit, definition, UI and integration tests, in both environments
-	@echo "six parts, three at a time; the output of each comes when it has ended"
-	+@$(PARTS) $(AT_ONCE) trainings definitions others-training others-orchestration unit-training unit-orchestration \
-	  SELECT='-m "not slow"'
+	@echo "the unit tests, then four parts, three at a time; the output of each comes when it has ended"
+	+@$(PARTS) units; status=$$?; \
+	  $(PARTS) $(AT_ONCE) trainings definitions others-training others-orchestration SELECT='-m "not slow"' || status=$$?; \
+	  exit $$status
 
 test-all: setup  ## the same with the slow ones: every recipe, resumes, killed processes, a browser that trains
 	+@$(PARTS) units definitions others-orchestration trainings others-training
