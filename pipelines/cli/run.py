@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from core.code import PROJECT
 from core.errors import InputError
 from core.progress import Terminal
 from pipelines.cli.terminal import LINE_SECONDS, RunMonitor, RunView
+from pipelines.definitions.executor import preload
 from pipelines.definitions.instance import CANCEL, end_dead_runs, prepare_home
 from pipelines.definitions.jobs import EVERYTHING, OBSERVE
 from pipelines.definitions.settings import PREFIX, PROFILE, load_settings, profile_file
@@ -65,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
         for run_id in end_dead_runs(instance):
             terminal.line(f"marked run {run_id[:8]} as ended, because its process is gone")
         if any(key.path[0] == "targets" for key in keys):
-            status = execute(instance, OBSERVE, terminal)
+            status = execute(instance, OBSERVE, terminal, meanwhile=preload)
             if status:
                 return status
         status = execute(
@@ -124,8 +125,18 @@ def execute(
     keys: Sequence[dg.AssetKey] | None = None,
     at_once: int | None = None,
     more_tags: Mapping[str, str] | None = None,
+    meanwhile: Callable[[], None] | None = None,
 ) -> int:
     """Run ``job`` in a process of its own and show it; Ctrl-C cancels the run.
+
+    Args:
+        instance: records the run.
+        job: name of the job.
+        terminal: where the run is shown.
+        keys: materialize only these assets.
+        at_once: number of steps that run at the same time.
+        more_tags: of the run.
+        meanwhile: what this process does first while it waits.
 
     Returns:
         The exit status of the command.
@@ -140,6 +151,8 @@ def execute(
     with RunMonitor(instance, tags, terminal) as monitor:
         while process.exitcode is None:
             try:
+                if meanwhile:
+                    meanwhile()
                 process.join()
             except KeyboardInterrupt:
                 terminal.line("cancelling: the running steps are being stopped")

@@ -15,6 +15,12 @@ PRELOADED = (
 )
 
 
+def preload() -> None:
+    """Import what most steps need."""
+    for module in PRELOADED:
+        import_module(module)
+
+
 @dg.executor(
     name="forked_steps",
     config_schema={
@@ -30,7 +36,6 @@ def forked_steps(context: dg.InitExecutorContext) -> dg.Executor:
     from dagster._core.execution.retries import RetryMode
     from dagster._core.executor.multiprocess import MultiprocessExecutor
 
-    for module in PRELOADED:
-        import_module(module)
+    preload()
     at_once = cast(int, context.executor_config["max_concurrent"])
     return MultiprocessExecutor(RetryMode.ENABLED, at_once, start_method="fork")
