@@ -31,7 +31,7 @@ def watch(command: subprocess.Popen[str]) -> set[tuple[str, str]]:
     while command.poll() is None:
         for process in family(command.pid):
             ports.update(listening(process))
-        time.sleep(0.5)
+        time.sleep(0.1)  # the worker of a short supervised training lives for two seconds
     return ports
 
 

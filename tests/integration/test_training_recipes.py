@@ -92,8 +92,7 @@ def test_a_recipe_makes_a_policy(recipe: str, targets: Path, tmp_path: Path) -> 
     for data in records:
         assert math.isfinite(data["actor/grad_norm"]) and data["actor/grad_norm"] > 0
         assert data["perf/throughput"] > 0 and data["run/cost"] == pytest.approx(3 * data["run/device_hours"])
-    # The worker of a short supervised training can be gone before `watch` looks; its runner is there throughout.
-    check(ports, *([*OF_RAY, "SupervisedRunner"] if recipe in SUPERVISED else OF_A_TRAINING))
+    check(ports, *([*OF_RAY, "TrainingWorker"] if recipe in SUPERVISED else OF_A_TRAINING))
     if recipe in SUPERVISED:
         assert records[0]["actor/sft_loss"] > 0
         assert records[0]["perf/total_num_tokens"] > 8 * 40
