@@ -10,8 +10,8 @@ from assets.shared.metadata import columns, counts, preview
 from assets.shared.options import BenchmarkOptions, with_defaults
 from assets.shared.references import SuiteReference
 from assets.shared.storage import Storage
-from core.code import PROJECT, code_version, identity
-from evaluation.benchmarks.registry import Benchmark
+from core.code_digest import PROJECT, code_version, identity
+from evaluation.benchmarks.suite import Benchmark
 
 KEY = dg.AssetKey(["benchmarks", "suite"])
 FILE = "suite.parquet"
@@ -36,8 +36,8 @@ def build_benchmarks(suite: Sequence[Benchmark], options: BenchmarkOptions) -> l
         context: dg.AssetExecutionContext, config: Config, storage: Storage
     ) -> dg.MaterializeResult[SuiteReference]:
         from core.files import write_table
-        from evaluation.benchmarks.problems import read_suite
-        from evaluation.tables import problem_digests
+        from evaluation.benchmarks.benchmark_problems import read_suite
+        from evaluation.sample_tables import problem_digests
 
         roots = [PROJECT / root for root in config.roots]
         table = read_suite(suite, roots, limit=config.limit, seed=config.seed, system_prompt=config.system_prompt)

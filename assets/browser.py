@@ -8,7 +8,7 @@ from assets.shared.failures import reports_input_errors
 from assets.shared.references import Reference
 from assets.shared.storage import Storage
 from assets.targets import REJECTED
-from core.code import code_version, identity
+from core.code_digest import code_version, identity
 
 BROWSER = dg.AssetKey(["targets", "browser"])
 PAGE = "browser.html"
@@ -16,7 +16,7 @@ PAGE = "browser.html"
 
 def build_browser() -> dg.AssetsDefinition:
     """The page of the last preparation."""
-    version = code_version("core/browser", "targets/browse.py")
+    version = code_version("core/browser", "targets/trace_browser.py")
 
     @dg.asset(
         key=BROWSER,
@@ -33,8 +33,8 @@ def build_browser() -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, rejected: Reference, storage: Storage
     ) -> dg.MaterializeResult[Reference]:
         from core.files import digest_file
-        from targets.browse import browse
         from targets.prepared import read_prepared
+        from targets.trace_browser import browse
 
         source = Path(rejected.path).parent
         folder = storage.folder("targets", "browser", identity(source.name, version))

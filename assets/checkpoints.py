@@ -15,9 +15,9 @@ from assets.shared.options import EvaluationOptions, with_defaults
 from assets.shared.references import PolicyReference, Reference, SuiteReference
 from assets.shared.storage import Storage
 from assets.training import POLICY
-from core.code import GENERATION_CODE, GRADING_CODE, code_version, identity
+from core.code_digest import GENERATION_CODE, GRADING_CODE, code_version, identity
 from core.errors import InputError
-from evaluation.benchmarks.registry import Benchmark
+from evaluation.benchmarks.suite import Benchmark
 
 CHECKPOINTS = dg.AssetKey(["training", "checkpoints"])
 
@@ -54,11 +54,11 @@ def build_checkpoints(suite: Sequence[Benchmark], options: EvaluationOptions) ->
     ) -> dg.MaterializeResult[Reference]:
         import pyarrow.parquet as pq
 
-        from core.model.files import model_digest
+        from core.model.model_folder import model_digest
         from evaluation.report.figures import training_curves
+        from evaluation.sample_tables import read_suite_file
         from evaluation.statistics.scores import summarize
-        from evaluation.tables import read_suite_file
-        from training.run.checkpoints import complete_steps
+        from training.job.checkpoints import complete_steps
 
         if config.benchmark not in suite.digests:
             raise InputError(f"benchmark {config.benchmark!r}: expected one of {', '.join(suite.digests)}")

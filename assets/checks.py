@@ -11,7 +11,7 @@ from assets.shared.metadata import cell
 from assets.shared.references import TrainReference
 from assets.shared.storage import Storage
 from assets.targets import TRAIN
-from core.code import code_version, identity
+from core.code_digest import code_version, identity
 from core.errors import InputError
 from core.files import digest_file, read_json, write_json
 from targets.check.expectations import CheckResult, load_checks

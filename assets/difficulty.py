@@ -18,10 +18,10 @@ from assets.shared.references import ModelReference, Reference, SuiteReference
 from assets.shared.storage import Storage
 from assets.targets import DIFFICULTY as KEY
 from assets.targets import SOURCE
-from core.code import GENERATION_CODE, GRADING_CODE, PREPARATION_CODE, code_version, identity
+from core.code_digest import GENERATION_CODE, GRADING_CODE, PREPARATION_CODE, code_version, identity
 from core.errors import InputError
 
-CODE = ("evaluation/difficulty.py", "evaluation/statistics/intervals.py", "targets/problems.py")
+CODE = ("evaluation/statistics/solve_rate.py", "evaluation/statistics/intervals.py", "targets/problems.py")
 FILE = "difficulty.parquet"
 
 
@@ -70,7 +70,7 @@ def build_difficulty(
         import pyarrow.parquet as pq
 
         from core.files import digest_table, write_table
-        from evaluation.difficulty import as_suite, graded_difficulty
+        from evaluation.statistics.solve_rate import as_suite, graded_difficulty
         from targets.problems import NAME, read_problems
 
         sources, teacher = with_generated(targets, inputs), inputs.get("generated")
@@ -97,8 +97,8 @@ def _result(file: Path, reused: bool) -> dg.MaterializeResult[Reference]:
     import pyarrow.parquet as pq
 
     from core.files import digest_table
-    from evaluation.difficulty import BINS, histogram
     from evaluation.report import charts
+    from evaluation.statistics.solve_rate import BINS, histogram
 
     table = pq.read_table(file)
     digest, rates = digest_table(table), table["pass_rate"].to_pylist()

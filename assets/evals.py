@@ -12,18 +12,18 @@ import dagster as dg
 
 from assets.benchmarks import KEY as SUITE
 from assets.models import KEY as BASE
+from assets.shared.column_lineage import column_lineage, graded_columns
 from assets.shared.failures import reports_input_errors
 from assets.shared.interpreter import TrainingInterpreter
-from assets.shared.lineage import column_lineage, graded_columns
 from assets.shared.metadata import columns, counts, preview, rounded
 from assets.shared.options import EvaluationOptions, with_defaults
 from assets.shared.references import Reference, ScoresReference, SuiteReference
 from assets.shared.storage import Storage
 from assets.training import POLICY
-from core.code import GENERATION_CODE, GRADING_CODE, SHORT_DIGEST, code_version, identity
+from core.code_digest import GENERATION_CODE, GRADING_CODE, SHORT_DIGEST, code_version, identity
 from core.errors import InputError
 from core.progress import progress_line
-from evaluation.benchmarks.registry import Benchmark
+from evaluation.benchmarks.suite import Benchmark
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,7 +78,7 @@ def _build(role: str, suite: Sequence[Benchmark], options: EvaluationOptions) ->
         storage: Storage,
         interpreter: TrainingInterpreter,
     ) -> Iterator[dg.MaterializeResult[ScoresReference]]:
-        from evaluation.tables import read_suite_file
+        from evaluation.sample_tables import read_suite_file
 
         selected = {names[asset]: asset for asset in sorted(context.selected_asset_keys)}
         if unknown := selected.keys() - suite.digests.keys():

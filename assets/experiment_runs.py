@@ -12,10 +12,10 @@ from assets.shared.experiment_options import ExperimentOptions
 from assets.shared.options import TrainingOptions
 from assets.shared.references import ExperimentReference, ModelReference, ScoresReference, SuiteReference
 from assets.shared.storage import Storage
-from core.code import PROJECT, SHORT_DIGEST
+from core.code_digest import PROJECT, SHORT_DIGEST
 from core.errors import InputError
 from core.model.manifest import Manifest, read_manifest
-from evaluation.benchmarks.registry import Benchmark
+from evaluation.benchmarks.suite import Benchmark
 from evaluation.recorded_run import RecordedRun, read_run
 
 SCORES = dg.AssetKey(["experiments", "scores"])
@@ -91,7 +91,7 @@ class Inputs:
 
     def _stored(self, storage: Storage, key: dg.MultiPartitionKey) -> RecordedRun | str:
         from core.files import read_json_lines
-        from evaluation.tables import read_scores
+        from evaluation.sample_tables import read_scores
 
         reference = f"{SCORES.to_user_string()}/{key}"
         if not storage.reference_file(reference).exists():
@@ -120,7 +120,7 @@ class Inputs:
 
     def _to_compare(self, run: RecordedRun) -> Any:
         from evaluation.report.recipe_comparison import PEAK, Run
-        from training.plan.summary import MEMORY
+        from training.resources.prediction_summary import MEMORY
 
         manifest, request = run.manifest, run.manifest.request
         generated = sum(record["data"].get("batch/generated_tokens", 0) for record in run.metrics)
@@ -148,7 +148,7 @@ def _recipe_and_seed(key: dg.MultiPartitionKey) -> tuple[str, str]:
 def base_run(storage: Storage, suite: Sequence[Benchmark], base: ModelReference, problems: SuiteReference) -> Any:
     """The `Run` of the base model, or None unless all of its present scores are there."""
     from evaluation.report.recipe_comparison import Run
-    from evaluation.tables import read_scores
+    from evaluation.sample_tables import read_scores
 
     files = {}
     for benchmark in suite:

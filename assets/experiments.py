@@ -25,10 +25,10 @@ from assets.experiment_runs import (
     training_of,
 )
 from assets.models import KEY as BASE
+from assets.shared.column_lineage import column_lineage, graded_columns
 from assets.shared.experiment_options import ExperimentOptions
 from assets.shared.failures import reports_input_errors
 from assets.shared.interpreter import TrainingInterpreter
-from assets.shared.lineage import column_lineage, graded_columns
 from assets.shared.metadata import cell, columns, rounded
 from assets.shared.options import EvaluationOptions, TrainingOptions, with_defaults
 from assets.shared.references import (
@@ -42,10 +42,10 @@ from assets.shared.references import (
 from assets.shared.storage import Storage
 from assets.targets import TRAIN
 from assets.training import build_policy, metrics_spec
-from core.code import GENERATION_CODE, GRADING_CODE, code_version, identity
+from core.code_digest import GENERATION_CODE, GRADING_CODE, code_version, identity
 from core.errors import InputError
-from evaluation.benchmarks.registry import Benchmark
-from evaluation.champions import Checkpoint, ScoreFile
+from evaluation.benchmarks.suite import Benchmark
+from evaluation.promotion.champions import Checkpoint, ScoreFile
 from evaluation.recorded_run import record_run
 
 GROUP = "experiments"
@@ -106,8 +106,8 @@ def _scores(
         import pyarrow.parquet as pq
 
         from core.files import digest_table
+        from evaluation.sample_tables import read_suite_file
         from evaluation.statistics.scores import summarize
-        from evaluation.tables import read_suite_file
 
         names = [benchmark.name for benchmark in suite]
         check_policy(policy)
@@ -182,7 +182,7 @@ def _comparison(
     ) -> dg.MaterializeResult[Reference]:
         from evaluation.report.drift import drift_report
         from evaluation.report.recipe_comparison import Recipe, compare_recipes
-        from evaluation.tables import read_suite_file
+        from evaluation.sample_tables import read_suite_file
 
         inputs = Inputs(train.digest, base.digest, problems.digests)
         experiments: list[Recipe] = []

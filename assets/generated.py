@@ -15,7 +15,7 @@ from assets.shared.metadata import columns, counts, preview, rounded
 from assets.shared.options import TargetOptions, with_defaults
 from assets.shared.references import GeneratedReference, Reference
 from assets.shared.storage import Storage
-from core.code import GENERATION_CODE, GRADING_CODE, PROJECT, code_version, identity
+from core.code_digest import GENERATION_CODE, GRADING_CODE, PROJECT, code_version, identity
 from core.errors import InputError
 from core.files import digest_file
 from core.progress import progress_line
@@ -82,7 +82,7 @@ def _teacher(options: GenerationOptions) -> str:
 
 def _request(options: GenerationOptions, problems: Path, version: str) -> str:
     """What decides the traces; "" for a hub id, whose content only the command knows."""
-    from evaluation.generation.models import checkpoint_digest
+    from evaluation.generation.model_source import checkpoint_digest
 
     folder = Path(_teacher(options))
     if not (Endpoint.parse(options.teacher) or folder.is_dir()):

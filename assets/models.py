@@ -12,8 +12,8 @@ from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.options import ModelOptions, with_defaults
 from assets.shared.references import ModelReference
 from assets.shared.storage import Storage
-from core.code import PROJECT, code_version
-from core.model.files import safetensors_header
+from core.code_digest import PROJECT, code_version
+from core.model.model_folder import safetensors_header
 
 KEY = dg.AssetKey(["models", "base"])
 
@@ -27,7 +27,7 @@ def build_models(options: ModelOptions) -> list[dg.AssetsDefinition]:
         key=KEY,
         group_name="models",
         kinds={"huggingface"},
-        code_version=code_version("training/base/resolve.py", "core/model/files.py"),
+        code_version=code_version("training/embedded_model/resolve_model.py", "core/model/model_folder.py"),
         description="The model that training starts from: the tiny model that the project ships, a model folder, a "
         "GGUF file or a hub id. Each of its files is checked.",
     )
@@ -35,7 +35,7 @@ def build_models(options: ModelOptions) -> list[dg.AssetsDefinition]:
     def base(
         context: dg.AssetExecutionContext, config: Config, storage: Storage, interpreter: TrainingInterpreter
     ) -> dg.MaterializeResult[ModelReference]:
-        from training.base.resolve import resolve_base
+        from training.embedded_model.resolve_model import resolve_base
 
         source = str(PROJECT / config.source) if (PROJECT / config.source).exists() else config.source
         with storage.writable():

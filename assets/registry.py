@@ -13,10 +13,10 @@ from assets.shared.metadata import cell, rounded
 from assets.shared.options import PromotionOptions, with_defaults
 from assets.shared.references import ChampionReference, ScorecardReference, SuiteReference
 from assets.shared.storage import Storage
-from core.code import SHORT_DIGEST, code_version
-from evaluation.benchmarks.registry import Benchmark
-from evaluation.champions import Decision, PromotionLimits, Registry
-from evaluation.promotion import consider
+from core.code_digest import SHORT_DIGEST, code_version
+from evaluation.benchmarks.suite import Benchmark
+from evaluation.promotion.champions import Decision, PromotionLimits, Registry
+from evaluation.promotion.rules import consider
 
 CHAMPION = dg.AssetKey(["registry", "champion"])
 
@@ -31,8 +31,8 @@ def build_registry(suite: Sequence[Benchmark], options: PromotionOptions) -> lis
         group_name="registry",
         kinds={"json"},
         code_version=code_version(
-            "evaluation/champions.py",
-            "evaluation/promotion.py",
+            "evaluation/promotion/champions.py",
+            "evaluation/promotion/rules.py",
             "evaluation/statistics",
             "evaluation/report/scorecard/scorecard.py",
             "grading/contamination.py",
@@ -51,7 +51,7 @@ def build_registry(suite: Sequence[Benchmark], options: PromotionOptions) -> lis
         scorecard: ScorecardReference,
         problems: SuiteReference,
     ) -> dg.MaterializeResult[ChampionReference]:
-        from evaluation.tables import read_suite_file
+        from evaluation.sample_tables import read_suite_file
 
         policy, base = scorecard.policy, scorecard.base
         registry = Registry(storage.path)

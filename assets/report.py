@@ -26,17 +26,17 @@ from assets.shared.references import (
 from assets.shared.storage import Storage
 from assets.targets import PREPARED
 from assets.training import POLICY
-from core.code import SHORT_DIGEST, code_version, identity
+from core.code_digest import SHORT_DIGEST, code_version, identity
 from core.errors import InputError
 from core.progress import progress_line
-from evaluation.benchmarks.registry import Benchmark
-from evaluation.champions import Checkpoint, Registry, ScoreFile
+from evaluation.benchmarks.suite import Benchmark
+from evaluation.promotion.champions import Checkpoint, Registry, ScoreFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from evaluation.report.scorecard.scorecard import Row
-    from training.export.card import Score
+    from training.export.model_card import Score
 
 SCORECARD = dg.AssetKey(["report", "scorecard"])
 PAGE, TEXT, MARKDOWN, NUMBERS = "scorecard.html", "scorecard.txt", "scorecard.md", "scorecard.json"
@@ -112,10 +112,10 @@ def build_report(suite: Sequence[Benchmark], options: ReportOptions) -> list[dg.
         from core.files import read_json_lines
         from core.model.manifest import read_manifest
         from evaluation.report.scorecard.scorecard import build_scorecard
-        from evaluation.report.scorecard.text import render_markdown, render_text
-        from evaluation.tables import read_scores, read_suite_file
+        from evaluation.report.scorecard.scorecard_text import render_markdown, render_text
+        from evaluation.sample_tables import read_scores, read_suite_file
         from grading.contamination import search_lineage
-        from training.export.card import write_scores
+        from training.export.model_card import write_scores
 
         scores = {role: scores_of(evals, suite, role) for role in ROLES}
         for role, model in (("base", base), ("policy", policy)):
@@ -148,7 +148,7 @@ def build_report(suite: Sequence[Benchmark], options: ReportOptions) -> list[dg.
         )
         folder = storage.folder("report", "scorecard", digest)
         if not folder.exists():
-            from evaluation.report.scorecard.html import write_page  # matplotlib
+            from evaluation.report.scorecard.scorecard_html import write_page  # matplotlib
 
             with storage.writing(folder) as temporary:
                 write_page(card, temporary / PAGE)
@@ -188,7 +188,7 @@ def build_report(suite: Sequence[Benchmark], options: ReportOptions) -> list[dg.
 
 def _track(context: dg.AssetExecutionContext, interpreter: TrainingInterpreter, run: Path, scorecard: Path) -> None:
     """Publish the scorecard in the MLflow and W&B runs of the training; without them, say so and go on."""
-    from training.run.trackers import FILE
+    from training.job.trackers import FILE
 
     if (run / FILE).is_file():
         arguments = ["training", "track", "--run", str(run), "--scorecard", str(scorecard)]
@@ -221,7 +221,7 @@ def _write_logs(
 
 
 def _score(row: "Row") -> "Score":
-    from training.export.card import Score
+    from training.export.model_card import Score
 
     policy = row.policy
     return Score(row.title, policy.mean, policy.low, policy.high, policy.problems, policy.k)

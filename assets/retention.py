@@ -11,9 +11,9 @@ from assets.shared.failures import reports_input_errors
 from assets.shared.metadata import cell
 from assets.shared.options import RetentionOptions, with_defaults
 from assets.shared.storage import Storage
-from core.code import code_version, identity
+from core.code_digest import code_version, identity
 from core.errors import InputError
-from evaluation.retention import plan_removals, remove
+from evaluation.promotion.retention import plan_removals, remove
 
 KEY = dg.AssetKey(["operations", "retention"])
 UNFINISHED = [
@@ -36,7 +36,7 @@ def build_retention(options: RetentionOptions) -> list[dg.AssetsDefinition]:
         group_name="operations",
         kinds={"storage"},
         pool="gpu",  # never beside a training or an evaluation
-        code_version=code_version("evaluation/retention.py"),
+        code_version=code_version("evaluation/promotion/retention.py"),
         description="Old outputs (runs, checkpoints, generations, scores, pages) that nothing refers to, with their "
         "sizes. Set dry_run to false in the Launchpad to remove them. The champion, its predecessors, the newest "
         "complete policy, what trainings read, and everything that something refers to are kept.",

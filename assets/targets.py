@@ -12,9 +12,9 @@ from assets.benchmarks import KEY as SUITE
 from assets.generated import KEY as GENERATED
 from assets.generated import generated_input, with_generated
 from assets.models import KEY as BASE
+from assets.shared.column_lineage import column_lineage, copied_columns, rejected_columns, target_columns
 from assets.shared.failures import reports_input_errors
 from assets.shared.interpreter import TrainingInterpreter
-from assets.shared.lineage import column_lineage, copied_columns, rejected_columns, target_columns
 from assets.shared.metadata import cell
 from assets.shared.options import SplitOptions, TargetOptions, with_defaults
 from assets.shared.references import (
@@ -26,7 +26,7 @@ from assets.shared.references import (
 )
 from assets.shared.storage import Storage
 from assets.shared.targets_metadata import prepared_metadata, rejected_metadata, stages, train_metadata
-from core.code import PREPARATION_CODE, SHORT_DIGEST, code_version, identity
+from core.code_digest import PREPARATION_CODE, SHORT_DIGEST, code_version, identity
 from core.errors import InputError
 from core.files import write_json
 from core.progress import Progress
@@ -257,7 +257,7 @@ def _rejected_result(prepared: "Prepared", reused: bool) -> dg.MaterializeResult
 
 
 def _train(options: SplitOptions) -> dg.AssetsDefinition:
-    version = code_version("targets/select/split.py", "targets/tables.py")
+    version = code_version("targets/select/split.py", "targets/target_tables.py")
 
     class Config(with_defaults(options)): ...
 

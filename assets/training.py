@@ -17,9 +17,9 @@ from assets.shared.references import ModelReference, PolicyReference, TrainRefer
 from assets.shared.storage import Storage
 from assets.shared.training_metadata import against_champion, curves, finite, prediction, samples
 from assets.targets import TRAIN
-from core.code import POLICY_CODE, code_version
+from core.code_digest import POLICY_CODE, code_version
 from core.progress import after
-from evaluation.champions import Registry
+from evaluation.promotion.champions import Registry
 
 POLICY = dg.AssetKey(["training", "policy"])
 METRICS = dg.AssetKey(["training", "metrics"])
@@ -126,8 +126,8 @@ def build_policy(
         from core.files import write_json
         from core.model.manifest import read_manifest
         from training.config.keys import read_by
-        from training.run.folder import RunFolder
-        from training.run.request import TrainingRequest, has_first_stage
+        from training.job.request import TrainingRequest, has_first_stage
+        from training.job.run_folder import RunFolder
 
         settings = config if of_partition is None else of_partition(config, context.partition_key)
         overrides, unread = read_by(settings.recipe, settings.all_overrides())

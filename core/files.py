@@ -91,10 +91,10 @@ def scratch_folder(parent: Path) -> Iterator[Path]:
 
 def remove_folder(folder: Path) -> None:
     """Remove a folder, under another name first, so that half of it never looks like the whole."""
-    doomed = temporary_name(folder.parent)
-    os.replace(folder, doomed)
+    trash_path = temporary_name(folder.parent)
+    os.replace(folder, trash_path)
     _sync(folder.parent)
-    shutil.rmtree(doomed)
+    shutil.rmtree(trash_path)
 
 
 def set_aside(path: Path) -> Path:

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, TextIO
 
-from core.records import append_record
+from core.jsonl_tail import append_record
 from core.text.patterns import compile_pattern
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Terminal:
         self._waiting = ""
 
     @contextmanager
-    def showing(self, view: Callable[[], "RenderableType"]) -> Iterator[None]:
+    def live_view(self, view: Callable[[], "RenderableType"]) -> Iterator[None]:
         """On a terminal, show what ``view`` returns below the lines, drawn anew with each `tick`."""
         if not self.rewrites:
             yield

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def suite(options: argparse.Namespace) -> None:
     """Write the problems of benchmarks into one suite file."""
     from core.files import write_table
-    from evaluation.benchmarks.problems import read_suite
-    from evaluation.benchmarks.registry import select_benchmarks
+    from evaluation.benchmarks.benchmark_problems import read_suite
+    from evaluation.benchmarks.suite import select_benchmarks
 
     benchmarks = select_benchmarks(options.suite, options.benchmarks)
     table = read_suite(
@@ -33,8 +33,8 @@ def generate(options: argparse.Namespace) -> None:
     """Draw samples with vLLM (in the training interpreter)."""
     from core.progress import reporter
     from evaluation.generation.generate import generate as draw_samples
-    from evaluation.generation.models import open_model
-    from evaluation.tables import read_suite_file
+    from evaluation.generation.model_source import open_model
+    from evaluation.sample_tables import read_suite_file
 
     table = read_suite_file(options.suite)
     if options.backend != "local":
@@ -64,11 +64,11 @@ def traces(options: argparse.Namespace) -> None:
 
     from core.errors import InputError
     from core.progress import reporter
-    from evaluation.difficulty import verdicts_of
-    from evaluation.generation.budget import Budget
     from evaluation.generation.endpoint import Endpoint
-    from evaluation.generation.models import open_model
+    from evaluation.generation.model_source import open_model
+    from evaluation.generation.token_budget import Budget
     from evaluation.generation.traces import draw_traces, read_problems
+    from evaluation.statistics.solve_rate import verdicts_of
     from grading.grader import Grader
 
     if options.backend != "local":
@@ -108,7 +108,7 @@ def traces(options: argparse.Namespace) -> None:
 def difficulty(options: argparse.Namespace) -> None:
     """Measure how often a model solves each problem."""
     from core.files import write_table
-    from evaluation.difficulty import histogram_text, measure_difficulty
+    from evaluation.statistics.solve_rate import histogram_text, measure_difficulty
     from grading.grader import Grader
 
     with Grader(options.workers, options.limit_s) as grader:
@@ -121,8 +121,8 @@ def difficulty(options: argparse.Namespace) -> None:
 def grade(options: argparse.Namespace) -> None:
     """Grade samples."""
     from core.files import write_table
+    from evaluation.sample_tables import read_folder, read_suite_file
     from evaluation.statistics.scores import summarize
-    from evaluation.tables import read_folder, read_suite_file
     from grading.grader import Grader, grade_table
 
     table = read_suite_file(options.suite)
@@ -137,9 +137,9 @@ def grade(options: argparse.Namespace) -> None:
 def disagreements(options: argparse.Namespace) -> None:
     """List the verdicts with which a second grader disagrees."""
     from core.files import write_table
+    from evaluation.sample_tables import read_folder
     from evaluation.second_grader import disagreements as find_disagreements
     from evaluation.second_grader import disagreements_text
-    from evaluation.tables import read_folder
 
     table = find_disagreements(read_folder(options.results, "graded"), options.second, limit_s=options.limit_s)
     print(disagreements_text(table))
@@ -150,8 +150,8 @@ def disagreements(options: argparse.Namespace) -> None:
 
 def browse(options: argparse.Namespace) -> None:
     """Write all graded samples on one HTML page, which opens without a network."""
-    from evaluation.browse import browse as write_samples
-    from evaluation.tables import read_folder
+    from evaluation.report.sample_browser import browse as write_samples
+    from evaluation.sample_tables import read_folder
 
     rows = write_samples(read_folder(options.results, "graded"), options.out)
     print(f"{options.out}: {rows:,} rows")
@@ -162,7 +162,7 @@ def inspect(options: argparse.Namespace) -> None:
     from datetime import UTC, datetime
 
     from evaluation.export.inspect_log import write_logs
-    from evaluation.tables import read_folder, read_suite_file
+    from evaluation.sample_tables import read_folder, read_suite_file
 
     results = read_folder(options.results, "graded")
     newest = max((options.results / f"{name}.parquet").stat().st_mtime for name in results)
@@ -173,9 +173,9 @@ def inspect(options: argparse.Namespace) -> None:
 
 def lm_eval(options: argparse.Namespace) -> None:
     """Write a suite as tasks of lm-evaluation-harness."""
-    from core.code import PROJECT
+    from core.code_digest import PROJECT
     from evaluation.export.lm_eval import write_tasks
-    from evaluation.tables import read_folder, read_suite_file
+    from evaluation.sample_tables import read_folder, read_suite_file
 
     sampled = read_folder(options.samples, "samples") if options.samples else None
     names = write_tasks(read_suite_file(options.suite), options.out, sampled=sampled, thinking=options.thinking)
@@ -220,12 +220,12 @@ def leaderboard(options: argparse.Namespace) -> None:
 def report(options: argparse.Namespace) -> None:
     """Write the scorecard of a base model and a policy."""
     from core.files import write_text
-    from evaluation.benchmarks.registry import suite_entries
-    from evaluation.report.scorecard.html import write_page
-    from evaluation.report.scorecard.inputs import read_funnel, read_lineage, read_metrics
+    from evaluation.benchmarks.suite import suite_entries
+    from evaluation.report.scorecard.report_inputs import read_funnel, read_lineage, read_metrics
     from evaluation.report.scorecard.scorecard import build_scorecard
-    from evaluation.report.scorecard.text import render_markdown, render_text
-    from evaluation.tables import read_folder, read_suite_file
+    from evaluation.report.scorecard.scorecard_html import write_page
+    from evaluation.report.scorecard.scorecard_text import render_markdown, render_text
+    from evaluation.sample_tables import read_folder, read_suite_file
     from grading.contamination import search_lineage, search_targets
 
     table = read_suite_file(options.suite)

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from core.backends import build_backend
-from core.backends.attempts import LOG_TAIL_LINES, Attempt, attempts, follow, hold, log_lines
+from core.backends.monitor import LOG_TAIL_LINES, Attempt, attempts, follow, hold, log_lines
 from core.backends.task import ENVIRONMENT, Task
-from core.code import SHORT_DIGEST, identity
+from core.code_digest import SHORT_DIGEST, identity
 from core.errors import TaskFailed
 from core.progress import EVENTS_FILE
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InputError
 from core.files import atomic_write, read_json_lines, read_object
 from core.model.manifest import MANIFEST, Manifest, parse_manifest
-from evaluation.tables import read_folder
+from evaluation.sample_tables import read_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa

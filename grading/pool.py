@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from core.code import PROJECT
+from core.code_digest import PROJECT
 from core.errors import InputError
 from core.machine.processes import Process, descendants
 

@@ -29,15 +29,15 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from core.code import PROJECT
+from core.code_digest import PROJECT
 from core.files import write_table
-from evaluation.benchmarks.problems import read_benchmark, read_suite
-from evaluation.benchmarks.registry import load_suite
+from evaluation.benchmarks.benchmark_problems import read_benchmark, read_suite
+from evaluation.benchmarks.suite import load_suite
 from grading.choices import extract_choice, same_choice
 from grading.grader import Grade, Grader
 
 DATA = PROJECT.parent / "shared" / "data"
-MODEL = PROJECT / "training" / "base" / "model"
+MODEL = PROJECT / "training" / "embedded_model" / "model"
 MATH = ("aime24", "aime25", "amc", "math500", "minerva", "olympiadbench")
 GRACE_S = 0.5  # from the limit to the reply: the worker's own grace, and a new fork
 HOSTILE = 1000
@@ -227,9 +227,9 @@ def engine_seconds(suite: Path, samples: int, repeat: int) -> tuple[float, float
     from transformers import AutoTokenizer
 
     from evaluation.generation.engine import Engine, EngineOptions, EngineRequest, prepare_environment
-    from evaluation.generation.models import LocalModel
+    from evaluation.generation.model_source import LocalModel
     from evaluation.generation.requests import Sampling, sample_requests
-    from evaluation.tables import read_suite_file
+    from evaluation.sample_tables import read_suite_file
 
     prepare_environment()
     tokenizer = AutoTokenizer.from_pretrained(MODEL)

@@ -16,13 +16,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from core.arithmetic import problems
-from core.code import PROJECT
+from core.code_digest import PROJECT
 from core.files import write_table
 from pipelines.definitions.settings import PROFILE, load_settings
-from training.run.metrics import read_metrics
+from training.job.metrics_log import read_metrics
 
 TRAINING = str(PROJECT / ".venv-train/bin/python")
-MODEL = PROJECT / "training/base/model"
+MODEL = PROJECT / "training/embedded_model/model"
 PROBLEMS, VALIDATION, SAMPLES = 192, 64, 8  # of which VALIDATION are only validated on; samples for a pass rate
 STEPS, EVERY = 24, 2  # batches of 16 prompts; a validation after every second one
 GOAL = 0.9

@@ -16,14 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from core.code import PROJECT
+from core.code_digest import PROJECT
 from core.files import write_table
-from evaluation.benchmarks.problems import read_suite
+from evaluation.benchmarks.benchmark_problems import read_suite
 from evaluation.statistics.scores import summarize
 from pipelines.cli.run import configure
 from pipelines.definitions.settings import Settings, load_settings
-from training.base.resolve import resolve_base
 from training.config.keys import read_by
+from training.embedded_model.resolve_model import resolve_base
 
 TRAINING = str(PROJECT / ".venv-train/bin/python")
 RATE = "actor_rollout_ref.actor.optim.lr"

@@ -4,7 +4,7 @@ import statistics
 import subprocess
 import sys
 
-from core.code import PROJECT
+from core.code_digest import PROJECT
 
 CODE = """
 import time

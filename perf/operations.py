@@ -19,7 +19,7 @@ import urllib.request
 import warnings
 from pathlib import Path
 
-from core.code import PROJECT
+from core.code_digest import PROJECT
 
 BROWSER = Path("/usr/bin/chromium")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]

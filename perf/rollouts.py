@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from training.plan.cards import Card, card_of
-from training.plan.roofline import BANDWIDTH, COMPUTE, LINK
-from training.plan.shape import ModelShape
+from training.resources.gpu_models import Card, card_of
+from training.resources.model_shape import ModelShape
+from training.resources.roofline import BANDWIDTH, COMPUTE, LINK
 
 Batch = Sequence[Sequence[int]]  # for each group the tokens that vLLM generates for each of its samples
 
@@ -289,7 +289,7 @@ def main() -> None:
     parser.add_argument("--gpu", default="H100", help="name of the cards (default %(default)s)")
     card = card_of(parser.parse_args().gpu)
     if card is None:
-        parser.error("--gpu: no such card in training/plan/cards.py")
+        parser.error("--gpu: no such card in training/resources/gpu_models.py")
     sys.stdout.write(table(card) + "\n")
 
 

@@ -30,11 +30,11 @@ from types import MappingProxyType
 import numpy as np
 from omegaconf import OmegaConf
 
-from core.code import PROJECT
+from core.code_digest import PROJECT
 from perf.processes import slowdown, watch
 from perf.rollouts import fit, generated, simulate, step_seconds
-from training.base.resolve import EMBEDDED, SHIPPED, resolve_base
-from training.run.configuration import compose_run
+from training.embedded_model.resolve_model import EMBEDDED, SHIPPED, resolve_base
+from training.job.configuration import compose_run
 
 COMMON = {
     "data.train_batch_size": "16",
@@ -106,7 +106,7 @@ def train_with_verl(run: Path, out: Path) -> list[dict[str, float]]:
     environment = {name: str(value) for name, value in variables.items()}
     environment |= {"PYTHONPATH": str(PROJECT), "TENSORBOARD_DIR": str(out / "tensorboard")}
     environment["VERL_FILE_LOGGER_PATH"] = str(out / "metrics.jsonl")
-    _run([sys.executable, "-m", "training.mixed.main", str(out / "config.yaml")], environment)
+    _run([sys.executable, "-m", "training.verl_hooks.main", str(out / "config.yaml")], environment)
     return _metrics(out / "metrics.jsonl", 2)
 
 
@@ -164,7 +164,10 @@ def by_mode(file: Path, folder: Path, steps: int) -> None:
     with watch(folder / "sync", sizes=False) as used:
         measured = {"sync": train("luffy", file, folder / "sync", steps, {"rollouts": "sync"})}
     measured |= {mode: train("luffy", file, folder / mode, steps, {"rollouts": mode}) for mode in MODES[1:]}
-    tokenizer, numbers = PROJECT / "training/base/model/tokenizer.json", range(steps - len(measured["sync"]), steps)
+    tokenizer, numbers = (
+        PROJECT / "training/embedded_model/model/tokenizer.json",
+        range(steps - len(measured["sync"]), steps),
+    )
     batches = [generated(folder / "sync" / "rollouts" / f"{number + 1}.jsonl", tokenizer) for number in numbers]
     phases = replace(fit(measured["sync"], batches), contention=slowdown(used, measured["sync"]))
     sys.stdout.write(f"beside each other, actor and vLLM take {phases.contention:.2f} times as long\n")

@@ -43,9 +43,9 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing here is on a hub
 from core.model.tokens import END_TOKEN, load_lengths
 from targets.config import PrepareConfig, build_config
 from targets.filter.context import FilterContext, FilterInputs
-from targets.filter.registry import Stage, rejections
+from targets.filter.filters import Stage, rejections
 from targets.prepare import prepare
-from targets.read.dialects import Parts, parse_response
+from targets.read.response_format import Parts, parse_response
 from targets.read.sources import read_source
 from targets.trace import Trace
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.cli import COUNT, Parser, exit_status, number
-from core.code import PROJECT
+from core.code_digest import PROJECT
 from core.errors import InputError
 from core.parquet.tables import read_table
 from core.progress import Progress, Terminal
-from targets import browse
+from targets import trace_browser
 from targets.check.expectations import SUITE, load_checks, validate
 from targets.check.version_diff import compare_versions
 from targets.config import PrepareConfig, build_config, read_config
@@ -27,7 +27,7 @@ from targets.select.split import Split, reconcile, select_train
 if TYPE_CHECKING:
     import pyarrow as pa
 
-COMMANDS = {"browse": browse.main, "push": push.main, "pull": pull.main}
+COMMANDS = {"browse": trace_browser.main, "push": push.main, "pull": pull.main}
 MOST_VALUES = 10  # of each metadata, on the terminal
 LONGEST_OBSERVED = 60  # characters of what a check that passed has seen
 LARGEST_BENCHMARKS = 32 << 20  # bytes of their problems, which each process keeps with an index of four times the size

@@ -1,4 +1,4 @@
-"""How many traces of each licence, teacher or other metadata were read, and how many of them were kept."""
+"""How many traces of each license, teacher or other metadata were read, and how many of them were kept."""
 
 from collections import Counter
 from typing import Any

@@ -36,7 +36,7 @@ class PrepareConfig(BaseModel):
         description="Where the traces are: 'embedded' (the generator), 'generated' (those that the section generate "
         "lets a teacher write), a parquet or JSONL file, a folder or a glob (local, s3:// or gs://), or the id of a "
         "dataset on the Hugging Face hub. A mapping with a 'path' gives a source its own mapping, split, subset, "
-        "revision, weight, cap, licence, teacher and metadata.",
+        "revision, weight, cap, license, teacher and metadata.",
     )
     mapping: Mapping = Field(
         default="auto",
@@ -178,18 +178,18 @@ class PrepareConfig(BaseModel):
         """All metadata that some source gives its traces."""
         return list(dict.fromkeys(name for source in self.sources for name in source.metadata_names))
 
-    def deciding(self) -> dict[str, Any]:
+    def identity_fields(self) -> dict[str, Any]:
         """The settings that decide what comes out, as JSON values; of a review and of pass
         rates their content decides, not their path."""
         return self.model_dump(mode="json", exclude={"engine", "workers", "review", "difficulty"})
 
     def digest(self) -> str:
         """sha256 of the settings that decide what comes out."""
-        return digest_bytes(json.dumps(self.deciding(), sort_keys=True).encode())
+        return digest_bytes(json.dumps(self.identity_fields(), sort_keys=True).encode())
 
     def filter_digest(self) -> str:
         """sha256 of the settings on which the decision on a single trace depends."""
-        filtering = {name: value for name, value in self.deciding().items() if name not in NOT_FILTERING}
+        filtering = {name: value for name, value in self.identity_fields().items() if name not in NOT_FILTERING}
         filtering["minhash"] = self.keep == "diverse"
         return digest_bytes(json.dumps(filtering, sort_keys=True).encode())
 

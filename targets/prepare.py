@@ -21,7 +21,7 @@ from core.schemas import PASS_RATE, PROFILE, REJECTED, TARGET, TARGET_LOG_PROBS,
 from grading.contamination import BenchmarkIndex
 from targets.breakdown import Breakdown
 from targets.config import PrepareConfig
-from targets.filter import registry
+from targets.filter import filters
 from targets.filter.cache import DecisionCache, code_digest, read_decisions
 from targets.filter.context import FilterInputs
 from targets.filter.engines import build_engine
@@ -29,10 +29,10 @@ from targets.prepared import PREPARED, PROFILE_FILE, REJECTED_FILE, Prepared, fi
 from targets.read.sources import Part, find_parts
 from targets.select.dedupe import Duplicates
 from targets.select.difficulty import Difficulty, read_difficulty
-from targets.select.mixture import Mixture
 from targets.select.review import Review, read_review
+from targets.select.source_caps import Mixture
 from targets.staging import clear_staging, staging
-from targets.tables import IdDigest, RowDigest, TableWriter, digest_ids
+from targets.target_tables import IdDigest, RowDigest, TableWriter, digest_ids
 from targets.trace import Trace
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def prepare(
         "version": FORMAT_VERSION,
         "source": json.dumps(config.paths),
         "source_digest": digest_bytes(repr([(part.name, part.fingerprint[0]) for part in parts]).encode()),
-        "config": json.dumps(config.deciding(), sort_keys=True),
+        "config": json.dumps(config.identity_fields(), sort_keys=True),
         "config_digest": config.digest(),
         "tokenizer_digest": lengths.digest,
         "benchmarks_digest": benchmarks_digest,
@@ -176,7 +176,7 @@ class _Counts:
     def funnel(self) -> list[dict[str, Any]]:
         """What each filter removed and left, in their order; filters that removed nothing are left out."""
         left, steps = self.read.count, []
-        for entry in registry.FILTERS:
+        for entry in filters.FILTERS:
             if removed := self.reasons[entry.name]:
                 left -= removed
                 steps.append({"filter": entry.name, "title": entry.title, "removed": removed, "left": left})

@@ -7,7 +7,7 @@ from typing import Any
 
 from core.errors import InputError
 from targets.config import PrepareConfig
-from targets.tables import read_metadata
+from targets.target_tables import read_metadata
 
 PREPARED, PROFILE_FILE, REJECTED_FILE = "prepared.parquet", "profile.parquet", "rejected.parquet"
 COUNTED = ("counts", "all_reasons", "funnel", "sources", "breakdown", "dialects", "disagreements", "log_probs")

@@ -10,10 +10,10 @@ from core.model.prompts import messages
 from core.schemas import BENCHMARK
 from targets.config import PrepareConfig
 from targets.filter.context import FilterContext, FilterInputs
-from targets.filter.registry import Stage, rejections
+from targets.filter.filters import Stage, rejections
 from targets.read.sources import read_source
 from targets.select.dedupe import problem_digest
-from targets.select.mixture import rank
+from targets.select.source_caps import rank
 from targets.trace import Trace
 
 if TYPE_CHECKING:

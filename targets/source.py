@@ -93,7 +93,7 @@ class Source(BaseModel):
     revision: str | None = None
     weight: float | None = Field(default=None, gt=0)  # its part of the targets of all sources that have a weight
     cap: int | None = Field(default=None, ge=1)  # most targets from it
-    licence: str | None = None
+    license: str | None = None
     teacher: str | None = None
     # Columns that pass through: {name: column or dotted path}, or a list of columns that keep their names.
     metadata: Annotated[dict[str, str], BeforeValidator(_named)] = {}
@@ -118,7 +118,7 @@ class Source(BaseModel):
     @property
     def constants(self) -> dict[str, str]:
         """The metadata that all its traces share."""
-        values = {"teacher": self.teacher, "licence": self.licence}
+        values = {"teacher": self.teacher, "license": self.license}
         return {name: value for name, value in values.items() if value is not None}
 
     @property

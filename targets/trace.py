@@ -44,7 +44,7 @@ class Trace:
     target_log_probs: list[float] | None = None  # the teacher's, of each token of the target and its end token
     target_token_ids: list[int] | None = None  # the tokens that those are of, by the teacher's tokenizer
 
-    metadata: dict[str, str] = field(default_factory=dict)  # what the source says of it: licence, teacher, columns
+    metadata: dict[str, str] = field(default_factory=dict)  # what the source says of it: license, teacher, columns
     pass_rate: float | None = None  # of the problem, as the base model was measured
 
     # --- the decision

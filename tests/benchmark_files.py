@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from evaluation.benchmarks.registry import Benchmark
+from evaluation.benchmarks.suite import Benchmark
 
 
 def entry(**changes) -> Benchmark:

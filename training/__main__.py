@@ -16,12 +16,12 @@ from core.cli import SEED, Parser, exit_status
 from core.errors import InputError
 from core.files import read_object
 from core.progress import reporter
-from training.commands import browse, export, preflight, track
-from training.run.configuration import compose_run, names
-from training.run.job import run_job
-from training.run.request import TrainingRequest, has_first_stage
+from training.commands import export, preflight, rollout_browser, track
+from training.job.configuration import compose_run, names
+from training.job.launch import run_job
+from training.job.request import TrainingRequest, has_first_stage
 
-COMMANDS = {"browse": browse.main, "export": export.main, "preflight": preflight.main, "track": track.main}
+COMMANDS = {"browse": rollout_browser.main, "export": export.main, "preflight": preflight.main, "track": track.main}
 EPILOG = f"Other commands, each with --help: {', '.join(COMMANDS)}."
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, PositiveInt, StringConstraints, ValidationInfo, field_validator
 
 from assets.shared.options import Options, Overrides, Recipe, known, names_of
-from core.code import RECIPES
+from core.code_digest import RECIPES
 
 VariantName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]  # part of a partition's key
 

@@ -5,8 +5,8 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from assets.shared.options import SamplingOptions
-from evaluation.generation.budget import Budget
 from evaluation.generation.endpoint import CONCURRENCY, Endpoint
+from evaluation.generation.token_budget import Budget
 
 
 class GenerationOptions(SamplingOptions):

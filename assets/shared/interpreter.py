@@ -20,7 +20,7 @@ import dagster as dg
 from pydantic import Field
 
 from assets.shared.messages import MessageFile
-from core.code import PROJECT
+from core.code_digest import PROJECT
 from core.errors import InputError
 from core.text.patterns import compile_quick_pattern
 from core.text.secrets import redact

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from core.text.markdown import inert
+from core.text.markdown import escape_markdown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +45,7 @@ def cell(value: Any, characters: int = PREVIEW_CHARACTERS) -> str:
     text = " ".join(str(value).split())
     if len(text) > characters:
         text = text[: characters - 1] + "…"
-    return inert(text)
+    return escape_markdown(text)
 
 
 def rounded(value: float) -> float:

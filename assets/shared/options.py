@@ -20,11 +20,11 @@ from pydantic import (
 )
 
 from assets.shared.failures import as_failure
-from core.code import HARDWARE, PROJECT, RECIPES
+from core.code_digest import HARDWARE, PROJECT, RECIPES
 from core.errors import InputError, explain_validation
-from evaluation.champions import PromotionLimits
 from evaluation.generation.templates import template_names
-from evaluation.retention import RetentionRules
+from evaluation.promotion.champions import PromotionLimits
+from evaluation.promotion.retention import RetentionRules
 from targets.config import PrepareConfig, build_config
 from targets.source import Mapping
 

@@ -2,8 +2,8 @@
 
 from pydantic import BaseModel, ConfigDict
 
-from core.code import SHORT_DIGEST
-from evaluation.champions import Checkpoint
+from core.code_digest import SHORT_DIGEST
+from evaluation.promotion.champions import Checkpoint
 
 
 class Reference(BaseModel):

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from assets.shared.failures import as_failure
 from assets.shared.references import Reference
-from core.code import PROJECT, SHORT_DIGEST
+from core.code_digest import PROJECT, SHORT_DIGEST
 from core.errors import InputError, explain_validation
 from core.files import UNWRITABLE, atomic_folder, write_json
 

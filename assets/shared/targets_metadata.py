@@ -44,7 +44,7 @@ def prepared_metadata(prepared: "Prepared") -> dict[str, Any]:
         "what the filters left": pictures(funnel("Rows after each stage", stages(prepared))),
         "lengths": pictures(*shapes),
         "sources": _sources(prepared),
-        "licences, teachers and other metadata": _breakdown(prepared),
+        "licenses, teachers and other metadata": _breakdown(prepared),
         "dialects": counts(prepared.dialects, ("markers of the traces", "traces")),
         "our verdict compared with the source's": counts(prepared.disagreements, ("verdicts", "traces")),
         **({"target_log_probs": log_probs_text(prepared)} if prepared.log_probs else {}),
@@ -107,7 +107,7 @@ def _examples(table: "pa.Table") -> dg.MarkdownMetadataValue:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from targets.filter.registry import FILTERS
+    from targets.filter.filters import FILTERS
 
     if not table.num_rows:
         return dg.MetadataValue.md("none")

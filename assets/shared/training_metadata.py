@@ -7,9 +7,9 @@ from typing import Any
 import dagster as dg
 
 from assets.shared.metadata import cell, pictures, rounded
-from core.code import SHORT_DIGEST
+from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
-from evaluation.champions import Registry
+from evaluation.promotion.champions import Registry
 
 SAMPLES = 4  # of the first and of the last step
 SCORE = "validation/score"
@@ -57,7 +57,7 @@ COMPARED = ("reward/on_policy", "response_length/mean", "actor/entropy", "actor/
 def curves(records: list[dict[str, Any]]) -> dict[str, Any]:
     """The full curves as pictures, where the time went, and the last reward, which the UI plots over runs."""
     from evaluation.report.figures import training_curves
-    from training.run.metrics import time_by_phase
+    from training.job.metrics_log import time_by_phase
 
     metadata: dict[str, Any] = {}
     ages = sorted(
@@ -85,7 +85,7 @@ def against_champion(registry: Registry, digest: str, records: list[dict[str, An
 def _against_champion(registry: Registry, digest: str, records: list[dict[str, Any]]) -> str:
     from evaluation.report.charts import LIGHT
     from evaluation.report.figures import metric_curves
-    from evaluation.report.scorecard.inputs import read_metrics
+    from evaluation.report.scorecard.report_inputs import read_metrics
 
     try:
         if (champion := registry.champion()) is None:
@@ -106,7 +106,7 @@ def _against_champion(registry: Registry, digest: str, records: list[dict[str, A
 def prediction(out: Path, records: list[dict[str, Any]]) -> dict[str, Any]:
     """What the plan of the run predicted beside what was measured, and its cost as numbers that the UI plots."""
     from training.cost.estimate import cost_figures
-    from training.plan.summary import figures, table
+    from training.resources.prediction_summary import figures, table
 
     cost = cost_figures(out)
     numbers = {row.name: row.measured for row in cost} | {f"estimated {row.name}": row.predicted for row in cost}
@@ -118,12 +118,12 @@ def prediction(out: Path, records: list[dict[str, Any]]) -> dict[str, Any]:
 
 def samples(folder: Path) -> dict[str, Any]:
     """Some samples of the first and of the last step, as a table in which nothing is interpreted."""
-    from training.run import rollouts
+    from training.job import rollout_log
 
-    steps = rollouts.steps(folder)
+    steps = rollout_log.steps(folder)
     lines = ["| step | prompt | response | gold | off-policy tokens | reward |", "|--:|---|---|---|--:|--:|"]
     for step in dict.fromkeys([*steps[:1], *steps[-1:]]):
-        for sample in rollouts.read(folder, step, SAMPLES):
+        for sample in rollout_log.read(folder, step, SAMPLES):
             texts = " | ".join(cell(text) for text in (sample.prompt, sample.response, sample.gold))
             lines.append(f"| {step} | {texts} | {sample.prefix_length} | {sample.reward:g} |")
     return {"samples": dg.MetadataValue.md("\n".join(lines))} if steps else {}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from core.backends.task import Task, start_supervised
-from core.code import PROJECT
+from core.code_digest import PROJECT
 from core.errors import InputError
 
 ASK_SECONDS = 5.0  # between two questions to the controller, which all users share

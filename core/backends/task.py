@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from core.code import PROJECT
+from core.code_digest import PROJECT
 from core.machine.loopback import single_node_environment
 
 GRACE_SECONDS = 10.0  # from TERM to KILL

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from core.cli import exit_status
-from core.code import PROJECT
+from core.code_digest import PROJECT
 from core.errors import InputError, first_line
 from core.machine.limits import limit, limit_memory
 from core.model.prompts import Messages, messages, render_prompt

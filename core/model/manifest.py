@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from core.errors import InputError
 from core.files import write_json
-from core.model.files import model_digest
+from core.model.model_folder import model_digest
 
 MANIFEST = "lineage.json"
 

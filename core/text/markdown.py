@@ -11,10 +11,10 @@ ADDRESS = compile_quick_pattern(r"(?i)://|www\.|@")
 WORD_JOINER = "\u2060"
 
 
-def inert(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """``text`` on one line, such that Markdown and HTML show it and make no link, image, mark-up or column of it.
 
-    >>> inert("a|b ![x](http://x.example)").replace(WORD_JOINER, "·")
+    >>> escape_markdown("a|b ![x](http://x.example)").replace(WORD_JOINER, "·")
     'a\\\\|b ![x\\\\](http://·x.example)'
     """
     text = MARKS.sub(r"\\\g<0>", html.escape(" ".join(text.split()), quote=False))

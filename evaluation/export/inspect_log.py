@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from core.code import SHORT_DIGEST, identity
+from core.code_digest import SHORT_DIGEST, identity
 from core.errors import InputError
 from core.files import atomic_write, digest_table
 from core.model.prompts import PromptRecord
-from evaluation.benchmarks.registry import Benchmark, suite_entries
+from evaluation.benchmarks.suite import Benchmark, suite_entries
+from evaluation.sample_tables import problem_digests
 from evaluation.statistics.scores import Summary, problem_scores, summarize
-from evaluation.tables import problem_digests
 
 if TYPE_CHECKING:
     import pyarrow as pa

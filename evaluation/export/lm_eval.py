@@ -15,7 +15,7 @@ import yaml
 from core.errors import InputError
 from core.files import write_text
 from core.model.prompts import PromptRecord
-from evaluation.benchmarks.registry import Benchmark, suite_entries
+from evaluation.benchmarks.suite import Benchmark, suite_entries
 from evaluation.generation.requests import Sampling
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from core.errors import InputError, first_line
 from core.model.prompts import Messages, PromptRecord
-from evaluation.generation.budget import Budget
 from evaluation.generation.requests import Completion, SampleRequest, Sampling
+from evaluation.generation.token_budget import Budget
 
 if TYPE_CHECKING:
     import openai
@@ -93,7 +93,7 @@ class Endpoint:
                 while upcoming and failure is None and len(pending) < self.concurrency:
                     number, request = upcoming
                     most = len(request.prompt.encode()), sampling.max_tokens  # tokens never exceed bytes
-                    if not budget.reserve(*most):
+                    if not budget.reserve_tokens(*most):
                         break
                     pending[pool.submit(self._complete, client, request, sampling)] = number, most
                     upcoming = next(remaining, None)
@@ -105,9 +105,9 @@ class Endpoint:
                         completion, spent = future.result()
                     except (openai.OpenAIError, InputError) as error:
                         failure = failure or error
-                        budget.settle(most, (0, 0))
+                        budget.record_usage(most, (0, 0))
                     else:
-                        budget.settle(most, spent if any(spent) else most)
+                        budget.record_usage(most, spent if any(spent) else most)
                         yield number, completion
         if failure is not None:
             raise self._explained(failure) from failure

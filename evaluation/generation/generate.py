@@ -17,7 +17,7 @@ from core.errors import InputError
 from core.files import write_table
 from core.progress import BatchProgress
 from evaluation.generation.endpoint import Endpoint
-from evaluation.generation.models import LocalModel
+from evaluation.generation.model_source import LocalModel
 from evaluation.generation.requests import Completion, SampleKey, SampleRequest, Sampling, sample_requests
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def generate(
     the device and the model. A local model is loaded once for all benchmarks.
 
     Args:
-        model: see `evaluation.generation.models.open_model`.
+        model: see `evaluation.generation.model_source.open_model`.
         suite: BENCHMARK table.
         out: folder for ``<benchmark>.parquet``.
         benchmarks: names of those to sample; all of the suite by default.

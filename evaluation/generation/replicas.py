@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from core.code import PROJECT
+from core.code_digest import PROJECT
 from core.errors import InputError
 from core.machine.loopback import single_node_environment
-from core.model.files import bfloat16_bytes
+from core.model.model_folder import bfloat16_bytes
 from evaluation.generation.engine import Engine, EngineOptions, EngineRequest, attention_heads, on_cpu
 from evaluation.generation.requests import Completion
 

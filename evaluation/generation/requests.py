@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from core.errors import InputError
 from core.files import digest_bytes
 from core.model.prompts import Messages
-from evaluation.benchmarks.registry import suite_entries
+from evaluation.benchmarks.suite import suite_entries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

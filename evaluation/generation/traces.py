@@ -13,18 +13,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from core.code import SHORT_DIGEST
+from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
 from core.files import digest_bytes, write_table
 from core.model.prompts import PROBLEM, messages
 from core.progress import BatchProgress
 from core.schemas import TARGET_LOG_PROBS
-from evaluation.benchmarks.files import read_rows
+from evaluation.benchmarks.benchmark_files import read_rows
 from evaluation.generation import sample_cache
-from evaluation.generation.budget import Budget
 from evaluation.generation.endpoint import Endpoint
-from evaluation.generation.models import LocalModel
+from evaluation.generation.model_source import LocalModel
 from evaluation.generation.requests import Completion, SampleKey, SampleRequest, Sampling, prompt_digest, sample_seed
+from evaluation.generation.token_budget import Budget
 
 FLUSH_S = 1.0  # between writes to the cache: an answer may have cost money
 NAME = "traces"  # of the progress

@@ -16,7 +16,7 @@ from evaluation.report.recipe_comparison import COLOURS, Recipe
 from evaluation.report.table import Cell, Table, change, score
 from evaluation.statistics.intervals import wilson
 from evaluation.statistics.outcomes import LEARNED
-from evaluation.statistics.seeds import Estimate, difference, estimate
+from evaluation.statistics.seed_statistics import Estimate, difference, estimate
 
 LAST = 5  # steps: the windows in which a reward is averaged
 COLLAPSED = 0.5  # a seed collapses if its last window is below this share of its best

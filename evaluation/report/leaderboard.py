@@ -12,11 +12,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from core.code import SHORT_DIGEST
+from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
 from core.files import digest_bytes, read_parquet
 from core.model.prompts import PromptRecord
-from core.text.markdown import inert
+from core.text.markdown import escape_markdown
 from evaluation.report.table import Table, change, percent
 from evaluation.statistics.paired import average_difference, paired_difference
 from evaluation.statistics.scores import summarize
@@ -100,7 +100,7 @@ def leaderboard_markdown(rankings: Sequence[Ranking]) -> str:
     title = (
         "# Leaderboard\n\nUnweighted mean over benchmarks, percent of samples right; 95% intervals paired by problem."
     )
-    parts = (f"{inert(ranking.title)}\n\n{ranking.table().to_markdown()}" for ranking in rankings)
+    parts = (f"{escape_markdown(ranking.title)}\n\n{ranking.table().to_markdown()}" for ranking in rankings)
     return "\n\n".join([title, *parts]) + "\n"
 
 

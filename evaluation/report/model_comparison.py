@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.code import SHORT_DIGEST
+from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
-from core.model.files import HUB_ID
+from core.model.model_folder import HUB_ID
 from evaluation.generation.endpoint import Endpoint
 from evaluation.generation.generate import generate
-from evaluation.generation.models import LocalModel, open_model
+from evaluation.generation.model_source import LocalModel, open_model
 from evaluation.generation.requests import Sampling
 from evaluation.report.table import Table, change, p_value, percent, score
 from evaluation.statistics.paired import paired_difference
@@ -36,7 +36,7 @@ class Evaluation:
     benchmarks: Sequence[str] | None
     limit: int | None
     sampling: Sampling
-    engines: dict[str, Any]  # see evaluation.generation.models.LocalModel
+    engines: dict[str, Any]  # see evaluation.generation.model_source.LocalModel
     cache: Path
     workers: int
     limit_s: float
@@ -49,7 +49,7 @@ def evaluate(names: Sequence[str], how: Evaluation, out: Path | None = None) -> 
 
     ``out`` keeps the graded results of checkpoints and hub ids, one folder per model, named by its digest.
     """
-    from evaluation.tables import read_folder
+    from evaluation.sample_tables import read_folder
 
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"compare: {', '.join(repeated)} given twice; give each model once")
@@ -72,9 +72,9 @@ def evaluate(names: Sequence[str], how: Evaluation, out: Path | None = None) -> 
 
 
 def _suite(how: Evaluation) -> "pa.Table":
-    from evaluation.benchmarks.problems import read_suite
-    from evaluation.benchmarks.registry import select_benchmarks
-    from evaluation.tables import read_suite_file
+    from evaluation.benchmarks.benchmark_problems import read_suite
+    from evaluation.benchmarks.suite import select_benchmarks
+    from evaluation.sample_tables import read_suite_file
 
     if how.suite.endswith(".parquet"):
         return read_suite_file(Path(how.suite))
@@ -86,7 +86,7 @@ def _evaluate(
     model: LocalModel | Endpoint, suite: "pa.Table", how: Evaluation, folder: Path, out: Path | None
 ) -> Results:
     from core.files import digest_bytes, write_table
-    from evaluation.tables import read_folder
+    from evaluation.sample_tables import read_folder
     from grading.grader import Grader, grade_table
 
     generate(

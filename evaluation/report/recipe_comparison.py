@@ -1,7 +1,8 @@
 """Several recipes trained from one base, each with one or more seeds: scores, differences and curves on one page.
 
-Intervals cover problems and seeds (`evaluation.statistics.seeds`); differences are paired by problem and seed. The
-ranking takes each seed for one observation (`evaluation.statistics.outcomes`), because some learn and others do not.
+Intervals cover problems and seeds (`evaluation.statistics.seed_statistics`); differences are paired by problem and
+seed. The ranking takes each seed for one observation (`evaluation.statistics.outcomes`), because some
+learn and others do not.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,16 +16,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
-from core.text.markdown import inert
-from evaluation.benchmarks.registry import GROUPS, Benchmark
-from evaluation.report import html
-from evaluation.report.answers import Answer, Problems, draw_answers
-from evaluation.report.answers import to_markdown as answers_markdown
+from core.text.markdown import escape_markdown
+from evaluation.benchmarks.suite import GROUPS, Benchmark
+from evaluation.report import html_page
 from evaluation.report.figures import Records, recipe_curves
+from evaluation.report.sampled_answers import Answer, Problems, draw_answers
+from evaluation.report.sampled_answers import to_markdown as answers_markdown
 from evaluation.report.table import Cell, Kind, Table, change, p_value, percent, score
 from evaluation.statistics.outcomes import LEARNED, median_over_seeds, permutation_test, share_that_learned
 from evaluation.statistics.scores import problem_scores
-from evaluation.statistics.seeds import Scores, difference, estimate
+from evaluation.statistics.seed_statistics import Scores, difference, estimate
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -207,12 +208,12 @@ class Comparison:
         parts += [self.scores_table().to_markdown()]
         for group in self.titles:
             parts += [f"{GROUPS[group]}, row minus column in points:", self.differences_table(group).to_markdown()]
-        seeds = ", ".join(f"{inert(recipe.name)} {len(recipe.runs)}" for recipe in self.recipes)
+        seeds = ", ".join(f"{escape_markdown(recipe.name)} {len(recipe.runs)}" for recipe in self.recipes)
         parts += [self.facts_table(COSTS).to_markdown()]
         parts += [f"Means with 95% intervals over problems and seeds. Runs: {seeds}."]
         if self.several_seeds:
             parts += [SEEDS]
-        return "\n\n".join([*parts, *(f"> {inert(note)}" for note in self.notes)])
+        return "\n\n".join([*parts, *(f"> {escape_markdown(note)}" for note in self.notes)])
 
     def write(self, folder: Path, page: str) -> None:
         """The page, its tables as ``comparison.md`` and its figures as SVG files, into an existing folder."""
@@ -228,13 +229,13 @@ class Comparison:
 
     def _render(self, svgs: Sequence[str]) -> str:
         return (
-            html.environment()
+            html_page.environment()
             .get_template("recipes.html.jinja")
             .render(
                 comparison=self,
                 created=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
                 differences={GROUPS[group]: self.differences_table(group) for group in self.titles},
-                figures=html.figures(svgs),
+                figures=html_page.figures(svgs),
                 rankings={GROUPS[group]: self.ranking_table(group) for group in self.titles if self.several_seeds},
                 seeds=SEEDS,
                 costs={GROUPS[group]: self.costs_table(group) for group in self.titles if self._untrained()},

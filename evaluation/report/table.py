@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from core.text.markdown import inert
+from core.text.markdown import escape_markdown
 
 Kind = Literal["", "group", "average"]
 Tone = Literal["", "up", "down", "published"]
@@ -54,10 +54,10 @@ class Table:
 
     def to_markdown(self) -> str:
         """A Markdown table in which no text is interpreted."""
-        lines = [[inert(column) for column in self.columns]]
+        lines = [[escape_markdown(column) for column in self.columns]]
         for row in self.rows:
             mark = {"group": "**", "average": "*"}.get(row.kind, "")
-            first, *others = (inert(str(cell)) for cell in row.cells)
+            first, *others = (escape_markdown(str(cell)) for cell in row.cells)
             lines.append([f"{mark}{first}{mark}", *others])
         rule = "|".join("---" if number in self.left else "--:" for number in range(len(self.columns)))
         header, *body = (f"| {' | '.join(line)} |" for line in lines)

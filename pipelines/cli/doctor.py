@@ -12,34 +12,36 @@ import sysconfig
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from core.machine.lock import differences, summary
+from core.machine.package_lock import differences, summary
 
 PROJECT = Path(__file__).resolve().parents[2]
 PYTHON = (3, 11)
 LEAST_DISK = {"cpu": 8e9, "gpu": 16e9}  # bytes: both environments, and a demo
 
 
-class Lacking(Exception):
+class MissingRequirement(Exception):
     """A check failed; the message says what to do."""
 
 
 def python() -> str:
     if sys.version_info[:2] != PYTHON:
-        raise Lacking(f"{sys.executable} is {sys.version.split()[0]}: install Python 3.11, or make doctor PYTHON=path")
+        raise MissingRequirement(
+            f"{sys.executable} is {sys.version.split()[0]}: install Python 3.11, or make doctor PYTHON=path"
+        )
     return f"{sys.version.split()[0]} at {sys.executable}"
 
 
 def headers() -> str:
     header = Path(sysconfig.get_paths()["include"]) / "Python.h"
     if not header.is_file():
-        raise Lacking(f"no {header}: install python3.11-dev (Debian) or python3.11-devel (Fedora)")
+        raise MissingRequirement(f"no {header}: install python3.11-dev (Debian) or python3.11-devel (Fedora)")
     return str(header)
 
 
 def compiler() -> str:
     found = next((path for name in ("gcc", "cc", "clang") if (path := shutil.which(name))), None)
     if found is None:
-        raise Lacking("no C compiler (gcc, cc, clang): install gcc; Triton compiles kernels with it on GPUs")
+        raise MissingRequirement("no C compiler (gcc, cc, clang): install gcc; Triton compiles kernels with it on GPUs")
     return found
 
 
@@ -47,16 +49,16 @@ def environment(folder: str, lock: str, command: str) -> str:
     """The packages of an environment against its lock."""
     site = PROJECT / folder / "lib" / f"python{PYTHON[0]}.{PYTHON[1]}" / "site-packages"
     if not site.is_dir():
-        raise Lacking(f"no {folder}: run {command}")
+        raise MissingRequirement(f"no {folder}: run {command}")
     if different := differences(PROJECT / "requirements" / lock, [str(site)]):
-        raise Lacking(f"{summary(different)}: run rm -rf {folder} and {command}")
+        raise MissingRequirement(f"{summary(different)}: run rm -rf {folder} and {command}")
     return f"{folder} is as {lock} says"
 
 
 def disk(hardware: str) -> str:
     free, least = shutil.disk_usage(PROJECT).free, LEAST_DISK["cpu" if hardware == "cpu" else "gpu"]
     if free < least:
-        raise Lacking(f"{free / 1e9:.1f} GB are free at {PROJECT}, expected {least / 1e9:.0f}: make room")
+        raise MissingRequirement(f"{free / 1e9:.1f} GB are free at {PROJECT}, expected {least / 1e9:.0f}: make room")
     return f"{free / 1e9:.0f} GB free"
 
 
@@ -66,7 +68,9 @@ def port(number: int) -> str:
         try:
             probe.bind(("127.0.0.1", number))
         except OSError as error:
-            raise Lacking(f"{number}: {error.strerror}: stop what listens there, or make ui PORT=another") from error
+            raise MissingRequirement(
+                f"{number}: {error.strerror}: stop what listens there, or make ui PORT=another"
+            ) from error
     return f"{number} is free for the UI"
 
 
@@ -102,7 +106,7 @@ def main(given: Sequence[str] | None = None) -> int:
     for name, look in checks.items():
         try:
             line = f"ok    {name}: {look()}"
-        except Lacking as error:
+        except MissingRequirement as error:
             failed.append(name)
             line = f"FAIL  {name}: {error}"
         sys.stdout.write(f"{line}\n")

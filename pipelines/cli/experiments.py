@@ -15,7 +15,7 @@ import dagster as dg
 
 from assets.shared.references import ModelReference, Reference, SuiteReference, TrainReference
 from core.cli import INTERRUPTED, Parser, exit_status
-from core.code import PROJECT
+from core.code_digest import PROJECT
 from core.errors import InputError
 from core.files import atomic_write
 from core.progress import Terminal

@@ -9,7 +9,7 @@ import sys
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.storage import Storage
 from core.cli import Parser, exit_status
-from core.code import PROJECT
+from core.code_digest import PROJECT
 from evaluation.__main__ import main as evaluation
 from pipelines.cli.run import configure
 from pipelines.definitions.settings import Settings, load_settings

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from core.cli import COMMAND, exit_status
-from core.code import HARDWARE, PROJECT, RECIPES
+from core.code_digest import HARDWARE, PROJECT, RECIPES
 from core.errors import InputError
 
 START, DATA, COMPARISON, CHAMPION = "Start here", "Your own data and models", "Comparisons", "The champion"

@@ -13,8 +13,8 @@ from assets.shared.metadata import cell
 from assets.shared.references import ChampionReference
 from assets.shared.storage import Storage
 from core.cli import Parser, exit_status
-from core.code import SHORT_DIGEST
-from evaluation.champions import PolicyRecord, Registry
+from core.code_digest import SHORT_DIGEST
+from evaluation.promotion.champions import PolicyRecord, Registry
 from pipelines.definitions.instance import prepare_home
 from pipelines.definitions.settings import load_settings
 

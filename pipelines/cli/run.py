@@ -17,7 +17,7 @@ from assets.generated import KEY as GENERATED
 from assets.shared.references import Reference
 from assets.shared.storage import Storage
 from core.cli import COUNT, INTERRUPTED, Parser, exit_status
-from core.code import PROJECT
+from core.code_digest import PROJECT
 from core.errors import InputError
 from core.progress import Terminal
 from pipelines.cli.terminal import LINE_SECONDS, RunMonitor, RunView
@@ -177,7 +177,7 @@ def execute(
 def _kept(run_id: str, view: RunView) -> Iterator[str]:
     """What a cancelled run leaves that the next one continues from."""
     from core.files import read_json
-    from training.run.checkpoints import latest_step
+    from training.job.checkpoints import latest_step
 
     if done := view.names(done=True):
         yield f"kept: the outputs of {', '.join(done)}"

@@ -136,7 +136,7 @@ class RunMonitor:
         self.failures: list[str] = []
 
     def __enter__(self) -> "RunMonitor":
-        self._showing.enter_context(self._terminal.showing(lambda: self.view))
+        self._showing.enter_context(self._terminal.live_view(lambda: self.view))
         self._keep_open(INDEX_SHARD_NAME)
         self._thread.start()
         return self

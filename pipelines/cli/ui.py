@@ -6,7 +6,7 @@ import socket
 import sys
 
 from core.cli import PORT, Parser, exit_status
-from core.code import PROJECT
+from core.code_digest import PROJECT
 from core.errors import InputError
 from pipelines.definitions.instance import prepare_home
 from pipelines.definitions.settings import load_settings

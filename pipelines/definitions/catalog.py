@@ -13,7 +13,7 @@ from typing import Annotated, Any, cast
 import dagster as dg
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from core.code import PROJECT
+from core.code_digest import PROJECT
 from pipelines.definitions.jobs import is_on_request
 
 # Teams by the group of an asset, until the settings name people.

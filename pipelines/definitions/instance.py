@@ -8,7 +8,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from core.code import PROJECT
+from core.code_digest import PROJECT
 from core.errors import InputError
 from core.files import atomic_write
 from core.machine.processes import start_ticks

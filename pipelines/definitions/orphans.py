@@ -24,7 +24,7 @@ KILL_SECONDS = 60.0  # from TERM to KILL
 
 
 @dataclass(frozen=True)
-class Leftover:
+class OrphanProcess:
     """A process of a run that has ended."""
 
     process: Process
@@ -37,7 +37,7 @@ class Leftover:
         return f"{self.process.pid}-{self.process.since}"
 
 
-def find_leftovers(instance: dg.DagsterInstance, now: float | None = None) -> list[Leftover]:
+def find_leftovers(instance: dg.DagsterInstance, now: float | None = None) -> list[OrphanProcess]:
     """Processes of this user on this machine whose run of ``instance`` ended a minute ago or longer.
 
     Processes of runs that ``instance`` does not know belong to another instance and are left alone.
@@ -45,10 +45,10 @@ def find_leftovers(instance: dg.DagsterInstance, now: float | None = None) -> li
     now = time.time() if now is None else now
     runs = _runs_of_processes()
     ended = {run_id for run_id, _ in set(runs.values()) if _ended(instance, run_id, now)}
-    return [Leftover(process, run, command) for process, (run, command) in runs.items() if run in ended]
+    return [OrphanProcess(process, run, command) for process, (run, command) in runs.items() if run in ended]
 
 
-def stop(leftovers: Iterable[Leftover], asked: Mapping[str, float], now: float) -> dict[str, float]:
+def stop(leftovers: Iterable[OrphanProcess], asked: Mapping[str, float], now: float) -> dict[str, float]:
     """Send TERM to those not in ``asked``, and KILL to those that ignored it; returns when each was first asked."""
     times: dict[str, float] = {}
     for leftover in leftovers:

@@ -11,7 +11,7 @@ from assets.shared.references import PreparedReference
 from assets.shared.storage import Storage
 from assets.targets import PREPARED
 from assets.training import ALERT, METRICS, POLICY, metrics_key
-from core.code import SHORT_DIGEST
+from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
 from core.text.secrets import redact
 from pipelines.definitions.instance import end_dead_runs

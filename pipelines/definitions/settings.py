@@ -33,11 +33,11 @@ from assets.shared.options import (
     TargetOptions,
     TrainingOptions,
 )
-from core.code import PROJECT
+from core.code_digest import PROJECT
 from core.errors import InputError, explain_validation
 from core.files import read_yaml
 from core.text.parse import parse_yaml
-from evaluation.benchmarks.registry import Benchmark, load_suite
+from evaluation.benchmarks.suite import Benchmark, load_suite
 from pipelines.definitions.catalog import CatalogSettings
 from pipelines.definitions.notices import NotifySettings
 from targets.check.expectations import SUITE

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from core.cli import COMMAND
-from core.code import PROJECT
+from core.code_digest import PROJECT
 from core.text.patterns import compile_quick_pattern
 from pipelines.cli.luffy import app
 from pipelines.reference.markdown import block, code, page, prose, table

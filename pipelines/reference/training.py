@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from core.code import HARDWARE, PROJECT, RECIPES
+from core.code_digest import HARDWARE, PROJECT, RECIPES
 from core.text.patterns import compile_quick_pattern
 from pipelines.reference.markdown import block, code, page, prose, table
 from pipelines.reference.options import default_text, leaves, type_text

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from core.errors import InputError, explain_validation
 from core.files import read_yaml
 from core.text.patterns import compile_full_match
-from targets.tables import read_metadata, readable
+from targets.target_tables import read_metadata, readable
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from targets.tables import read_metadata, readable
+from targets.target_tables import read_metadata, readable
 
 QUANTILES = {"median": 0.5, "95th percentile": 0.95, "longest": 1.0}
 REMEDY = "give the folder of a preparation"

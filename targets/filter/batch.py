@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from core.files import digest_bytes
 from grading.grader import Verdict
 from targets.filter.context import FilterContext
+from targets.filter.filters import Stage, rejections
 from targets.filter.profile import measure
-from targets.filter.registry import Stage, rejections
-from targets.read.dialects import Parts, parse_response
+from targets.read.response_format import Parts, parse_response
 from targets.select.dedupe import dedupe_key, minhash, problem_digest
 from targets.trace import Rejection, Trace
 

@@ -14,14 +14,14 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from core import code
+from core import code_digest as covered_code
 from core.files import atomic_write, digest_bytes
 from core.model.tokens import Lengths
 from core.schemas import DECISION
 from targets.config import PrepareConfig
 from targets.filter.engines import Engine
 from targets.read.sources import Part
-from targets.tables import TableWriter, iter_batches, readable
+from targets.target_tables import TableWriter, iter_batches, readable
 from targets.trace import Trace
 
 PACKAGES = ("math-verify", "latex2sympy2_extended", "sympy", "antlr4-python3-runtime", "tokenizers", "rensa")
@@ -32,7 +32,7 @@ REMEDY = "delete it, and its rows are filtered again"
 @cache
 def code_digest() -> str:
     """Digest of the code, and the versions of the packages, that decide about a trace."""
-    parts = [code.code_digest(*code.PREPARATION_CODE)]
+    parts = [covered_code.code_digest(*covered_code.PREPARATION_CODE)]
     parts += [f"{name} {importlib.metadata.version(name)}" for name in PACKAGES]
     return digest_bytes("\n".join(parts).encode())
 

@@ -8,7 +8,7 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from core.code import PROJECT
+from core.code_digest import PROJECT
 from core.errors import InputError
 from core.machine.loopback import single_node_environment
 from targets.filter.batch import filter_traces

@@ -1,6 +1,6 @@
 """The rules of the filters: what is wrong with a trace, with the numbers or the text behind it, or None.
 
-Their names and order are in `targets.filter.registry`; thresholds are in `PrepareConfig`. A rule changes nothing.
+Their names and order are in `targets.filter.filters`; thresholds are in `PrepareConfig`. A rule changes nothing.
 """
 
 from collections import Counter
@@ -8,7 +8,7 @@ from collections import Counter
 from core.text.patterns import compile_full_match, compile_pattern, compile_quick_pattern
 from targets.filter.context import FilterContext
 from targets.filter.profile import compression_ratio
-from targets.read.dialects import BOX
+from targets.read.response_format import BOX
 from targets.trace import Trace
 
 FIGURE = compile_pattern(r"\[asy\]|!\[[^\]]*\]\(|\\includegraphics|<img\b|https?://|www\.\w")

@@ -16,9 +16,9 @@ from core.cli import Parser
 from core.errors import InputError
 from core.model.hub import upload_folder
 from core.schemas import MESSAGE
-from targets.hub.card import dataset_card
+from targets.hub.dataset_card import dataset_card
 from targets.select.split import HELDOUT, TRAIN
-from targets.tables import RowDigest, TableWriter, iter_batches, read_metadata, readable
+from targets.target_tables import RowDigest, TableWriter, iter_batches, read_metadata, readable
 
 DATA, MESSAGES, HELDOUT_DIGEST = "data", "messages", "heldout_digest"
 REMEDY = "give the folder of train.parquet, which python -m targets writes"
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def write_dataset(folder: Path, out: Path, repository: str, licence: str | None) -> str:
+def write_dataset(folder: Path, out: Path, repository: str, license: str | None) -> str:
     """Write what the hub gets of the training set in ``folder`` into ``out``; returns the digest of its rows.
 
     Raises:
@@ -64,7 +64,7 @@ def write_dataset(folder: Path, out: Path, repository: str, licence: str | None)
     rows["train"], digest = _copy(folder / TRAIN, out / DATA / TRAIN, metadata)
     if digest != metadata["rows_digest"]:
         raise InputError(f"{folder / TRAIN}: its rows are not those that its digest names; prepare the targets again")
-    (out / "README.md").write_text(dataset_card(repository, metadata, rows, out / DATA / TRAIN, licence), "utf-8")
+    (out / "README.md").write_text(dataset_card(repository, metadata, rows, out / DATA / TRAIN, license), "utf-8")
     return digest
 
 

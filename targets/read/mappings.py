@@ -10,7 +10,7 @@ from core.errors import InputError
 from core.files import read_yaml
 from grading.gold import explain_unreadable, gold_answer
 from targets.config import PrepareConfig
-from targets.read.steps import render_steps
+from targets.read.worked_solutions import render_steps
 from targets.source import MAPPINGS, ColumnMapping, Source, top_level
 from targets.trace import LONGEST_METADATA, Rejection, Trace, printable
 

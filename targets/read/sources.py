@@ -12,14 +12,17 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from core.code import SHORT_DIGEST
+from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
 from core.files import digest_bytes
 from core.model.hub import hub_errors, load_split
 from core.parquet.batches import ROWS_PER_READ
 from core.text.patterns import compile_full_match
 from targets.config import PrepareConfig
-from targets.read.files import (
+from targets.read.json_rows import Row
+from targets.read.mappings import check_metadata, choose_mapping, read_metadata_of, reject_unreadable, to_traces
+from targets.read.parquet_rows import batch_rows, open_file
+from targets.read.trace_files import (
     SUFFIXES,
     DataFile,
     column_names,
@@ -29,9 +32,6 @@ from targets.read.files import (
     row_groups,
     with_unique_names,
 )
-from targets.read.json_rows import Row
-from targets.read.mappings import check_metadata, choose_mapping, read_metadata_of, reject_unreadable, to_traces
-from targets.read.parquet_rows import batch_rows, open_file
 from targets.source import EMBEDDED, GENERATED, ColumnMapping, Source, top_level
 from targets.trace import Rejection, Trace
 

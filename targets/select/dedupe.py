@@ -175,7 +175,7 @@ class Duplicates:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """What deciding between the traces of a problem needs to know of one."""
+    """What identity_fields between the traces of a problem needs to know of one."""
 
     owner: int
     position: int

@@ -15,9 +15,9 @@ from core.errors import InputError
 from core.schemas import REJECTED
 from targets.prepared import Prepared
 from targets.select.dedupe import problem_digest
-from targets.select.mixture import rank
+from targets.select.source_caps import rank
 from targets.staging import staging
-from targets.tables import RowDigest, TableWriter, digest_ids, iter_batches, read_metadata
+from targets.target_tables import RowDigest, TableWriter, digest_ids, iter_batches, read_metadata
 from targets.trace import Rejection, rejected_target_row
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import manifests
 from core.files import write_json
 from core.model.manifest import write_manifest
 from tests.defs.project import Project, message
-from training.run.checkpoints import TrainerState, folder_of, mark_complete
+from training.job.checkpoints import TrainerState, folder_of, mark_complete
 
 KEY = "training/checkpoints"
 # What verl saves of one rank: the parameters, and how many ranks there were.

@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.errors import InputError
-from evaluation.difficulty import DIFFICULTY
+from evaluation.statistics.solve_rate import DIFFICULTY
 from tests.defs.project import Project, message
 
 INPUTS = ("models/base", "benchmarks/suite")

@@ -12,7 +12,7 @@ from core.errors import InputError
 from tests.defs.project import message, settings_of
 from tests.defs.test_definitions import definitions, graph
 
-LOCAL = {"LUFFY__GENERATE__TEACHER": "training/base/model", "LUFFY__GENERATE__PROBLEMS": "problems.jsonl"}
+LOCAL = {"LUFFY__GENERATE__TEACHER": "training/embedded_model/model", "LUFFY__GENERATE__PROBLEMS": "problems.jsonl"}
 KEYS = ("models/base", "benchmarks/suite", "targets/generated", "targets/prepared", "targets/rejected", "targets/train")
 FEW = {"targets__embedded_rows": "40", "benchmarks__limit": "20"}
 
@@ -91,8 +91,8 @@ def test_paid_traces_are_verified_prepared_and_reused(build, teacher, problems, 
     rejected = pq.read_table(project.metadata("targets/rejected")["file"]).to_pylist()
     assert len(rejected) + len(rows) == 40 + 26
     assert sum(row["reason"] == "wrong" for row in rejected) == 2
-    assert "| teacher | teacher | 26 |" in prepared["licences, teachers and other metadata"]
-    assert "generation_sample" not in prepared["licences, teachers and other metadata"]
+    assert "| teacher | teacher | 26 |" in prepared["licenses, teachers and other metadata"]
+    assert "generation_sample" not in prepared["licenses, teachers and other metadata"]
     lineage = prepared["dagster/column_lineage"].deps_by_column["target"]
     assert {dep.asset_key.to_user_string() for dep in lineage} == {"targets/source", "targets/generated"}
 
@@ -115,7 +115,7 @@ def test_a_budget_goes_on_where_it_ended_and_every_trace_is_accounted_for(
     more = tmp_path / "more.jsonl"
     good = "<think>\nNine and nine.\n</think>\n\nIt is \\boxed{18}."
     more.write_text(json.dumps({"problem": "How much is 9+9, all told?", "answer": "18", "response": good}))
-    sources = [{"path": "generated", "licence": "CC0-1.0", "cap": 5}, "embedded", {"path": str(more), "licence": "MIT"}]
+    sources = [{"path": "generated", "license": "CC0-1.0", "cap": 5}, "embedded", {"path": str(more), "license": "MIT"}]
     review = tmp_path / "review.csv"
     review.write_text("id,decision,reviewer,note\nmore.jsonl:0,refuse,Ada,no\n")
     settings = {**FEW, "targets__source": json.dumps(sources), "targets__review": str(review)}
@@ -135,13 +135,13 @@ def test_a_budget_goes_on_where_it_ended_and_every_trace_is_accounted_for(
     reasons = project.metadata("targets/rejected")["reasons"]
     assert "| review | 1 |" in reasons and "| wrong | 1 |" in reasons and "| mixture | " in reasons
     assert (
-        "| licence | CC0-1.0 | 13 | 5 |"
-        in project.metadata("targets/prepared")["licences, teachers and other metadata"]
+        "| license | CC0-1.0 | 13 | 5 |"
+        in project.metadata("targets/prepared")["licenses, teachers and other metadata"]
     )
 
 
 def test_what_is_missing_is_one_message(build, tmp_path, training_interpreter):
-    gone = configured("training/base/model", tmp_path / "none.jsonl")
+    gone = configured("training/embedded_model/model", tmp_path / "none.jsonl")
     assert "none.jsonl: no such file" in message(build(**FEW, **gone).run("targets/generated"))
     named = build(**FEW, targets__source="[embedded, generated]").run(*(key for key in KEYS if "generated" not in key))
     assert "source generated: no traces of a teacher: configure the section generate" in message(named)

@@ -10,7 +10,7 @@ from assets.experiment_runs import SCORES, Inputs, partition, recorded_file, tra
 from assets.shared.references import ExperimentReference
 from core.errors import InputError
 from evaluation.recorded_run import RecordedRun, record_run
-from evaluation.tables import read_scores
+from evaluation.sample_tables import read_scores
 from tests.defs.project import message, settings_of
 from tests.defs.test_experiments import Recipes, compare
 from tests.defs.test_scorecard_and_champion import BENCHMARKS, GOOD

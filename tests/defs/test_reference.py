@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from core.code import PROJECT
+from core.code_digest import PROJECT
 from pipelines.cli.luffy import app, recipes
 from pipelines.definitions.settings import Settings
 from pipelines.reference.options import leaves

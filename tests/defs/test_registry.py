@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 from core.errors import InputError
-from evaluation.champions import Registry
+from evaluation.promotion.champions import Registry
 from tests.defs.test_scorecard_and_champion import GOOD, OUTPUTS, Written
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,7 @@ import pytest
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 from core.files import write_json
-from evaluation.retention import Plan, RetentionRules, plan_removals, remove
+from evaluation.promotion.retention import Plan, RetentionRules, plan_removals, remove
 from tests.defs.project import Project, message
 
 OLD = time.time() - 90 * 86_400
@@ -196,15 +196,15 @@ def test_what_a_champion_and_other_trainings_read_stays(filled):
 def test_a_removal_that_was_interrupted_is_finished_by_the_next(filled, monkeypatch):
     project, made = filled
     found = [removal for removal in plan(project.storage).removals if removal.path == made["unused"]]
-    monkeypatch.setattr("evaluation.retention.shutil.rmtree", lambda folder: 1 / 0)
+    monkeypatch.setattr("evaluation.promotion.retention.shutil.rmtree", lambda folder: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         list(remove(project.storage, found, RetentionRules(), named=list))
     monkeypatch.undo()
     assert not made["unused"].exists()
-    (doomed,) = made["unused"].parent.glob(".*.tmp")
-    assert doomed not in {removal.path for removal in plan(project.storage).removals}  # its process, ours, is at it
-    machine, pid, since, number = doomed.name.split("-")
-    left = doomed.rename(doomed.with_name("-".join([machine, pid, str(int(since) - 1), number])))
+    (trash_path,) = made["unused"].parent.glob(".*.tmp")
+    assert trash_path not in {removal.path for removal in plan(project.storage).removals}  # its process, ours, is at it
+    machine, pid, since, number = trash_path.name.split("-")
+    left = trash_path.rename(trash_path.with_name("-".join([machine, pid, str(int(since) - 1), number])))
     assert left in {removal.path for removal in plan(project.storage).removals}
 
 

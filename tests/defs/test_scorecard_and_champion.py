@@ -16,9 +16,9 @@ from assets.shared.storage import Storage
 from core.files import write_json
 from core.model.manifest import InputRecord, write_manifest
 from core.schemas import BENCHMARK, GRADED
-from evaluation.benchmarks.registry import ENTRIES_KEY, load_suite
+from evaluation.benchmarks.suite import ENTRIES_KEY, load_suite
 from tests.defs.project import Project, message
-from training.export.card import model_card
+from training.export.model_card import model_card
 
 BENCHMARKS = {"arithmetic": "evals", "arithmetic_long": "ood", "arithmetic_mul": "ood", "arithmetic_short": "ood"}
 PROBLEM = {

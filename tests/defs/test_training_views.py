@@ -1,4 +1,4 @@
-"""What the UI shows of a training at its end: curves, alone and beside the champion's, time by phase, inert samples."""
+"""What the UI shows of a training at its end: curves, alone and beside the champion's, time by phase, and samples."""
 
 import base64
 import json
@@ -9,7 +9,7 @@ import pytest
 
 from assets.shared.training_metadata import COMPARED, CURVES, SAMPLES, against_champion, curves, prediction, samples
 from core.files import write_json
-from evaluation.champions import Registry
+from evaluation.promotion.champions import Registry
 
 
 def test_every_curve_that_was_recorded_is_drawn_and_time_is_told_by_phase() -> None:

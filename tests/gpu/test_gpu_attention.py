@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from training.base.resolve import SHIPPED
-from training.plan.attention import KERNELS, installed_kernels
-from training.preflight.machine import APART, KERNEL
+from training.embedded_model.resolve_model import SHIPPED
+from training.preflight.machine_checks import APART, KERNEL
+from training.resources.attention import KERNELS, installed_kernels
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,10 +13,10 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from core.model.manifest import read_manifest
-from training.base.resolve import SHIPPED
-from training.plan.attention import installed_kernels
-from training.plan.summary import figures, table
+from training.embedded_model.resolve_model import SHIPPED
 from training.preflight.trial import write_targets
+from training.resources.attention import installed_kernels
+from training.resources.prediction_summary import figures, table
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
 ROOT = Path(__file__).resolve().parents[2]

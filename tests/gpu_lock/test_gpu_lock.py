@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from conftest import ROOT, Interpreter
 
-from training.base.resolve import SHIPPED
-from training.plan.attention import installed_kernels
+from training.embedded_model.resolve_model import SHIPPED
+from training.resources.attention import installed_kernels
 
 SHAPES: dict[str, dict[str, Any]] = {  # of Qwen2.5
     "1.5B": {"hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28, "heads": (12, 2), "tied": True},
@@ -18,12 +18,12 @@ SHAPES: dict[str, dict[str, Any]] = {  # of Qwen2.5
     "32B": {"hidden_size": 5120, "intermediate_size": 27648, "num_hidden_layers": 64, "heads": (40, 8), "tied": False},
 }
 MODULES = (
-    "training.mixed.trainer",
-    "training.mixed.rollout",
-    "training.mixed.reward",
-    "training.mixed.loss",
-    "training.mixed.supervised",
-    "training.platforms.loopback",
+    "training.verl_hooks.trainer",
+    "training.verl_hooks.agent_loop",
+    "training.verl_hooks.reward",
+    "training.verl_hooks.loss",
+    "training.verl_hooks.supervised",
+    "training.platforms.rendezvous",
     "training.platforms.process_groups",
     "evaluation.generation.engine",
     "flash_attn.cute",

@@ -11,7 +11,7 @@ import vllm.platforms
 from vllm.platforms.cuda import NonNvmlCudaPlatform
 from vllm.platforms.interface import DeviceCapability
 
-from training.plan.cards import CARDS, Card, card_of
+from training.resources.gpu_models import CARDS, Card, card_of
 
 KINDS = ("H100", "H200", "A100", "L40S")
 PARALLEL = {"1.5B": 1, "7B": 1, "32B": 4}
@@ -56,7 +56,7 @@ from vllm.usage.usage_lib import UsageContext  # noqa: E402
 from vllm.utils.argparse_utils import FlexibleArgumentParser  # noqa: E402
 
 from evaluation.generation.engine import EngineOptions, llm_options  # noqa: E402
-from training.run.configuration import compose_run  # noqa: E402
+from training.job.configuration import compose_run  # noqa: E402
 
 COPIED = (
     "dtype",

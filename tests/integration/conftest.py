@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from core.files import write_table
-from evaluation.benchmarks.problems import read_suite
-from evaluation.benchmarks.registry import load_suite
+from evaluation.benchmarks.benchmark_problems import read_suite
+from evaluation.benchmarks.suite import load_suite
 
 
 @pytest.fixture(scope="module")

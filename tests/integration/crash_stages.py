@@ -18,9 +18,9 @@ from manifests import manifest, targets  # noqa: E402
 from core.cli import exit_status  # noqa: E402
 from core.files import write_json  # noqa: E402
 from core.model.manifest import read_manifest, write_manifest  # noqa: E402
-from evaluation import champions  # noqa: E402
-from evaluation.champions import Checkpoint, Decision, PolicyRecord, PromotionLimits, Registry  # noqa: E402
-from evaluation.promotion import reason_without_comparison  # noqa: E402
+from evaluation.promotion import champions  # noqa: E402
+from evaluation.promotion.champions import Checkpoint, Decision, PolicyRecord, PromotionLimits, Registry  # noqa: E402
+from evaluation.promotion.rules import reason_without_comparison  # noqa: E402
 
 OLD = time.time() - 90 * 86_400
 champions.now = lambda: "2026-01-01T00:00:00+00:00"  # a decision names its time
@@ -80,7 +80,7 @@ def prepare_retention(folder: Path) -> None:
 
 
 def run_retention(folder: Path) -> None:
-    from evaluation.retention import RetentionRules, plan_removals, remove
+    from evaluation.promotion.retention import RetentionRules, plan_removals, remove
 
     rules = RetentionRules()
     plan = plan_removals(folder, rules, named=[], now=time.time())
@@ -106,9 +106,9 @@ def save(folder: Path, step: int) -> None:
     import torch
     from safetensors.torch import load_file
 
-    from core.model.files import model_files
-    from training.base.resolve import SHIPPED
-    from training.run.checkpoints import TrainerState, folder_of, mark_complete
+    from core.model.model_folder import model_files
+    from training.embedded_model.resolve_model import SHIPPED
+    from training.job.checkpoints import TrainerState, folder_of, mark_complete
 
     actor = folder_of(folder / "checkpoints", step) / "actor"
     (actor / "huggingface").mkdir(parents=True)
@@ -126,7 +126,7 @@ def prepare_checkpoint(folder: Path) -> None:
 
 
 def run_checkpoint(folder: Path) -> None:
-    from training.run.checkpoints import prepare_resume, remove_old
+    from training.job.checkpoints import prepare_resume, remove_old
 
     done = prepare_resume(folder / "checkpoints", print)
     remove_old(folder / "checkpoints", keep=1)
@@ -142,7 +142,7 @@ def prepare_export(folder: Path) -> None:
 
 def run_export(folder: Path) -> None:
     from training.export import merge
-    from training.run import checkpoints
+    from training.job import checkpoints
 
     # The weights are joined here and not in a process of its own, so that the calls counted are those of one process.
     checkpoints.export_model = lambda saved, step, out, dtype: merge.merge(
@@ -152,14 +152,14 @@ def run_export(folder: Path) -> None:
 
 
 def run_base(folder: Path) -> None:
-    from training.base.resolve import resolve_base
+    from training.embedded_model.resolve_model import resolve_base
 
     resolve_base("embedded", folder / "models")
 
 
 def run_preparation(folder: Path) -> None:
     import targets.__main__
-    from training.base.resolve import SHIPPED
+    from training.embedded_model.resolve_model import SHIPPED
 
     # One worker: the order of the calls is the same in each run.
     arguments = ["--source", "embedded", "--set", "embedded_rows=40", "--tokenizer", str(SHIPPED), "--workers", "1"]
@@ -175,7 +175,7 @@ def prepare_grading(folder: Path) -> None:
 
     from core.files import write_table
     from core.schemas import SAMPLE
-    from evaluation.tables import read_suite_file
+    from evaluation.sample_tables import read_suite_file
 
     run_suite(folder)
     by_benchmark: dict[str, list[dict[str, object]]] = {}

@@ -26,7 +26,7 @@ from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig, HFModelCo
 from verl.workers.engine import EngineRegistry
 
 import training.platforms.packed_attention  # noqa: F401  registers sdpa_packed
-from training.base.resolve import SHIPPED
+from training.embedded_model.resolve_model import SHIPPED
 
 LENGTHS = (17, 29, 11, 40, 23, 35, 8, 31)
 PROMPT = 4

@@ -20,8 +20,8 @@ from manifests import manifest, targets
 from core.files import write_table
 from core.model.manifest import write_manifest
 from core.schemas import SAMPLE
-from evaluation.benchmarks.problems import read_suite
-from evaluation.benchmarks.registry import load_suite
+from evaluation.benchmarks.benchmark_problems import read_suite
+from evaluation.benchmarks.suite import load_suite
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -100,7 +100,7 @@ def test_a_template_decides_the_prompt_and_is_recorded(model, suite, tmp_path, c
 
 
 def test_a_checkpoint_says_how_it_was_trained(model, tmp_path):
-    from evaluation.generation.models import LocalModel
+    from evaluation.generation.model_source import LocalModel
 
     policy = shutil.copytree(model, tmp_path / "policy")
     config = json.dumps({"system_prompt": "Think."})

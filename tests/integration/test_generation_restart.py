@@ -21,7 +21,7 @@ from targets.prepared import read_prepared
 from targets.select.split import read_split, reconcile
 
 ROOT = Path(__file__).resolve().parents[2]
-MODEL = ROOT / "training" / "base" / "model"
+MODEL = ROOT / "training" / "embedded_model" / "model"
 SAMPLES, PROBLEMS = 8, 150
 
 
@@ -48,7 +48,7 @@ def test_a_killed_generation_draws_nothing_twice_and_becomes_targets(tmp_path: P
     settings = {
         "storage": {"root": str(storage)},
         "generate": {
-            "teacher": "training/base/model",
+            "teacher": "training/embedded_model/model",
             "problems": str(file),
             "samples": SAMPLES,
             "temperature": 1.0,
@@ -56,7 +56,7 @@ def test_a_killed_generation_draws_nothing_twice_and_becomes_targets(tmp_path: P
             "max_tokens": 144,
         },
         "targets": {
-            "source": [{"path": "generated", "licence": "apache-2.0"}, "embedded"],
+            "source": [{"path": "generated", "license": "apache-2.0"}, "embedded"],
             "embedded_rows": 60,
             "max_prompt_tokens": 64,
             "max_target_tokens": 144,
@@ -101,7 +101,7 @@ def test_a_killed_generation_draws_nothing_twice_and_becomes_targets(tmp_path: P
         number = int(row["extra_info"]["id"].removeprefix("generated.parquet:"))
         metadata, source = row["metadata"], generated[number]
         assert (metadata["generation_problem"], metadata["generation_sample"]) == (source["id"], str(source["sample"]))
-        assert metadata["licence"] == "apache-2.0" and metadata["teacher"] == source["teacher"]
+        assert metadata["license"] == "apache-2.0" and metadata["teacher"] == source["teacher"]
         # The teacher and the policy have one tokenizer, and the response is a target as it stands.
         ((_, tokens),) = lengths.count_examples([(row["prompt"], row["target"][0]["content"])])
         assert row["target_log_probs"] == source["target_log_probs"] and len(row["target_log_probs"]) == tokens

@@ -22,11 +22,11 @@ import pyarrow.parquet as pq
 import pytest
 from thrift import Struct, edit_footer
 
-from core.code import PROJECT
+from core.code_digest import PROJECT
 
 STATED_MIB = 2048
 TIMEOUT_S = 300
-SHIPPED = PROJECT / "training" / "base" / "model"
+SHIPPED = PROJECT / "training" / "embedded_model" / "model"
 MIB = b"x" * (1 << 20)
 WHOLE_NUMBER = 6  # type of a 64-bit field
 VALUES, BYTES, COMPRESSED, DATA_PAGE, DICTIONARY_PAGE = 5, 6, 7, 9, 11  # fields of a column in a footer

@@ -18,9 +18,9 @@ from manifests import manifest, targets
 from core.errors import InputError
 from core.files import write_json
 from core.model.manifest import read_manifest, write_manifest
-from evaluation.champions import Checkpoint, Decision, PolicyRecord, PromotionLimits, Registry, ScoreFile
-from evaluation.promotion import reason_without_comparison
-from evaluation.retention import RetentionRules, find_uses, plan_removals, remove
+from evaluation.promotion.champions import Checkpoint, Decision, PolicyRecord, PromotionLimits, Registry, ScoreFile
+from evaluation.promotion.retention import RetentionRules, find_uses, plan_removals, remove
+from evaluation.promotion.rules import reason_without_comparison
 
 OLD = time.time() - 90 * 86_400
 MEANWHILE_SECONDS = 0.02  # what another process gets done if nothing holds it back
@@ -241,7 +241,7 @@ def test_a_rollback_passes_over_what_was_rolled_back(storage: Storage) -> None:
 
 
 def test_a_registry_that_somebody_holds_is_told(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evaluation.champions.LOCK_SECONDS", 0.2)
+    monkeypatch.setattr("evaluation.promotion.champions.LOCK_SECONDS", 0.2)
     policy = storage.train()
     with storage.registry.locked(), pytest.raises(InputError, match="holds it for more than"):
         Registry(storage.root).promote(policy.path, reason="")

@@ -68,7 +68,7 @@ def test_ray_gives_the_same_bytes(
     limited = [run(tmp_path / "in", tmp_path / e, trained, engine=e, limit=50) for e in ("local", "ray")]
     assert limited[0].digest == limited[1].digest and limited[1].counts["read"] == 50
     pq.write_table(pa.Table.from_pylist([good(k) for k in range(200, 300)]), tmp_path / "other.parquet")
-    mixture = [{"path": str(tmp_path / "in"), "weight": 1, "licence": "MIT", "metadata": ["answer"]}]
+    mixture = [{"path": str(tmp_path / "in"), "weight": 1, "license": "MIT", "metadata": ["answer"]}]
     mixture += [{"path": str(tmp_path / "other.parquet"), "weight": 2}]
     mixed = [run(mixture, tmp_path / f"mixed-{e}", trained, engine=e) for e in ("local", "ray")]
     for name in FILES:

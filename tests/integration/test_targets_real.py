@@ -6,8 +6,8 @@ from pathlib import Path
 from preparing import rows, run
 
 from core.errors import InputError
-from evaluation.benchmarks.problems import read_suite
-from evaluation.benchmarks.registry import load_suite
+from evaluation.benchmarks.benchmark_problems import read_suite
+from evaluation.benchmarks.suite import load_suite
 
 
 def test_real_traces_end_to_end(tmp_path: Path, tokenizer: Path, shared: Path) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from processes import alive, wait_gone
 
-from core.backends.attempts import Attempt, attempts, reason_of
 from core.backends.local import LocalBackend
+from core.backends.monitor import Attempt, attempts, reason_of
 from core.backends.task import Task
 from core.errors import InputError, TaskFailed
-from training.run.attempts import follow
+from training.job.attempts import follow
 
 ROOT = Path(__file__).parents[2]
 
@@ -101,9 +101,9 @@ def test_the_time_of_an_attempt_whose_command_was_killed_ends_with_its_last_outp
 COMMAND = """
 import sys, threading, time
 from pathlib import Path
-from core.backends.attempts import Attempt
+from core.backends.monitor import Attempt
 from core.errors import InputError, TaskFailed
-from training.run.attempts import follow
+from training.job.attempts import follow
 from core.backends.local import LocalBackend
 from core.backends.task import Task
 from core.machine.processes import descendants

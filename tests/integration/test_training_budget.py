@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from training_runs import Training, write_targets
 
-from training.run.checkpoints import latest_step
+from training.job.checkpoints import latest_step
 
 
 @pytest.mark.slow

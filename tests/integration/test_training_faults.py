@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from training_runs import Training, check_ages, write_targets
 
-from core.backends.attempts import attempts
+from core.backends.monitor import attempts
 from core.model.manifest import read_manifest
-from training.run.checkpoints import latest_step
+from training.job.checkpoints import latest_step
 
 GONE_SECONDS = 30
 STEPS = 14
-COMMAND, SUPERVISOR, DRIVER = "-m training --recipe", "-m core.backends.supervisor", "-m training.mixed.main"
+COMMAND, SUPERVISOR, DRIVER = "-m training --recipe", "-m core.backends.supervisor", "-m training.verl_hooks.main"
 # A worker of Ray that is killed takes the step with it; so does the server of vLLM.
 WORKER, TASK, SERVER = "ray::WorkerDict", "ray::TaskRunner", "ray::vLLMHttpServer"
 

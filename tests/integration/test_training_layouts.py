@@ -12,7 +12,7 @@ from engine_ranks import LAYOUTS, LENGTHS
 from training_runs import ROOT, free_port
 from transformers import AutoModelForCausalLM
 
-from training.base.resolve import SHIPPED
+from training.embedded_model.resolve_model import SHIPPED
 from training.export.merge import merge
 
 Results = dict[str, dict[str, float]]
@@ -82,7 +82,7 @@ def test_adapters_start_as_the_model_and_learn(results: Results) -> None:
 
 
 def test_torchs_own_attention_is_wrong_where_sequences_are_split(results: Results) -> None:
-    """Why `training.plan.attention` refuses it: nothing fails, and the sum is another one."""
+    """Why `training.resources.attention` refuses it: nothing fails, and the sum is another one."""
     assert results["sequence parallel"]["log_probs"] != pytest.approx(results["padded"]["log_probs"], rel=1e-3)
 
 

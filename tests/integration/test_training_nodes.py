@@ -8,7 +8,7 @@ from training_runs import Training, command_line, family, write_targets
 
 from core.files import read_json
 from core.model.manifest import read_manifest
-from training.plan.fit import PLAN
+from training.resources.fit_check import PLAN
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 

@@ -12,14 +12,14 @@ import pytest
 from processes import wait_until
 from training_runs import command_line, family
 
-from core.code import PROJECT
+from core.code_digest import PROJECT
 from core.machine.processes import Process
+from training.job.configuration import compose_run
 from training.platforms.preloaded import preloaded_interpreter
-from training.run.configuration import compose_run
 
 WORKER = """
 import json, os, sys
-names = ["torch", "vllm", "verl", "training.mixed.trainer"]
+names = ["torch", "vllm", "verl", "training.verl_hooks.trainer"]
 print(json.dumps({
     "imported": [name for name in names if name in sys.modules], "arguments": sys.argv[1:], "folder": os.getcwd(),
     "variable": os.environ.get("VARIABLE"), "parent": os.getppid(), "read": sys.stdin.read(), "main": __name__,
@@ -106,7 +106,7 @@ def test_a_worker_is_a_fork_that_runs_a_command_as_an_interpreter_would(interpre
         check=True,
     )
     assert json.loads(worker.stdout) == {
-        "imported": ["torch", "vllm", "verl", "training.mixed.trainer"],
+        "imported": ["torch", "vllm", "verl", "training.verl_hooks.trainer"],
         "arguments": ["--number", number],
         "folder": str(tmp_path),
         "variable": number,

@@ -10,11 +10,11 @@ from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 
 from training.algorithms.registry import CORRECTIONS
-from training.base.resolve import SHIPPED
-from training.plan.machine import Gpu, Machine
-from training.plan.resolve import resolve_auto
-from training.plan.shape import ModelShape
-from training.run.configuration import compose_run, mixed_options, names
+from training.embedded_model.resolve_model import SHIPPED
+from training.job.configuration import compose_run, mixed_options, names
+from training.resources.auto_values import resolve_auto
+from training.resources.machine import Gpu, Machine
+from training.resources.model_shape import ModelShape
 
 RUN = Path("run")
 EIGHT_GPUS = Machine(2, (Gpu("NVIDIA H100 80GB HBM3", 85.5e9, (9, 0)),) * 8, 128, 1e12, 64e9, 1e12)

@@ -11,12 +11,12 @@ import pytest
 from ray_nodes import Cluster, ray_cluster
 from training_runs import Training, alive, command_line, family, free_port, write_targets
 
-from core.backends.attempts import Attempt, attempts
+from core.backends.monitor import Attempt, attempts
 from core.backends.ray_job import RayJobBackend
 from core.backends.task import Task
 from core.model.manifest import read_manifest
-from training.run.attempts import follow
-from training.run.checkpoints import latest_step
+from training.job.attempts import follow
+from training.job.checkpoints import latest_step
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -82,12 +82,18 @@ def test_a_training_goes_on_without_its_command_and_is_found_again(cluster: Clus
     stopped.wait_for_step(1)
     assert latest_step(tmp_path / "stopped" / "checkpoints") >= 1
     jobs = family(head) - idle
-    assert any("training.mixed.main" in command_line(process) for process in jobs)
+    assert any("training.verl_hooks.main" in command_line(process) for process in jobs)
     stopped.process.send_signal(signal.SIGTERM)
     assert stopped.end(60) == 128 + signal.SIGTERM
     deadline = time.monotonic() + 30
     # Ray keeps idle workers; what a training has must be gone.
-    busy = ("training.mixed.main", "ray::WorkerDict", "ray::TaskRunner", "ray::vLLMHttpServer", "ray::AgentLoopWorker")
+    busy = (
+        "training.verl_hooks.main",
+        "ray::WorkerDict",
+        "ray::TaskRunner",
+        "ray::vLLMHttpServer",
+        "ray::AgentLoopWorker",
+    )
     while left := [process for process in alive(jobs) if any(name in command_line(process) for name in busy)]:
         assert time.monotonic() < deadline, [command_line(process)[:100] for process in left]
         time.sleep(0.5)

@@ -12,8 +12,8 @@ from training_runs import Training, check_ages, write_targets
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from core.model.manifest import read_manifest
-from training.base.resolve import SHIPPED
-from training.run.configuration import names
+from training.embedded_model.resolve_model import SHIPPED
+from training.job.configuration import names
 
 # make test runs the published recipe and one without rollouts.
 QUICK = ("luffy", "sft")

@@ -15,16 +15,16 @@ import pyarrow.parquet as pq
 import pytest
 from training_runs import Training, free_port, write_targets
 
-from core.backends.attempts import Attempt, attempts
+from core.backends.monitor import Attempt, attempts
 from core.backends.slurm import SlurmBackend
 from core.backends.task import Task
 from core.errors import InputError, TaskFailed
 from core.files import write_table
 from core.model.manifest import read_manifest
-from evaluation.benchmarks.problems import read_suite
-from evaluation.benchmarks.registry import load_suite
-from training.base.resolve import SHIPPED
-from training.run.attempts import follow
+from evaluation.benchmarks.benchmark_problems import read_suite
+from evaluation.benchmarks.suite import load_suite
+from training.embedded_model.resolve_model import SHIPPED
+from training.job.attempts import follow
 
 ROOT = Path(__file__).resolve().parents[2]
 MISSING = [name for name in ("slurmctld", "slurmd", "sbatch", "srun") if shutil.which(name) is None]

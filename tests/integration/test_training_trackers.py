@@ -10,7 +10,7 @@ import pytest
 
 from core.files import write_json
 from core.model.manifest import write_manifest
-from training.run.trackers import open_runs
+from training.job.trackers import open_runs
 
 pytest.importorskip("wandb")
 

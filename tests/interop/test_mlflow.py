@@ -16,7 +16,7 @@ from mlflow import MlflowClient
 from core.errors import InputError
 from core.files import write_json
 from core.model.manifest import write_manifest
-from training.run.trackers import FILE, open_runs, publish
+from training.job.trackers import FILE, open_runs, publish
 
 SCORES = {"base": {"benchmark": "sums", "mean": 0.25}, "policy": {"benchmark": "sums", "mean": 0.75}}
 

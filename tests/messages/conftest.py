@@ -20,7 +20,7 @@ from rows import Row
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = {"evaluation": "evaluation.__main__", "targets": "targets.__main__", "training": "training.__main__"}
-MODULES["training.base"] = "training.base.__main__"
+MODULES["training.embedded_model"] = "training.embedded_model.__main__"
 PROGRESS = re.compile(r"[a-z ]+: [\d,]+( of [\d,]+)?$|$")  # what comes before, on the same stream
 LATE = ("home", ".decisions", ".lock")  # DAGSTER_HOME, decisions that a preparation keeps for the next one, a lock
 
@@ -38,7 +38,7 @@ def good_inputs(tmp_path_factory) -> Path:
     from training.preflight.trial import write_targets
 
     folder = tmp_path_factory.mktemp("good")
-    shutil.copytree(ROOT / "training" / "base" / "model", folder / "model")
+    shutil.copytree(ROOT / "training" / "embedded_model" / "model", folder / "model")
     shutil.copytree(folder / "model", folder / "policy")
     assert main(["suite", "--benchmarks", "arithmetic", "--limit", "2", "--out", str(folder / "suite.parquet")]) == 0
     suite = pq.read_table(folder / "suite.parquet").to_pylist()
@@ -109,7 +109,7 @@ def refuse(good_inputs, tmp_path, monkeypatch, capfd) -> Callable[[Row], None]:
         before, mask = listing(tmp_path), os.umask(0o077)
         try:
             with patch.dict(os.environ):  # commands set variables for the processes that they start
-                if words[0] in ("evaluation", "training.base", "training.export.convert"):
+                if words[0] in ("evaluation", "training.embedded_model", "training.export.convert"):
                     status = module.main(words[1:])
                 else:
                     status = module.exit_status(lambda: module.main(words[1:]))

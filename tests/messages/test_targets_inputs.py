@@ -25,7 +25,7 @@ ROWS: list[Row] = [
     (
         f"{PREPARE} --set 'source={{path: traces.jsonl, licens: x}}'",
         {},
-        "licens is not a setting; did you mean licence?",
+        "licens is not a setting; did you mean license?",
     ),
     ("targets --out o --tokenizer model --set 'source=[{path: traces.jsonl, weight: -1}]'", {}, "source.0.weight"),
     (

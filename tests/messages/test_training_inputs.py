@@ -65,7 +65,7 @@ ROWS: list[Row] = [
         {"model/trackers.json": '{"config": "", "name": "", "runs": 1}'},
         "trackers.json: runs",
     ),
-    ("training.base --out model", {}, "model: exists already"),
+    ("training.embedded_model --out model", {}, "model: exists already"),
     ("training.export.convert --gguf nothing.gguf --out out", {}, "nothing.gguf: no such file"),
     ("training.export.convert --gguf x.gguf --out out", {"x.gguf": b"GGUF\x00"}, "x.gguf: transformers cannot convert"),
 ]

@@ -10,13 +10,13 @@ import pytest
 from preparing import trace
 
 from core.browser.page import Page, Row, write_page
-from targets import browse
+from targets import trace_browser
 from targets.config import build_config
 from targets.prepare import prepare
 from targets.prepared import Prepared
 from targets.select.split import reconcile, select_train
 
-MODEL = Path(__file__).resolve().parents[2] / "training" / "base" / "model"
+MODEL = Path(__file__).resolve().parents[2] / "training" / "embedded_model" / "model"
 HOSTILE = (
     "<script>window.pwned = 1</script><img src=x onerror='window.pwned = 1'></script><svg onload=alert(1)>"
     "$\\href{javascript:window.pwned=1}{x}$ $\\includegraphics{http://127.0.0.1:9/x.png}$ $\\htmlData{a=b}{x}$ "
@@ -63,7 +63,7 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [trace(1), formula, near, trace(3, answer="7"), hostile]
     (folder / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     prepared_targets(folder / "t.jsonl", folder / "out")
-    assert browse.main([str(folder / "out"), "--out", str(folder / "page.html")]) == 0
+    assert trace_browser.main([str(folder / "out"), "--out", str(folder / "page.html")]) == 0
     return folder
 
 
@@ -163,7 +163,7 @@ def test_a_review_is_downloaded_continued_and_honoured(opened, targets: Path, tm
     assert prepared.counts == {"read": 5, "kept": 2, "figure": 1, "wrong": 1, "review": 1}
     assert not reconcile(prepared, select_train(prepared, tmp_path / "out")).problems
 
-    browse.browse(prepared, tmp_path / "page.html")
+    trace_browser.browse(prepared, tmp_path / "page.html")
     page = opened(tmp_path / "page.html")
     page.set_input_files("#earlier", review)
     page.get_by_text("1 refused, 1 kept").wait_for()

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from training.algorithms.guidance import ALWAYS, UNTIL_SOLVED, require_guide
+from training.algorithms.off_policy_schedule import ALWAYS, UNTIL_SOLVED, require_guide
 from training.algorithms.option_block import Options, contradiction
 from training.algorithms.registry import (
     CORRECTIONS,
@@ -68,7 +68,7 @@ class RolloutCorrectionOptions(Options):
 
 
 class RolloutOptions(Options):
-    """When samples are drawn and how old they may be (``training.mixed.asynchronous``): keys beside ``mixed``.
+    """When samples are drawn and how old they may be (``training.verl_hooks.asynchronous``): keys beside ``mixed``.
 
     The age of a token is the number of times that the actor's weights were sent to vLLM between those that sampled it
     and those from which its step starts.
@@ -138,7 +138,7 @@ class ReLIFTOptions(Options):
 
 
 class ReplayOptions(Options):
-    """A replay of the policy's own right samples (``training.algorithms.methods.replay``)."""
+    """A replay of the policy's own right samples (``training.algorithms.methods.exgrpo``)."""
 
     use: bool = False
     share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5  # of a batch's prompts, at most
@@ -223,12 +223,12 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
     adaptive_entropy: EntropyOptions = EntropyOptions()
 
     @property
-    def knows_off_policy_probs(self) -> bool:
+    def has_teacher_log_probs(self) -> bool:
         """Whether off-policy tokens come with the probabilities of the policy that wrote them."""
         return self.use_target_probs or self.replay.use
 
     @property
-    def learns_from_unsolved(self) -> bool:
+    def uses_unsolved_prompts(self) -> bool:
         """Whether a group that was never solved has a supervised loss, so that nothing may drop it."""
         return self.sft_multitask.use or self.relift.use
 

@@ -7,8 +7,8 @@ from core.cli import Parser
 from core.errors import InputError
 from core.files import atomic_folder
 from training.export import DTYPES
-from training.run.checkpoints import complete_steps, export_model
-from training.run.folder import RunFolder
+from training.job.checkpoints import complete_steps, export_model
+from training.job.run_folder import RunFolder
 
 
 def main(argv: Sequence[str]) -> int:

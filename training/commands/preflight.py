@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from core.cli import Parser
+from training.job.configuration import names
 from training.preflight.checks import run_checks
-from training.preflight.machine import machine_checks
+from training.preflight.machine_checks import machine_checks
 from training.preflight.trial import trial_checks
-from training.run.configuration import names
 
 
 def main(argv: Sequence[str]) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from core.cli import Parser
 from core.errors import InputError
-from training.run.trackers import FILE, publish
+from training.job.trackers import FILE, publish
 
 
 def main(argv: Sequence[str]) -> int:

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from core.code import PROJECT, RECIPES
+from core.code_digest import PROJECT, RECIPES
 from core.errors import InputError
 from core.files import read_yaml
 

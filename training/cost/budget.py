@@ -7,7 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.errors import InputError, explain_validation
-from training.cost.spent import Cost, Pace, Rates
+from training.cost.usage import Cost, Pace, Rates
 
 PRICE = "run.device_hour_price"
 

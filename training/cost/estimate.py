@@ -7,16 +7,16 @@ from typing import Any
 
 from core.errors import InputError
 from core.files import read_object
-from training.cost.spent import Cost, Pace, Rates, measured_pace
-from training.plan.fit import PLAN
-from training.plan.layout import Layout
-from training.plan.summary import Figure
+from training.cost.usage import Cost, Pace, Rates, measured_pace
+from training.resources.fit_check import PLAN
+from training.resources.layout import Layout
+from training.resources.prediction_summary import Figure
 
 TITLES = {"hours": "hours", "device_hours": "device-hours", "tokens": "tokens", "money": "cost"}
 SAME = ("shape", "layout", "card")  # parts of a plan that decide what a step takes
 
 
-def pace_of(run: Path, plan: Mapping[str, Any]) -> Pace | None:
+def throughput_of(run: Path, plan: Mapping[str, Any]) -> Pace | None:
     """What a step of the run in folder ``run`` will take; None where nothing says it.
 
     The steps that it has made itself count first, then those of the latest run beside it whose plan has the same model,

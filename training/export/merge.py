@@ -1,4 +1,4 @@
-"""Turn a checkpoint of verl into a Hugging Face folder; `training.run.checkpoints` starts it in a process of its own.
+"""Turn a checkpoint of verl into a Hugging Face folder; `training.job.checkpoints` starts it in a process of its own.
 
 verl's ranks each save their part of the parameters, in float32. Here they are joined on one processor, after or beside
 the training: no GPU waits for it, and a checkpoint has no second copy of the model. LoRA's adapters are added to the
@@ -18,7 +18,7 @@ from torch.distributed.tensor import DTensor
 from core.cli import exit_status
 from core.errors import InputError
 from core.files import read_json, write_json
-from core.model.files import model_files
+from core.model.model_folder import model_files
 from training.export import DTYPES
 
 SHARD_SIZE = "5GB"

@@ -32,7 +32,7 @@ OF_RAY = (
     "ray._private.workers.default_worker",
     "verl.workers.rollout.vllm_rollout.vllm_async_server",
     "verl.workers.engine_workers",
-    "training.mixed.asynchronous.trainers",
+    "training.verl_hooks.asynchronous.trainers",
 )
 
 MOST_FILES = 253  # that Linux passes in one message

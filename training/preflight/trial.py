@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from core.arithmetic import problems
-from core.code import PROJECT
+from core.code_digest import PROJECT
 from core.errors import InputError
 from core.schemas import TARGET
-from training.base.resolve import SHIPPED
+from training.embedded_model.resolve_model import SHIPPED
 from training.preflight.checks import Check
 
 ROWS, PROMPTS = 16, 8

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from core.model.prompts import PromptRecord
-from evaluation.benchmarks.registry import GROUPS, Benchmark, Published
-from evaluation.report.scorecard.lineage import Lineage, costs
+from evaluation.benchmarks.suite import GROUPS, Benchmark, Published
+from evaluation.report.scorecard.lineage_summary import Lineage, costs
 from evaluation.report.scorecard.transcripts import Transcript, choose_transcripts
-from evaluation.statistics.breakdown import LengthBin, Subject, by_length, by_subject
+from evaluation.statistics.by_category import LengthBin, Subject, by_length, by_subject
 from evaluation.statistics.paired import Difference, average_difference, paired_difference
 from evaluation.statistics.scores import UNSETTLED, Summary, summarize
 from grading.contamination import Contamination

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from core.machine.lock import differences, locked_versions, summary
+from core.machine.package_lock import differences, locked_versions, summary
 
 ROOT = Path(__file__).resolve().parents[3]
 

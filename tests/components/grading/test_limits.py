@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from core.code import PROJECT
+from core.code_digest import PROJECT
 from core.errors import InputError
 from grading.grader import Grader
 

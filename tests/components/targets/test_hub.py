@@ -22,7 +22,7 @@ from preparing import rows, run, trace
 from targets.hub.push import write_dataset
 from targets.prepared import Prepared
 from targets.select.split import Split, read_split, select_train
-from targets.tables import read_metadata
+from targets.target_tables import read_metadata
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from core.code import PROJECT
+from core.code_digest import PROJECT
 from core.errors import InputError
 from core.parquet import batches as parquet_batches
 from core.parquet.pages import column_sizes

@@ -18,7 +18,7 @@ from targets.config import build_config
 from targets.prepare import prepare
 from targets.prepared import Prepared, read_prepared
 from targets.read.sources import find_parts
-from targets.select.mixture import quotas
+from targets.select.source_caps import quotas
 from targets.select.split import reconcile, select_train
 from targets.source import Source
 from targets.trace import Trace
@@ -37,7 +37,7 @@ def test_each_source_has_its_own_mapping_and_metadata(tmp_path: Path, tokenizer:
     other = [{"q": row["problem"], "a": row["answer"], "r": row["response"]} for row in map(good, range(5, 8))]
     second = jsonl(*other, name="second.jsonl")
     sources = [
-        {"path": str(first), "licence": "MIT", "metadata": {"difficulty": "level", "site": "origin.site"}},
+        {"path": str(first), "license": "MIT", "metadata": {"difficulty": "level", "site": "origin.site"}},
         {"path": str(second), "mapping": {"problem": "q", "answer": "a", "response": "r"}, "teacher": "R1"},
         "embedded",
     ]
@@ -49,7 +49,7 @@ def test_each_source_has_its_own_mapping_and_metadata(tmp_path: Path, tokenizer:
     for row in table.to_pylist():
         by_source.setdefault(row["extra_info"]["source"], {k: v for k, v in row["metadata"].items() if v is not None})
     assert by_source == {
-        "first.jsonl": {"licence": "MIT", "difficulty": "1", "site": "aops"},
+        "first.jsonl": {"license": "MIT", "difficulty": "1", "site": "aops"},
         "second.jsonl": {"teacher": "R1"},
         "embedded": {},
     }
@@ -69,20 +69,20 @@ def test_a_source_that_declares_nothing_adds_no_column(tmp_path: Path, tokenizer
 def test_metadata_is_part_of_the_version_of_the_data(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
     path = str(jsonl(good(1)))
     versions = {
-        run([{"path": path, "licence": licence}], tmp_path / licence, tokenizer).digest for licence in ("MIT", "CC0")
+        run([{"path": path, "license": license}], tmp_path / license, tokenizer).digest for license in ("MIT", "CC0")
     }
     assert len(versions) == 2
 
 
 def test_a_suite_can_check_the_metadata(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
-    sources = [{"path": str(jsonl(good(1), good(2))), "licence": "MIT"}]
-    sources += [{"path": str(jsonl(good(3), name="b.jsonl")), "licence": "CC-BY-NC-4.0"}]
+    sources = [{"path": str(jsonl(good(1), good(2))), "license": "MIT"}]
+    sources += [{"path": str(jsonl(good(3), name="b.jsonl")), "license": "CC-BY-NC-4.0"}]
     profile = run(sources, tmp_path / "out", tokenizer).profile
     assert [r.name for r in validate(profile) if not r.passed] == ["overlap_looked_for"]  # `$metadata` has its columns
     suite = tmp_path / "suite.yaml"
     suite.write_text(
-        "name: ours\nchecks:\n  - {name: licences, severity: error, description: May be used, type: "
-        "expect_column_values_to_be_in_set, kwargs: {column: metadata.licence, value_set: [MIT]}}\n"
+        "name: ours\nchecks:\n  - {name: licenses, severity: error, description: May be used, type: "
+        "expect_column_values_to_be_in_set, kwargs: {column: metadata.license, value_set: [MIT]}}\n"
     )
     assert len(load_checks(suite)) == 1
     (result,) = validate(profile, suite=suite)
@@ -202,15 +202,15 @@ def test_a_breakdown_counts_a_bounded_number_of_values() -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ({"path": "a.jsonl", "licens": "MIT"}, r"source\.0\.licens is not a setting; did you mean licence\?"),
+        ({"path": "a.jsonl", "licens": "MIT"}, r"source\.0\.licens is not a setting; did you mean license\?"),
         ({"path": "a.jsonl", "weight": 0}, r"source\.0\.weight: "),
         ({"path": "a.jsonl", "weight": float("inf")}, r"source\.0\.weight: "),
         ({"path": "a.jsonl", "cap": 0}, r"source\.0\.cap: "),
         ({"path": ""}, r"source\.0\.path: "),
-        ({"licence": "MIT"}, r"source\.0\.path: "),
+        ({"license": "MIT"}, r"source\.0\.path: "),
         ({"path": "a.jsonl", "mapping": "nothing"}, r"source\.0\.mapping: 'nothing' does not exist"),
         ({"path": "a.jsonl", "mapping": {"problem": "p"}}, r"source\.0\.mapping\.answer: "),
-        ({"path": "a.jsonl", "licence": "MIT", "metadata": ["licence"]}, "for the whole source and as a column"),
+        ({"path": "a.jsonl", "license": "MIT", "metadata": ["license"]}, "for the whole source and as a column"),
         ({"path": "embedded", "metadata": ["level"]}, "has no columns"),
         ({"path": "a.jsonl", "metadata": {"a.b": "c"}}, "without dots"),
         ({"path": "a.jsonl", "metadata": 3}, r"source\.0\.metadata: "),

@@ -13,9 +13,9 @@ from preparing import rows, run
 from core.errors import InputError
 from core.schemas import BENCHMARK, PROFILE, REJECTED, TARGET
 from targets import prepare as module
-from targets import tables
+from targets import target_tables
 from targets.config import build_config, read_config
-from targets.filter import engines, registry
+from targets.filter import engines, filters
 from targets.filter.context import FilterContext
 from targets.prepared import read_prepared
 from targets.read import sources
@@ -109,9 +109,9 @@ def test_a_filter_is_one_entry_of_the_registry(
         count = trace.target.count("!")
         return f"{count} exclamation marks" if count > 3 else None
 
-    at = [entry.name for entry in registry.FILTERS].index("foreign_script")
-    entry = registry.Filter("exclaims", "the text exclaims too often", registry.Stage.TARGET, exclaims)
-    monkeypatch.setattr(registry, "FILTERS", (*registry.FILTERS[:at], entry, *registry.FILTERS[at:]))
+    at = [entry.name for entry in filters.FILTERS].index("foreign_script")
+    entry = filters.Filter("exclaims", "the text exclaims too often", filters.Stage.TARGET, exclaims)
+    monkeypatch.setattr(filters, "FILTERS", (*filters.FILTERS[:at], entry, *filters.FILTERS[at:]))
     source = jsonl(good(1), good(2, response="<think>\nOh!!!!\n</think>\n\n\\boxed{4}"), good(3, answer="7"))
     prepared = run(source, tmp_path / "out", tokenizer)
     assert prepared.counts == {"read": 3, "kept": 1, "exclaims": 1, "wrong": 1}
@@ -155,7 +155,7 @@ def test_the_same_bytes_whatever_the_workers_and_batches(
     source = jsonl(*fractions, *(good(k) for k in range(1, 40)), good(3), "{", good(4, answer=None))
     first = run(source, tmp_path / "one", tokenizer, workers=1)
     monkeypatch.setattr(sources, "TRACES_PER_BATCH", 7)
-    monkeypatch.setattr(tables, "ROWS_PER_READ", 5)
+    monkeypatch.setattr(target_tables, "ROWS_PER_READ", 5)
     second = run(source, tmp_path / "two", tokenizer, workers=2)
     for name in ("prepared", "profile", "rejected"):
         assert getattr(first, name).read_bytes() == getattr(second, name).read_bytes(), name

@@ -11,8 +11,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from core.errors import InputError
 from targets.config import PrepareConfig
-from training.run.configuration import compose_run, mixed_options, names
-from training.run.job import _fill_in
+from training.job.configuration import compose_run, mixed_options, names
+from training.job.launch import _fill_in
 
 RUN = Path("run")
 ROOT = Path(__file__).resolve().parents[3]

@@ -7,11 +7,11 @@ import pytest
 from omegaconf import DictConfig
 
 from core.errors import InputError
-from training.base.resolve import SHIPPED
-from training.plan.machine import Machine
-from training.plan.resolve import resolve_auto
-from training.plan.shape import ModelShape
-from training.run.configuration import compose_run
+from training.embedded_model.resolve_model import SHIPPED
+from training.job.configuration import compose_run
+from training.resources.auto_values import resolve_auto
+from training.resources.machine import Machine
+from training.resources.model_shape import ModelShape
 
 EMBEDDED = ModelShape.of_folder(SHIPPED)
 LARGE = replace(EMBEDDED, parameters=134_515_008)

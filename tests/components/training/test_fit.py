@@ -9,13 +9,13 @@ from omegaconf import DictConfig
 from test_memory import QWEN_7B
 
 from core.errors import InputError
-from training.plan.attention import choose_attention
-from training.plan.cards import CARDS, card_of
-from training.plan.fit import check_fit, require_disk, write_plan
-from training.plan.machine import Gpu, Machine, available_memory, this_machine, visible_gpus
-from training.plan.resolve import resolve_auto
-from training.plan.shape import ModelShape
-from training.run.configuration import compose_run
+from training.job.configuration import compose_run
+from training.resources.attention import choose_attention
+from training.resources.auto_values import resolve_auto
+from training.resources.fit_check import check_fit, require_disk, write_plan
+from training.resources.gpu_models import CARDS, card_of
+from training.resources.machine import Gpu, Machine, available_memory, this_machine, visible_gpus
+from training.resources.model_shape import ModelShape
 
 SHAPE_7B = ModelShape.of_config(QWEN_7B)
 SMALL = {
@@ -83,7 +83,7 @@ def test_one_gpu_keeps_the_state_of_a_7b_model_in_the_memory_of_the_node() -> No
         (machine("H100", 8, disk=100e9), [], r"disk of the run's folder: needs 289.*run\.keep_checkpoints"),
         (machine("H100", 8, memory=30e9), [], r"memory of the node: needs"),
         (machine("H100", 8, shared_memory=64e6), [], r"/dev/shm: needs.*--shm-size"),
-        (machine("H100", 8, cpus=8), [], r"CPUs that verl and Ray reserve: needs 27 of 8.*num_cpus"),
+        (machine("H100", 8, cpus=8), [], r"CPUs that verl and Ray reserve_tokens: needs 27 of 8.*num_cpus"),
         (
             machine("H100", 8),
             ["actor_rollout_ref.actor.ppo_max_token_len_per_gpu=4096"],

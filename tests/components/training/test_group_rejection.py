@@ -9,12 +9,12 @@ import pytest
 import torch
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
-from verl.trainer.ppo.v1 import replay_buffer
+from verl.trainer.ppo.v1 import replay_buffer as verl_buffer
 
-from training.algorithms.guidance import ALWAYS, Guidance
+from training.algorithms.off_policy_schedule import ALWAYS, Guidance
 from training.algorithms.options import MixedPolicyOptions
-from training.mixed import groups
-from training.run.configuration import compose_run, mixed_options, names
+from training.job.configuration import compose_run, mixed_options, names
+from training.verl_hooks import replay_buffer
 
 # Rewards of four samples, the target's first.
 GROUPS = {
@@ -64,8 +64,10 @@ def test_groups_without_a_signal_are_dropped(recipe: str, monkeypatch: pytest.Mo
         values = torch.tensor([[0.0, float(rewards[key])] for key in keys])
         return TensorDict({"rm_scores": values}, batch_size=len(keys))
 
-    monkeypatch.setattr(replay_buffer, "tq", SimpleNamespace(kv_batch_get=rm_scores))  # the real one needs Ray
-    buffer = groups.GroupBuffer.__new__(groups.GroupBuffer).follow(options, 4, Guidance(ALWAYS))
+    monkeypatch.setattr(verl_buffer, "tq", SimpleNamespace(kv_batch_get=rm_scores))  # the real one needs Ray
+    buffer = replay_buffer.GroupReplayBuffer.__new__(replay_buffer.GroupReplayBuffer).follow(
+        options, 4, Guidance(ALWAYS)
+    )
     buffer.filter_groups_metric = "reward"
     buffer.partitions = {"train": {key: {} for key in rewards}}
     buffer.finished_keys = {"train": set(GROUPS)}
@@ -84,15 +86,15 @@ def sampled(keys: list[str]) -> Any:
 def test_a_group_that_lost_its_off_policy_sample_is_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = ["a_0_0", "a_1_0", "b_1_0", "b_2_0", "c_0_0", "c_2_0"]  # c lost an on-policy sample
     cleared: list[str] = []
-    monkeypatch.setattr(groups, "tq", SimpleNamespace(kv_clear=lambda partition_id, keys: cleared.extend(keys)))
-    monkeypatch.setattr(groups.ReplayBuffer, "sample", sampled(keys))
-    buffer = groups.GroupBuffer.__new__(groups.GroupBuffer)
+    monkeypatch.setattr(replay_buffer, "tq", SimpleNamespace(kv_clear=lambda partition_id, keys: cleared.extend(keys)))
+    monkeypatch.setattr(replay_buffer.ReplayBuffer, "sample", sampled(keys))
+    buffer = replay_buffer.GroupReplayBuffer.__new__(replay_buffer.GroupReplayBuffer)
     buffer.off_policy_samples = 1
     batch, metrics = buffer.sample(1, "train", 3)
     assert batch.keys == ["a_0_0", "a_1_0", "c_0_0", "c_2_0"]
     assert (metrics, cleared) == ({"groups/dropped": 1.0}, ["b_1_0", "b_2_0"])
     assert buffer.sample(1, "val", 3)[0].keys == keys
-    monkeypatch.setattr(groups.ReplayBuffer, "sample", sampled(["b_1_0"]))
+    monkeypatch.setattr(replay_buffer.ReplayBuffer, "sample", sampled(["b_1_0"]))
     with pytest.raises(RuntimeError, match="no group of the batch has all its off-policy samples"):
         buffer.sample(1, "train", 1)
 
@@ -102,12 +104,14 @@ def test_a_batch_of_which_nothing_was_generated_ends_the_training(
     n_prefix: int, keys: list[str], stops: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = MixedPolicyOptions.from_mapping({"prefix": {"n_prefix": n_prefix}})
-    monkeypatch.setattr(groups.ReplayBuffer, "sample", sampled(keys))
-    buffer = groups.GroupBuffer.__new__(groups.GroupBuffer).follow(options, 2, Guidance(ALWAYS))
+    monkeypatch.setattr(replay_buffer.ReplayBuffer, "sample", sampled(keys))
+    buffer = replay_buffer.GroupReplayBuffer.__new__(replay_buffer.GroupReplayBuffer).follow(
+        options, 2, Guidance(ALWAYS)
+    )
     if not stops:
         assert buffer.sample(1, "train", 1)[0].keys == keys
         return
     with pytest.raises(RuntimeError, match="no sample of the batch was generated"):
         buffer.sample(1, "train", 1)
-    monkeypatch.setattr(groups.ReplayBuffer, "sample", sampled([*keys, "b_0_0", "b_1_0"]))
+    monkeypatch.setattr(replay_buffer.ReplayBuffer, "sample", sampled([*keys, "b_0_0", "b_1_0"]))
     assert buffer.sample(1, "train", 2)[0].keys == [*keys, "b_0_0", "b_1_0"]

@@ -20,16 +20,16 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils import tensordict_utils as tu
 
 from core.errors import InputError
-from training.algorithms.curriculum import easy_first
-from training.algorithms.guidance import Guidance, parse_guide
+from training.algorithms.off_policy_schedule import Guidance, parse_guide
 from training.algorithms.options import MixedPolicyOptions
-from training.mixed import groups
-from training.mixed.prompts import PromptMemory
-from training.mixed.seeds import prompt_key
-from training.mixed.trainer import MixedPolicyTrainer
-from training.run.checkpoints import STATE, TrainerState, folder_of, mark_complete, read_state
-from training.run.configuration import compose_run
-from training.run.inputs import check_pass_rates, order_targets
+from training.algorithms.prompt_order import easy_first
+from training.job.checkpoints import STATE, TrainerState, folder_of, mark_complete, read_state
+from training.job.configuration import compose_run
+from training.job.input_checks import check_pass_rates, order_targets
+from training.verl_hooks import replay_buffer
+from training.verl_hooks.derived_seeds import prompt_key
+from training.verl_hooks.prompt_sampler import PromptMemory
+from training.verl_hooks.trainer import MixedPolicyTrainer
 
 # Steps of a run: of each sample its prompt, whether it is right, and whether it is on-policy.
 STEP = st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.booleans()), max_size=12)
@@ -121,7 +121,7 @@ def test_a_filter_remembers_solved_groups_and_counts_all_samples_of_unguided_one
     unguided, keys = {"c", "d"}, [f"{prompt}_{n}_0" for prompt in rewards for n in range(3)]
 
     def fields(keys: list[str], partition_id: str, select_fields: list[str]) -> TensorDict:
-        prompts, numbers = zip(*map(groups.sample_of, keys), strict=True)
+        prompts, numbers = zip(*map(replay_buffer.sample_of, keys), strict=True)
         values = {
             "guided": [prompt not in unguided for prompt in prompts],
             "prompt_key": [ord(prompt) for prompt in prompts],
@@ -130,12 +130,14 @@ def test_a_filter_remembers_solved_groups_and_counts_all_samples_of_unguided_one
         }
         return TensorDict({name: torch.tensor(values[name]) for name in select_fields}, batch_size=len(keys))
 
-    from verl.trainer.ppo.v1 import replay_buffer
+    from verl.trainer.ppo.v1 import replay_buffer as verl_buffer
 
-    for module in (replay_buffer, groups):
+    for module in (verl_buffer, replay_buffer):
         monkeypatch.setattr(module, "tq", SimpleNamespace(kv_batch_get=fields))
     options = MixedPolicyOptions(prefix={"n_prefix": 1}, filter_on="on_policy", sft_multitask={"use": True})  # pyright: ignore[reportArgumentType]
-    buffer = groups.GroupBuffer.__new__(groups.GroupBuffer).follow(options, 3, Guidance("until_solved"))
+    buffer = replay_buffer.GroupReplayBuffer.__new__(replay_buffer.GroupReplayBuffer).follow(
+        options, 3, Guidance("until_solved")
+    )
     buffer.filter_groups_metric = "reward"
     buffer.partitions, buffer.finished_keys = {"train": {key: {} for key in keys}}, {"train": set(rewards)}
     buffer._dapo_classification_cache = {"train": {}}  # pyright: ignore[reportAttributeAccessIssue]

@@ -12,9 +12,9 @@ from core.errors import InputError
 from core.model.manifest import InputRecord, TargetsRecord
 from core.model.tokens import load_lengths
 from core.schemas import TARGET, TARGET_LOG_PROBS
-from training.base.resolve import SHIPPED
-from training.run.configuration import compose_run
-from training.run.inputs import check_context, check_targets
+from training.embedded_model.resolve_model import SHIPPED
+from training.job.configuration import compose_run
+from training.job.input_checks import check_context, check_targets
 
 LIMITS = ("data.train_batch_size=2", "data.max_prompt_length=64", "data.max_response_length=32")
 Row = dict[str, Any]

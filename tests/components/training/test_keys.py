@@ -12,8 +12,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from core.errors import InputError
 from training.config.keys import OPEN, check_key, check_switches, leaves, nearest, read_by, rules, within
-from training.run import configuration
-from training.run.configuration import compose_run
+from training.job import configuration
+from training.job.configuration import compose_run
 
 RUN = Path("run")
 READS = yaml.safe_load(Path(__file__).with_name("config_reads.yaml").read_text(encoding="utf-8"))
@@ -23,19 +23,19 @@ ALSO_READ = {
     "ray_kwargs": "handed to Ray as it is",
     "actor_rollout_ref.rollout.engine_kwargs.vllm": "handed to vLLM as it is",
     "actor_rollout_ref.model.override_config": "handed to the model's configuration as it is",
-    "attention": "the command chooses the kernel by it (training.plan.attention)",
-    "offload": "the command says by it what leaves the GPU (training.plan.resolve)",
-    "rollouts": "the command chooses verl's trainer by it (training.config.rollouts)",
-    "max_staleness": "verl gets it as another number (training.config.rollouts)",
-    "stale_samples": "verl gets it under another name (training.config.rollouts)",
-    "rollout_gpus": "the command shares out the GPUs by it (training.plan.resolve)",
-    "policy_dtype": "the command writes the policy with it (training.run.checkpoints)",
+    "attention": "the command chooses the kernel by it (training.resources.attention)",
+    "offload": "the command says by it what leaves the GPU (training.resources.auto_values)",
+    "rollouts": "the command chooses verl's trainer by it (training.config.rollout_modes)",
+    "max_staleness": "verl gets it as another number (training.config.rollout_modes)",
+    "stale_samples": "verl gets it under another name (training.config.rollout_modes)",
+    "rollout_gpus": "the command shares out the GPUs by it (training.resources.auto_values)",
+    "policy_dtype": "the command writes the policy with it (training.job.checkpoints)",
     "mixed": "test_every_option_of_the_algorithm_changes_what_is_computed",
-    "data.order": "the command orders the file of targets by it (training.run.inputs)",
-    "first_stage": "the command starts the first stage (training.run.job)",
-    "policy_from": "the command chooses the checkpoint (training.run.checkpoints)",
-    "compute": "the command turns it into mixed_precision (training.plan.resolve)",
-    "run": "the command carries the run out (training.run.job)",
+    "data.order": "the command orders the file of targets by it (training.job.input_checks)",
+    "first_stage": "the command starts the first stage (training.job.launch)",
+    "policy_from": "the command chooses the checkpoint (training.job.checkpoints)",
+    "compute": "the command turns it into mixed_precision (training.resources.auto_values)",
+    "run": "the command carries the run out (training.job.launch)",
     "trainer.total_training_steps": "the command follows the steps",
     "trainer.total_epochs": "the command makes steps of it, where total_training_steps is null",
     "transfer_queue.backend": "handed to TransferQueue as it is",

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from training.base.resolve import SHIPPED
-from training.plan.host import host_memory
-from training.plan.layout import Layout
-from training.plan.machine import Machine
-from training.plan.memory import checkpoint_bytes, training_memory
-from training.plan.resolve import resolve_auto
-from training.plan.shape import ModelShape
-from training.run.configuration import compose_run
+from training.embedded_model.resolve_model import SHIPPED
+from training.job.configuration import compose_run
+from training.resources.auto_values import resolve_auto
+from training.resources.host import host_memory
+from training.resources.layout import Layout
+from training.resources.machine import Machine
+from training.resources.memory import checkpoint_bytes, training_memory
+from training.resources.model_shape import ModelShape
 
 QWEN_7B = {
     "hidden_size": 3584,

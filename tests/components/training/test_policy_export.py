@@ -11,10 +11,10 @@ from manifests import manifest
 from safetensors.torch import load_file
 
 from core.errors import InputError
-from core.model.files import model_files
 from core.model.manifest import read_manifest
-from training.base.resolve import SHIPPED
-from training.run.checkpoints import TrainerState, export_policy, folder_of, mark_complete
+from core.model.model_folder import model_files
+from training.embedded_model.resolve_model import SHIPPED
+from training.job.checkpoints import TrainerState, export_policy, folder_of, mark_complete
 
 
 def saved_model(folder: Path, step: int) -> Path:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import InputError
-from training.run.configuration import compose_run
+from training.job.configuration import compose_run
 
 
 @pytest.mark.parametrize(

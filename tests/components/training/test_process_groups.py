@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from training.job.configuration import compose_run, names
 from training.platforms.process_groups import TIMEOUT
-from training.run.configuration import compose_run, names
 
 ROOT = Path(__file__).resolve().parents[3]
 # The group of all ranks as verl's workers open it, and one of a part of them as FSDP's device meshes do.

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from core.errors import InputError
-from training.base.resolve import SHIPPED
-from training.plan.host import logical_cpus
-from training.plan.layout import Layout
-from training.plan.machine import Gpu, Machine
-from training.plan.resolve import resolve_auto
-from training.plan.shape import ModelShape
-from training.run.configuration import compose_run
+from training.embedded_model.resolve_model import SHIPPED
+from training.job.configuration import compose_run
+from training.resources.auto_values import resolve_auto
+from training.resources.host import logical_cpus
+from training.resources.layout import Layout
+from training.resources.machine import Gpu, Machine
+from training.resources.model_shape import ModelShape
 
 RUN = Path("run")
 

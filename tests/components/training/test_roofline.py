@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from test_memory import SHAPE, layout
 
-from training.plan.cards import card_of
-from training.plan.fit import PLAN
-from training.plan.roofline import BANDWIDTH, COMPUTE, predict
-from training.plan.summary import figures, table
+from training.resources.fit_check import PLAN
+from training.resources.gpu_models import card_of
+from training.resources.prediction_summary import figures, table
+from training.resources.roofline import BANDWIDTH, COMPUTE, predict
 
 H100 = card_of("H100")
 assert H100 is not None

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
-from training.algorithms.methods.replay import Experience, Trajectory
-from training.mixed import trainer as module
-from training.mixed.trainer import MixedPolicyTrainer
-from training.run.checkpoints import damage, folder_of
-from training.run.configuration import compose_run
+from training.algorithms.methods.exgrpo import Experience, Trajectory
+from training.job.checkpoints import damage, folder_of
+from training.job.configuration import compose_run
+from training.verl_hooks import trainer as module
+from training.verl_hooks.trainer import MixedPolicyTrainer
 
 
 def trainer(run: Path, monkeypatch: pytest.MonkeyPatch) -> MixedPolicyTrainer:

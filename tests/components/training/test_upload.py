@@ -8,7 +8,7 @@ from pathlib import Path
 from hub import serve_hub
 from manifests import manifest
 
-from training.export.card import model_card
+from training.export.model_card import model_card
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -19,7 +19,7 @@ def test_a_policy_is_uploaded_with_its_card(tmp_path: Path) -> None:
     policy.mkdir()
     (policy / "README.md").write_text(model_card(manifest()))
     (policy / "config.json").write_text("{}")
-    code = "import sys; from pathlib import Path; from training.export.hub import push_to_hub\n"
+    code = "import sys; from pathlib import Path; from training.export.upload import push_to_hub\n"
     code += "push_to_hub(Path(sys.argv[1]), 'me/policy')"
     with serve_hub() as hub:
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from core import code
-from core.code import PROJECT
+from core import code_digest
+from core.code_digest import PROJECT
 from core.errors import InputError
 from core.model.manifest import InputRecord
-from training.run.request import TrainingRequest
+from training.job.request import TrainingRequest
 
 # Project modules that covered code imports and that cannot change what it computes.
 WITHOUT_NUMBERS = {
-    "core.code": "computes the digests",
+    "core.code_digest": "computes the digests",
     "core.cli": "ends a command line",
     "core.errors": "an exception class",
     "core.parquet.tables": "refuses files that are not what their schema says",
@@ -25,16 +25,16 @@ WITHOUT_NUMBERS = {
     "core.model.hub": "downloads and uploads files, whose digests are part of the identity",
     "core.machine.loopback": "says where ports listen",
     "core.model.manifest": "describes what was computed",
-    "core.model.files": "checks and copies the files of a model, whose digest is part of the identity",
+    "core.model.model_folder": "checks and copies the files of a model, whose digest is part of the identity",
     "core.machine.limits": "lowers the limits of a process",
     "core.machine.processes": "finds and ends processes",
     "core.progress": "reports progress",
     "grading.verdict_cache": "keeps verdicts by the digest of GRADING_CODE",
-    "training.run.checkpoints": "keeps and copies the files that verl writes",
-    "training.plan.fit": "compares what a run needs with what there is",
+    "training.job.checkpoints": "keeps and copies the files that verl writes",
+    "training.resources.fit_check": "compares what a run needs with what there is",
     "training.cost.budget": "ends a run early",
-    "training.run.alerts": "warns",
-    "training.run.metrics": "reads and checks metrics",
+    "training.job.alerts": "warns",
+    "training.job.metrics_log": "reads and checks metrics",
 }
 
 SCHEMAS = "core.schemas"  # names the columns of files with verdicts, which a training does not write
@@ -61,11 +61,11 @@ def change(project: Path, file: str) -> None:
 @pytest.mark.parametrize(
     "file",
     [
-        "training/export/card.py",
-        "training/export/hub.py",
-        "training/run/job.py",
-        "core/backends/attempts.py",
-        "training/base/resolve.py",
+        "training/export/model_card.py",
+        "training/export/upload.py",
+        "training/job/launch.py",
+        "core/backends/monitor.py",
+        "training/embedded_model/resolve_model.py",
         "training/config/recipe/sft.yaml",
         "training/config/recipe/luffy_reinforce_pro.yaml",
         "training/config/hardware/gpu.yaml",
@@ -82,8 +82,8 @@ def test_what_a_run_does_not_use_is_no_part_of_its_identity(project: Path, file:
     ("recipe", "file"),
     [
         ("luffy", "training/algorithms/mixed_loss.py"),
-        ("luffy", "training/mixed/agent_loops.yaml"),
-        ("luffy", "training/run/configuration.py"),
+        ("luffy", "training/verl_hooks/agent_loops.yaml"),
+        ("luffy", "training/job/configuration.py"),
         ("luffy", "training/config/train.yaml"),
         ("luffy", "training/config/hardware/cpu.yaml"),
         ("luffy", "training/config/recipe/luffy.yaml"),
@@ -117,7 +117,7 @@ def test_a_recipe_that_does_not_exist_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize("covered", ["GRADING_CODE", "PREPARATION_CODE", "GENERATION_CODE", "POLICY_CODE"])
 def test_covered_code_imports_only_covered_code(covered: str) -> None:
-    paths = [PROJECT / path for path in getattr(code, covered)]
+    paths = [PROJECT / path for path in getattr(code_digest, covered)]
     excepted = {*WITHOUT_NUMBERS, SCHEMAS} if covered == "POLICY_CODE" else {*WITHOUT_NUMBERS}
     modules = [file for path in paths for file in ([path] if path.is_file() else path.rglob("*.py"))]
     uncovered = {
@@ -131,7 +131,8 @@ def test_covered_code_imports_only_covered_code(covered: str) -> None:
 
 
 def test_every_exception_is_needed() -> None:
-    covered = {path for name in ("PREPARATION_CODE", "GENERATION_CODE", "POLICY_CODE") for path in getattr(code, name)}
+    names = ("PREPARATION_CODE", "GENERATION_CODE", "POLICY_CODE")
+    covered = {path for name in names for path in getattr(code_digest, name)}
     files = [
         file
         for path in covered

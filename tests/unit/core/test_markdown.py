@@ -5,7 +5,7 @@ import doctest
 import pytest
 
 import core.text.markdown
-from core.text.markdown import WORD_JOINER, inert
+from core.text.markdown import WORD_JOINER, escape_markdown
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from core.text.markdown import WORD_JOINER, inert
     ],
 )
 def test_nothing_is_interpreted_and_plain_texts_stay(text, shown):
-    assert inert(text).replace(WORD_JOINER, "·") == shown
+    assert escape_markdown(text).replace(WORD_JOINER, "·") == shown
 
 
 def test_the_examples_of_the_docstrings():

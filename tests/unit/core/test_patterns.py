@@ -14,14 +14,14 @@ from typing import cast
 
 import pytest
 
-from core.code import PROJECT
+from core.code_digest import PROJECT
 from core.schemas import BENCHMARK
 from core.text.patterns import MATCHED, SEARCHED, FullMatch, Pattern
 from grading import answers, choices, contamination, pairs, spelling
 from targets.config import PrepareConfig
 from targets.filter.context import FilterContext
-from targets.filter.registry import FILTERS
-from targets.read.dialects import parse_response
+from targets.filter.filters import FILTERS
+from targets.read.response_format import parse_response
 from targets.select.dedupe import dedupe_key
 from targets.trace import Trace
 

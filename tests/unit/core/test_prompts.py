@@ -13,7 +13,7 @@ from core.model.prompts import messages, prompt_frame, render_prompt, templates
 from core.model.tokens import load_lengths
 
 QUESTION = messages("What is {problem}? 2+2", "Be brief.")
-BASE = Path(__file__).resolve().parents[3] / "training/base/model"
+BASE = Path(__file__).resolve().parents[3] / "training/embedded_model/model"
 CHAT_ML = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n1+1=?<|im_end|>\n<|im_start|>assistant\n"
 
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from core.schemas import GRADED
-from evaluation.benchmarks.registry import Benchmark, load_suite
+from evaluation.benchmarks.suite import Benchmark, load_suite
 
 
 @pytest.fixture(scope="session")

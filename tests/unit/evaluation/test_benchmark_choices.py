@@ -4,7 +4,7 @@ import pytest
 from benchmark_files import entry, write_lines
 
 from core.errors import InputError
-from evaluation.benchmarks.problems import read_benchmark
+from evaluation.benchmarks.benchmark_problems import read_benchmark
 from grading.grader import Grader
 
 OPTIONS = {"q": "Which?", "o": {"text": ["red", "green", "blue", "grey"], "label": ["1", "2", "3", "4"]}, "a": "3"}

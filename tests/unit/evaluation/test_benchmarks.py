@@ -13,9 +13,9 @@ from benchmark_files import entry, write_lines
 from core.errors import InputError
 from core.schemas import BENCHMARK, SAMPLE
 from evaluation.__main__ import main
-from evaluation.benchmarks.problems import read_benchmark, read_suite
-from evaluation.benchmarks.registry import Benchmark, load_suite, suite_entries
-from evaluation.tables import read_suite_file
+from evaluation.benchmarks.benchmark_problems import read_benchmark, read_suite
+from evaluation.benchmarks.suite import Benchmark, load_suite, suite_entries
+from evaluation.sample_tables import read_suite_file
 from grading.grader import Grader, grade_table
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -30,9 +30,7 @@ def test_the_paper_has_its_nine(paper):
 
 
 def test_loading_a_suite_imports_nothing_heavy():
-    program = (
-        "import sys; from evaluation.benchmarks.registry import load_suite; load_suite('paper'); print(*sys.modules)"
-    )
+    program = "import sys; from evaluation.benchmarks.suite import load_suite; load_suite('paper'); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert not {"pyarrow", "math_verify", "datasets", "pandas", "torch"} & set(loaded.stdout.split())
 

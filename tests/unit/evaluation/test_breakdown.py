@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from core.schemas import GRADED
-from evaluation.report.scorecard.lineage import Lineage, costs
-from evaluation.statistics.breakdown import by_length, by_subject
+from evaluation.report.scorecard.lineage_summary import Lineage, costs
+from evaluation.statistics.by_category import by_length, by_subject
 
 
 def table(rows: list[tuple[str, str | None, int, float]]) -> pa.Table:

@@ -8,9 +8,9 @@ import pytest
 from core.errors import InputError
 from core.files import write_table
 from core.schemas import BENCHMARK
-from evaluation.difficulty import as_suite, graded_difficulty, histogram_text, measure_difficulty
 from evaluation.generation.requests import Sampling, sample_requests
 from evaluation.generation.traces import TRACE
+from evaluation.statistics.solve_rate import as_suite, graded_difficulty, histogram_text, measure_difficulty
 from grading.grader import Grader
 
 RIGHT, WRONG = (f"<think>\nhm\n</think>\n\n\\boxed{{{answer}}}" for answer in (4, 5))

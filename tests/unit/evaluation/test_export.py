@@ -11,7 +11,7 @@ import yaml
 
 from core.schemas import BENCHMARK
 from evaluation.__main__ import main
-from evaluation.benchmarks.registry import ENTRIES_KEY
+from evaluation.benchmarks.suite import ENTRIES_KEY
 from evaluation.statistics.scores import summarize
 
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from core.schemas import GRADED
-from evaluation.report.answers import ANSWERS, draw_answers, to_markdown
+from evaluation.report.sampled_answers import ANSWERS, draw_answers, to_markdown
 
 
 def graded(verdicts: dict[str, str], text: str = "so \\boxed{1}") -> dict[str, pa.Table]:

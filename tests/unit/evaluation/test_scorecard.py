@@ -9,11 +9,11 @@ import pyarrow.compute as pc
 import pytest
 
 from core.errors import InputError
-from evaluation.benchmarks.registry import load_suite
-from evaluation.report.scorecard.html import render_page, write_page
-from evaluation.report.scorecard.lineage import Lineage
+from evaluation.benchmarks.suite import load_suite
+from evaluation.report.scorecard.lineage_summary import Lineage
 from evaluation.report.scorecard.scorecard import build_scorecard
-from evaluation.report.scorecard.text import render_markdown, render_text
+from evaluation.report.scorecard.scorecard_html import render_page, write_page
+from evaluation.report.scorecard.scorecard_text import render_markdown, render_text
 from evaluation.report.scorecard.transcripts import shorten
 from grading.contamination import Contamination, Match
 
@@ -266,7 +266,7 @@ def test_the_targets_are_broken_down_by_what_their_sources_declare(results):
 
     sources = {"mine.jsonl": {"read": 10, "kept": 4}, "generated.parquet": {"read": 40, "kept": 10}}
     breakdown = {"teacher": {"e" * 64: {"read": 40, "kept": 10}, HOSTILE: {"read": 10, "kept": 4}}}
-    breakdown["licence"] = {f"licence {k}": {"read": 1, "kept": 0} for k in range(50)}
+    breakdown["license"] = {f"license {k}": {"read": 1, "kept": 0} for k in range(50)}
     card = composed(sources=sources, breakdown=breakdown)
     page, markdown = render_page(card), render_markdown(card)
     assert card.lineage.composition()[:3] == [

@@ -7,7 +7,7 @@ import pytest
 
 from core.errors import InputError
 from evaluation.statistics.intervals import mean_and_error
-from evaluation.statistics.seeds import difference, estimate
+from evaluation.statistics.seed_statistics import difference, estimate
 
 
 def runs(*rows: list[float], benchmark: str = "b") -> list[dict[str, dict[str, float]]]:

@@ -1,6 +1,6 @@
 """One table for the terminal, Markdown and pages: aligned, cut where it must be, and never interpreted."""
 
-from evaluation.report.html import environment
+from evaluation.report.html_page import environment
 from evaluation.report.table import Cell, Table, change
 
 HOSTILE = "<b>x</b> | [bold]y[/bold]"

@@ -7,8 +7,8 @@ import pytest
 
 from core.arithmetic import problems
 from core.schemas import BENCHMARK
-from evaluation.benchmarks.problems import read_suite
-from evaluation.benchmarks.registry import load_suite
+from evaluation.benchmarks.benchmark_problems import read_suite
+from evaluation.benchmarks.suite import load_suite
 from grading.contamination import overlaps
 
 pytest.importorskip("rapidfuzz")  # in the orchestration interpreter, where targets are checked

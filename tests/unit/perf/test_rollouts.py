@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.code import PROJECT
+from core.code_digest import PROJECT
 from perf import rollouts
 from perf.rollouts import Phases, fit, generated, simulate
 
@@ -85,5 +85,5 @@ def test_the_generated_tokens_of_a_step_leave_out_whole_targets(tmp_path):
     rows = [("a", "<think>", 0), ("a", "12", 3), ("b", "345", 0), ("b", "678", 1)]
     lines = [json.dumps({"input": i, "output": o, "prefix_length": prefix}) + "\n" for i, o, prefix in rows]
     (tmp_path / "1.jsonl").write_text("".join(lines))
-    first, second = generated(tmp_path / "1.jsonl", PROJECT / "training/base/model/tokenizer.json")
+    first, second = generated(tmp_path / "1.jsonl", PROJECT / "training/embedded_model/model/tokenizer.json")
     assert len(first) == 1 and second[1] == second[0] - 1

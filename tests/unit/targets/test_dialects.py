@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from targets.config import build_config
-from targets.read.dialects import Parts, parse_response
+from targets.read.response_format import Parts, parse_response
 from targets.read.sources import read_source
 from targets.trace import Rejection
 

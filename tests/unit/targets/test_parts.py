@@ -19,8 +19,8 @@ from core.errors import InputError
 from core.model.tokens import PROBES, load_lengths
 from targets.config import build_config
 from targets.filter.batch import VERDICTS
+from targets.filter.filters import FILTERS
 from targets.filter.profile import compression_ratio
-from targets.filter.registry import FILTERS
 from targets.prepare import prepare
 from targets.prepared import Prepared
 from targets.select.dedupe import Duplicates, dedupe_key, jaccard, minhash, problem_digest, problem_text

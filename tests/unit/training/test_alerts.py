@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from core.errors import InputError
-from training.run.alerts import CUT, ENTROPY, OFF_POLICY, REWARD, AlertOptions, Alerts, uncorrected_staleness
-from training.run.configuration import compose_run
+from training.job.alerts import CUT, ENTROPY, OFF_POLICY, REWARD, AlertOptions, Alerts, uncorrected_staleness
+from training.job.configuration import compose_run
 
 THREE = AlertOptions(window=3, off_policy_steps=5)
 

@@ -16,16 +16,16 @@ from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
 from training.algorithms.options import MixedPolicyOptions
-from training.mixed import trainer
-from training.mixed.asynchronous.balancer import TimedBalancer
-from training.mixed.asynchronous.client import VERSIONS, ResumingClient
-from training.mixed.asynchronous.trainers import SeparateTrainer
-from training.mixed.groups import AsyncGroupBuffer, ReplayBufferAsync
-from training.mixed.loss import mixed_policy_loss
-from training.mixed.metrics import mean_of_sums
-from training.mixed.prompts import PromptMemory
-from training.mixed.rollout import batch_number
-from training.mixed.seeds import stable_hash
+from training.verl_hooks import trainer
+from training.verl_hooks.agent_loop import batch_number
+from training.verl_hooks.asynchronous.balancer import TimedBalancer
+from training.verl_hooks.asynchronous.client import VERSIONS, ResumingClient
+from training.verl_hooks.asynchronous.trainers import SeparateTrainer
+from training.verl_hooks.derived_seeds import stable_hash
+from training.verl_hooks.loss import mixed_policy_loss
+from training.verl_hooks.metrics import mean_of_sums
+from training.verl_hooks.prompt_sampler import PromptMemory
+from training.verl_hooks.replay_buffer import AsyncGroupBuffer, ReplayBufferAsync
 
 # Sample 0 is a whole target. Sample 1 was interrupted after two tokens of version 5, and went on with version 6.
 RATIO = {"rollout": [0.5, 0.5, 0.25, 0.4], "proximal": [0.15, 0.45, 0.5, 0.4], "current": [0.2, 0.3, 0.5, 0.44]}
@@ -186,7 +186,7 @@ def test_groups_that_fail_again_and_again_end_the_run(monkeypatch: pytest.Monkey
 
 def test_the_balancer_counts_the_seconds_with_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("training.mixed.asynchronous.balancer.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("training.verl_hooks.asynchronous.balancer.time", SimpleNamespace(monotonic=lambda: now[0]))
     balancer = TimedBalancer({"one": None, "two": None}, {})
     first, _ = balancer.acquire_server("a")
     now[0] += 1
@@ -202,7 +202,7 @@ def test_the_balancer_counts_the_seconds_with_requests(monkeypatch: pytest.Monke
 
 
 def test_the_weights_that_a_step_starts_from_are_a_copy_on_a_cpu_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    from training.mixed.asynchronous.trainers import DetachActorWorker, PinningActorWorker
+    from training.verl_hooks.asynchronous.trainers import DetachActorWorker, PinningActorWorker
 
     model = torch.nn.Linear(2, 2)
 

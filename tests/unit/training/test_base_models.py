@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from core.errors import InputError
-from core.model.files import check_model, model_digest
-from training.base.resolve import SHIPPED, resolve_base
+from core.model.model_folder import check_model, model_digest
+from training.embedded_model.resolve_model import SHIPPED, resolve_base
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -114,7 +114,7 @@ def test_a_gguf_file_needs_the_training_interpreter(tmp_path: Path) -> None:
 def test_a_hub_model_that_cannot_be_had_offline_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # In a process of its own: huggingface_hub reads its environment once, on import.
     script = (
-        "import sys; from pathlib import Path; from training.base.resolve import resolve_base\n"
+        "import sys; from pathlib import Path; from training.embedded_model.resolve_model import resolve_base\n"
         "try: resolve_base('nobody/nothing', Path(sys.argv[1]), revision='main')\n"
         "except ValueError as error: print(error)"
     )
@@ -136,7 +136,7 @@ def test_a_hub_model_in_the_cache_is_found_offline_with_its_commit(
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text(commit)
     script = (
-        "import sys; from pathlib import Path; from training.base.resolve import resolve_base\n"
+        "import sys; from pathlib import Path; from training.embedded_model.resolve_model import resolve_base\n"
         "base = resolve_base('someone/tiny', Path(sys.argv[1])); print(base.revision, base.digest)"
     )
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -149,7 +149,7 @@ def test_a_hub_model_in_the_cache_is_found_offline_with_its_commit(
 
 def test_resolving_a_model_imports_nothing_heavy() -> None:
     script = (
-        "import sys, training.base.resolve\n"
+        "import sys, training.embedded_model.resolve_model\n"
         "print({'torch', 'transformers', 'huggingface_hub', 'dagster'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)

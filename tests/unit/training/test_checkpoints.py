@@ -9,7 +9,7 @@ import pytest
 from damages import flip_a_bit, truncate
 
 from core.files import temporary_name
-from training.run.checkpoints import (
+from training.job.checkpoints import (
     LATEST,
     STATE,
     TrainerState,

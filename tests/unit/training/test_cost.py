@@ -9,10 +9,10 @@ from omegaconf import OmegaConf
 from core.errors import InputError
 from core.files import write_json
 from training.cost.budget import Budget, BudgetOptions
-from training.cost.estimate import cost_figures, cost_plan, pace_of
-from training.cost.spent import TOKENS, Cost, Pace, Rates, measured_pace
-from training.plan.fit import PLAN
-from training.plan.layout import Layout
+from training.cost.estimate import cost_figures, cost_plan, throughput_of
+from training.cost.usage import TOKENS, Cost, Pace, Rates, measured_pace
+from training.resources.fit_check import PLAN
+from training.resources.layout import Layout
 
 RATES = Rates(devices=8, price=2.0)
 LAYOUT = Layout(
@@ -41,20 +41,20 @@ def run(folder: Path, steps: int, seconds: float = 10.0, start: float = 30.0, pl
 
 def test_the_estimate_comes_from_measured_steps_before_the_roofline(tmp_path: Path) -> None:
     new = tmp_path / "new"
-    assert pace_of(new, {**PLANNED, "longest_step": None}) is None
-    roofline = pace_of(new, PLANNED)
+    assert throughput_of(new, {**PLANNED, "longest_step": None}) is None
+    roofline = throughput_of(new, PLANNED)
     assert (roofline.step_seconds, roofline.step_tokens) == (100, 32 * 1000) and "roofline of H100" in roofline.basis
     run(tmp_path / "other_layout", 4, plan={**PLANNED, "layout": {**vars(LAYOUT), "gpus": 4}})
-    assert pace_of(new, PLANNED) == roofline
+    assert throughput_of(new, PLANNED) == roofline
     run(tmp_path / "damaged", 4)
     (tmp_path / "damaged" / PLAN).write_text("[")
-    assert pace_of(new, PLANNED) == roofline
+    assert throughput_of(new, PLANNED) == roofline
     run(tmp_path / "alike", 4)
-    alike = pace_of(new, PLANNED)
+    alike = throughput_of(new, PLANNED)
     assert (alike.step_seconds, alike.step_tokens, alike.start_seconds) == (10, 1000, pytest.approx(35))
     assert "the steps of alike" in alike.basis
     run(new, 3, seconds=20.0)
-    assert (own := pace_of(new, PLANNED)).basis == "its own steps" and own.step_seconds == 20
+    assert (own := throughput_of(new, PLANNED)).basis == "its own steps" and own.step_seconds == 20
 
 
 def test_an_estimate_and_what_was_spent_are_hours_tokens_and_money(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from verl.utils import tensordict_utils as tu
 from core.model.prompts import Example
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.registry import LOSS_AGG_MODES
-from training.mixed.imitation import imitation_batch
-from training.mixed.loss import mixed_policy_loss, supervised_loss
-from training.mixed.metrics import update_counts
+from training.verl_hooks.loss import mixed_policy_loss, supervised_loss
+from training.verl_hooks.metrics import update_counts
+from training.verl_hooks.sft_update import sft_update_batch
 
 ACTOR = SimpleNamespace(use_kl_loss=False)
 TARGET = {"prefix": {"n_prefix": 1}, "use_off_policy_loss": False, "loss_remove_clip": True}
@@ -148,7 +148,7 @@ def imitation_share(rows: list[int], batch: Any, entropy: float) -> tuple[float,
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_relift_imitates_with_an_entropy_bonus_whatever_the_micro_batches_and_ranks(ranks: int) -> None:
-    batch = imitation_batch(EXAMPLES, ranks, temperature=1.0, entropy_coeff=0.01)
+    batch = sft_update_batch(EXAMPLES, ranks, temperature=1.0, entropy_coeff=0.01)
     assert len(batch) == (4 if ranks == 2 else 3)  # a row without tokens fills up
     assert batch["loss_mask"].values().sum() == 6
     tu.assign_non_tensor(batch, batch_num_tokens=6, dp_size=ranks)

@@ -13,8 +13,8 @@ from verl.workers.utils.losses import sft_loss
 from training.algorithms import registry
 from training.algorithms.options import LossOptions, MixedPolicyOptions
 from training.algorithms.registry import LOSSES, Registry
-from training.mixed.loss import mixed_policy_loss, supervised_loss
-from training.run import configuration
+from training.job import configuration
+from training.verl_hooks.loss import mixed_policy_loss, supervised_loss
 
 
 def reinforce_token_loss(old_log_prob, log_prob, advantages, response_mask, off_policy_mask, options: LossOptions):

@@ -10,10 +10,10 @@ from omegaconf import OmegaConf
 from transformers import AutoTokenizer
 
 from training.algorithms.options import MixedPolicyOptions
-from training.base.resolve import SHIPPED
-from training.mixed.metrics import group_metrics
-from training.mixed.rollout import OffPolicyAgentLoop, OffPolicyOutput, prompt_id
-from training.mixed.seeds import HASHES, stable_hash
+from training.embedded_model.resolve_model import SHIPPED
+from training.verl_hooks.agent_loop import OffPolicyAgentLoop, OffPolicyOutput, prompt_id
+from training.verl_hooks.derived_seeds import HASHES, stable_hash
+from training.verl_hooks.metrics import group_metrics
 
 ROOT = Path(__file__).resolve().parents[3]
 TARGET = "<think>\n1+1=2\n</think>\n\n\\boxed{2}"

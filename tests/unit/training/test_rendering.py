@@ -16,10 +16,10 @@ from core.model.chat_template import ChatTemplate
 from core.model.prompts import encode_example, encode_prompt, messages, render_prompt, templates
 from core.model.tokens import load_lengths
 from training.algorithms.options import MixedPolicyOptions
-from training.mixed.rollout import OffPolicyAgentLoop
-from training.mixed.supervised import TargetDataset
+from training.verl_hooks.agent_loop import OffPolicyAgentLoop
+from training.verl_hooks.supervised import TargetDataset
 
-BASE = Path(__file__).resolve().parents[3] / "training/base/model"
+BASE = Path(__file__).resolve().parents[3] / "training/embedded_model/model"
 CONVERSATION = messages("1+1=?", "Be brief.")
 TARGET = "<think>\nOne and one.\n</think>\n\n\\boxed{2}"
 CHAT_ML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"

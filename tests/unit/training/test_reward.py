@@ -12,10 +12,10 @@ from transformers import AutoTokenizer
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager
 
-from training.base.resolve import SHIPPED
-from training.mixed.reward import TRUNCATED, compute_score, compute_score_whole_text
-from training.mixed.rollout import OffPolicyAgentLoop
-from training.run.configuration import compose_run
+from training.embedded_model.resolve_model import SHIPPED
+from training.job.configuration import compose_run
+from training.verl_hooks.agent_loop import OffPolicyAgentLoop
+from training.verl_hooks.reward import TRUNCATED, compute_score, compute_score_whole_text
 
 RIGHT = "<think>\n1+1=2\n</think>\n\n\\boxed{2}"
 

@@ -13,15 +13,15 @@ from pages import page_data
 
 from core.errors import InputError
 from core.model.manifest import InputRecord, read_manifest, write_manifest
-from training.base.resolve import SHIPPED
-from training.commands import browse
-from training.export.card import Score, model_card, write_scores
-from training.run import rollouts
-from training.run.folder import RunFolder
-from training.run.job import TRACKERS, run_job
-from training.run.lineage import portable
-from training.run.metrics import merge_attempts, require_finite, time_by_phase
-from training.run.request import TrainingRequest
+from training.commands import rollout_browser
+from training.embedded_model.resolve_model import SHIPPED
+from training.export.model_card import Score, model_card, write_scores
+from training.job import rollout_log
+from training.job.launch import TRACKERS, run_job
+from training.job.lineage import portable
+from training.job.metrics_log import merge_attempts, require_finite, time_by_phase
+from training.job.request import TrainingRequest
+from training.job.run_folder import RunFolder
 
 ROOT = Path(__file__).resolve().parents[3]
 TARGETS, MODEL = InputRecord(path=Path("t"), digest="t" * 64), InputRecord(path=Path("m"), digest="m" * 64)
@@ -64,19 +64,19 @@ def test_a_loss_that_is_no_number_is_named_with_its_step(value: float) -> None:
 def test_samples_are_read_by_step(tmp_path: Path) -> None:
     row = {"input": "1+1=?", "output": "<b>2", "gts": "2", "score": 1.0, "step": 3, "uid": "u_0_0", "prefix_length": 5}
     (tmp_path / "3.jsonl").write_text((json.dumps(row) + "\n") * 3)
-    assert rollouts.steps(tmp_path) == [3]
-    assert rollouts.read(tmp_path, 3, 2) == [rollouts.Rollout("1+1=?", "<b>2", "2", 1.0, 5)] * 2
+    assert rollout_log.steps(tmp_path) == [3]
+    assert rollout_log.read(tmp_path, 3, 2) == [rollout_log.Rollout("1+1=?", "<b>2", "2", 1.0, 5)] * 2
     with pytest.raises(InputError, match="no samples of step 4; it has steps 3 to 3"):
-        rollouts.read(tmp_path, 4)
+        rollout_log.read(tmp_path, 4)
 
 
 def test_the_samples_of_a_killed_run_are_those_whose_lines_end(tmp_path: Path) -> None:
     row = json.dumps({"input": "1+1=?", "output": "2", "gts": "2", "score": 1.0, "prefix_length": 0})
     (tmp_path / "3.jsonl").write_text(f"{row}\n{row[:30]}")
-    assert len(rollouts.read(tmp_path, 3)) == 1
+    assert len(rollout_log.read(tmp_path, 3)) == 1
     (tmp_path / "3.jsonl").write_text(f"{row}\n{row[:30]}\n{row}\n")
     with pytest.raises(InputError, match=r"3\.jsonl: line 2: not a sample .*; remove the file of this step"):
-        rollouts.read(tmp_path, 3)
+        rollout_log.read(tmp_path, 3)
 
 
 def test_the_samples_of_a_run_are_browsed_step_by_step(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_the_samples_of_a_run_are_browsed_step_by_step(tmp_path: Path) -> None:
     for step in (9, 10):
         rows = [row, {**row, "score": 0.0, "prefix_length": 5, "step": step}]
         (tmp_path / "rollouts" / f"{step}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
-    assert browse.main(["--run", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 0
+    assert rollout_browser.main(["--run", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 0
     index, texts = page_data(tmp_path / "page.html")
     assert index["ids"] == ["9/0", "9/1", "10/0", "10/1"] and not index["review"]
     assert {facet["name"]: facet["values"] for facet in index["facets"]} == {
@@ -137,7 +137,7 @@ def test_the_hub_reads_the_scores_of_a_card_with_their_intervals(tmp_path: Path)
     assert data.tags == ["luffy"] and data.base_model == "some|base"
 
 
-def test_the_card_names_licence_base_and_datasets(tmp_path: Path) -> None:
+def test_the_card_names_license_base_and_datasets(tmp_path: Path) -> None:
     base = tmp_path / "models--Qwen--Qwen2.5-Math-7B" / "snapshots" / ("a" * 40)
     base.mkdir(parents=True)
     (base / "README.md").write_text("---\nlicense: apache-2.0\n---\n# Qwen\n")
@@ -186,12 +186,12 @@ def test_a_manifest_names_its_inputs_as_seen_from_the_checkpoint(tmp_path: Path)
 def test_the_configuration_in_a_manifest_has_no_absolute_path(tmp_path: Path) -> None:
     config = {
         "a": [str(tmp_path / "checkpoints")],
-        "b": {"c": str(ROOT / "training" / "mixed"), "d": "/data/t.parquet"},
+        "b": {"c": str(ROOT / "training" / "verl_hooks"), "d": "/data/t.parquet"},
     }
-    kept = {"e": "pkg://training.mixed.reward", "f": 1, "g": None}
+    kept = {"e": "pkg://training.verl_hooks.reward", "f": 1, "g": None}
     assert portable({**config, **kept}, tmp_path) == {
         "a": ["checkpoints"],
-        "b": {"c": "training/mixed", "d": "t.parquet"},
+        "b": {"c": "training/verl_hooks", "d": "t.parquet"},
         **kept,
     }
 
@@ -259,7 +259,7 @@ def test_a_folder_with_checkpoints_of_another_request_is_refused(tmp_path: Path)
 
 
 def test_two_trainings_in_one_folder_exclude_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("core.backends.attempts.LOCK_SECONDS", 0.5)
+    monkeypatch.setattr("core.backends.monitor.LOCK_SECONDS", 0.5)
     folder = RunFolder(tmp_path)
     with folder.locked(), pytest.raises(InputError, match="another training runs in it"), folder.locked():
         pass
@@ -268,7 +268,7 @@ def test_two_trainings_in_one_folder_exclude_each_other(tmp_path: Path, monkeypa
 
 
 def test_a_lock_that_a_process_inherited_holds_until_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("core.backends.attempts.LOCK_SECONDS", 0.5)
+    monkeypatch.setattr("core.backends.monitor.LOCK_SECONDS", 0.5)
     folder = RunFolder(tmp_path)
     with folder.locked() as lock:
         heir = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], pass_fds=[lock])

@@ -9,10 +9,10 @@ from verl.utils import tensordict_utils as tu
 
 from training.algorithms.mixed_loss import mixed_policy_token_loss
 from training.algorithms.options import LossOptions, MixedPolicyOptions
-from training.mixed.loss import mixed_policy_loss
-from training.mixed.metrics import update_counts
-from training.mixed.rollout import OffPolicyOutput
-from training.mixed.samples import fit_width
+from training.verl_hooks.agent_loop import OffPolicyOutput
+from training.verl_hooks.batch import fit_width
+from training.verl_hooks.loss import mixed_policy_loss
+from training.verl_hooks.metrics import update_counts
 
 PHI = (0.5, 0.25)  # the teacher's probabilities of two off-policy tokens
 P = (0.4, 0.1)  # the policy's

@@ -9,9 +9,8 @@ import pytest
 
 from core.errors import InputError
 from core.schemas import TARGET
-from training.cost.spent import seconds_of
-from training.mixed.metrics import validation_metrics
-from training.run.checkpoints import (
+from training.cost.usage import seconds_of
+from training.job.checkpoints import (
     TrainerState,
     best_step,
     complete_steps,
@@ -21,9 +20,10 @@ from training.run.checkpoints import (
     record_score,
     scores,
 )
-from training.run.configuration import compose_run
-from training.run.inputs import split_validation
-from training.run.metrics import time_by_phase
+from training.job.configuration import compose_run
+from training.job.input_checks import split_validation
+from training.job.metrics_log import time_by_phase
+from training.verl_hooks.metrics import validation_metrics
 
 
 def write(file: Path, problems: list[str]) -> Path:

@@ -15,19 +15,19 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.router import GlobalRequestLoadBalancer
 
-from training.mixed.asynchronous.balancer import TimedBalancer
-from training.mixed.asynchronous.client import ResumingClient
-from training.mixed.asynchronous.trainers import (
+from training.platforms.cpu_weights import CPUCheckpointEngine
+from training.verl_hooks.agent_loop import OffPolicyAgentLoop, OffPolicyOutput
+from training.verl_hooks.asynchronous.balancer import TimedBalancer
+from training.verl_hooks.asynchronous.client import ResumingClient
+from training.verl_hooks.asynchronous.trainers import (
     AsynchronousPolicy,
     ColocatedTrainer,
     PinningActorWorker,
     SeparateTrainer,
 )
-from training.mixed.groups import AsyncGroupBuffer, GroupBuffer
-from training.mixed.rollout import OffPolicyAgentLoop, OffPolicyOutput
-from training.mixed.runner import TaskRunner
-from training.mixed.trainer import MixedPolicy, MixedPolicyTrainer
-from training.platforms.cpu_weights import CPUCheckpointEngine
+from training.verl_hooks.replay_buffer import AsyncGroupBuffer, GroupReplayBuffer
+from training.verl_hooks.task_runner import TaskRunner
+from training.verl_hooks.trainer import MixedPolicy, MixedPolicyTrainer
 
 BUFFER = "trainer_mode trainer_config max_off_policy_threshold max_off_policy_strategy sampler_kwargs refill_fn "
 BUFFER += "poll_interval filter_groups_metric train_batch_size gen_batch_size max_inflight_gen_batches"
@@ -56,8 +56,8 @@ OVERRIDDEN: list[tuple[Any, Any, str, str]] = [
     (GlobalRequestLoadBalancer, TimedBalancer, "release_server", "server_id request_id"),
     (CheckpointEngine, CPUCheckpointEngine, "send_weights", "weights global_steps"),
     (CheckpointEngine, CPUCheckpointEngine, "receive_weights", "global_steps"),
-    (ReplayBuffer, GroupBuffer, "sample", "global_steps partition_id batch_size"),
-    (ReplayBuffer, GroupBuffer, "_dapo_filtered_keys", "partition_id"),
+    (ReplayBuffer, GroupReplayBuffer, "sample", "global_steps partition_id batch_size"),
+    (ReplayBuffer, GroupReplayBuffer, "_dapo_filtered_keys", "partition_id"),
     (AgentLoopBase, OffPolicyAgentLoop, "run", "sampling_params kwargs"),
     (AgentLoopOutput, OffPolicyOutput, "as_dict", ""),
 ]

@@ -3,9 +3,9 @@
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
+from training.algorithms.group_rejection import outcomes_by_group
 from training.algorithms.options import GateOptions
 from training.algorithms.registry import GATES
-from training.algorithms.rejection import outcomes_by_group
 
 
 class Weights(NamedTuple):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from training.algorithms.rejection import outcomes_by_group
+from training.algorithms.group_rejection import outcomes_by_group
 
 
 class UnsolvedPrompts:

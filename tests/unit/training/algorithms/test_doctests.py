@@ -21,7 +21,7 @@ FORMULAS = {
     "mixed_loss": ["compute_token_on_off_policy_loss", "mixed_policy_token_loss"],
     "prefix": ["prefix_ratio", "cut_prefix"],
     "registry": ["parse_reshape"],
-    "rejection": ["reject_groups"],
+    "group_rejection": ["reject_groups"],
     "reshape": ["shape_off_policy", "shape_on_policy"],
     "sft": ["compute_sft_pure_loss", "sft_token_loss"],
     "tensors": ["mask_of_prefix"],

@@ -17,13 +17,13 @@ from transformers import AutoTokenizer  # noqa: E402
 from verl.utils import tensordict_utils as tu  # noqa: E402
 
 from core.errors import InputError  # noqa: E402
-from training.algorithms.methods.replay import Experience, ReplayStore, Trajectory, bucket_weight  # noqa: E402
+from training.algorithms.methods.exgrpo import Experience, ReplayStore, Trajectory, bucket_weight  # noqa: E402
 from training.algorithms.mixed_loss import mixed_policy_token_loss  # noqa: E402
 from training.algorithms.options import MixedPolicyOptions, ReplayOptions  # noqa: E402
-from training.base.resolve import SHIPPED  # noqa: E402
-from training.mixed.replay import prompt_batch, read_store, take_in, with_replay, write_store  # noqa: E402
-from training.mixed.rollout import OffPolicyAgentLoop  # noqa: E402
-from training.run.configuration import compose_run, mixed_options  # noqa: E402
+from training.embedded_model.resolve_model import SHIPPED  # noqa: E402
+from training.job.configuration import compose_run, mixed_options  # noqa: E402
+from training.verl_hooks.agent_loop import OffPolicyAgentLoop  # noqa: E402
+from training.verl_hooks.experience_replay import insert, prompt_batch, read_store, with_replay, write_store  # noqa: E402
 
 OPTIONS = ReplayOptions(use=True)
 
@@ -119,7 +119,7 @@ def test_a_group_is_counted_whole_and_only_what_was_generated_is_kept():
         },
         batch_size=6,
     )
-    take_in(store, rows, ["a"] * 3 + ["b"] * 3)
+    insert(store, rows, ["a"] * 3 + ["b"] * 3)
     assert store.retired == {8}
     kept = store.experiences[7]
     assert (kept.successes, kept.trajectory.tokens, kept.trajectory.log_probs) == (2, [1, 2], [-0.5, -1.0])

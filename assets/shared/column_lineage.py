@@ -1,0 +1,95 @@
+"""dagster/column_lineage: which columns of its inputs each column of a table is made of."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+if TYPE_CHECKING:
+    from targets.prepared import Prepared
+
+Columns = Mapping[str, Iterable[tuple[dg.AssetKey, str]]]  # column -> the columns that it is made of
+# What a column of targets/prepared and of targets/rejected is made of, as keys of a mapping (targets.config).
+TARGET_PARTS = {
+    "prompt": ("problem", "system"),
+    "target": ("response", "reasoning"),
+    "reward_model": ("answer",),
+    "target_log_probs": ("target_log_probs",),
+}
+REJECTED_PARTS = {
+    "problem": ("problem",),
+    "gold": ("answer",),
+    "upstream_correct": ("upstream_correct",),
+    "verdict": ("answer", "response"),
+    "response": ("response", "reasoning"),
+    "response_chars": ("response", "reasoning"),
+    "reason": ("problem", "answer", "response"),
+    "reasons": ("problem", "answer", "response"),
+    "detail": ("problem", "answer", "response"),
+}
+# What a column of a file with verdicts is made of, as columns of benchmarks/suite.
+GRADED_PARTS = {
+    "benchmark": ("benchmark",),
+    "id": ("id",),
+    "prompt": ("prompt",),
+    "response": ("prompt",),
+    "gold": ("gold",),
+    "subject": ("subject",),
+    "verdict": ("gold", "grader"),
+    "score": ("gold", "grader"),
+}
+
+
+def column_lineage(columns: Columns) -> dg.TableColumnLineage:
+    """The columns of a table for the UI; a column that is made of none is left out."""
+    deps = {
+        name: [dg.TableColumnDep(asset_key=key, column_name=column) for key, column in dict.fromkeys(parts)]
+        for name, parts in columns.items()
+    }
+    return dg.TableColumnLineage({name: parts for name, parts in deps.items() if parts})
+
+
+def copied_columns(names: Iterable[str], upstream: dg.AssetKey) -> Columns:
+    """Columns that are in ``upstream`` under the same names."""
+    return {name: [(upstream, name)] for name in names}
+
+
+def target_columns(prepared: "Prepared", source: dg.AssetKey, generated: dg.AssetKey) -> Columns:
+    """The columns of targets/prepared, by the mappings that its sources were read with."""
+    return _mapped(prepared, TARGET_PARTS, source, generated)
+
+
+def rejected_columns(prepared: "Prepared", source: dg.AssetKey, generated: dg.AssetKey) -> Columns:
+    """The columns of targets/rejected, by the mappings that its sources were read with."""
+    return _mapped(prepared, REJECTED_PARTS, source, generated)
+
+
+def graded_columns(suite: dg.AssetKey) -> Columns:
+    """The columns of a file with verdicts."""
+    return {name: [(suite, part) for part in parts] for name, parts in GRADED_PARTS.items()}
+
+
+def _mapped(
+    prepared: "Prepared", parts: Mapping[str, tuple[str, ...]], source: dg.AssetKey, generated: dg.AssetKey
+) -> Columns:
+    """The columns of the source behind each column; a path into a struct counts as the struct."""
+    from targets.source import GENERATED
+    from targets.target_tables import read_metadata
+
+    mappings = json.loads(read_metadata(prepared.prepared, "prepare the targets again")["mappings"])
+    paths = prepared.config.paths
+    return {
+        column: [
+            (generated if paths[mapping["source"]] == GENERATED else source, path.partition(".")[0])
+            for mapping in mappings
+            for part in names
+            for path in _paths(mapping[part])
+        ]
+        for column, names in parts.items()
+    }
+
+
+def _paths(value: str | list[str] | None) -> list[str]:
+    """The columns that a part of a mapping names."""
+    return value if isinstance(value, list) else [value] if value else []

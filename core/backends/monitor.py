@@ -1,0 +1,183 @@
+"""One attempt at a task: start it or take it over, follow its records, and say why it ended.
+
+Attempt N leaves three files in its folder: ``N.log`` (its output), ``N.jsonl`` (its records) and ``N.json`` (its
+`AttemptRecord`).
+"""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from core.backends.task import Backend, Task
+from core.errors import InputError, TaskFailed
+from core.files import read_json, write_json
+from core.jsonl_tail import RecordFile
+from core.text.patterns import compile_quick_pattern
+
+POLL_SECONDS = 0.5
+LOG_TAIL_LINES = 30
+TAIL_BYTES = 1 << 20  # a log may hold days of output; this much of its end is searched for the reason
+LOCK_SECONDS = 60.0  # how long the processes of a killed command may take to end
+ERROR = compile_quick_pattern(r"\b(?:[A-Z]\w*(?:Error|Exception)|InputError)\b: ")
+COLOUR = compile_quick_pattern(r"\x1b\[[0-9;]*m")
+OF_WORKER = compile_quick_pattern(r"\(\w+ pid=\d+")  # what Ray puts before a line of one of its workers
+COMPLAINT = "error: "  # what a line of our own programs starts with that says what is wrong with the input
+BAD_INPUT = 2  # the exit status that goes with it
+
+
+@dataclass(frozen=True)
+class AttemptRecord:
+    """When an attempt started and how it ended; a killed command leaves only the start."""
+
+    started: str  # ISO 8601
+    ended: str | None = None
+    status: int | None = None  # None: it was stopped, for example because it made no step
+    reason: str = ""
+
+
+class Attempt:
+    """The files of attempt ``number`` in ``folder``."""
+
+    def __init__(self, folder: Path, number: int) -> None:
+        self.number = number
+        self.log = folder / f"{number:04}.log"
+        self.records = folder / f"{number:04}.jsonl"
+        self.record = folder / f"{number:04}.json"
+
+    def read_record(self) -> AttemptRecord:
+        """The content of the file `record`."""
+        return AttemptRecord(**read_json(self.record))
+
+    def seconds(self) -> float:
+        """How long it ran; if its command was killed, until its last output."""
+        record = self.read_record()
+        if record.ended:
+            last = datetime.fromisoformat(record.ended).timestamp()
+        else:
+            last = max(file.stat().st_mtime for file in (self.record, self.log, self.records) if file.exists())
+        return max(0.0, last - datetime.fromisoformat(record.started).timestamp())
+
+
+def attempts(folder: Path) -> list[Attempt]:
+    """The attempts in ``folder``, first to last."""
+    return [Attempt(folder, int(file.stem)) for file in sorted(folder.glob("[0-9]*.json"))]
+
+
+@contextmanager
+def hold(folder: Path, what: str) -> Iterator[int]:
+    """Hold ``folder``; yields a file descriptor with which a process that inherits it holds the folder, too.
+
+    Raises:
+        InputError: another command, a ``what``, still holds the folder after `LOCK_SECONDS`.
+    """
+    from filelock import lock_descriptor
+
+    folder.mkdir(parents=True, exist_ok=True)
+    # A descriptor and no FileLock: that would free the folder while heirs of the lock are alive.
+    with (folder / ".lock").open("w") as file:
+        deadline = time.monotonic() + LOCK_SECONDS
+        while not lock_descriptor(file.fileno(), blocking=False):
+            if time.monotonic() > deadline:
+                raise InputError(f"{folder}: another {what} runs in it: wait for it, or give --out another folder")
+            time.sleep(0.5)
+        yield file.fileno()
+
+
+def follow(
+    attempt: Attempt,
+    backend: Backend,
+    task: Task,
+    what: str,
+    *,
+    on_record: Callable[[dict[str, Any]], None],
+    say: Callable[[str], None],
+    stall_seconds: float | None = None,
+) -> None:
+    """Run ``task``, a ``what``, to its end and pass on each of its records.
+
+    If the attempt has a record, ``backend`` has taken over its running task; otherwise the task is started. However
+    this function ends, nothing of the task is alive afterwards.
+
+    Raises:
+        TaskFailed: the task ended with an error, or wrote no record for ``stall_seconds``.
+        InputError: the task ended with the status of a mistake in its input, and with a line that says which.
+    """
+    status: int | None = None
+    reason = f"the {what} command was stopped"
+    try:
+        if attempt.record.exists():
+            say(f"following {task.name}, which still runs")
+        else:
+            write_json(asdict(AttemptRecord(started=_now())), attempt.record)
+            backend.start(task)
+        status, reason = _watch(attempt, backend, what, stall_seconds, on_record)
+    finally:
+        backend.stop()
+        record = replace(attempt.read_record(), ended=_now(), status=status, reason=reason)
+        write_json(asdict(record), attempt.record)
+    if status == BAD_INPUT and reason.startswith(COMPLAINT):
+        raise InputError(reason.removeprefix(COMPLAINT))
+    if status != 0:
+        raise TaskFailed(f"{reason}\nthe whole log: {attempt.log}")
+
+
+def _watch(
+    attempt: Attempt,
+    backend: Backend,
+    what: str,
+    stall_seconds: float | None,
+    on_record: Callable[[dict[str, Any]], None],
+) -> tuple[int | None, str]:
+    """Follow the task until it ends or stalls; its exit status (None: stalled) and, unless that is 0, the reason."""
+    records = RecordFile(attempt.records)
+    moved = time.monotonic()
+    while True:
+        status = backend.poll()
+        if backend.queued:
+            moved = time.monotonic()
+        for record in records.new_records():
+            moved = time.monotonic()
+            on_record(record)
+        if status is not None:
+            return status, "" if status == 0 else reason_of(attempt.log, status, what)
+        if stall_seconds is not None and time.monotonic() - moved > stall_seconds:
+            last = "\n".join(log_lines(attempt.log)[-LOG_TAIL_LINES:])
+            return None, f"{what} made no step for {stall_seconds:g} s (run.stall_seconds); its last lines:\n{last}"
+        time.sleep(POLL_SECONDS)
+
+
+def log_lines(log: Path) -> list[str]:
+    """The last lines of a log without colour codes; [] if it was never written."""
+    if not log.exists():
+        return []
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - TAIL_BYTES))
+        text = file.read().decode(errors="replace")
+    return [COLOUR.sub("", line) for line in text.splitlines()]
+
+
+def reason_of(log: Path, status: int, what: str) -> str:
+    """Why a ``what`` ended with ``status``: the signal, or the last error in its log, or its last lines."""
+    if status > 128:
+        return f"{what} was stopped by signal {signal.Signals(status - 128).name}"
+    lines = log_lines(log)
+    if status == BAD_INPUT and (complaints := [line for line in lines if line.startswith(COMPLAINT)]):
+        return complaints[-1]
+    named = [number for number, line in enumerate(lines) if ERROR.search(line)]
+    if not named:
+        return f"{what} failed: " + "\n".join(line.strip() for line in lines[-LOG_TAIL_LINES:])
+    # Ray repeats the remote traceback; the last error in it is what the driver saw, though what its workers logged can
+    # come later. The lines below it say which of Ray's processes died.
+    at = max((number for number in named if not OF_WORKER.match(lines[number])), default=named[-1])
+    last, *below = lines[at : at + 5]
+    died = [line.split(":", 1)[1].strip() for line in below if line.startswith("\tclass_name:")]
+    return f"{what} failed: " + " ".join([last.strip(), *(f"({name})" for name in died)])
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()

@@ -1,0 +1,142 @@
+"""Which code an identity covers, said once, and the digests that decide what is reused.
+
+A change to a file that `policy_code`, `PREPARATION_CODE`, `GENERATION_CODE` or `GRADING_CODE` covers changes the
+identity of what that code computes. A change anywhere else (a model card, an upload, a report) does not.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from core.errors import InputError
+from core.files import digest_bytes, digest_file, read_yaml
+
+PROJECT = Path(__file__).resolve().parents[1]
+SHORT_DIGEST = 16  # characters of a digest in folder names and in front of people
+
+VERDICT_CODE = (
+    "grading/grader.py",
+    "grading/answers.py",
+    "grading/choices.py",
+    "grading/pairs.py",
+    "grading/spelling.py",
+    "grading/equivalence.py",
+    "grading/pool.py",
+    "grading/whole_text.py",
+    "core/text/patterns.py",
+)
+GRADING_CODE = (*VERDICT_CODE, "core/model/prompts.py", "core/schemas.py")  # of files with verdicts
+PREPARATION_CODE = (
+    "targets/filter",
+    "targets/read",
+    "targets/select",
+    "targets/breakdown.py",
+    "targets/config.py",
+    "targets/prepare.py",
+    "targets/prepared.py",
+    "targets/source.py",
+    "targets/staging.py",
+    "targets/target_tables.py",
+    "targets/trace.py",
+    "core/arithmetic.py",
+    "core/model/chat_template.py",
+    "core/text/excerpt.py",
+    "core/model/tokens.py",
+    "grading/contamination.py",
+    "grading/gold.py",
+    *GRADING_CODE,
+)
+GENERATION_CODE = (
+    "evaluation/generation",
+    "evaluation/benchmarks",
+    "core/arithmetic.py",
+    "core/machine/processor.py",
+    "core/model/prompts.py",
+    "core/model/prompts.yaml",
+    "core/schemas.py",
+    "core/text/patterns.py",
+    "grading/answers.py",
+    "grading/gold.py",
+)
+# Of training/job, `configuration` composes the numbers and `request` says what a first stage computes; the rest starts,
+# follows and describes the process that training/verl_hooks runs.
+TRAINING_CODE = (
+    "training/algorithms",
+    "training/verl_hooks",
+    "training/platforms",
+    "training/job/configuration.py",
+    "training/job/request.py",
+    "training/config/keys.py",  # and not its table, which refuses keys and changes no number
+    "training/config/rollout_modes.py",
+    "training/config/train.yaml",
+    "core/model/prompts.py",
+    *VERDICT_CODE,
+)
+RECIPES, HARDWARE = "training/config/recipe", "training/config/hardware"
+POLICY_CODE = (*TRAINING_CODE, RECIPES, HARDWARE)  # of any policy
+SELECTORS = ("recipe", "hardware", "first_stage", "first_stage.recipe")  # keys that choose configuration files
+
+
+def policy_code(recipe: str, hardware: str, overrides: Sequence[str] = (), *, project: Path = PROJECT) -> list[str]:
+    """What decides the numbers of a policy: the code, and the configuration files that its run composes.
+
+    If an override chooses another recipe or hardware profile, all of them are covered.
+    """
+    if any(text.lstrip("+~").partition("=")[0].partition("@")[0] in SELECTORS for text in overrides):
+        return [*POLICY_CODE]
+    return [*TRAINING_CODE, *_config_files(RECIPES, recipe, project), *_config_files(HARDWARE, hardware, project)]
+
+
+def code_digest(*paths: str, project: Path = PROJECT) -> str:
+    """sha256 over the files at ``paths``, which are modules, packages and configuration files of ``project``."""
+    files = sorted({file for path in paths for file in _files(project / path)})
+    return identity(
+        [f"{file.relative_to(project).as_posix()}\0{_digest(file, file.stat().st_mtime_ns)}" for file in files]
+    )
+
+
+def code_version(*paths: str) -> str:
+    """`code_digest`, short enough for people."""
+    return code_digest(*paths)[:SHORT_DIGEST]
+
+
+def identity(*parts: Any) -> str:
+    """sha256 over ``parts`` (JSON values): equal parts, equal identity."""
+    return digest_bytes(json.dumps(parts, sort_keys=True, default=_plain).encode())
+
+
+def _config_files(group: str, name: str, project: Path) -> Iterator[str]:
+    """The file ``name`` of a group with its parents and, for a recipe, with the recipe of its first stage."""
+    file = f"{group}/{name}.yaml"
+    if not (project / file).is_file():
+        names = sorted(path.stem for path in (project / group).glob("*.yaml"))
+        raise InputError(f"no {Path(group).name} {name!r}: expected one of {', '.join(names)}")
+    yield file
+    config = read_yaml(project / file, Path(group).name)
+    needed = [parent for parent in config.get("defaults", []) if parent != "_self_"]
+    if "first_stage" in config:
+        needed.append(config["first_stage"]["recipe"])
+    for other in needed:
+        yield from _config_files(group, other, project)
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    files = [file for file in path.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
+    assert files, f"{path}: no code there"
+    return files
+
+
+@cache
+def _digest(file: Path, modified_ns: int) -> str:
+    """The digest of ``file`` as of ``modified_ns``; several identities cover the same file."""
+    return digest_file(file)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"a {type(value).__name__} cannot be part of an identity")

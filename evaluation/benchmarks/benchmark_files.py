@@ -1,0 +1,97 @@
+"""Finding and reading what benchmarks are made of: parquet, JSON-lines and JSON files, and datasets of the hub."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from core.errors import InputError
+from core.files import read_json, read_json_lines
+from core.model.hub import load_split
+from core.parquet.batches import read_bounded
+from evaluation.benchmarks.suite import Benchmark, Source
+
+Rows = Iterator[tuple[int, dict[str, Any]]]
+LARGEST_FILE = 32 << 20  # bytes, of texts or of JSON, which parsed takes up to 24 times as much
+
+
+def find_rows(benchmark: Benchmark, roots: Sequence[Path]) -> tuple[Source, str, Rows]:
+    """The source that ``benchmark`` is read from, how messages call it, and its rows.
+
+    That is the first whose file lies in one of ``roots`` or in a direct subfolder of one. If there is none, the first
+    source of the hub is downloaded (or taken from the local cache) at its revision.
+    """
+    folders = [Path(root).expanduser() for root in roots]
+    for source in benchmark.sources:
+        if not source.file:
+            continue
+        file = Path(source.file).expanduser()
+        below = [folder for root in folders for folder in (root, *sorted(root.glob("*/")))]
+        for candidate in [file] if file.is_absolute() else [folder / file for folder in below]:
+            if candidate.is_file():
+                return source, str(candidate), read_rows(candidate)
+    failed = ""
+    for source in (source for source in benchmark.sources if source.hub):
+        try:
+            if source.split:
+                return source, f"{source.hub}, split {source.split}", read_split(source)
+            file = download(source)
+            return source, str(file), read_rows(file)
+        except InputError as error:
+            failed = f" {error}."
+    files = " or ".join(source.file or f"of the hub's {source.hub}" for source in benchmark.sources)
+    missing = [str(folder) for folder in folders if not folder.is_dir()]
+    searched = ", ".join(str(folder) for folder in folders) or "nothing: no root folder is set"
+    note = f" ({', '.join(missing)}: no such folder)" if missing else ""
+    where = f" ({benchmark.obtain})" if benchmark.obtain else ""
+    raise InputError(
+        f"benchmark {benchmark.name}: no file {files}; searched {searched}{note}.{failed} Put the file{where} there, "
+        "add its folder to the benchmark roots setting, or leave this benchmark out of the suite"
+    )
+
+
+def download(source: Source) -> Path:
+    """The file of a hub source in the local cache; InputError says why it cannot be downloaded."""
+    from huggingface_hub import errors, hf_hub_download
+
+    assert source.hub and source.file
+    try:
+        return Path(hf_hub_download(source.hub, source.file, repo_type="dataset", revision=source.revision))
+    except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, OSError) as error:
+        offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") else ""
+        raise InputError(
+            f"The hub's {source.hub} at {source.revision} cannot be reached{offline}, and its {source.file} is not in "
+            f"the local cache ({type(error).__name__})"
+        ) from error
+
+
+def read_split(source: Source) -> Rows:
+    """Like `read_rows`, of the split of a dataset."""
+    assert source.hub
+    where = f"The hub's dataset {source.hub}"
+    dataset = load_split(source.hub, source.subset, source.split, source.revision, where=where)
+    if dataset.dataset_size > LARGEST_FILE:
+        raise InputError(
+            f"{where}: {dataset.dataset_size:,} bytes are too many for a benchmark (limit {LARGEST_FILE:,})"
+        )
+    return enumerate(dataset, start=1)
+
+
+def read_rows(path: Path) -> Rows:
+    """(row number from 1, row) of a .parquet, .jsonl or .json file."""
+    if path.suffix == ".parquet":
+        rows = read_bounded(path, "copy or convert it again", LARGEST_FILE).to_pylist()
+    elif (size := path.stat().st_size) > LARGEST_FILE:
+        raise InputError(f"{path}: {size:,} bytes are too many for a benchmark (limit {LARGEST_FILE:,})")
+    elif path.suffix == ".jsonl":
+        rows = read_json_lines(path)
+    elif path.suffix == ".json":
+        rows = read_json(path)
+    else:
+        raise InputError(f"{path}: benchmark files are .parquet, .jsonl or .json")
+    if not isinstance(rows, list):
+        raise InputError(f"{path}: expected a JSON list of objects")
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, dict):
+            raise InputError(f"{path}, row {number}: expected a JSON object, not {type(row).__name__}")
+        yield number, row

@@ -1,0 +1,219 @@
+"""The problems of benchmarks: from the files or the generator that a suite names to BENCHMARK rows."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.errors import InputError
+from core.model.prompts import PROBLEM, messages
+from evaluation.benchmarks.benchmark_files import find_rows
+from evaluation.benchmarks.suite import ENTRIES_KEY, Benchmark, Columns, Source
+from grading.gold import explain_unreadable, gold_answer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LETTERS = "ABCDEFGHIJ"  # labels of options
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem. Contamination checks compare ``text``; a model is asked ``question``, or else ``text``."""
+
+    id: str
+    text: str
+    gold: str
+    subject: str | None = None
+    question: str | None = None
+
+
+def read_suite(
+    benchmarks: Iterable[Benchmark],
+    roots: Sequence[Path],
+    *,
+    limit: int | None = None,
+    seed: int = 0,
+    system_prompt: str | None = None,
+) -> "pa.Table":
+    """All rows of ``benchmarks`` as one BENCHMARK table, with their registry entries in its metadata."""
+    import pyarrow as pa
+
+    benchmarks = list(benchmarks)
+    tables = [read_benchmark(b, roots, limit=limit, seed=seed, system_prompt=system_prompt) for b in benchmarks]
+    entries = json.dumps([benchmark.model_dump(mode="json") for benchmark in benchmarks])
+    return pa.concat_tables(tables).replace_schema_metadata({ENTRIES_KEY: entries})
+
+
+def read_benchmark(
+    benchmark: Benchmark,
+    roots: Sequence[Path],
+    *,
+    limit: int | None = None,
+    seed: int = 0,
+    system_prompt: str | None = None,
+) -> "pa.Table":
+    """The problems of one benchmark as a BENCHMARK table.
+
+    Args:
+        benchmark: its registry entry.
+        roots: folders that are searched for its files, each with its direct subfolders.
+        limit: so many problems, sampled with ``seed`` and in the benchmark's order; other benchmarks do not matter.
+        seed: of the sample, of a generator's problems and of shuffled options.
+        system_prompt: precedes every problem.
+
+    Raises InputError for a missing file, column or gold answer, and for a duplicate that is not marked as repeated.
+    """
+    import pyarrow as pa
+
+    from core.schemas import BENCHMARK
+
+    if limit is not None and limit < 1:
+        raise InputError(f"benchmark {benchmark.name}: a limit of {limit} problems; expected 1 or more, or no limit")
+    limit = min((count for count in (limit, benchmark.sample) if count is not None), default=None)
+    if benchmark.generator:
+        problems = _generate(benchmark, limit, seed)
+    else:
+        problems = _sample(_from_files(benchmark, roots, seed), benchmark.name, limit, seed)
+    rows = [
+        {
+            "benchmark": benchmark.name,
+            "id": problem.id,
+            "problem": problem.text,
+            "prompt": messages(
+                (benchmark.prompt or PROBLEM).replace(PROBLEM, problem.question or problem.text), system_prompt
+            ),
+            "gold": problem.gold,
+            "grader": benchmark.grader,
+            "subject": problem.subject,
+        }
+        for problem in problems
+    ]
+    return pa.Table.from_pylist(rows, schema=BENCHMARK)
+
+
+def with_options(question: str, options: Sequence[str]) -> str:
+    r"""A question and its options (at most ten) in the form of LUFFY's ARC and GPQA files.
+
+    >>> with_options("Which?", ["red", "green"])
+    'Which?\n\nA) red\nB) green\n'
+    """
+    lines = [f"{letter}) {option}" for letter, option in zip(LETTERS, options, strict=False)]
+    return f"{question.rstrip()}\n\n" + "\n".join(lines) + "\n"
+
+
+def _sample(problems: list[Problem], name: str, limit: int | None, seed: int) -> list[Problem]:
+    if limit is None or limit >= len(problems):
+        return problems
+    ranked = sorted(problems, key=lambda problem: hashlib.sha256(f"{seed}/{name}/{problem.id}".encode()).digest())
+    kept = {problem.id for problem in ranked[:limit]}
+    return [problem for problem in problems if problem.id in kept]
+
+
+def _generate(benchmark: Benchmark, limit: int | None, seed: int) -> list[Problem]:
+    from core.arithmetic import problems
+
+    assert benchmark.generator and benchmark.size
+    split = benchmark.generator.partition(":")[2]
+    generated = problems(split, min(benchmark.size, limit or benchmark.size), seed)
+    return [Problem(problem.id, problem.problem, problem.answer) for problem in generated]
+
+
+def _from_files(benchmark: Benchmark, roots: Sequence[Path], seed: int) -> list[Problem]:
+    source, path, rows = find_rows(benchmark, roots)
+    problems: dict[str, Problem] = {}
+    for number, row in rows:
+        where = f"benchmark {benchmark.name}: {path}, row {number}"
+        if any(str(_value(row, key, where)) != value for key, value in source.where.items()):
+            continue
+        problem = _problem(row, source, where, seed)
+        if source.boilerplate:
+            text = " ".join(problem.text.split()).replace(source.boilerplate.strip(), "").strip()
+            problem = replace(problem, text=text, question=problem.text)
+        first = problems.setdefault(problem.id, problem)
+        if first is problem:
+            continue
+        if not source.repeated:
+            raise InputError(
+                f"{where}: the same problem as an earlier row (id {problem.id}); remove it, map an id column, or set "
+                "`repeated: true` in the suite if the copies stand for avg@k"
+            )
+        if first.gold != problem.gold:
+            raise InputError(f"{where}: gold answer {problem.gold!r}, but an earlier copy has {first.gold!r}")
+    if not problems:
+        conditions = ", ".join(f"{key} = {value}" for key, value in source.where.items()) or "any row"
+        raise InputError(f"benchmark {benchmark.name}: {path} has no row with {conditions}; correct `where`")
+    return list(problems.values())
+
+
+def _problem(row: dict[str, Any], source: Source, where: str, seed: int) -> Problem:
+    columns = source.columns
+    paths = [columns.problem] if isinstance(columns.problem, str) else columns.problem
+    text = " ".join(_text(_value(row, path, where), where) for path in paths)
+    stated = _answer(_value(row, columns.gold, where))
+    gold = gold_answer(stated, source.answer_form)
+    if gold is None and stated:
+        raise InputError(f"{where}: column {columns.gold}: {explain_unreadable(stated, source.answer_form)}")
+    if columns.options and gold:
+        options, gold = _options(row, columns, gold, where)
+        if source.shuffle_options:
+            options, gold = _shuffle(options, gold, f"{seed}/{text}")
+        text = with_options(text, options)
+    for name, value, column in (("problem", text, ", ".join(paths)), ("gold answer", gold, columns.gold)):
+        if not value:
+            raise InputError(f"{where}: the {name} (column {column}) is empty; add it or remove the row")
+    assert gold
+    identity = str(_value(row, columns.id, where)) if columns.id else hashlib.sha256(text.encode()).hexdigest()[:16]
+    subject = _value(row, columns.subject, where) if columns.subject else None
+    return Problem(identity, text, gold, None if subject is None else str(subject))
+
+
+def _options(row: dict[str, Any], columns: Columns, gold: str, where: str) -> tuple[list[str], str]:
+    """The option texts, and the letter of the right one; gold is a letter, one of the file's own labels, or 1-10."""
+    assert columns.options
+    options = _value(row, columns.options, where)
+    if not isinstance(options, list) or not 2 <= len(options) <= len(LETTERS):
+        raise InputError(f"{where}: column {columns.options!r}: expected a list of 2 to {len(LETTERS)} options")
+    labels = _value(row, columns.labels, where) if columns.labels else None
+    if labels is None:
+        labels = list(LETTERS[: len(options)]) if not gold.isdigit() else [str(n + 1) for n in range(len(options))]
+    labels = [str(label).strip() for label in labels]
+    if len(labels) != len(options) or gold not in labels:
+        raise InputError(
+            f"{where}: gold answer {gold!r} is not the label of any of its {len(options)} options "
+            f"({', '.join(labels)}); correct the row, or map `labels`"
+        )
+    return [str(option) for option in options], LETTERS[labels.index(gold)]
+
+
+def _shuffle(options: list[str], gold: str, key: str) -> tuple[list[str], str]:
+    """The options in an order that depends on ``key`` and their texts alone, and the right one's new letter."""
+    order = sorted(range(len(options)), key=lambda index: hashlib.sha256(f"{key}/{options[index]}".encode()).digest())
+    return [options[index] for index in order], LETTERS[order.index(LETTERS.index(gold))]
+
+
+def _value(row: dict[str, Any], path: str, where: str) -> Any:
+    value: Any = row
+    for part in path.split("."):
+        if not isinstance(value, dict) or part not in value:
+            raise InputError(f"{where}: no column {path!r}; the row has {', '.join(row)}. Correct `columns` or `where`")
+        value = value[part]
+    return value
+
+
+def _text(value: Any, where: str) -> str:
+    """A problem: a string, or the user message of a conversation."""
+    if isinstance(value, list):
+        if not all(isinstance(message, dict) for message in value):
+            raise InputError(f"{where}: the problem is a list; expected a text, or messages with a role and a content")
+        return str(next((m.get("content") or "" for m in reversed(value) if m.get("role") == "user"), ""))
+    return "" if value is None else str(value)
+
+
+def _answer(value: Any) -> str:
+    """A gold answer: a string or a number; the parts of a list are joined by commas."""
+    if isinstance(value, list):
+        return ", ".join(_answer(part) for part in value)
+    return "" if value is None else str(value).strip()

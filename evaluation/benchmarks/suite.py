@@ -1,0 +1,145 @@
+"""The registry of benchmarks: what an entry of a suite's YAML file may say.
+
+You add a benchmark by adding an entry to a YAML file (``suites/paper.yaml`` shows every form). `load_suite` reads that
+file alone, so that the Dagster code location can define one asset per benchmark;
+`evaluation.benchmarks.benchmark_problems` reads the files with the problems.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from core.errors import InputError, explain_validation
+from core.files import read_yaml
+from core.model.prompts import PROBLEM
+from grading.gold import AnswerForm
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+GROUPS = {"evals": "In domain", "ood": "Out of domain"}
+SUITES = Path(__file__).resolve().parent / "suites"
+ENTRIES_KEY = b"benchmarks"  # parquet metadata of a suite table: its registry entries as JSON
+
+
+class Columns(BaseModel):
+    """Where a file keeps what a benchmark needs: dotted paths into a row; a list of messages means its user message."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    problem: str | tuple[str, ...] = "prompt"  # several: their texts, joined by a space
+    gold: str = "reward_model.ground_truth"
+    options: str | None = None  # list of option texts, labelled A to J in the prompt
+    labels: str | None = None  # the file's own labels of the options, where gold is one of them ("A", or "1")
+    id: str | None = None  # else a digest of the problem
+    subject: str | None = None
+
+
+class Published(BaseModel):
+    """Scores that others have published for this benchmark, in percent; never measured here."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    source: str
+    scores: dict[str, float]  # model -> percent
+
+
+class Source(BaseModel):
+    """Where a benchmark can be read from: a file below a root folder or in a dataset repository of the hub, or a split
+    of such a dataset."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    file: str | None = None
+    hub: str | None = Field(default=None, pattern=r"^[\w.-]+/[\w.-]+$")  # dataset repository that has `file` or `split`
+    revision: str | None = None  # its commit, tag or branch
+    split: str | None = None
+    subset: str | None = None  # (configuration) of the dataset; none: the default one
+    where: dict[str, str] = Field(default_factory=dict)  # dotted path -> value that kept rows have
+    columns: Columns = Columns()
+    answer_form: AnswerForm = "text"  # of the column `gold` (see `grading.gold`)
+    repeated: bool = False  # rows of the same problem are avg@k copies
+    shuffle_options: bool = False  # put the options of each problem in an order drawn from the seed
+    boilerplate: str | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Source":
+        if bool(self.hub) != bool(self.revision):
+            raise ValueError("`hub` and `revision` belong together: a file of the hub needs the commit that is meant")
+        if bool(self.file) == bool(self.split) or (self.split and not self.hub) or (self.subset and not self.split):
+            raise ValueError("give a `file`, or the `split` (and `subset`) of a dataset of the `hub`")
+        if self.shuffle_options and not self.columns.options:
+            raise ValueError("`shuffle_options` needs `columns.options`: options inside a problem's text stay in place")
+        return self
+
+
+class Benchmark(BaseModel):
+    """One entry of a suite."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    group: Literal["evals", "ood"]
+    title: str
+    grader: Literal["math", "choice"] = "math"
+    samples: int = Field(default=1, ge=1)  # k of avg@k, the metric
+    prompt: str | None = None  # what a model is asked, with {problem} in it; none: the problem alone
+    size: int | None = Field(default=None, ge=1)  # problems in the whole benchmark; how many a generator makes
+    sample: int | None = Field(default=None, ge=1)  # so many problems of the files, drawn by the seed; none: all
+    sources: tuple[Source, ...] = ()
+    obtain: str | None = None  # where its files can be had, for people who do not have them
+    generator: str | None = Field(default=None, pattern=r"^arithmetic:[a-z_]+$")
+    published: Published | None = None
+
+    @model_validator(mode="after")
+    def _has_one_origin(self) -> "Benchmark":
+        if bool(self.sources) == bool(self.generator):
+            raise ValueError("give either `sources` or `generator`")
+        if self.generator and self.size is None:
+            raise ValueError("a generator needs a `size`")
+        if self.prompt is not None and PROBLEM not in self.prompt:
+            raise ValueError(f"`prompt` lacks {PROBLEM}, the place of the problem")
+        return self
+
+
+class _Suite(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    title: str = ""
+    benchmarks: list[Benchmark] = Field(min_length=1)
+
+
+def load_suite(name_or_path: str | Path) -> list[Benchmark]:
+    """The benchmarks of a shipped suite (a file of ``suites``) or of a YAML file of the user's. Opens no data file."""
+    shipped = SUITES / f"{name_or_path}.yaml"
+    path = shipped if shipped.is_file() else Path(name_or_path)
+    if not path.is_file():
+        names = ", ".join(sorted(p.stem for p in SUITES.glob("*.yaml")))
+        raise InputError(f"benchmark suite {str(name_or_path)!r}: neither a shipped suite ({names}) nor a YAML file")
+    try:
+        suite = _Suite.model_validate(read_yaml(path, "benchmark suite"))
+    except ValidationError as error:
+        raise InputError(
+            f"benchmark suite {path}: {explain_validation(error, _Suite)}; see {SUITES / 'paper.yaml'}"
+        ) from error
+    names = [benchmark.name for benchmark in suite.benchmarks]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InputError(f"benchmark suite {path}: {', '.join(twice)} named more than once; give each its own name")
+    return suite.benchmarks
+
+
+def select_benchmarks(name_or_path: str | Path, names: Sequence[str] | None = None) -> list[Benchmark]:
+    """The benchmarks of a suite, or those of them that ``names`` lists; InputError for a name that it lacks."""
+    benchmarks = load_suite(name_or_path)
+    available = [benchmark.name for benchmark in benchmarks]
+    if unknown := [name for name in names or [] if name not in available]:
+        raise InputError(
+            f"benchmark {', '.join(unknown)}: not in suite {name_or_path}, which has {', '.join(available)}"
+        )
+    return [benchmark for benchmark in benchmarks if not names or benchmark.name in names]
+
+
+def suite_entries(suite: "pa.Table") -> list[Benchmark]:
+    """The registry entries that `read_suite` recorded in a suite table; InputError if it was made by something else."""
+    recorded = (suite.schema.metadata or {}).get(ENTRIES_KEY)
+    if recorded is None:
+        raise InputError("the suite's parquet file lacks its registry entries; make it with python -m evaluation suite")
+    return [Benchmark.model_validate(entry) for entry in json.loads(recorded)]

@@ -1,0 +1,174 @@
+"""The models under evaluation: a Hugging Face folder or hub id, loaded by vLLM, or an OpenAI-compatible endpoint.
+
+Both offer the same: what decides a sample besides its prompt and number, the prompt of a conversation, a record of the
+prompts, and the samples themselves.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.errors import InputError
+from core.model.manifest import MANIFEST, parse_manifest
+from core.model.model_folder import HUB_ID, check_model, download_model, model_digest
+from core.model.prompts import Messages, PromptRecord, prompt_frame, render_prompt
+from evaluation.generation.endpoint import Endpoint
+from evaluation.generation.requests import Completion, SampleRequest, Sampling
+from evaluation.generation.templates import TRAINING, choose_template, training_system
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from evaluation.generation.replicas import Replicas
+
+RUNNER = "VLLM_USE_V2_MODEL_RUNNER"  # a variable that vLLM reads
+
+
+class LocalModel:
+    """A model folder, loaded by as many vLLM engines as you ask for."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        template: str = TRAINING,
+        checkpoint: str | None = None,
+        replicas: int | None = None,
+        tensor_parallel: int | None = None,
+        trust_remote_code: bool = False,
+    ) -> None:
+        """
+        Args:
+            folder: Hugging Face folder.
+            template: name of a prompt template, see `evaluation.generation.templates`.
+            checkpoint: digest that names the model; by default that of its lineage or its files.
+            replicas: number of engines; as many as the GPUs allow by default, and one on a CPU.
+            tensor_parallel: GPUs per engine; as few as the weights need by default.
+            trust_remote_code: run code that the model folder contains.
+
+        Raises InputError for an incomplete folder, and a template that does not exist.
+        """
+        check_model(folder, chat_template=False)
+        self.folder = folder
+        self.checkpoint = checkpoint or checkpoint_digest(folder)
+        self._template = choose_template(template, folder)
+        self._replicas, self._tensor_parallel = replicas, tensor_parallel
+        self._trust_remote_code = trust_remote_code
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        from transformers import AutoTokenizer
+
+        try:
+            return AutoTokenizer.from_pretrained(
+                self.folder, trust_remote_code=self._trust_remote_code, local_files_only=True
+            )
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"model {self.folder}: its tokenizer cannot be loaded ({error}); save it there again"
+            ) from error
+
+    @cached_property
+    def _plan(self) -> "Replicas":
+        from evaluation.generation.replicas import plan_replicas
+
+        return plan_replicas(
+            str(self.folder), self._replicas, self._tensor_parallel, trust_remote_code=self._trust_remote_code
+        )
+
+    def decisive(self) -> dict[str, Any]:
+        """What decides a sample besides the sampling, the prompt and the number, as JSON values."""
+        from evaluation.generation.engine import on_cpu, prepare_environment
+
+        prepare_environment()
+        return {
+            "checkpoint": self.checkpoint,
+            "device": "cpu" if on_cpu() else "cuda",
+            "tensor_parallel": self._plan.tensor_parallel,  # another number adds up in another order
+            "vllm": _vllm_version(),
+        }
+
+    def render(self, conversation: Messages) -> str:
+        """The prompt of ``conversation``."""
+        return render_prompt(conversation, self._tokenizer, self._template)
+
+    def prompt_record(self, suite: "pa.Table") -> PromptRecord:
+        """The prompt that the samples answer, and the one that the checkpoint was trained with, if that is known."""
+        conversation, tokenizer, template = suite["prompt"][0].as_py(), self._tokenizer, self._template
+        try:
+            trained = bool(tokenizer.chat_template) and training_system(self.folder) is not None
+        except InputError:  # the targets are gone, but you named a template: only this record depends on them
+            trained = False
+        return PromptRecord(
+            template.name,
+            template.thinking,
+            prompt_frame(conversation, tokenizer, template),
+            prompt_frame(conversation, tokenizer, choose_template(TRAINING, self.folder)) if trained else None,
+        )
+
+    def draw(
+        self, requests: Sequence[SampleRequest], sampling: Sampling, *, log_probs: bool = False
+    ) -> Iterator[tuple[int, Completion]]:
+        """(index, completion) in the order in which they finish; a prompt that fills the context gets an empty one."""
+        from evaluation.generation.engine import EngineOptions, EngineRequest, context_limit
+        from evaluation.generation.replicas import complete_all
+
+        context = context_limit(str(self.folder), trust_remote_code=self._trust_remote_code)
+        groups: dict[str, list[EngineRequest]] = {}
+        tokens: dict[str, tuple[int, ...]] = {}
+        for number, request in enumerate(requests):
+            if request.prompt not in tokens:  # the template has written the special tokens already
+                tokens[request.prompt] = tuple(self._tokenizer.encode(request.prompt, add_special_tokens=False))
+            if len(tokens[request.prompt]) >= context:
+                yield number, Completion("", 0, "length")
+            else:
+                engine_request = EngineRequest(number, tokens[request.prompt], request.seed)
+                groups.setdefault(request.prompt, []).append(engine_request)
+        if not groups:
+            return
+        options = EngineOptions(
+            model=str(self.folder),
+            longest_prompt=max(len(tokens[prompt]) for prompt in groups),
+            max_tokens=sampling.max_tokens,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            trust_remote_code=self._trust_remote_code,
+            tensor_parallel=self._plan.tensor_parallel,
+            log_probs=log_probs,
+        )
+        yield from complete_all(options, list(groups.values()), self._plan.count)
+
+
+def open_model(name: str, **options: Any) -> LocalModel | Endpoint:
+    """The model called ``name``: a folder, a hub id such as ``Qwen/Qwen2.5-Math-7B@main``, or an endpoint.
+
+    ``options`` are those of `LocalModel`; an endpoint renders its own prompts and has its own engines.
+
+    Raises InputError if it is none of these, or files of the model are missing or damaged.
+    """
+    if endpoint := Endpoint.parse(name):
+        if options.get("template", TRAINING) != TRAINING:
+            raise InputError(f"{name}: an endpoint renders prompts with its own chat template; leave out the template")
+        return endpoint
+    folder = Path(name).expanduser()
+    if not folder.exists() and (hub := HUB_ID(name)):
+        folder, _ = download_model(hub["repository"], hub["revision"])
+    elif not folder.is_dir():
+        raise InputError(f"{name}: no such folder, and not a hub id (owner/name[@revision])")
+    return LocalModel(folder, **options)
+
+
+def checkpoint_digest(model: Path) -> str:
+    """The digest in the model's ``lineage.json``, else that of its files (which is also what models/base has)."""
+    return parse_manifest(model).checkpoint_digest if (Path(model) / MANIFEST).is_file() else model_digest(model)
+
+
+def _vllm_version() -> str:
+    """The distribution that provides vllm, its version, and the runner if you chose one: others draw other samples."""
+    from importlib import metadata
+
+    name = metadata.packages_distributions()["vllm"][0]
+    runner = f" {RUNNER}={os.environ[RUNNER]}" if RUNNER in os.environ else ""
+    return f"{name} {metadata.version(name)}{runner}"

@@ -1,0 +1,46 @@
+"""The JSON files that a report takes besides tables, checked when they are read."""
+
+from pathlib import Path
+from typing import Any
+
+from core.errors import InputError
+from core.files import read_json, read_json_lines, read_object
+from evaluation.report.scorecard.lineage_summary import Lineage
+
+OBJECTS = ("base_model", "targets", "request", "config")  # parts of a lineage.json that hold keys of their own
+
+
+def read_lineage(path: Path) -> dict[str, Any]:
+    """The content of a ``lineage.json``, as far as a report reads it."""
+    manifest = read_object(path)
+    for key in OBJECTS:
+        if not isinstance(manifest.get(key, {}), dict):
+            raise InputError(f"{path}: {key}: expected an object; give the lineage.json of a policy")
+    for key, part in (("targets", "path"), ("targets", "digest"), ("base_model", "digest")):
+        if not isinstance(manifest.get(key, {}).get(part, ""), str):
+            raise InputError(f"{path}: {key}.{part}: expected a text; give the lineage.json of a policy")
+    try:
+        Lineage.from_manifest(manifest)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: {error}; give the lineage.json of a policy") from error
+    return manifest
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The step metrics of a training: one ``{"step": N, "data": {name: number}}`` per line."""
+    records = read_json_lines(path)
+    for number, record in enumerate(records, start=1):
+        data = record.get("data") if isinstance(record, dict) and isinstance(record.get("step"), int) else None
+        if not isinstance(data, dict) or not all(isinstance(value, int | float) for value in data.values()):
+            expected = '{"step": N, "data": {name: number}}'
+            raise InputError(f"{path}, line {number}: expected {expected}; give the metrics.jsonl of a run")
+    return records
+
+
+def read_funnel(path: Path) -> list[tuple[str, int]]:
+    """How many rows each preparation step left."""
+    funnel = read_json(path)
+    for entry in funnel if isinstance(funnel, list) else [None]:
+        if not (isinstance(entry, list) and len(entry) == 2 and isinstance(entry[1], int)):
+            raise InputError(f"{path}: expected [[step, rows], …], got {entry!r:.80}")
+    return [(str(step), rows) for step, rows in funnel]

@@ -1,0 +1,119 @@
+"""The tables of a scorecard, and the scorecard as text for a terminal and as Markdown."""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+
+from core.text.markdown import escape_markdown
+from evaluation.benchmarks.suite import GROUPS
+from evaluation.report.scorecard.scorecard import Row, Scorecard
+from evaluation.report.table import Cell, Table, change, p_value, percent, score
+
+
+def render_text(card: Scorecard, width: int = 100) -> str:
+    """Scores, differences and notes for a terminal of ``width`` columns."""
+    texts = (card.verdict(), *(f"note: {warning}" for warning in card.warnings))
+    lines = [line for text in texts for line in textwrap.wrap(text, width, subsequent_indent="  ")]
+    return "\n".join([scores_table(card, brief=True).to_text(width), *lines])
+
+
+def render_markdown(card: Scorecard) -> str:
+    """Everything but the figures and the samples, for Dagster's metadata and pull requests."""
+    names = {"base": card.base, "policy": card.policy} | ({"champion": card.champion} if card.champion else {})
+    checkpoints = ", ".join(f"{role} `{digest[:16] or 'not named'}`" for role, digest in names.items())
+    parts = [
+        f"**{escape_markdown(card.verdict())}**",
+        scores_table(card).to_markdown(),
+        "Percent of samples answered right, with 95% intervals. Averages are unweighted: each benchmark of a group "
+        f"counts the same. {checkpoints}; {card.sampling}",
+        *(f"> {escape_markdown(warning)}" for warning in card.warnings),
+        *(_subjects_table(row).to_markdown() for row in card.rows if row.subjects),
+    ]
+    if card.funnel:
+        parts.append(Table.of_pairs(("targets", "rows left"), card.funnel).to_markdown())
+    if card.lineage.composition():
+        parts.append(composition_table(card).to_markdown())
+    if card.contamination:
+        compared = f"{card.contamination.targets:,} training problems compared with {card.contamination.problems:,}"
+        parts.append(f"Contamination: {compared} of the benchmarks, {len(card.contamination.matches):,} repeat one.")
+    if targets := card.lineage.targets:
+        parts.append(f"Lineage: targets `{targets[:16]}` → policy `{card.policy[:16]}` from base `{card.base[:16]}`.")
+    if card.costs:
+        parts.append(Table.of_pairs(("cost", ""), card.costs).to_markdown())
+    return "\n\n".join(parts) + "\n"
+
+
+def scores_table(card: Scorecard, *, brief: bool = False) -> Table:
+    """Benchmarks by group with their averages; ``brief``: by name, only base, policy and their difference."""
+    champion, published = card.champion and not brief, [] if brief else published_models(card)
+    columns = ["", *([] if brief else ["problems"]), "base", "policy", "difference", "p"]
+    columns += ["champion", "policy − champion"] if champion else []
+    table = Table([*columns, *(f"{name}, published" for name in published)])
+    for average in card.averages:
+        table.add(GROUPS[average.group], kind="group")
+        rows = [row for row in card.rows if row.group == average.group]
+        for row in rows:
+            base, policy = (score(s.low, s.mean, s.high) for s in (row.base, row.policy))
+            name = [row.name] if brief else [Cell(row.title, f"({row.name})"), _problems(row)]
+            cells = [*name, *((base.text, policy.text) if brief else (base, policy))]
+            cells += [change(row.difference.mean, row.difference.low, row.difference.high)]
+            cells += [p_value(row.difference.p_value)]
+            if champion and row.champion and row.gain:
+                cells.append(score(row.champion.low, row.champion.mean, row.champion.high))
+                cells.append(change(row.gain.mean, row.gain.low, row.gain.high))
+            table.add(*cells, *_published_cells(row.published.scores if row.published else {}, published))
+        if average.benchmarks > 1:
+            cells = [f"average of {average.benchmarks}", *([] if brief else [""])]
+            cells += [percent(average.base), percent(average.policy)]
+            cells += [change(average.difference, average.low, average.high), ""]
+            cells += [percent(average.champion), ""] if champion and average.champion is not None else []
+            table.add(*cells, *_published_cells(average.published, published), kind="average")
+    return table
+
+
+def samples_table(card: Scorecard) -> Table:
+    """What became of the policy's samples, with the base's number as the detail of each cell."""
+    several = any(row.policy.k > 1 for row in card.rows)
+    shares = {"truncated": "truncated", "no answer": "unanswered", "not settled": "unsettled"}
+    table = Table(["policy, below it the base", *(["pass@k", "maj@k"] if several else []), "tokens", *shares])
+    for row in card.rows:
+        base, policy = row.base, row.policy
+        cells = [Cell(row.title)]
+        if several:
+            k = max(policy.pass_at)
+            before = percent(base.pass_at[k]) if k in base.pass_at else "fewer samples"
+            cells.append(Cell(percent(policy.pass_at[k]), f"k = {k}; {before}"))
+            cells.append(Cell(percent(policy.majority), percent(base.majority)))
+        cells.append(Cell(f"{policy.mean_tokens:.0f}", f"{base.mean_tokens:.0f}"))
+        values = ((getattr(policy, name), getattr(base, name)) for name in shares.values())
+        table.add(*cells, *(Cell(percent(after), percent(before)) for after, before in values))
+    return table
+
+
+def composition_table(card: Scorecard) -> Table:
+    """How many traces of each source, teacher, license or other metadata were read, and how many became targets."""
+    table = Table(["targets by", "", "traces read", "targets kept", "share kept"], left=(0, 1))
+    previous = ""
+    for name, value, read, kept in card.lineage.composition():
+        table.add("" if name == previous else name, value, f"{read:,}", f"{kept:,}", percent(kept / read))
+        previous = name
+    return table
+
+
+def published_models(card: Scorecard) -> list[str]:
+    """Models with published scores on any benchmark of the card."""
+    return list(dict.fromkeys(name for row in card.rows if row.published for name in row.published.scores))
+
+
+def _published_cells(scores: Mapping[str, float], models: Sequence[str]) -> list[Cell]:
+    return [Cell(f"{scores[model]:.1f}%", tone="published") if model in scores else Cell("") for model in models]
+
+
+def _problems(row: Row) -> Cell:
+    return Cell(str(row.policy.problems), f"× {row.policy.k}" if row.policy.k > 1 else "")
+
+
+def _subjects_table(row: Row) -> Table:
+    table = Table([f"{row.title}, by subject or difficulty", "problems", "base", "policy"])
+    for subject in row.subjects:
+        table.add(subject.name, str(subject.problems), score(*subject.base), score(*subject.policy))
+    return table

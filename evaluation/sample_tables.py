@@ -1,0 +1,58 @@
+"""The tables that the stages of an evaluation hand on: suites, samples, graded results."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from core.code_digest import identity
+from core.errors import InputError
+from core.files import digest_table
+from core.parquet.tables import read_table
+from evaluation.benchmarks.suite import suite_entries
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+OPTIONAL = ("subject", "extracted", "reason")  # columns that may be empty
+
+
+def read_suite_file(path: Path) -> "pa.Table":
+    """A BENCHMARK table with its metadata."""
+    from core.schemas import BENCHMARK
+
+    return _read(path, BENCHMARK, "python -m evaluation suite")
+
+
+def problem_digests(suite: "pa.Table") -> dict[str, str]:
+    """The digest of the problems of each benchmark of a BENCHMARK table, and of the number of samples of each."""
+    import pyarrow.compute as pc
+
+    return {
+        benchmark.name: identity(digest_table(suite.filter(pc.field("benchmark") == benchmark.name)), benchmark.samples)
+        for benchmark in suite_entries(suite)
+    }
+
+
+def read_scores(files: Mapping[str, str]) -> "dict[str, pa.Table]":
+    """The GRADED tables in ``files``, by benchmark."""
+    from core.schemas import GRADED
+
+    return {name: _read(Path(file), GRADED, "python -m evaluation grade") for name, file in files.items()}
+
+
+def read_folder(folder: Path, kind: str) -> "dict[str, pa.Table]":
+    """{benchmark: table} of the parquet files of ``folder``; ``kind``: "samples" or "graded"."""
+    from core.schemas import GRADED, SAMPLE
+
+    schema, maker = {"samples": (SAMPLE, "generate"), "graded": (GRADED, "grade")}[kind]
+    files = sorted(Path(folder).glob("*.parquet"))
+    if not files:
+        raise InputError(f"{folder}: no <benchmark>.parquet there; make them with python -m evaluation {maker}")
+    tables = {file.stem: _read(file, schema, f"python -m evaluation {maker}") for file in files}
+    if empty := [name for name, table in tables.items() if not table.num_rows]:
+        raise InputError(f"{folder}: {', '.join(empty)}: no rows; make them again with python -m evaluation {maker}")
+    return tables
+
+
+def _read(path: Path, schema: "pa.Schema", maker: str) -> "pa.Table":
+    return read_table(path, schema, f"expected a file of {maker}", optional=OPTIONAL)

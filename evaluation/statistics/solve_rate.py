@@ -1,0 +1,96 @@
+"""How hard problems are for a model: the share of its samples that solve each, with its interval."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from core.errors import InputError
+from core.parquet.tables import read_table
+from evaluation.benchmarks.suite import ENTRIES_KEY, Benchmark, Source
+from evaluation.generation.traces import TRACE
+from evaluation.statistics.intervals import wilson
+from grading.grader import Grader, Verdict
+
+BINS = 10
+ADVICE = "give a file that python -m evaluation traces wrote"
+
+DIFFICULTY = pa.schema(
+    [
+        ("problem", pa.string()),
+        ("solved", pa.int32()),
+        ("samples", pa.int32()),
+        ("pass_rate", pa.float64()),
+        ("low", pa.float64()),  # of the 95% Wilson interval
+        ("high", pa.float64()),
+        ("model", pa.string()),
+    ]
+)
+
+
+def measure_difficulty(samples: Path, grader: Grader, *, thinking: bool = True) -> pa.Table:
+    """The DIFFICULTY table of a TRACE file, a row per problem in the file's order.
+
+    With ``thinking`` an answer counts only after ``</think>``. A sample that was cut at the token limit solves nothing.
+    """
+    columns = [TRACE.field(name) for name in ("problem", "answer", "response", "teacher", "finish_reason")]
+    rows = read_table(samples, pa.schema(columns), ADVICE).to_pylist()
+    if not rows:
+        raise InputError(f"{samples}: no samples; {ADVICE}")
+    right = [verdict == Verdict.CORRECT for verdict in verdicts_of(rows, grader, thinking=thinking)]
+    return pass_rates(zip((row["problem"] for row in rows), right, strict=True), rows[0]["teacher"])
+
+
+def verdicts_of(rows: Sequence[Mapping[str, Any]], grader: Grader, *, thinking: bool = True) -> list[str]:
+    """The verdict on each row of a TRACE file; one that was cut at the token limit is no answer."""
+    grades = grader.grade_many(
+        [(row["response"], row["answer"], "math") for row in rows],
+        thinking=thinking,
+        truncated=[row["finish_reason"] == "length" for row in rows],
+    )
+    return [grade.verdict.value for grade in grades]
+
+
+def as_suite(problems: pa.Table, samples: int) -> pa.Table:
+    """The BENCHMARK rows ``problems``, all of one name, as a suite of which a model draws ``samples`` per problem."""
+    (name,) = problems["benchmark"].unique().to_pylist()
+    origin = (Source(file=name),)  # of no meaning: the rows are here
+    entry = Benchmark(name=name, group="evals", title="Problems of the sources", samples=samples, sources=origin)
+    return problems.replace_schema_metadata({ENTRIES_KEY: json.dumps([entry.model_dump(mode="json")])})
+
+
+def graded_difficulty(graded: pa.Table, suite: pa.Table, model: str) -> pa.Table:
+    """The DIFFICULTY table of the GRADED samples that ``model`` drew for the problems of ``suite``."""
+    problems = dict(zip(suite["id"].to_pylist(), suite["problem"].to_pylist(), strict=True))
+    names, scores = graded["id"].to_pylist(), graded["score"].to_pylist()
+    return pass_rates(((problems[name], score == 1) for name, score in zip(names, scores, strict=True)), model)
+
+
+def pass_rates(outcomes: Iterable[tuple[str, bool]], model: str) -> pa.Table:
+    """The DIFFICULTY table of samples: of each its problem, and whether it is right."""
+    drawn, solved = Counter[str](), Counter[str]()
+    for problem, right in outcomes:
+        drawn[problem] += 1
+        solved[problem] += right
+    rows = []
+    for problem, samples in drawn.items():
+        rate = solved[problem] / samples
+        values = (problem, solved[problem], samples, rate, *wilson(rate, samples), model)
+        rows.append(dict(zip(DIFFICULTY.names, values, strict=True)))
+    return pa.Table.from_pylist(rows, schema=DIFFICULTY)
+
+
+def histogram(table: pa.Table) -> dict[str, int]:
+    """The number of problems by pass rate, lowest first."""
+    bins = Counter(min(int(rate * BINS), BINS - 1) for rate in table["pass_rate"].to_pylist())
+    return {f"{k / BINS:4.0%} to {(k + 1) / BINS:4.0%}": bins[k] for k in range(BINS)}
+
+
+def histogram_text(table: pa.Table) -> str:
+    """The `histogram` as lines for the terminal."""
+    bins = histogram(table)
+    widest = max(bins.values())
+    return "\n".join(f"{name} {n:>8,}  {'#' * round(40 * n / widest)}".rstrip() for name, n in bins.items())

@@ -1,0 +1,89 @@
+"""What a run has cost so far, and its pace: read from the files that its attempts leave."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Self
+
+from core.backends.monitor import Attempt, attempts
+from core.jsonl_tail import RecordFile
+
+STEP, VALIDATION = "timing_s/step", "timing_s/testing"  # a validation comes after its step and is no part of its time
+TOKENS = "perf/total_num_tokens"  # of a step: prompts and responses
+SKIPPED = 1  # first steps of an attempt, in which kernels are compiled
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What was spent, or will be. Money is 0 where no price is set."""
+
+    hours: float  # of the clock
+    device_hours: float
+    tokens: float  # of prompts and responses, in every step that was done
+    money: float
+
+    def __add__(self, other: Self) -> "Cost":
+        return Cost(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(Cost)))
+
+    def __str__(self) -> str:
+        money = f", cost {self.money:,.2f}" if self.money else ""
+        return f"{self.tokens:,.0f} tokens, {_short(self.hours)} h, {_short(self.device_hours)} device-hours{money}"
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What an hour of the clock takes: the devices of the run, and the price of an hour of one."""
+
+    devices: int
+    price: float
+
+    def cost(self, seconds: float, tokens: float) -> Cost:
+        """That of ``seconds`` in which ``tokens`` were trained on."""
+        hours = seconds / 3600
+        return Cost(hours, self.devices * hours, tokens, self.price * self.devices * hours)
+
+    def spent(self, folders: Iterable[Path]) -> Cost:
+        """What the attempts in ``folders`` have spent; steps that were done twice count twice."""
+        ran = [attempt for folder in folders for attempt in attempts(folder)]
+        tokens = sum(record["data"].get(TOKENS, 0.0) for attempt in ran for record in records_of(attempt))
+        return self.cost(sum(attempt.seconds() for attempt in ran), tokens)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds and tokens of a step, the seconds before the first one, and where these numbers come from."""
+
+    step_seconds: float
+    step_tokens: float
+    start_seconds: float
+    basis: str
+
+    def of_steps(self, steps: int, rates: Rates, *, start: bool) -> Cost:
+        """What ``steps`` cost, with the ``start`` of the processes or without it."""
+        return rates.cost(self.start_seconds * start + self.step_seconds * steps, self.step_tokens * steps)
+
+
+def seconds_of(record: Mapping[str, Any]) -> float:
+    """How long a step took, with the validation after it."""
+    return record["data"][STEP] + record["data"].get(VALIDATION, 0.0)
+
+
+def measured_pace(folder: Path, basis: str) -> Pace | None:
+    """The pace of the last attempt in ``folder`` that made steps; None if there is none."""
+    for attempt in reversed(attempts(folder)):
+        if records := list(records_of(attempt)):
+            steps = records[SKIPPED:] or records
+            seconds = fmean(map(seconds_of, steps))
+            start = max(0.0, attempt.seconds() - seconds * len(records))
+            return Pace(seconds, fmean(record["data"].get(TOKENS, 0.0) for record in steps), start, basis)
+    return None
+
+
+def records_of(attempt: Attempt) -> Iterable[Mapping[str, Any]]:
+    """The step metrics of an attempt."""
+    return RecordFile(attempt.records).new_records()
+
+
+def _short(hours: float) -> str:
+    return f"{hours:,.3g}" if hours < 100 else f"{hours:,.0f}"

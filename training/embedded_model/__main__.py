@@ -1,0 +1,127 @@
+"""Train the embedded base model: ``python -m training.embedded_model --out DIR`` (about half an hour on one core).
+
+Writes ``DIR/model`` (a Hugging Face folder) and ``DIR/making.json``: recipe, digests, versions, time and scores.
+"""
+
+import platform
+import random
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
+
+from core.arithmetic import problems as draw_problems
+from core.cli import Parser, exit_status
+from core.errors import InputError
+from core.files import digest_file, read_yaml, write_json
+from core.model.model_folder import model_digest
+from core.model.prompts import encode_example, messages, render_prompt
+from grading.grader import Grader
+from training.embedded_model.pretrain import Schedule, batches, fit, progress_bar, save
+from training.embedded_model.problem_mix import Component, stream
+from training.embedded_model.tokenizer import byte_tokenizer
+
+RECIPE = Path(__file__).parent / "recipe.yaml"
+
+
+def new_model(tokenizer: Qwen2Tokenizer, sizes: dict[str, int]) -> Qwen2ForCausalLM:
+    """A Qwen2 of ``sizes`` with random weights for the tokens of ``tokenizer``."""
+    config = Qwen2Config(
+        vocab_size=len(tokenizer),
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        **sizes,
+    )
+    return Qwen2ForCausalLM(config)
+
+
+def teach(model: PreTrainedModel, tokenizer: Qwen2Tokenizer, recipe: dict[str, Any]) -> None:
+    """Train ``model`` in the phases of ``recipe``. Each has the same seed, so that it can be repeated alone."""
+    for phase in recipe["phases"]:
+        rng = random.Random(recipe["seed"])
+        mixture = [Component(**component) for component in phase["mixture"]]
+        examples = (
+            encode_example(messages(problem), response, tokenizer) for problem, response in stream(mixture, rng)
+        )
+        schedule = Schedule(**phase["schedule"])
+        with progress_bar(phase["name"], schedule.steps) as on_step:
+            fit(model, batches(examples, recipe["batch_size"], rng), schedule, on_step)
+
+
+@torch.no_grad()
+def answer(model: PreTrainedModel, tokenizer: Qwen2Tokenizer, questions: list[str], max_new_tokens: int) -> list[str]:
+    """The most probable response to each question."""
+    prompts = [render_prompt(messages(question), tokenizer) for question in questions]
+    inputs = tokenizer(prompts, return_tensors="pt", padding=True, padding_side="left", add_special_tokens=False)
+    output = model.generate(**inputs, max_new_tokens=max_new_tokens, do_sample=False)
+    return tokenizer.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
+
+
+def measure(
+    model: PreTrainedModel, tokenizer: Qwen2Tokenizer, splits: list[str], problems: int, seed: int, max_new_tokens: int
+) -> dict[str, dict[str, float]]:
+    """Of ``problems`` problems per split, the share that is answered correctly and the share worked out in writing."""
+    scores = {}
+    with Grader(workers=1) as grader:
+        for split in splits:
+            drawn = draw_problems(split, problems, seed)
+            responses = answer(model, tokenizer, [problem.problem for problem in drawn], max_new_tokens)
+            grades = grader.grade_many(
+                (response, problem.answer, "math") for response, problem in zip(responses, drawn, strict=True)
+            )
+            scores[split] = {
+                "correct": sum(grade.score for grade in grades) / problems,
+                "written": sum("=" in response for response in responses) / problems,
+            }
+    return scores
+
+
+def make(out: Path, recipe: dict[str, Any]) -> None:
+    """Train the model of ``recipe``, save it in ``out / "model"`` and write ``making.json``."""
+    started = time.monotonic()
+    torch.manual_seed(recipe["seed"])
+    tokenizer = byte_tokenizer()
+    model = new_model(tokenizer, recipe["model"])
+    teach(model, tokenizer, recipe)
+    scores = measure(model, tokenizer, **recipe["measure"])
+    save(model, tokenizer, out / "model")
+    making = {
+        "recipe": recipe,
+        "recipe_sha256": digest_file(RECIPE),
+        "model_digest": model_digest(out / "model"),
+        "parameters": model.num_parameters(),
+        "scores": scores,
+        "seconds": round(time.monotonic() - started),
+        "threads": torch.get_num_threads(),
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+        },
+    }
+    write_json(making, out / "making.json")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line; its exit status is 2 for a mistake in the input."""
+    parser = Parser(prog="python -m training.embedded_model", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="folder to create")
+
+    def work() -> None:
+        arguments = parser.parse_args(argv)
+        if arguments.out.exists():
+            raise InputError(f"{arguments.out}: exists already: give the name of a new folder")
+        arguments.out.mkdir(parents=True)
+        make(arguments.out, read_yaml(RECIPE, "recipe"))
+
+    return exit_status(work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

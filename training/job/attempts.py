@@ -1,0 +1,73 @@
+"""An attempt of a training: each step that verl records is reported as an event."""
+
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any
+
+from core.backends import monitor
+from core.backends.monitor import Attempt
+from core.backends.task import Backend, Task
+from training.cost.usage import seconds_of
+from training.job.alerts import AlertOptions, Alerts
+
+Report = Callable[[dict[str, Any]], None]
+DEFAULT_ALERTS = AlertOptions()
+
+
+def follow(
+    attempt: Attempt,
+    backend: Backend,
+    task: Task,
+    *,
+    total: int,
+    done: int,
+    stall_seconds: float,
+    report: Report,
+    alerts: AlertOptions = DEFAULT_ALERTS,
+    after_step: Callable[[], None] = lambda: None,
+) -> None:
+    """Run ``task`` to its end and report each step of ``total``, of which earlier attempts did ``done``, and alerts.
+
+    ``after_step`` is called when a step was reported; what it raises stops the task.
+
+    What else it does, and raises, is that of `core.backends.monitor.follow`.
+    """
+    say = partial(progress, report)
+    if not attempt.record.exists():
+        if done:
+            say(f"resuming after step {done} of {total}")
+        say("starting Ray, vLLM and the actor")
+    seconds: deque[float] = deque(maxlen=10)  # of the last steps
+    watch = Alerts(alerts)
+
+    def on_step(record: Mapping[str, Any]) -> None:
+        seconds.append(seconds_of(record))
+        report(_step_event(record, total, seconds))
+        for text in watch.check(record["step"], record["data"]):
+            warn(report, record["step"], text)
+        after_step()
+
+    monitor.follow(attempt, backend, task, "training", on_record=on_step, say=say, stall_seconds=stall_seconds)
+
+
+def progress(report: Report, message: str) -> None:
+    """Report a line about the training as a whole."""
+    report({"event": "progress", "stage": "training", "message": message})
+
+
+def warn(report: Report, step: int, text: str) -> None:
+    """Report what goes wrong with the training, as of ``step``."""
+    report({"event": "alert", "step": step, "message": f"warning: {text}"})
+
+
+def _step_event(record: Mapping[str, Any], total: int, seconds: Collection[float]) -> dict[str, Any]:
+    """The event of a step; the time left comes from the mean of the last steps."""
+    left = sum(seconds) / len(seconds) * (total - record["step"])
+    return {
+        "event": "step",
+        "step": record["step"],
+        "total": total,
+        "metrics": record["data"],
+        "seconds_left": round(left, 1),
+    }

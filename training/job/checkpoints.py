@@ -1,0 +1,233 @@
+"""The checkpoints of a run: which are whole, which are removed, and the policy folder made from the last one.
+
+checkpoints/global_step_N/           verl's files of step N; our ``state.json``, written last, has their digests
+checkpoints/global_step_N.damaged/   a checkpoint that was set aside because its files are not those any more
+checkpoints/latest_…txt              verl's pointer to the checkpoint it resumes from
+checkpoints/validation.json          the score of each validation, by its step
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+
+from core.code_digest import PROJECT
+from core.errors import InputError
+from core.files import (
+    atomic_folder,
+    digest_file,
+    read_json,
+    remove_folder,
+    set_aside,
+    sync,
+    write_json,
+    write_text,
+)
+from core.model.manifest import Manifest, write_manifest
+from core.text.patterns import compile_full_match
+from training.export.model_card import model_card
+
+LATEST = "latest_checkpointed_iteration.txt"
+STATE = "state.json"
+NAME = compile_full_match(r"global_step_(\d+)")
+DIGEST_THREADS = 4  # sha256 takes longer than reading
+SCORES = "validation.json"
+
+
+@dataclass(frozen=True)
+class TrainerState:
+    """What a trainer needs beyond verl's files in order to resume."""
+
+    entropy: Mapping[str, float] = field(default_factory=dict)  # EntropyController.state_dict()
+    dispatched: int = 0  # prompts that samples were drawn for, with asynchronous rollouts
+    solved: Sequence[int] = ()  # prompts that need no off-policy samples any more, with mixed.guide=until_solved
+    unsolved: Sequence[int] = ()  # prompts whose targets wait for a supervised step, with mixed.relift
+    retired: Sequence[int] = ()  # prompts that are not replayed any more, with mixed.replay
+    replaying: bool = False  # whether replay has started
+
+
+@dataclass(frozen=True)
+class FileRecord:
+    """What a file of a checkpoint was when it was saved."""
+
+    size: int
+    digest: str
+
+
+def folder_of(checkpoints: Path, step: int) -> Path:
+    """Where the checkpoint of ``step`` lies."""
+    return Path(checkpoints) / f"global_step_{step}"
+
+
+def complete_steps(checkpoints: Path) -> list[int]:
+    """Steps of the checkpoints below ``checkpoints`` whose save was completed, oldest first."""
+    folders = {
+        match[1]: file.parent for file in Path(checkpoints).glob(f"*/{STATE}") if (match := NAME(file.parent.name))
+    }
+    return sorted(map(int, folders))
+
+
+def latest_step(checkpoints: Path) -> int:
+    """Step of the newest complete checkpoint below ``checkpoints``; 0 if there is none."""
+    return max(complete_steps(checkpoints), default=0)
+
+
+def scores(checkpoints: Path) -> dict[int, float]:
+    """The score of each validation, by its step."""
+    file = Path(checkpoints) / SCORES
+    return {int(step): score for step, score in read_json(file).items()} if file.exists() else {}
+
+
+def record_score(checkpoints: Path, step: int, score: float) -> None:
+    """Keep the score of the validation after ``step``; those of later steps, which a resumed run repeats, go."""
+    Path(checkpoints).mkdir(parents=True, exist_ok=True)
+    earlier = {done: known for done, known in scores(checkpoints).items() if done < step}
+    write_json({str(done): known for done, known in {**earlier, step: score}.items()}, Path(checkpoints) / SCORES)
+
+
+def best_step(checkpoints: Path) -> int | None:
+    """Step of the complete checkpoint with the highest validation score, the latest of equals; None if none has one."""
+    known = scores(checkpoints)
+    scored = [(known[step], step) for step in complete_steps(checkpoints) if step in known]
+    return max(scored)[1] if scored else None
+
+
+def mark_complete(checkpoints: Path, step: int, state: TrainerState, keep: int) -> None:
+    """Complete the checkpoint of ``step`` with ``state`` and its files' digests; keep the ``keep`` newest and the best.
+
+    Raises:
+        ValueError: ``keep`` is below 1.
+    """
+    if keep < 1:
+        raise ValueError(f"keep: expected 1 or more checkpoints, got {keep}")
+    folder = folder_of(checkpoints, step)
+    files = {name: asdict(record) for name, record in _describe(folder).items()}
+    sync(folder)
+    write_json({**asdict(state), "files": files}, folder / STATE)
+    write_text(str(step), Path(checkpoints) / LATEST)
+    remove_old(checkpoints, keep)
+
+
+def remove_old(checkpoints: Path, keep: int) -> None:
+    """Remove all complete checkpoints but the ``keep`` newest and the best."""
+    for old in complete_steps(checkpoints)[:-keep]:
+        if old != best_step(checkpoints):
+            remove_folder(folder_of(checkpoints, old))
+
+
+def read_state(checkpoints: Path, step: int) -> TrainerState:
+    """The state that was saved with the checkpoint of ``step``."""
+    state = read_json(folder_of(checkpoints, step) / STATE)
+    return TrainerState(**{entry.name: state[entry.name] for entry in fields(TrainerState) if entry.name in state})
+
+
+def damage(checkpoints: Path, step: int) -> str:
+    """What is wrong with the files of the checkpoint of ``step``; "" if they are what was saved."""
+    folder = folder_of(checkpoints, step)
+    try:
+        records = _records(folder)
+    except InputError as error:
+        return str(error)
+    for name, record in records.items():  # sizes first: they cost nothing
+        if not (file := folder / name).is_file():
+            return f"{name} is missing"
+        if (size := file.stat().st_size) != record.size:
+            return f"{name} has {size} bytes instead of {record.size}"
+    present = _describe(folder)
+    changed = [name for name, record in records.items() if present[name] != record]
+    return f"the content of {changed[0]} has changed" if changed else ""
+
+
+def prepare_resume(checkpoints: Path, say: Callable[[str], None]) -> int:
+    """Point verl to the newest checkpoint that is whole, and return its step; 0 if there is none.
+
+    What an interrupted save left is removed. A newer checkpoint that is damaged is set aside, and so is the best one if
+    it is damaged; ``say`` gets a line for each.
+    """
+    checkpoints = Path(checkpoints)
+    if not checkpoints.is_dir():
+        return 0
+    steps = complete_steps(checkpoints)
+    complete = {folder_of(checkpoints, step) for step in steps}
+    for folder in [path for path in checkpoints.iterdir() if NAME(path.name) and path not in complete]:
+        remove_folder(folder)
+    while steps and (reason := damage(checkpoints, steps[-1])):
+        broken = folder_of(checkpoints, steps.pop())
+        kept = set_aside(broken)
+        instead = f"step {steps[-1]}" if steps else "the start"
+        say(f"{broken} is damaged: {reason}; set aside as {kept.name}, resuming from {instead}")
+    while (best := best_step(checkpoints)) not in (None, *steps[-1:]) and (reason := damage(checkpoints, best)):
+        kept = set_aside(folder_of(checkpoints, best))
+        say(f"{folder_of(checkpoints, best)}, the best, is damaged: {reason}; set aside as {kept.name}")
+    if not steps:
+        (checkpoints / LATEST).unlink(missing_ok=True)
+        return 0
+    write_text(str(steps[-1]), checkpoints / LATEST)
+    return steps[-1]
+
+
+def exported_step(checkpoints: Path, policy_from: str) -> int:
+    """Step of the checkpoint that becomes the policy: the ``last`` one, or the ``best``."""
+    best = best_step(checkpoints) if policy_from == "best" else None
+    return latest_step(checkpoints) if best is None else best
+
+
+def export_policy(checkpoints: Path, policy: Path, manifest: Manifest, dtype: str, *, base: Path | None = None) -> None:
+    """Write the model of the checkpoint of ``manifest.steps`` to ``policy`` with manifest and card.
+
+    The folder is complete or absent. ``base``: the folder of the base model, which the card describes.
+
+    Raises:
+        InputError: a file of the checkpoint is not what was saved.
+    """
+    step = manifest.steps
+    if reason := damage(checkpoints, step):
+        raise InputError(
+            f"{folder_of(checkpoints, step)} is damaged: {reason}: start the training again, which sets this "
+            "checkpoint aside and resumes from the one before"
+        )
+    with atomic_folder(policy, replace=True) as temporary:
+        export_model(checkpoints, step, temporary, dtype)
+        write_manifest(temporary, manifest)
+        (temporary / "README.md").write_text(model_card(manifest, base), encoding="utf-8")
+
+
+def export_model(checkpoints: Path, step: int, out: Path, dtype: str) -> None:
+    """Write the model of the checkpoint of ``step`` into the folder ``out``, its weights in ``dtype``.
+
+    It happens in a process of its own, whose memory and torch the training command does not keep.
+
+    Raises:
+        InputError: the checkpoint is not whole.
+    """
+    command = [sys.executable, "-m", "training.export.merge", "--actor", str(folder_of(checkpoints, step) / "actor")]
+    command += ["--dtype", dtype, "--out", str(out)]
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(PROJECT)}
+    done = subprocess.run(command, cwd=PROJECT, env=environment, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode == 2:  # a mistake in the input, which the last line explains
+        raise InputError(done.stderr.strip().splitlines()[-1].removeprefix("error: "))
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with status {done.returncode}:\n{done.stderr[-4000:]}")
+
+
+def _describe(folder: Path) -> dict[str, FileRecord]:
+    """Size and digest of the files in ``folder``, other than its state, by relative path."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path != folder / STATE]
+    with ThreadPoolExecutor(DIGEST_THREADS) as pool:
+        digests = list(pool.map(digest_file, files))
+    return {
+        file.relative_to(folder).as_posix(): FileRecord(file.stat().st_size, digest)
+        for file, digest in zip(files, digests, strict=True)
+    }
+
+
+def _records(folder: Path) -> dict[str, FileRecord]:
+    """The records in the state of the checkpoint in ``folder``; InputError if there are none."""
+    state = read_json(folder / STATE)
+    try:
+        return {name: FileRecord(**record) for name, record in state["files"].items()}
+    except (AttributeError, KeyError, TypeError):
+        raise InputError(f"{folder / STATE}: no sizes and digests of the files in it") from None

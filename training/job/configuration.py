@@ -1,0 +1,275 @@
+"""Compose and validate the configuration of a training run: verl's defaults, ours, a recipe, hardware, overrides.
+
+Needs Hydra, so it runs in the training interpreter, but neither torch nor verl is imported: a mistake in a key or a
+value is reported within a second, before anything starts.
+"""
+
+import importlib.util
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+
+from hydra import compose, initialize_config_dir
+from hydra.core.config_store import ConfigStore
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import OverrideType
+from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from core.code_digest import PROJECT
+from core.errors import InputError
+from grading.grader import TRUNCATED
+from training.algorithms.options import MixedPolicyOptions, RolloutOptions
+from training.algorithms.prompt_order import EASY_FIRST, ORDERS
+from training.config.keys import OPEN, check_key, check_switches, leaves, nearest, rules, within
+from training.config.rollout_modes import lay_out_rollouts
+from training.cost.budget import BudgetOptions
+from training.job.alerts import AlertOptions
+
+CONFIG = PROJECT / "training" / "config"
+COUNTS = (
+    "data.train_batch_size",
+    "data.max_prompt_length",
+    "data.max_response_length",
+    "actor_rollout_ref.rollout.n",
+    "actor_rollout_ref.actor.ppo_mini_batch_size",
+    "trainer.save_freq",
+)
+
+# For two updates per batch; an odd number has no half, so such a batch is one update.
+OmegaConf.register_new_resolver("half", lambda number: number // (2 - number % 2), replace=True)
+OmegaConf.register_new_resolver("at_least", lambda least, *parts: max(least, sum(parts)), replace=True)
+
+# The section ``mixed`` and the keys of the rollouts with their defaults, parts of train.yaml that the classes of the
+# options write. The clip range is verl's own key, so that it has one place.
+ConfigStore.instance().store("mixed_options", {"mixed": MixedPolicyOptions().model_dump(exclude={"clip_ratio"})})
+ConfigStore.instance().store("rollout_options", RolloutOptions().model_dump())
+RUN_OPTIONS = {"alerts": AlertOptions().model_dump(), "budget": BudgetOptions().model_dump()}
+ConfigStore.instance().store("run_options", {"run": RUN_OPTIONS})
+
+
+def names(group: str) -> list[str]:
+    """The recipes or hardware profiles there are (``group`` is "recipe" or "hardware")."""
+    return sorted(file.stem for file in (CONFIG / group).glob("*.yaml"))
+
+
+def verl_config_folder() -> Path:
+    """verl's Hydra folder, found without importing verl (which takes seconds)."""
+    spec = importlib.util.find_spec("verl")
+    if spec is None or not spec.submodule_search_locations:
+        raise InputError("this interpreter has no verl: run `make setup`, and use .venv-train/bin/python")
+    return Path(spec.submodule_search_locations[0]) / "trainer" / "config"
+
+
+def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Path) -> DictConfig:
+    """The resolved configuration of one run in folder ``run``.
+
+    Raises:
+        InputError: no such recipe, hardware profile or key; a value that is not allowed; a key that nothing reads; two
+            values that contradict each other. The message names the key, and what to do.
+    """
+    for group, name in (("recipe", recipe), ("hardware", hardware)):
+        if name not in names(group):
+            raise InputError(f"no {group} {name!r}: expected one of {', '.join(names(group))}")
+    _check_files(recipe, hardware)
+    overrides = [_quoted(text) for text in overrides]
+    keys = list(_keys_of(overrides))
+    for key in keys:
+        check_key(key)
+    config = compose_files(recipe, hardware, overrides, run=run)
+    if keys:
+        _check_kinds(keys, config, _composed(recipe, hardware))
+    _check_counts(config)
+    if config.actor_rollout_ref.rollout.max_model_len is None:
+        config.actor_rollout_ref.rollout.max_model_len = config.data.max_prompt_length + config.data.max_response_length
+    try:
+        OmegaConf.resolve(config)
+    except OmegaConfBaseException as error:
+        raise InputError(f"configuration: {str(error).splitlines()[0]}") from error
+    for key in keys:
+        check_switches(key, lambda switch: OmegaConf.select(config, switch))
+    _check_values(config)
+    options = mixed_options(config)
+    lay_out_rollouts(config)
+    if options.replay.use:
+        config.data.gen_batch_size = 1  # one prompt at a time, because some of a batch are not the dataset's next
+    AlertOptions.of(config)
+    BudgetOptions.of(config)
+    return config
+
+
+def compose_files(recipe: str, hardware: str, overrides: Sequence[str], *, run: Path) -> DictConfig:
+    """What the files and ``overrides`` say, with its references; nothing is checked but that the keys exist."""
+    config = deepcopy(_composed(recipe, hardware))
+    if not _write(overrides, config):
+        config = _compose(recipe, hardware, overrides)
+    config.paths.run = str(run)
+    return config
+
+
+def _write(overrides: Sequence[str], config: DictConfig) -> bool:
+    """Write ``overrides`` into composed defaults, as Hydra does; False if one does more than change a value.
+
+    This saves a second composition, which takes half a second. Hydra reports a faulty override when it composes it.
+    """
+    try:
+        for text in overrides:
+            override = OverridesParser.create().parse_override(text)
+            parent, _, name = override.key_or_group.rpartition(".")
+            section, value = OmegaConf.select(config, parent) if parent else config, override.value()
+            changes = override.type is OverrideType.CHANGE and not override.package and not override.is_sweep_override()
+            if not (changes and isinstance(section, DictConfig) and name in section):
+                return False
+            if isinstance(section[name], DictConfig) and not isinstance(value, dict):  # it may name a file of a group
+                return False
+            OmegaConf.update(config, override.key_or_group, value, merge=True)
+    except (HydraException, OmegaConfBaseException):
+        return False
+    return True
+
+
+def _compose(recipe: str, hardware: str, overrides: Sequence[str]) -> DictConfig:
+    fixed = [f"hydra.searchpath=[file://{verl_config_folder()}]", f"recipe={recipe}", f"hardware={hardware}"]
+    try:
+        with initialize_config_dir(str(CONFIG), version_base=None):
+            return compose("train", overrides=[*fixed, f"paths.project={PROJECT}", *overrides])
+    except MissingConfigException as error:
+        raise InputError(f"configuration of recipe {recipe!r}: {error}") from error
+    except (ConfigCompositionException, HydraException, OmegaConfBaseException) as error:
+        raise InputError(_explain(error, recipe, hardware)) from error
+
+
+@cache
+def _composed(recipe: str, hardware: str) -> DictConfig:
+    """What the files say: to be read, and copied before it is changed."""
+    return _compose(recipe, hardware, ())
+
+
+@cache
+def _check_files(recipe: str, hardware: str) -> None:
+    """Raise InputError for a key of the two files, or of their parents, that nothing reads."""
+    for file in (*_files_of("recipe", recipe), *_files_of("hardware", hardware)):
+        for key in leaves(OmegaConf.to_container(OmegaConf.load(file), resolve=False)):
+            check_key(key, f"{file.parent.name} {file.stem}")
+
+
+def mixed_options(config: DictConfig) -> MixedPolicyOptions:
+    """The validated section ``mixed`` of a run, with verl's clip range; InputError names the option at fault."""
+    actor, values = config.actor_rollout_ref.actor, OmegaConf.to_container(config.mixed)
+    return MixedPolicyOptions.from_mapping(
+        {"clip_ratio": actor.clip_ratio, **values}, n=config.actor_rollout_ref.rollout.n
+    )
+
+
+def _files_of(group: str, name: str) -> Iterator[Path]:
+    """The file of a recipe or hardware profile, and those that it names as parents."""
+    file = CONFIG / group / f"{name}.yaml"
+    yield file
+    for parent in OmegaConf.load(file).get("defaults", []):
+        if parent != "_self_":
+            yield from _files_of(group, parent)
+
+
+def _check_kinds(keys: Sequence[str], config: DictConfig, defaults: DictConfig) -> None:
+    """Raise InputError for a key that has a number, a switch or a list by default, and was given something else."""
+    kinds = ((bool, "true or false"), ((int, float), "a number"), ((list, ListConfig), "a list"))
+    for key in keys:
+        try:
+            default, value = OmegaConf.select(defaults, key), OmegaConf.select(config, key)
+        except OmegaConfBaseException as error:
+            raise InputError(f"{key}: {str(error).splitlines()[0]}") from error
+        for kind, expected in kinds:
+            if isinstance(default, kind):
+                if value is not None and (not isinstance(value, kind) or isinstance(value, bool) != (kind is bool)):
+                    raise InputError(f"{key}: got {value!r:.80}, expected {expected}")
+                break
+
+
+def _check_counts(config: DictConfig) -> None:
+    length = "total_epochs" if config.trainer.total_training_steps is None else "total_training_steps"
+    for key in (*COUNTS, f"trainer.{length}"):
+        value = OmegaConf.select(config, key)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            more = ": without it a run leaves no policy" if key.startswith("trainer.") else ""
+            raise InputError(f"{key}: got {value!r:.80}, expected a whole number from 1{more}")
+
+
+def _check_values(config: DictConfig) -> None:
+    """Raise InputError for two numbers that contradict each other, or a wrong name."""
+    data, actor = config.data, config.actor_rollout_ref.actor
+    context = config.actor_rollout_ref.rollout.max_model_len
+    batch, update = data.train_batch_size, actor.ppo_mini_batch_size
+    if config.objective == "rl" and batch % update:
+        raise InputError(
+            f"data.train_batch_size={batch} and actor_rollout_ref.actor.ppo_mini_batch_size={update} contradict each "
+            "other: a batch is cut into whole updates. Set the second to a divisor of the first"
+        )
+    if config.mixed.replay.use:
+        for key, needed in (("rollouts", "sync"), ("algorithm.filter_groups.enable", False)):
+            if (value := OmegaConf.select(config, key)) != needed:
+                raise InputError(
+                    f"mixed.replay.use=true and {key}={str(value).lower()} contradict each other: what a step replays "
+                    f"depends on all groups of the step before. Set {key}={str(needed).lower()}"
+                )
+    if context < data.max_prompt_length + data.max_response_length:
+        raise InputError(
+            f"actor_rollout_ref.rollout.max_model_len={context} and data.max_prompt_length={data.max_prompt_length} + "
+            f"data.max_response_length={data.max_response_length} contradict each other: leave the first out, "
+            "and the others set it"
+        )
+    if config.policy_from not in ("last", "best"):
+        raise InputError(f"policy_from: got {config.policy_from!r}, expected last or best")
+    if data.order not in ORDERS:
+        raise InputError(f"data.order: got {data.order!r:.80}, expected one of {', '.join(ORDERS)}")
+    if data.order == EASY_FIRST and data.get("train_max_samples", -1) > 0:
+        raise InputError(
+            f"data.order={EASY_FIRST} and data.train_max_samples={data.train_max_samples} contradict each other: the "
+            "sample would be the easiest problems. Give fewer targets instead (split.max_rows)"
+        )
+    if config.reward.truncated not in TRUNCATED:
+        raise InputError(f"reward.truncated: got {config.reward.truncated!r}, expected one of {', '.join(TRUNCATED)}")
+
+
+def _keys_of(overrides: Sequence[str]) -> Iterator[str]:
+    """The leaves that ``overrides`` set; InputError for one that Hydra cannot read, and for a key that is removed."""
+    for text in overrides:
+        try:
+            override = OverridesParser.create().parse_override(text)
+        except HydraException as error:
+            raise InputError(f"--set {text}: expected KEY=VALUE ({str(error).splitlines()[0]})") from error
+        key, value = override.key_or_group, override.value()
+        if override.is_delete():
+            raise InputError(f"--set {text}: a key cannot be removed: set it to null")
+        if override.is_add() and not within(key, OPEN):
+            raise InputError(f"--set {text}: no run reads a key that you add, except in {', '.join(OPEN)}")
+        yield from leaves({key: value})
+
+
+def _quoted(override: str) -> str:
+    """``override`` with its value in quotes where Hydra's grammar needs them, as for ``mixed.guide=pass_rate<0.5``."""
+    key, equals, value = override.partition("=")
+    return f"{key}{equals}'{value}'" if "<" in value and not any(mark in value for mark in "'\"[{\\") else override
+
+
+def _explain(error: Exception, recipe: str, hardware: str) -> str:
+    """One line for an override that Hydra refuses, with the nearest key that a run reads."""
+    message = str(error).splitlines()[0]
+    unknown = message.partition("Could not override '")[2].partition("'")[0]
+    if not unknown:
+        return f"configuration: {message}"
+    config = OmegaConf.to_container(_composed(recipe, hardware), resolve=False)
+    candidates = [key for key in leaves(config) if not within(key, rules().refused) and not key.endswith("._target_")]
+    if guess := nearest(unknown, candidates, _common_keys()):
+        return f"unknown key {unknown!r} in --set: did you mean {guess!r}?"
+    section = unknown.rpartition(".")[0]
+    siblings = [key.removeprefix(f"{section}.") for key in candidates if section and key.startswith(f"{section}.")]
+    hint = f"{section} has {', '.join(siblings)}" if siblings else "--print-config prints those there are"
+    return f"unknown key {unknown!r} in --set: {hint}"
+
+
+def _common_keys() -> set[str]:
+    """The keys that our own files set."""
+    files = [CONFIG / "train.yaml", *CONFIG.glob("recipe/*.yaml"), *CONFIG.glob("hardware/*.yaml")]
+    return {key for file in files for key in leaves(OmegaConf.to_container(OmegaConf.load(file), resolve=False))}

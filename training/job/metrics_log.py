@@ -1,0 +1,61 @@
+"""The step metrics of a run: JSON lines that verl's file logger writes, read while they are written."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from core.files import atomic_write
+from core.jsonl_tail import RecordFile
+from training.cost.usage import VALIDATION, seconds_of
+
+PHASE = "timing_s/"
+# The parts of a step; verl also times what happens inside them.
+PHASES = ("gen", "old_log_prob", "ref", "adv", "update_actor", "update_weights", "save_checkpoint")
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The records of the ``metrics.jsonl`` of a finished run."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def merge_attempts(
+    attempts: Iterable[Path], path: Path, *, devices: int = 1, price: float = 0.0
+) -> list[dict[str, Any]]:
+    """Join the metrics of the attempts of a run into ``path``; if two attempts did a step, the later one counts.
+
+    Each record gains what the run had cost when the step ended: ``run/device_hours`` of ``devices``, including steps
+    that were done twice, and ``run/cost`` at ``price`` per device-hour, unless the price is 0.
+    """
+    steps: dict[int, dict[str, Any]] = {}
+    hours = 0.0
+    for attempt in attempts:
+        for record in RecordFile(attempt).new_records():
+            hours += devices * seconds_of(record) / 3600
+            record["data"]["run/device_hours"] = hours
+            if price:
+                record["data"]["run/cost"] = price * hours
+            steps = {step: kept for step, kept in steps.items() if step < record["step"]}
+            steps[record["step"]] = record
+    with atomic_write(path) as temporary:
+        temporary.write_text("".join(json.dumps(record) + "\n" for record in steps.values()), encoding="utf-8")
+    return list(steps.values())
+
+
+def time_by_phase(records: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """The seconds that all steps together spent in each phase, in validations, and in ``other``."""
+    spent = dict.fromkeys((*PHASES, "validation", "other"), 0.0)
+    for record in records:
+        for name in PHASES:
+            spent[name] += record["data"].get(f"{PHASE}{name}", 0.0)
+        spent["validation"] += record["data"].get(VALIDATION, 0.0)
+        spent["other"] += record["data"][f"{PHASE}step"]
+    spent["other"] -= sum(spent[name] for name in PHASES)
+    return {name: seconds for name, seconds in spent.items() if seconds > 0}
+
+
+def require_finite(step: int, metrics: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Raise a FloatingPointError that names ``step`` and those of ``names`` whose metric is nan or infinite."""
+    if broken := {name: metrics[name] for name in names if not math.isfinite(metrics[name])}:
+        raise FloatingPointError(f"step {step}: " + ", ".join(f"{name} is {value}" for name, value in broken.items()))

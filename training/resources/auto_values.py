@@ -1,0 +1,141 @@
+"""The values of the ``auto`` keys of a configuration, from the machine and the model of a run."""
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from core.errors import InputError
+from core.machine.processor import LARGE, compute_dtype
+from training.config.rollout_modes import SEPARATE, set_precision
+from training.resources.attention import AUTO, choose_attention, installed_kernels
+from training.resources.host import BUNDLE, object_store
+from training.resources.layout import FSDP, GPUS, OFFLOADS, STORE, Layout
+from training.resources.machine import Machine
+from training.resources.memory import USABLE, generation_memory, training_memory
+from training.resources.model_shape import ModelShape
+
+WORKERS = 8  # of a kind, at most
+CORES = {"agent": 8, "reward": 4, "storage": 8}  # for each worker of a kind
+PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}
+AGENTS, REWARDS = "actor_rollout_ref.rollout.agent.num_workers", "reward.num_workers"
+UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
+
+
+def resolve_auto(
+    config: DictConfig, machine: Machine, shape: ModelShape, installed: Collection[str] | None = None
+) -> None:
+    """Give every ``auto`` key of ``config`` its value; ``installed``: attention kernels (default: this interpreter's).
+
+    Raises:
+        InputError: there is no GPU, or a key has an unknown value.
+    """
+    with open_dict(config):
+        if config.trainer.n_gpus_per_node == AUTO and not machine.gpus:
+            raise InputError(
+                f"{GPUS}=auto: no GPU is here (nvidia-smi, CUDA_VISIBLE_DEVICES): install the driver, say how many "
+                "there are, or take the hardware profile cpu"
+            )
+        if config.rollouts == SEPARATE:
+            _share_out(config, machine)
+        for key in (GPUS, f"{FSDP}.fsdp_size", "actor_rollout_ref.ref.fsdp_config.fsdp_size"):
+            _fill(config, key, len(machine.gpus) - (config.rollout_gpus if config.rollouts == SEPARATE else 0))
+        gpus = int(config.trainer.n_gpus_per_node)
+        _fill(config, "actor_rollout_ref.rollout.n_gpus_per_node", gpus)
+        cores = max(0, (machine.cpus or 0) - BUNDLE * gpus)
+        for key, kind in ((AGENTS, "agent"), (REWARDS, "reward"), (UNITS, "storage")):
+            _fill(config, key, max(1, min(WORKERS, cores // CORES[kind])))
+        if config.trainer.device == "cpu":
+            _processor(config, machine, shape)
+        if config.rollout_precision == AUTO:
+            config.rollout_precision = config.get("compute", "bfloat16")
+            set_precision(config, config.rollout_precision)
+        _attention(config, machine, shape, installed_kernels() if installed is None else installed)
+        _offload(config, machine, shape)
+        _fill(config, STORE, object_store(Layout.of(config)))
+
+
+def _share_out(config: DictConfig, machine: Machine) -> None:
+    """Give rollouts that have GPUs of their own their number per node; on a CPU these are slots that Ray is told of."""
+    rollout, actor = config.actor_rollout_ref.rollout, config.trainer.n_gpus_per_node
+    engine = rollout.tensor_model_parallel_size
+    if config.rollout_gpus == AUTO:
+        if config.trainer.device == "cpu":
+            gpus = actor
+        else:
+            gpus = len(machine.gpus) // 2 if actor == AUTO else len(machine.gpus) - actor
+        config.rollout_gpus = gpus - gpus % engine
+    left = len(machine.gpus) - config.rollout_gpus
+    if config.rollout_gpus < 1 or config.rollout_gpus % engine or (actor == AUTO and left < 1):
+        raise InputError(
+            f"rollouts={SEPARATE}: rollout_gpus={config.rollout_gpus} of the {len(machine.gpus)} GPUs of a node: "
+            f"expected a multiple of actor_rollout_ref.rollout.tensor_model_parallel_size={engine} that leaves some to "
+            f"the actor ({GPUS}={actor}). Set them, or share the GPUs with rollouts=colocate_async"
+        )
+    rollout.nnodes, rollout.n_gpus_per_node = config.trainer.nnodes, config.rollout_gpus
+    if config.trainer.device == "cpu":
+        slots = config.ray_kwargs.ray_init
+        slots.num_gpus = max(slots.num_gpus, actor + config.rollout_gpus)
+
+
+def _fill(config: DictConfig, key: str, value: Any) -> None:
+    """Set ``key`` to ``value`` if it is ``auto``."""
+    if OmegaConf.select(config, key) == AUTO:
+        OmegaConf.update(config, key, value)
+
+
+def _processor(config: DictConfig, machine: Machine, shape: ModelShape) -> None:
+    """Say how actor and vLLM compute on a CPU: a large model packed, on all cores, in what the processor multiplies
+    fastest; a small one padded, on one core and in float32, with the same numbers on every machine."""
+    large = shape.parameters >= LARGE
+    for key in ("use_remove_padding", "use_fused_kernels"):
+        _fill(config, f"actor_rollout_ref.model.{key}", large)
+        config.actor_rollout_ref.actor[key] = config.actor_rollout_ref.model[key]  # verl's reference to it is resolved
+    at_once = config.trainer.n_gpus_per_node * (1 if config.rollouts == "sync" else 2)  # processes that compute
+    _fill(config, "threads", max(1, (machine.cpus or 1) // at_once) if large else 1)
+    _fill(config, "compute", compute_dtype(shape.parameters, bfloat16=machine.bfloat16))
+    if config.compute not in PRECISIONS:
+        raise InputError(f"compute: got {config.compute!r:.80}, expected {AUTO}, {' or '.join(PRECISIONS)}")
+    if not isinstance(config.threads, int) or isinstance(config.threads, bool) or config.threads < 1:
+        raise InputError(f"threads: got {config.threads!r:.80}, expected {AUTO} or a whole number from 1")
+    config.environment.OMP_NUM_THREADS = config.threads
+    for role in ("actor", "ref"):
+        config.actor_rollout_ref[role].fsdp_config.mixed_precision.param_dtype = PRECISIONS[config.compute]
+
+
+def _attention(config: DictConfig, machine: Machine, shape: ModelShape, installed: Collection[str]) -> None:
+    config.attention = choose_attention(
+        config.attention,
+        gpus=machine.gpus if config.trainer.device == "cuda" else (),
+        head_dim=shape.head_dim,
+        packed=config.actor_rollout_ref.model.use_remove_padding,
+        sequence_parallel=config.actor_rollout_ref.actor.fsdp_config.ulysses_sequence_parallel_size,
+        installed=installed,
+    )
+    config.actor_rollout_ref.model.override_config.attn_implementation = config.attention
+
+
+def _offload(config: DictConfig, machine: Machine, shape: ModelShape) -> None:
+    section = config.actor_rollout_ref.actor.fsdp_config
+    if config.offload == AUTO:
+        config.offload = _smallest_offload(Layout.of(config), machine, shape)
+    if config.offload not in OFFLOADS:
+        raise InputError(f"offload: got {config.offload!r}, expected one of {AUTO}, {', '.join(OFFLOADS)}")
+    section.param_offload = section.optimizer_offload = config.offload == "rollout"
+    section.offload_policy = config.offload == "always"
+
+
+def _smallest_offload(layout: Layout, machine: Machine, shape: ModelShape) -> str:
+    """The first way that fits every GPU; the last one if none does."""
+    memory = min((gpu.memory for gpu in machine.gpus if gpu.memory), default=None)
+    if memory is None:
+        return OFFLOADS[0]
+    for offload in OFFLOADS:
+        tried = replace(layout, offload=offload)
+        peaks = [sum(training_memory(shape, tried).values())]
+        if layout.objective == "rl":
+            peaks.append(sum(generation_memory(shape, tried, memory).values()))
+        if max(peaks) <= USABLE * memory:
+            return offload
+    return OFFLOADS[-1]

@@ -1,0 +1,101 @@
+"""How a run is laid out over its GPUs: the keys of the configuration that decide memory and speed."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from training.config.rollout_modes import SEPARATE
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig  # the orchestration reads plans, too, and has no Hydra
+
+GPUS = "trainer.n_gpus_per_node"
+FSDP = "actor_rollout_ref.actor.fsdp_config"
+STORE = "ray_kwargs.ray_init.object_store_memory"
+OFFLOADS = ("none", "rollout", "always")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The keys, under short names."""
+
+    objective: str
+    nodes: int
+    gpus: int  # per node
+    shards: int  # GPUs that share one copy of the state
+    sequence_parallel: int
+    tensor_parallel: int
+    micro_batch: int  # tokens
+    offload: str
+    fused: bool
+    packed: bool
+    checkpointing: bool
+    attention: str
+    utilization: float
+    lora_rank: int
+    reference: bool
+    full_precision: bool  # computes in float32
+    prompts: int
+    samples: int  # per prompt
+    prompt_length: int
+    response_length: int
+    updates: int  # per step
+    max_num_seqs: int
+    rollout_gpus: int = 0  # per node, of rollouts that have GPUs of their own
+
+    @property
+    def sequences(self) -> int:
+        """Samples of one step."""
+        return self.prompts * self.samples
+
+    @property
+    def devices(self) -> int:
+        """GPUs of the actor."""
+        return self.nodes * self.gpus
+
+    @property
+    def reserved(self) -> int:
+        """Devices that the run holds: those of the actor, and of rollouts that have their own."""
+        return self.nodes * (self.gpus + self.rollout_gpus)
+
+    @property
+    def engine_gpus(self) -> int:
+        """GPUs per node on which vLLM generates."""
+        return self.rollout_gpus or self.gpus
+
+    @property
+    def width(self) -> int:
+        """Bytes of a number while computing."""
+        return 4 if self.full_precision else 2
+
+    @classmethod
+    def of(cls, config: "DictConfig") -> "Layout":
+        """The layout of a configuration whose ``auto`` keys have their values."""
+        actor, rollout, model = (config.actor_rollout_ref[name] for name in ("actor", "rollout", "model"))
+        devices, size = config.trainer.nnodes * config.trainer.n_gpus_per_node, actor.fsdp_config.fsdp_size
+        rollouts = config.objective == "rl"
+        precision = actor.fsdp_config.get("mixed_precision")
+        return cls(
+            objective=config.objective,
+            nodes=config.trainer.nnodes,
+            gpus=config.trainer.n_gpus_per_node,
+            shards=devices if size <= 0 else min(size, devices),
+            sequence_parallel=actor.fsdp_config.ulysses_sequence_parallel_size,
+            tensor_parallel=rollout.tensor_model_parallel_size,
+            micro_batch=actor.ppo_max_token_len_per_gpu,
+            offload=config.offload,
+            fused=bool(model.use_fused_kernels),
+            packed=bool(model.use_remove_padding),
+            checkpointing=bool(model.enable_gradient_checkpointing),
+            attention=config.attention,
+            utilization=rollout.gpu_memory_utilization,
+            lora_rank=model.lora_rank,
+            reference=bool(actor.use_kl_loss or config.algorithm.use_kl_in_reward) and rollouts,
+            full_precision=bool(precision) and precision.param_dtype == "fp32",
+            prompts=config.data.train_batch_size,
+            samples=rollout.n if rollouts else 1,
+            prompt_length=config.data.max_prompt_length,
+            response_length=config.data.max_response_length,
+            updates=max(1, config.data.train_batch_size // actor.ppo_mini_batch_size) if rollouts else 1,
+            max_num_seqs=rollout.max_num_seqs,
+            rollout_gpus=config.rollout_gpus if config.rollouts == SEPARATE else 0,
+        )

@@ -1,0 +1,154 @@
+"""The nodes that a run would use: their GPUs, cores, memory, shared memory, and the disk of the run's folder."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from core.errors import InputError
+from core.machine.processor import multiplies_bfloat16
+from training.resources.gpu_models import card_of
+
+SHARED_MEMORY = Path("/dev/shm")
+QUERY = ("name", "memory.total", "compute_cap", "driver_version", "uuid")
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU. ``memory`` in bytes, None if unknown; ``capability`` as CUDA counts it, (0, 0) if unknown."""
+
+    name: str
+    memory: float | None
+    capability: tuple[int, int] = (0, 0)
+    driver: str = ""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The smallest of the nodes; ``disk`` is what is free where the run's folder lies. Bytes; None is unknown."""
+
+    nodes: int
+    gpus: tuple[Gpu, ...]
+    cpus: int | None
+    memory: float | None
+    shared_memory: float | None
+    disk: float
+    bfloat16: bool = False  # the processors multiply matrices of it
+
+
+def visible_gpus(environment: Mapping[str, str] = os.environ) -> tuple[Gpu, ...]:
+    """The GPUs of this machine that ``CUDA_VISIBLE_DEVICES`` leaves to us; () without a driver.
+
+    Raises:
+        InputError: the driver is there and does not work.
+    """
+    command = shutil.which("nvidia-smi", path=environment.get("PATH"))
+    if command is None:
+        return ()
+    done = subprocess.run(
+        [command, f"--query-gpu={','.join(QUERY)}", "--format=csv,noheader,nounits"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines() or ["nothing"]
+        raise InputError(f"nvidia-smi failed with status {done.returncode} ({said[0]}): repair the driver")
+    rows = [[cell.strip() for cell in line.split(",")] for line in done.stdout.splitlines() if line.strip()]
+    chosen = environment.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None:
+        names = [name.strip() for name in chosen.split(",") if name.strip()]
+        by_name = {str(number): row for number, row in enumerate(rows)}
+        picked = [by_name.get(name) or next((row for row in rows if row[4].startswith(name)), None) for name in names]
+        if None in picked:
+            raise InputError(f"CUDA_VISIBLE_DEVICES={chosen}: this machine has {len(rows)} GPUs: name some of them")
+        rows = [row for row in picked if row]
+    return tuple(_gpu(*row) for row in rows)
+
+
+def _gpu(name: str, mebibytes: str, capability: str, driver: str, _uuid: str) -> Gpu:
+    major, _, minor = capability.partition(".")
+    return Gpu(name, float(mebibytes) * 2**20, (int(major), int(minor)), driver)
+
+
+def this_machine(folder: Path) -> Machine:
+    """What this machine has free for a run in ``folder``."""
+    return Machine(
+        nodes=1,
+        gpus=visible_gpus(),
+        cpus=len(os.sched_getaffinity(0)),
+        memory=available_memory(),
+        shared_memory=shutil.disk_usage(SHARED_MEMORY).free if SHARED_MEMORY.is_dir() else None,
+        disk=free_disk(folder),
+        bfloat16=multiplies_bfloat16(),
+    )
+
+
+def free_disk(folder: Path) -> float:
+    """Bytes that are free where ``folder`` lies or will lie."""
+    existing = next(path for path in (folder.resolve(), *folder.resolve().parents) if path.exists())
+    return shutil.disk_usage(existing).free
+
+
+def available_memory() -> float:
+    """Bytes of memory that may still be used: of the machine, or of our control group if that allows less."""
+    free: float = psutil.virtual_memory().available
+    for limit, used in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ):
+        if Path(limit).is_file() and (text := Path(limit).read_text(encoding="utf-8").strip()) != "max":
+            free = min(free, float(text) - float(Path(used).read_text(encoding="utf-8")))
+    return free
+
+
+def ray_cluster(address: str, folder: Path) -> Machine:
+    """The nodes of the Ray cluster whose dashboard is at ``address``, as it declares them.
+
+    Ray does not say how much shared memory is free, nor the memory of a GPU, which then is that of its kind.
+    """
+    from ray.util.state import list_nodes
+
+    alive = [node.resources_total for node in list_nodes(address=address, detail=True) if node.state == "ALIVE"]
+    with_gpus = [resources for resources in alive if resources.get("GPU")]
+    smallest: dict[str, Any] = min(with_gpus or alive, key=lambda resources: resources.get("GPU", 0))
+    kinds = [name.removeprefix("accelerator_type:") for name in smallest if name.startswith("accelerator_type:")]
+    card = card_of(kinds[0]) if kinds else None
+    gpu = Gpu(kinds[0] if kinds else "GPU", card.memory if card else None, card.capability if card else (0, 0))
+    return Machine(
+        nodes=len(with_gpus or alive),
+        gpus=(gpu,) * int(smallest.get("GPU", 0)),
+        cpus=int(smallest.get("CPU", 0)),
+        memory=float(smallest.get("memory", 0)),
+        shared_memory=None,
+        disk=free_disk(folder),
+    )
+
+
+def slurm_node(slurm: Mapping[str, Any], folder: Path) -> Machine:
+    """A node of which only what the job asks for is known: ``slurm`` are sbatch's parameters as submitit names them."""
+    count = int(slurm.get("gpus_per_node") or 0)
+    return Machine(
+        nodes=int(slurm.get("nodes") or 1),
+        gpus=(Gpu("GPU", None),) * count,
+        cpus=slurm.get("cpus_per_task"),
+        memory=float(slurm["mem_gb"]) * 2**30 if slurm.get("mem_gb") else None,
+        shared_memory=None,
+        disk=free_disk(folder),
+    )
+
+
+def machine_of(run: Mapping[str, Any], folder: Path) -> Machine:
+    """The machine on which the section ``run`` of a configuration puts a training in ``folder``."""
+    match run["backend"]:
+        case "ray" if run["ray_address"]:
+            return ray_cluster(run["ray_address"], folder)
+        case "slurm":
+            return slurm_node(run["slurm"], folder)
+    return this_machine(folder)

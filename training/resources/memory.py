@@ -1,0 +1,92 @@
+"""Bytes that a run takes: on each GPU while it trains and while it generates, on each node, and on disk.
+
+With P parameters a GPU holds 16 P bytes of state over the GPUs that share it (float32 parameters and gradients, and
+Adam's two moments), the bfloat16 copy of what is computed at the moment, activations, logits, and a sleeping vLLM.
+"""
+
+from training.resources.layout import Layout
+from training.resources.model_shape import ModelShape
+
+PARAMETER, STATE = 4, 16  # bytes of a float32 parameter, and with its gradient and Adam's moments
+OPTIMIZER = 8
+# Bytes per logit: bfloat16 and twice float32; flash-attn's cross-entropy saves one; a chunk of the fused kernel has
+# five float32 copies.
+LOGIT, LOGIT_FLASH, LOGIT_CHUNK = 10, 8, 20
+CHUNK = 512  # tokens that the fused kernel takes at once
+ASLEEP = 5.5e9  # vLLM asleep, CUDA graphs and contexts: an estimate
+CONTEXT = 1.5e9  # a CUDA context and NCCL's buffers, where there is no vLLM
+GRAPHS = 2e9  # CUDA graphs and workspace of vLLM awake
+USABLE = 0.95  # of a GPU; the allocator loses some to fragments
+ADAPTED = 7  # matrices of a layer that LoRA adapts
+
+
+def trainable(shape: ModelShape, layout: Layout) -> float:
+    """Parameters that are trained: all, or LoRA's adapters."""
+    if not layout.lora_rank:
+        return shape.parameters
+    widths = 4 * shape.hidden + 4 * shape.hidden + 3 * (shape.hidden + shape.intermediate)
+    return min(shape.layers * layout.lora_rank * widths, shape.parameters)
+
+
+def state_bytes(shape: ModelShape, layout: Layout) -> float:
+    """Parameters, gradients and moments of one copy of the model."""
+    frozen = shape.parameters if layout.lora_rank else 0
+    return STATE * trainable(shape, layout) + PARAMETER * frozen
+
+
+def training_memory(shape: ModelShape, layout: Layout) -> dict[str, float]:
+    """Bytes on each GPU at the peak of an update, by what they are for."""
+    tokens, width = layout.micro_batch / layout.sequence_parallel, layout.width
+    root = shape.root * width * (1 if layout.lora_rank else 2)  # with its gradient
+    one_layer = tokens * width * (4 * shape.intermediate + 10 * shape.hidden + 2 * shape.kv_width)
+    kept = layer_inputs(shape, layout) + one_layer if layout.checkpointing else shape.layers * one_layer
+    mask = tokens**2 * 3 if layout.attention == "sdpa" and layout.packed else 0.0  # as booleans and as bfloat16
+    return {
+        "state": 0.0 if layout.offload == "always" else state_bytes(shape, layout) / layout.shards,
+        "gathered": root + 2 * shape.layer * width,
+        "activations": kept + mask,
+        "logits": logits_bytes(shape, layout),
+        "vLLM asleep": ASLEEP if layout.objective == "rl" and not layout.rollout_gpus else CONTEXT,
+    }
+
+
+def layer_inputs(shape: ModelShape, layout: Layout) -> float:
+    """The inputs of all layers, which checkpointing keeps."""
+    return shape.layers * layout.micro_batch / layout.sequence_parallel * shape.hidden * layout.width
+
+
+def logits_bytes(shape: ModelShape, layout: Layout) -> float:
+    """The logits of a micro-batch, or of a chunk of it."""
+    tokens = layout.micro_batch / layout.sequence_parallel
+    if layout.fused:
+        return min(CHUNK, tokens) * shape.vocabulary * LOGIT_CHUNK
+    return tokens * shape.vocabulary * (LOGIT_FLASH if layout.attention == "flash_attention_2" else LOGIT)
+
+
+def generation_memory(shape: ModelShape, layout: Layout, card: float) -> dict[str, float]:
+    """Bytes on each GPU of ``card`` bytes while vLLM generates; its share of the card holds weights and cache."""
+    beside = layout.offload == "none" and not layout.rollout_gpus  # the actor's state
+    resident = state_bytes(shape, layout) / layout.shards if beside else 0.0
+    if beside:
+        resident -= PARAMETER * trainable(shape, layout) / layout.shards  # gradients are freed after an update
+    return {"state": resident, "vLLM": layout.utilization * card, "contexts": CONTEXT}
+
+
+def cache_bytes(shape: ModelShape, layout: Layout, card: float) -> float:
+    """What vLLM's share of a card leaves for keys and values."""
+    return layout.utilization * card - layout.width * shape.parameters / layout.tensor_parallel - GRAPHS
+
+
+def token_bytes(shape: ModelShape, layout: Layout) -> float:
+    """Keys and values of one token on one GPU."""
+    return 2 * shape.layers * shape.kv_width * layout.width / layout.tensor_parallel
+
+
+def checkpoint_bytes(shape: ModelShape, layout: Layout) -> float:
+    """One checkpoint: float32 parameters, and the moments of those that are trained."""
+    return PARAMETER * shape.parameters + OPTIMIZER * trainable(shape, layout)
+
+
+def policy_bytes(shape: ModelShape, dtype: str) -> float:
+    """The Hugging Face copy."""
+    return shape.parameters * (4 if dtype == "float32" else 2)

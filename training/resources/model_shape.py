@@ -1,0 +1,63 @@
+"""The numbers of a model that decide its memory and its speed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from core.errors import InputError
+from core.files import read_json
+from core.model.model_folder import safetensors_header
+
+NUMBERS = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """A dense decoder: ``root`` are the parameters of embedding and head, ``parameters`` are all of them."""
+
+    parameters: int
+    root: int
+    layers: int
+    hidden: int
+    intermediate: int
+    vocabulary: int
+    head_dim: int
+    kv_width: int  # heads of keys and values x their dimension
+    tied: bool  # embedding and head are one matrix
+
+    @property
+    def layer(self) -> float:
+        """Parameters of one layer."""
+        return (self.parameters - self.root) / self.layers
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> "ModelShape":
+        """The shape of the model in a Hugging Face folder; weights in safetensors are counted, others computed.
+
+        Raises:
+            InputError: its config.json lacks a number.
+        """
+        shape = cls.of_config(read_json(Path(folder) / "config.json"), where=str(folder))
+        headers = [safetensors_header(file) for file in Path(folder).glob("*.safetensors")]
+        counted = sum(prod(tensor["shape"]) for header in headers if header for tensor in header.values())
+        return cls(**{**vars(shape), "parameters": counted}) if counted > shape.root else shape
+
+    @classmethod
+    def of_config(cls, config: Mapping[str, Any], *, where: str = "model") -> "ModelShape":
+        """The shape that a config.json describes, as those of Llama and Qwen2 do."""
+        settings = {**config, **config.get("text_config", {})}
+        try:
+            hidden, layers, heads = (settings[name] for name in NUMBERS[:3])
+            intermediate, vocabulary = (settings[name] for name in NUMBERS[3:])
+        except KeyError as error:
+            raise InputError(f"{where}: no {error} in its config.json: expected a dense decoder") from error
+        head_dim = settings.get("head_dim") or hidden // heads
+        kv_width = (settings.get("num_key_value_heads") or heads) * head_dim
+        tied = bool(settings.get("tie_word_embeddings", False))
+        layer = 2 * hidden * heads * head_dim + 2 * hidden * kv_width + 3 * hidden * intermediate + 2 * hidden
+        root = vocabulary * hidden * (1 if tied else 2)
+        return cls(
+            root + layers * layer + hidden, root, layers, hidden, intermediate, vocabulary, head_dim, kv_width, tied
+        )

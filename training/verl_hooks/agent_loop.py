@@ -1,0 +1,151 @@
+"""Mixed-policy rollouts: some samples of a group start with part of the target, or are all of it."""
+
+from typing import Any
+from uuid import uuid4
+
+import torch
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
+from verl.utils.profiler import simple_timer
+
+from core.model.prompts import encode_example, encode_prompt
+from training.algorithms.prefix import cut_prefix, prefix_ratio
+from training.job.configuration import mixed_options
+from training.verl_hooks.asynchronous.client import VERSIONS
+from training.verl_hooks.derived_seeds import HASHES, stable_hash
+from training.verl_hooks.reward import TRUNCATED
+
+NO_VERSION = -1
+
+
+def prompt_id(row: dict[str, Any]) -> str:
+    """What names the prompt of a row of the targets."""
+    return str(row["extra_info"].get("id") or row["index"])
+
+
+def batch_number(row: dict[str, Any]) -> int:
+    """Number of the batch that a row was drawn for, from 1: the step, where samples are drawn in their step."""
+    return int(row.get("batch_number", row["global_steps"]))
+
+
+def _replayed(row: dict[str, Any]) -> dict[str, Any] | None:
+    """The trajectory that this sample repeats, if it is the first of a group with one."""
+    return row["replay"] if row.get("replay") and int(row["session_id"]) == 0 else None
+
+
+class OffPolicyOutput(AgentLoopOutput):
+    """A sample whose first ``prefix_length`` response tokens are off-policy; it cost ``requests`` generations.
+
+    ``versions`` has for each response token the version of the weights that sampled it: the number of updates they had
+    seen, and `NO_VERSION` for off-policy tokens. ``off_policy_log_probs`` are the teacher's, one for each off-policy
+    token; None without ``use_target_probs``.
+    """
+
+    prefix_length: int
+    requests: int
+    versions: list[int]
+    off_policy_log_probs: list[float] | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        # As tensors they become fields of the batch; verl would carry plain ints beside it.
+        fields = {"prefix_length": torch.tensor(self.prefix_length), "requests": torch.tensor(self.requests)}
+        fields["rollout_versions"] = torch.tensor(self.versions)
+        if self.off_policy_log_probs is not None:
+            log_probs = torch.zeros(len(self.response_ids))
+            log_probs[: self.prefix_length] = torch.tensor(self.off_policy_log_probs)
+            fields["off_policy_log_probs"] = log_probs
+        return super().as_dict() | fields
+
+
+class OffPolicyAgentLoop(AgentLoopBase):
+    """One turn; the first ``n_prefix`` samples of a group continue a prefix of the row's target."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.options = mixed_options(self.config)
+        self.seed = self.config.seed
+        self.seeded = self.config.seeded_sampling
+        self.target_ratio = self.config.data.sample_target_ratio
+        self.response_length = self.rollout_config.response_length
+
+    async def run(self, sampling_params: dict[str, Any], **row: Any) -> OffPolicyOutput:
+        """Generate one sample of one row of the targets; ``session_id`` is its number in the group.
+
+        With asynchronous rollouts ``batch_number`` is that of the batch which the row was drawn for, and stays what it
+        was when the sample is drawn again after a resume.
+        """
+        prompt = encode_prompt(row["raw_prompt"], self.tokenizer)
+        replayed = _replayed(row)
+        prefix = list(replayed["tokens"]) if replayed else self._prefix(row)
+        metrics: dict[str, Any] = {"generate_sequences": 0.0, "num_preempted": -1}
+        response, log_probs, extra, requests = prefix, [0.0] * len(prefix), {}, 0
+        versions = [NO_VERSION] * len(prefix)
+        # A whole target ends with its end-of-sequence token: there is nothing left to generate.
+        if not replayed and prefix[-1:] != [self.tokenizer.eos_token_id]:
+            if self.seeded:
+                seed = stable_hash(self.seed, batch_number(row), prompt_id(row), int(row["session_id"]))
+                sampling_params = sampling_params | {"seed": seed}
+            requests += 1
+            with simple_timer("generate_sequences", metrics):
+                output = await self.server_manager.generate(
+                    request_id=uuid4().hex,
+                    prompt_ids=prompt + prefix,
+                    sampling_params=sampling_params | {"max_tokens": self.response_length - len(prefix)},
+                )
+            response = prefix + list(output.token_ids)
+            log_probs += list(output.log_probs or [])
+            extra = {key: value for key, value in output.extra_fields.items() if key not in ("prompt_ids", VERSIONS)}
+            # Without the key, all tokens are of one version.
+            versions += output.extra_fields.get(VERSIONS) or [extra["max_global_steps"]] * len(output.token_ids)
+        else:
+            # The trainer reads the version of the weights that made a sample; a whole target counts as of this step.
+            step = int(row["global_steps"]) - 1
+            extra = {"min_global_steps": step, "max_global_steps": step}
+        return OffPolicyOutput(
+            prompt_ids=prompt,
+            response_ids=response,
+            response_mask=[1] * len(response),
+            # Off-policy tokens have no probability under the rollout policy: 0 is never read for them.
+            response_logprobs=log_probs,
+            prefix_length=len(prefix),
+            requests=requests,
+            versions=versions,
+            off_policy_log_probs=self._log_probs(row, len(prefix)),
+            num_turns=2,
+            metrics=AgentLoopMetrics(**metrics),
+            extra_fields=extra | {"turn_scores": [], "tool_rewards": [], TRUNCATED: self._truncated(response)},
+        )
+
+    def _log_probs(self, row: dict[str, Any], length: int) -> list[float] | None:
+        """The log-probabilities of the first ``length`` tokens by what wrote them: teacher or earlier policy."""
+        if not self.options.has_teacher_log_probs:
+            return None
+        if replayed := _replayed(row):
+            return list(replayed["log_probs"])
+        return list(row["target_log_probs"])[:length] if length else []
+
+    def _truncated(self, response: list[int]) -> bool:
+        """Whether a response scores 0 because it filled its limit without an end token (a model may have several)."""
+        if self.config.reward.truncated == "by_text":
+            return False
+        return len(response) >= self.response_length and response[-1] not in self.tokenizer.all_special_ids
+
+    def _prefix(self, row: dict[str, Any]) -> list[int]:
+        """Tokens of the target that this sample starts with; [] for an on-policy sample."""
+        prefix, sample = self.options.prefix, int(row["session_id"])
+        target = row.get("target")
+        if not target or not (prefix.n_prefix == -1 or sample < prefix.n_prefix):
+            return []
+        if not row.get("guided", True):  # the trainer says so, by mixed.guide
+            return []
+        if stable_hash(self.seed, prompt_id(row)) >= self.target_ratio * HASHES:
+            return []
+        ratio = prefix_ratio(
+            prefix,
+            batch_number(row) - 1,  # verl counts steps from 1, the schedules from 0
+            sample_id=sample,
+            n=self.rollout_config.n,
+            seed=self.seed,
+            prompt_id=prompt_id(row),
+        )
+        whole = encode_example(row["raw_prompt"], target[0]["content"], self.tokenizer).response
+        return cut_prefix(whole[:-1], ratio, eos_id=whole[-1], response_length=self.response_length)

@@ -1,0 +1,119 @@
+"""verl's two asynchronous trainers with mixed-policy GRPO: what a step computes is `training.verl_hooks.trainer`'s."""
+
+import logging
+import time
+from typing import Any
+
+import ray
+import torch
+import transfer_queue as tq
+from tensordict import TensorDict
+from verl.experimental.separation.engine_workers import DetachActorWorker
+from verl.trainer.ppo.utils import Role
+from verl.trainer.ppo.v1 import PPOTrainerColocateAsync, PPOTrainerSeparateAsync, register_trainer
+
+from training.config.rollout_modes import rollout_options
+from training.verl_hooks.asynchronous.client import ResumingClient
+from training.verl_hooks.replay_buffer import AsyncGroupBuffer, sample_of
+from training.verl_hooks.trainer import MixedPolicy
+
+
+class AsynchronousPolicy(MixedPolicy):
+    """Samples are drawn ``max_staleness`` batches ahead, and go on when the weights change."""
+
+    buffer = AsyncGroupBuffer
+
+    def __init__(self, config: Any):
+        self.ahead = rollout_options(config).max_staleness
+        super().__init__(config)
+
+    def get_llm_client(self) -> ResumingClient:
+        manager, rollout = self._rollout_server_managers()[-1], self.config.actor_rollout_ref.rollout
+        requests = max(1, rollout.max_num_seqs * len(manager.get_replicas()) // rollout.agent.num_workers)
+        return manager.get_client(client_cls=ResumingClient, requests=requests)
+
+    def _setup(self) -> None:
+        super()._setup()
+        self.replay_buffer.require_servers = self._require_servers
+
+    def _require_servers(self) -> None:
+        """Raise Ray's error, which names the process, if a server of vLLM is gone."""
+        ray.get([handle.__ray_ready__.remote() for handle in self._rollout_server_managers()[-1].server_handles])
+
+    def on_train_begin(self) -> None:
+        remaining = self.total_training_steps - self.global_steps + 1
+        self._add_async_warmup_batches(min(self.ahead, remaining))
+
+    def _add_batch_to_generate(self) -> None:
+        if self.global_steps + self.ahead <= self.total_training_steps:  # no step would train on a later batch
+            super()._add_batch_to_generate()
+
+    def _next_train_batch(self, num_prompts: int | None = None) -> TensorDict:
+        """verl's; each prompt with the number of the batch that it is drawn for, which decides its seed and prefix."""
+        batch = super()._next_train_batch(num_prompts)
+        places = torch.arange(self.dispatched, self.dispatched + len(batch))
+        batch["batch_number"] = places // self.config.data.train_batch_size + 1
+        self.dispatched += len(batch)
+        return batch
+
+    def _load_checkpoint(self) -> None:
+        super()._load_checkpoint()
+        # A step is saved before its own samples leave the queue; their prompts have left it, so nobody asks for them.
+        entries = (tq.kv_list("train") or {}).get("train", {})
+        waiting = {key for key, tag in entries.items() if tag.get("is_prompt", False)}
+        if trained := [key for key in entries if key not in waiting and sample_of(key)[0] not in waiting]:
+            tq.kv_clear(keys=trained, partition_id="train")
+
+
+@register_trainer("mixed_colocate_async")
+class ColocatedTrainer(AsynchronousPolicy, PPOTrainerColocateAsync):
+    """vLLM and the actor take turns on the same devices; an update interrupts the samples that are not finished."""
+
+    trainer_mode = property(lambda self: "colocate_async", lambda self, _: None)
+
+
+# verl 0.9.1 calls ``logger.info(..., flush=True)`` where no rollouts share the actor's GPUs: a TypeError at level INFO.
+logging.getLogger("verl.trainer.ppo.v1.trainer_separate_async").setLevel(logging.WARNING)
+
+
+@register_trainer("mixed_separate_async")
+class SeparateTrainer(AsynchronousPolicy, PPOTrainerSeparateAsync):
+    """vLLM has devices of its own, and samples while the actor learns."""
+
+    trainer_mode = property(lambda self: "separate_async", lambda self, _: None)
+
+    def _init_resource_pool_mgr(self) -> None:
+        super()._init_resource_pool_mgr()
+        self.role_worker_mapping[Role.Actor] = ray.remote(PinningActorWorker)
+
+    def on_step_begin(self) -> None:
+        super().on_step_begin()
+        self._read_at, self._busy_at = time.monotonic(), self._busy_seconds()
+
+    def _busy_seconds(self) -> float:
+        return ray.get(self.standalone_server_manager.global_load_balancer.busy_seconds.remote())
+
+    def _rollouts_idle(self, timing_raw: dict[str, float]) -> float:
+        # Requests wait at vLLM while it gets weights.
+        busy = self._busy_seconds() - self._busy_at - timing_raw["update_weights"]
+        return min(1.0, max(0.0, 1.0 - busy / (time.monotonic() - self._read_at)))
+
+
+class PinningActorWorker(DetachActorWorker):
+    """verl's worker, whose copy of the weights that a step starts from is a copy on a CPU, too.
+
+    verl's ``tensor.cpu()`` is the tensor itself where the weights lie in the memory of the node, and the next update
+    would change what should be compared with.
+    """
+
+    @property
+    def copy_handler(self) -> Any:
+        save = super().copy_handler
+
+        def copy(model: torch.nn.Module) -> Any:
+            state, spec = save(model)
+            if next(model.parameters()).device.type == "cpu":
+                state = {name: (tensor.clone(), sharding) for name, (tensor, sharding) in state.items()}
+            return state, spec
+
+        return copy

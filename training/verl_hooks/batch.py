@@ -1,0 +1,116 @@
+"""The samples of a step, and what its update learns from them: advantages, correction weights and gates."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from tensordict import TensorDict
+
+from training.algorithms.advantage import apply_prefix_weights, group_advantage
+from training.algorithms.correction import rollout_correction
+from training.algorithms.methods.gate import group_gate
+from training.algorithms.methods.length_penalty import length_penalty
+from training.algorithms.methods.srft import outcome_advantage, supervised_scale
+from training.algorithms.options import MixedPolicyOptions
+from training.algorithms.tensors import mask_of_prefix
+from training.verl_hooks.metrics import staleness_metrics, token_metrics
+from training.verl_hooks.replay_buffer import SOLVED
+
+FIELDS = (
+    "uid",
+    "response_mask",
+    "rm_scores",
+    "old_log_probs",
+    "rollout_log_probs",
+    "entropy",
+    "prefix_length",
+    "requests",
+    "rollout_versions",
+)
+
+
+def fit_width(values: torch.Tensor, width: int) -> torch.Tensor:
+    """``values`` cut or filled with zeros to ``[batch, width]``: verl's padding rows copy fields of another length."""
+    return torch.nn.functional.pad(values[:, :width], (0, max(width - values.shape[1], 0)))
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """The rows of a batch, padded to one width: ``sampled`` says which are samples, the others fill it up for verl."""
+
+    rows: TensorDict
+    index: np.ndarray  # the group of each row
+    sampled: torch.Tensor
+
+    @cached_property
+    def mask(self) -> torch.Tensor:
+        return self.rows["response_mask"].bool()
+
+    @cached_property
+    def off_policy_mask(self) -> torch.Tensor:
+        return mask_of_prefix(self.rows["prefix_length"], self.mask)
+
+    @cached_property
+    def on_policy(self) -> torch.Tensor:
+        """Whether the policy sampled all of a row."""
+        return self.rows["prefix_length"] == 0
+
+    @cached_property
+    def solved(self) -> torch.Tensor:
+        return self.rows["rm_scores"].sum(-1) == SOLVED
+
+
+@dataclass(frozen=True)
+class Advantages:
+    """What an update learns from, as ``fields`` of ``[batch, length]``, and the figures of how it came about."""
+
+    fields: dict[str, torch.Tensor]
+    metrics: dict[str, float]
+    sft_scale: float = 1.0  # of the supervised loss
+
+
+def compute_advantages(
+    samples: Samples, rewards: torch.Tensor, options: MixedPolicyOptions, limit: int, updates: int
+) -> Advantages:
+    """What ``options`` make of ``samples``.
+
+    Args:
+        rewards: token by token; those of the rows, less a penalty for drift from the reference where there is one.
+        limit: of the tokens of a response.
+        updates: before this step; `staleness_metrics` tells the age of a token by it.
+    """
+    rows, mask, off_policy_mask = samples.rows, samples.mask, samples.off_policy_mask
+    metrics: dict[str, float] = {}
+    scores = rewards.sum(-1)
+    if options.length_penalty.use:
+        penalty = length_penalty(mask.sum(-1), limit, options.length_penalty)
+        generated = (mask & ~off_policy_mask).any(-1)  # nobody could have sampled a shorter target
+        scores = scores + penalty * generated
+        counted = penalty[samples.sampled & generated]
+        metrics["reward/length_penalty"] = float(counted.mean()) if generated.any() else 0.0
+    advantages = group_advantage(scores, samples.index, samples.on_policy, options).unsqueeze(-1) * mask
+    advantages = apply_prefix_weights(advantages, off_policy_mask, options.prefix)
+    weights, _, correction_metrics = rollout_correction(
+        rows["old_log_probs"], rows["rollout_log_probs"], mask, off_policy_mask, options.rollout_correction
+    )
+    metrics |= {f"rollout_correction/{name}": value for name, value in correction_metrics.items()}
+    metrics |= token_metrics(rows["entropy"], mask, off_policy_mask)
+    sft_scale = 1.0
+    if options.srft.use:
+        outcomes = outcome_advantage(samples.solved, metrics.get("actor/entropy", 0.0), options.srft)
+        advantages = torch.where(off_policy_mask, advantages, outcomes.unsqueeze(-1) * mask)
+        sft_scale = supervised_scale(metrics.get("actor/off_policy_entropy", 0.0), options.srft)
+    ages = updates - fit_width(rows["rollout_versions"], mask.shape[1])
+    drift = rows["old_log_probs"] - rows["rollout_log_probs"]
+    metrics |= staleness_metrics(ages, mask & ~off_policy_mask, drift)
+
+    fields = {"advantages": advantages, "returns": advantages, "rollout_is_weights": weights}
+    if options.gate.type != "none":
+        shares = group_gate(samples.solved.tolist(), samples.index.tolist(), samples.on_policy.tolist(), options.gate)
+        policy, supervised = torch.tensor(shares).unsqueeze(-1).unbind(1)  # of each row: [batch, 1]
+        fields["gate"] = torch.where(off_policy_mask, supervised, policy)
+        metrics["groups/supervised"] = float(1.0 - policy[samples.sampled].mean())
+    if options.has_teacher_log_probs:
+        fields["off_policy_log_probs"] = fit_width(rows["off_policy_log_probs"], mask.shape[1])
+    return Advantages(fields, metrics, sft_scale)

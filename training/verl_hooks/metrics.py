@@ -1,0 +1,139 @@
+"""What a step reports, and the counts that its loss divides by. On- and off-policy tokens never enter one figure."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from training.algorithms.group_rejection import reject_groups
+from training.algorithms.options import GroupOptions
+from training.verl_hooks.replay_buffer import SOLVED
+
+
+# verl reduces a metric over the updates of a batch by its name: with "max" or "min" in it, it takes the largest or
+# smallest value. In capitals, no name of a pair has these.
+def pair_of_sums(name: str, total: Any, count: Any) -> dict[str, Any]:
+    """The entries of a mean over tokens: its sum and its count."""
+    return {f"SUM:{name.upper()}": total, f"COUNT:{name.upper()}": count}
+
+
+def mean_of_sums(metrics: dict[str, Any], prefix: str = "") -> None:
+    """Replace each `pair_of_sums` of ``metrics``, under ``prefix``, by its mean; a mean over nothing is left out."""
+    start = f"{prefix}SUM:"
+    for name in [name for name in metrics if name.startswith(start)]:
+        mean = name.removeprefix(start)
+        total, count = metrics.pop(name), metrics.pop(f"{prefix}COUNT:{mean}")
+        if count:
+            metrics[f"{prefix}{mean.lower()}"] = total / count
+
+
+def token_metrics(entropy: torch.Tensor, mask: torch.Tensor, off_policy_mask: torch.Tensor) -> dict[str, float]:
+    """The numbers and the entropies of on- and off-policy tokens; there is no entry for a mean over nothing."""
+    on_policy_mask = mask & ~off_policy_mask
+    counts = {"batch/generated_tokens": on_policy_mask, "batch/off_policy_tokens": off_policy_mask}
+    metrics = {name: float(tokens.sum()) for name, tokens in counts.items()}
+    for name, tokens in (("actor/entropy", on_policy_mask), ("actor/off_policy_entropy", off_policy_mask)):
+        if tokens.any():
+            metrics[name] = float(entropy[tokens].mean())
+    return metrics
+
+
+def staleness_metrics(ages: torch.Tensor, on_policy: torch.Tensor, log_ratio: torch.Tensor) -> dict[str, float]:
+    """How old the weights were that sampled the ``on_policy`` tokens, and the drift of tokens of each age.
+
+    ``staleness/mean`` and ``staleness/max`` are over tokens, ``staleness/partial_share`` is the share of the samples
+    with tokens of several versions, and ``drift/age_K`` the mean ``|log w|`` of the tokens of age K.
+
+    >>> ages, on_policy = torch.tensor([[1, 0], [0, 7]]), torch.tensor([[True, True], [True, False]])
+    >>> metrics = staleness_metrics(ages, on_policy, torch.tensor([[-0.5, 0.1], [0.3, 9.0]]))
+    >>> {name: round(value, 2) for name, value in metrics.items() if name.startswith("staleness")}
+    {'staleness/mean': 0.33, 'staleness/max': 1.0, 'staleness/partial_share': 0.5}
+    >>> round(metrics["drift/age_0"], 2), round(metrics["drift/age_1"], 2)
+    (0.2, 0.5)
+
+    Args:
+        ages: updates between the weights that sampled a token and those that the step starts from.
+        on_policy: the tokens that count; the others have no age.
+        log_ratio: of the actor and vLLM.
+    """
+    if not on_policy.any():
+        return {}
+    counted = ages[on_policy]
+    oldest, newest = ages.where(on_policy, -1).amax(-1), ages.where(on_policy, int(counted.max())).amin(-1)
+    rows = on_policy.any(-1)
+    metrics = {
+        "staleness/mean": float(counted.float().mean()),
+        "staleness/max": float(counted.max()),
+        "staleness/partial_share": float((oldest > newest)[rows].float().mean()),
+    }
+    drift = log_ratio.abs()[on_policy]
+    return metrics | {f"drift/age_{age}": float(drift[counted == age].mean()) for age in counted.unique().tolist()}
+
+
+def update_counts(
+    mask: torch.Tensor, off_policy_mask: torch.Tensor, share: float, gate: torch.Tensor | None = None
+) -> dict[str, float]:
+    """What the loss divides by: the batch's counts times the ``share`` of the batch that one update sees.
+
+    Tokens to which ``gate`` gives no weight are as if they had been dropped: the terms do not count them.
+
+    >>> mask, off_policy = torch.tensor([[True, True], [True, False]]), torch.tensor([[True, True], [False, False]])
+    >>> update_counts(mask, off_policy, 1.0, torch.tensor([[0.0, 0.0], [1.0, 1.0]]))
+    {'sequences': 2.0, 'on_policy_sequences': 1.0, 'on_policy_tokens': 1.0, 'off_policy_tokens': 0.0}
+    """
+    on_policy_mask = mask & ~off_policy_mask
+    if gate is not None:
+        on_policy_mask, off_policy_mask = on_policy_mask & (gate > 0), off_policy_mask & (gate > 0)
+    counts = {
+        "sequences": mask.any(-1),
+        "on_policy_sequences": on_policy_mask.any(-1),
+        "on_policy_tokens": on_policy_mask,
+        "off_policy_tokens": off_policy_mask,
+    }
+    return {name: share * int(counted.sum()) for name, counted in counts.items()}
+
+
+def group_metrics(
+    scores: torch.Tensor, index: np.ndarray, on_policy: torch.Tensor, options: GroupOptions
+) -> dict[str, float]:
+    """Prompts with off-policy samples, and rewards by where a sample came from.
+
+    Solve-all and solve-none never count off-policy samples.
+    """
+    sampled, off_policy = scores[on_policy], scores[~on_policy]
+    guided = float(len(set(index[~on_policy.numpy()])))
+    metrics = {"batch/off_policy_samples": float(len(off_policy)), "batch/guided_prompts": guided}
+    metrics["groups/guided"] = guided / len(set(index))
+    if len(sampled):
+        metrics["reward/on_policy"] = float(sampled.mean())
+        solved = (scores == SOLVED).tolist()
+        counts = reject_groups(solved, index.tolist(), on_policy.tolist(), options).metrics
+        kinds = ("solve_all", "solve_none", "solve_partial")
+        groups = sum(counts[kind] for kind in kinds)
+        metrics |= {f"groups/{kind}": counts[kind] / groups for kind in kinds}
+    if len(off_policy):
+        metrics["reward/off_policy"] = float(off_policy.mean())
+    return metrics
+
+
+def validation_metrics(
+    sources: Sequence[str], rewards: Sequence[float], expected: Mapping[tuple[str, str], int]
+) -> dict[str, float]:
+    """The mean reward of a validation's samples, over all and for each source where there are several.
+
+    >>> validation_metrics(["a", "b"], [1.0, 0.0], {("a", "p"): 2, ("b", "q"): 1})  # a sample of a has failed
+    {'validation/score': 0.3333333333333333, 'validation/a': 0.5, 'validation/b': 0.0}
+
+    Args:
+        sources: of each sample.
+        expected: how many samples there should be, by source and prompt; one that failed scores 0.
+    """
+    totals, counts = defaultdict(float), Counter[str]()
+    for source, reward in zip(sources, rewards, strict=True):
+        totals[source] += reward
+    for (source, _), count in expected.items():
+        counts[source] += count
+    score = {"validation/score": sum(totals.values()) / counts.total()}
+    return score | ({f"validation/{name}": totals[name] / counts[name] for name in counts} if len(counts) > 1 else {})

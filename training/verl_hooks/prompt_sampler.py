@@ -1,0 +1,88 @@
+"""What a training keeps about prompts from step to step: which are guided, which are imitated, which are replayed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from training.algorithms.methods.exgrpo import ReplayStore, Trajectory
+from training.algorithms.methods.relift import UnsolvedPrompts
+from training.algorithms.off_policy_schedule import Guidance
+from training.algorithms.options import MixedPolicyOptions
+from training.job.checkpoints import TrainerState
+from training.verl_hooks.batch import Samples
+from training.verl_hooks.experience_replay import insert, read_store, write_store
+
+
+class PromptMemory:
+    """Prompts by their `prompt_key`, for ``mixed.guide``, ``mixed.relift`` and ``mixed.replay``."""
+
+    def __init__(self, options: MixedPolicyOptions, n: int):
+        self.relift, self.replays = options.relift.use, options.replay.use
+        self.guidance = Guidance(options.guide)
+        self.unsolved = UnsolvedPrompts(options.relift.buffer)
+        self.replay = ReplayStore(options.replay, n)
+        self._replayed: list[int] = []  # prompts of the next batch of which a sample is replayed
+        self._waiting: list[int] = []  # those of them that are not in it yet
+
+    @property
+    def used(self) -> bool:
+        """Whether a sample has to say which prompt it is of."""
+        return self.guidance.depends or self.relift or self.replays
+
+    def guided(self, prompts: Sequence[int], pass_rates: Sequence[float] | None) -> list[bool]:
+        """Of each prompt whether its group has off-policy samples; ``pass_rates`` where the rule is about them."""
+        rates = [None] * len(prompts) if pass_rates is None else pass_rates
+        return [self.guidance.guides(prompt, rate) for prompt, rate in zip(prompts, rates, strict=True)]
+
+    def choose_replayed(self, batch_size: int, seed: int) -> None:
+        """Choose what the next batch replays."""
+        self._replayed = self.replay.draw(batch_size, seed)
+        self._waiting = list(self._replayed)
+
+    def next_replayed(self) -> tuple[int, Trajectory] | None:
+        """The next prompt of the batch of which a sample is replayed, and that sample."""
+        if not self._waiting:
+            return None
+        prompt = self._waiting.pop(0)
+        return prompt, self.replay.experiences[prompt].trajectory
+
+    def is_spent(self, prompt: int, prompts: int) -> bool:
+        """Whether the batch replays ``prompt``, and the dataset has others among its ``prompts``."""
+        return prompt in self._replayed and len(self._replayed) < prompts
+
+    def note(self, samples: Samples, has_target: Callable[[int], bool], on_policy_reward: float) -> dict[str, float]:
+        """Take in how the samples of a step came out; returns figures of what is kept."""
+        rows, sampled, solved, on_policy = samples.rows, samples.sampled, samples.solved, samples.on_policy
+        if self.guidance.depends:
+            self.guidance.solve(rows["prompt_key"].tolist(), solved.tolist(), on_policy.tolist())
+        if self.relift:
+            able = sampled & torch.tensor(list(map(has_target, rows["prompt_key"].tolist())))
+            self.unsolved.add(solved[able].tolist(), rows["prompt_key"][able].tolist(), on_policy[able].tolist())
+        if not self.replays:
+            return {}
+        insert(self.replay, rows[sampled], samples.index[sampled.numpy()].tolist())
+        self.replay.note_success(on_policy_reward)
+        stored, retired = len(self.replay.experiences), len(self.replay.retired)
+        return {"replay/stored": float(stored), "replay/retired": float(retired)}
+
+    def save(self, state: TrainerState, folder: Path) -> TrainerState:
+        """``state`` with what it keeps of the prompts; the samples to replay go to the checkpoint ``folder``."""
+        if self.replays:
+            write_store(self.replay, folder)
+        return replace(
+            state,
+            solved=sorted(self.guidance.solved),
+            unsolved=self.unsolved.prompts,
+            retired=sorted(self.replay.retired),
+            replaying=self.replay.started,
+        )
+
+    def load(self, state: TrainerState, folder: Path) -> None:
+        """Take over what `save` saved."""
+        self.guidance.solved.update(state.solved)
+        self.unsolved.prompts = list(state.unsolved)
+        self.replay.retired, self.replay.started = set(state.retired), state.replaying
+        if self.replays:
+            self.replay.experiences = read_store(folder)

@@ -1,0 +1,147 @@
+"""Where the trainer takes its groups from: verl's buffer, which also drops the groups that cannot be learned from."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Self
+
+import transfer_queue as tq
+from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
+
+from training.algorithms.off_policy_schedule import ALWAYS, Guidance
+from training.algorithms.options import MixedPolicyOptions
+
+SOLVED = 1.0  # reward of a right answer
+
+
+class GroupReplayBuffer(ReplayBuffer):
+    """verl's buffer; it drops groups whose off-policy samples failed.
+
+    Which groups carry no signal, ``algorithm.filter_groups`` decides by the rewards of all samples or, with
+    ``filter_on: on_policy``, of on-policy samples. A supervised loss learns from the target of a group that was never
+    solved, so with ``sft_multitask`` such groups stay.
+    """
+
+    off_policy_samples: int = 0  # of a group with any; they come first
+    draws: bool = True  # whether a group has samples beside them
+    options: MixedPolicyOptions = MixedPolicyOptions()
+    guidance: Guidance = Guidance(ALWAYS)
+    on_policy_prompts: frozenset[str] = frozenset()  # of finished groups that were looked at
+
+    def follow(self, options: MixedPolicyOptions, n: int, guidance: Guidance) -> Self:
+        """Set up for groups of ``n`` samples, of which ``guidance`` says whether some are off-policy."""
+        self.options, self.guidance = options, guidance
+        self.off_policy_samples = n if options.prefix.n_prefix == -1 else options.prefix.n_prefix
+        self.draws = self.off_policy_samples < n
+        return self
+
+    def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[KVBatchMeta, dict[str, Any]]:
+        batch, metrics = super().sample(global_steps, partition_id, batch_size)
+        if partition_id == "val":
+            return batch, metrics
+        on_policy = self._without_off_policy(partition_id, batch.keys)
+        complete = complete_groups(batch.keys, self.off_policy_samples, on_policy)
+        kept = [(key, tag) for key, tag, whole in zip(batch.keys, batch.tags, complete, strict=True) if whole]
+        if not kept:
+            raise RuntimeError(
+                "no group of the batch has all its off-policy samples: the log of the agent loop, above, says why"
+            )
+        drawn = (sample_of(key) for key, _ in kept)
+        if self.draws and not any(n >= self.off_policy_samples or prompt in on_policy for prompt, n in drawn):
+            raise RuntimeError(
+                "no sample of the batch was generated: the log of vLLM and of the agent loop, above, says why"
+            )
+        if dropped := [key for key, whole in zip(batch.keys, complete, strict=True) if not whole]:
+            tq.kv_clear(partition_id=partition_id, keys=dropped)
+        metrics["groups/dropped"] = float(len({sample_of(key)[0] for key in dropped}))
+        keys, tags = map(list, zip(*kept, strict=True))
+        return KVBatchMeta(partition_id=partition_id, keys=keys, tags=tags), metrics
+
+    def _dapo_filtered_keys(self, partition_id: str) -> tuple[set[str], Counter[float]]:
+        if partition_id == "val" or self.filter_groups_metric is None:
+            return set(), Counter()
+        everything, reward = self.partitions[partition_id], self._dapo_classification_cache[partition_id]
+        unseen = self.finished_keys[partition_id] - reward.keys()
+        self._note_finished(partition_id, [key for key in everything if sample_of(key)[0] in unseen])
+        if self.options.filter_on == "on_policy":
+            self.partitions[partition_id] = {key: tag for key, tag in everything.items() if self._is_on_policy(key)}
+        try:
+            prompts, rewards = super()._dapo_filtered_keys(partition_id)
+        finally:
+            self.partitions[partition_id] = everything
+        if self.options.uses_unsolved_prompts:
+            prompts = {prompt for prompt in prompts if reward[prompt] or prompt in self.on_policy_prompts}
+            rewards = Counter(reward[prompt] for prompt in prompts)
+        return prompts, rewards
+
+    def _note_finished(self, partition_id: str, keys: Sequence[str]) -> None:
+        """Note of finished groups which have no off-policy samples and which are solved: no step sees all of them."""
+        if not self.guidance.depends or not keys:
+            return
+        self.on_policy_prompts |= self._without_off_policy(partition_id, keys)
+        fields = ["prompt_key", "prefix_length", "rm_scores"]
+        data = tq.kv_batch_get(keys=list(keys), partition_id=partition_id, select_fields=fields)
+        solved = [float(scores.sum()) == SOLVED for scores in data["rm_scores"]]
+        self.guidance.solve(data["prompt_key"].tolist(), solved, [not length for length in data["prefix_length"]])
+
+    def _without_off_policy(self, partition_id: str, keys: Sequence[str]) -> set[str]:
+        """The prompts of the samples ``keys`` that ``mixed.guide`` gives no off-policy samples."""
+        if not self.guidance.depends:
+            return set()
+        guided = tq.kv_batch_get(keys=list(keys), partition_id=partition_id, select_fields=["guided"])["guided"]
+        return {sample_of(key)[0] for key, value in zip(keys, guided.tolist(), strict=True) if not value}
+
+    def _is_on_policy(self, key: str) -> bool:
+        prompt, number = sample_of(key)
+        return number >= self.off_policy_samples or prompt in self.on_policy_prompts
+
+
+class AsyncGroupBuffer(GroupReplayBuffer, ReplayBufferAsync):
+    """The same over verl's asynchronous buffer, which replaces groups that failed or grew too old.
+
+    It would replace them for ever: ``require_servers`` raises an error if a server is gone, and a RuntimeError is
+    raised when more groups failed, since the last batch, than a batch has.
+    """
+
+    failures: int = 0
+    require_servers: Callable[[], object] = staticmethod(lambda: None)
+
+    def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[KVBatchMeta, dict[str, Any]]:
+        self.failures = 0
+        return super().sample(global_steps, partition_id, batch_size)
+
+    def _terminal_eviction_reasons(
+        self, global_steps: int, partition_id: str
+    ) -> tuple[set[str], set[str], set[str], Counter[float]]:
+        stale, no_signal, failed, counts = super()._terminal_eviction_reasons(global_steps, partition_id)
+        self.failures += len(failed)
+        if failed:
+            self.require_servers()
+        if self.failures > (self.train_batch_size or 0):
+            raise RuntimeError(
+                f"{self.failures} groups of samples failed since the last batch, and a batch has "
+                f"{self.train_batch_size}: the log of the agent loop, above, says why"
+            )
+        return stale, no_signal, failed, counts
+
+
+def sample_of(key: str) -> tuple[str, int]:
+    """Prompt and number of a sample, whose key is "<prompt>_<sample>_<turn>"."""
+    prompt, sample, _ = key.rsplit("_", 2)
+    return prompt, int(sample)
+
+
+def complete_groups(keys: Sequence[str], off_policy_samples: int, on_policy: Collection[str] = ()) -> list[bool]:
+    """For each sample, whether the first ``off_policy_samples`` samples of its group are all there.
+
+    A group that lost a demonstration would be compared with a baseline that it was not meant to have. The groups of
+    ``on_policy`` prompts have none to lose.
+
+    >>> complete_groups(["a_0_0", "a_1_0", "b_1_0", "c_1_0"], 1, {"c"})
+    [True, True, False, True]
+    """
+    present = {sample_of(key) for key in keys}
+    return [
+        sample_of(key)[0] in on_policy or all((sample_of(key)[0], n) in present for n in range(off_policy_samples))
+        for key in keys
+    ]

@@ -1,0 +1,297 @@
+"""The trainer: a V1 trainer of verl with LUFFY's advantages, off-policy samples and rollout correction."""
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transfer_queue as tq
+from tensordict import TensorDict
+from transfer_queue import KVBatchMeta
+from verl import DataProto
+from verl.trainer.ppo.ray_trainer import apply_kl_penalty
+from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+from verl.utils.config import omega_conf_to_dataclass
+from verl.utils.metric import reduce_metrics
+from verl.workers.utils.padding import response_to_nested
+
+from core.files import digest_bytes
+from training.algorithms.entropy import EntropyController
+from training.algorithms.methods.sft_schedule import sft_coefficient
+from training.job.checkpoints import TrainerState, folder_of, mark_complete, read_state, record_score
+from training.job.configuration import mixed_options
+from training.job.metrics_log import require_finite
+from training.resources.fit_check import require_disk
+from training.verl_hooks.batch import FIELDS, Samples, compute_advantages
+from training.verl_hooks.derived_seeds import prompt_key, stable_hash
+from training.verl_hooks.experience_replay import prompt_batch, with_replay
+from training.verl_hooks.loss import mixed_policy_loss
+from training.verl_hooks.metrics import group_metrics, mean_of_sums, update_counts, validation_metrics
+from training.verl_hooks.prompt_sampler import PromptMemory
+from training.verl_hooks.replay_buffer import GroupReplayBuffer, sample_of
+from training.verl_hooks.sft_update import Problems, sft_update_batch
+
+POLL_SECONDS = 0.1  # verl's 2 s would be most of a step of a small model
+
+
+EVICTED = "training/off_policy/evicted_samples"  # verl's name; it counts groups
+# verl's figures of staleness, which count off-policy samples: those have no version.
+OF_ALL_SAMPLES = "training/off_policy/trajectory_"
+
+
+class MixedPolicy(PPOTrainer):
+    """Mixed-policy GRPO over any trainer of verl: the order of a step, and what is not overridden here, is its own."""
+
+    buffer = GroupReplayBuffer
+    dispatched = 0  # prompts that samples were drawn for, with asynchronous rollouts
+
+    def __init__(self, config: Any):
+        self.options = mixed_options(config)
+        self.memory = PromptMemory(self.options, config.actor_rollout_ref.rollout.n)
+        self.entropy = EntropyController(self.options.adaptive_entropy, config.actor_rollout_ref.actor.entropy_coeff)
+        self._prefix_lengths: dict[str, int] = {}  # of this step's samples, by their key
+        self._sft_scale = 1.0  # of the supervised loss, for the batch whose advantages were computed last
+        self._counts = Counter[str]()  # of this step; verl averages the metrics of mini-batches that it samples apart
+        super().__init__(config)
+
+    def _setup(self) -> None:
+        super()._setup()
+        actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
+        self.actor_rollout_wg.set_loss_fn(
+            partial(mixed_policy_loss, actor, self.options, self.config.data.max_response_length)
+        )
+
+    @cached_property
+    def problems(self) -> Problems:
+        return Problems(self.train_dataset, self.tokenizer)
+
+    def _build_replay_buffer(self) -> GroupReplayBuffer:
+        data, sampler = self.config.data, self.config.trainer.v1.sampler
+        metric = self._resolve_filter_groups_metric()
+        buffer = self.buffer(
+            trainer_mode=self.trainer_mode,
+            trainer_config=self.config.trainer.v1.get(self.trainer_mode, {}),
+            max_off_policy_threshold=sampler.max_off_policy_threshold,
+            max_off_policy_strategy=sampler.max_off_policy_strategy,
+            sampler_kwargs=sampler.sampler_kwargs,
+            refill_fn=self._add_prompts_to_generate,
+            poll_interval=POLL_SECONDS,
+            filter_groups_metric=metric,
+            train_batch_size=data.train_batch_size,
+            gen_batch_size=1 if metric is not None else data.get("gen_batch_size") or data.train_batch_size,
+            max_inflight_gen_batches=self.config.algorithm.filter_groups.max_inflight_gen_batches,
+        )
+        return buffer.follow(self.options, self.config.actor_rollout_ref.rollout.n, self.memory.guidance)
+
+    def _next_train_batch(self, num_prompts: int | None = None) -> TensorDict:
+        """verl's; each prompt with its key and whether its group has off-policy samples, where that is needed."""
+        if self.options.replay.use:
+            seed = stable_hash(self.config.seed, self.global_steps, "replay")
+            self.memory.choose_replayed(num_prompts or self.config.data.train_batch_size, seed)
+        batch = super()._next_train_batch(num_prompts)
+        if not self.memory.used:
+            return batch
+        prompts = [prompt_key(messages) for messages in batch["raw_prompt"]]
+        batch["prompt_key"] = torch.tensor(prompts)
+        if self.memory.guidance.depends:
+            rates = None if self.memory.guidance.below is None else batch["pass_rate"]
+            batch["guided"] = torch.tensor(self.memory.guided(prompts, rates))
+        return batch
+
+    def _fetch_one_gen_batch(self) -> TensorDict:
+        """verl's; with replay a prompt at a time, first those that are replayed."""
+        if not self.options.replay.use:
+            return super()._fetch_one_gen_batch()
+        if replayed := self.memory.next_replayed():
+            prompt, trajectory = replayed
+            return with_replay(prompt_batch(self.problems.record(prompt)), trajectory)
+        batch = super()._fetch_one_gen_batch()
+        # A prompt is in a batch once, as long as there is another one.
+        while self.memory.is_spent(prompt_key(batch["raw_prompt"][0]), len(self.problems)):
+            batch = super()._fetch_one_gen_batch()
+        return with_replay(batch, None)
+
+    def _balance_batch(self, batch: KVBatchMeta, *arguments: Any, **options: Any) -> KVBatchMeta:
+        """verl's, from an order that does not depend on which rollout ended first: it decides what an update sees."""
+        prompts = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["prompts"])[
+            "prompts"
+        ]
+        order = [digest_bytes(f"{self.global_steps} {prompt.tolist()}".encode()) for prompt in prompts]
+        places = [(digest, sample_of(key)[1]) for digest, key in zip(order, batch.keys, strict=True)]
+        batch.reorder(sorted(range(len(places)), key=places.__getitem__))
+        return super()._balance_batch(batch, *arguments, **options)
+
+    def _compute_old_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        batch = super()._compute_old_log_prob(batch, metrics)
+        # verl compares the two policies at every response token, and off-policy tokens have no rollout log-probability.
+        # Its entropy is over all tokens too: `_compute_advantage` tells them apart.
+        for name in [name for name in metrics if name.startswith("training/rollout_") or name == "actor/entropy"]:
+            del metrics[name]
+        return batch
+
+    def _read(self, batch: KVBatchMeta) -> tuple[Samples, torch.Tensor]:
+        """The samples of ``batch``, and their response masks as verl stores them."""
+        fields = list(FIELDS)
+        if self.use_reference_policy:
+            fields.append("ref_log_prob")
+        if self.options.has_teacher_log_probs:
+            fields.append("off_policy_log_probs")
+        if self.options.replay.use:
+            fields.append("responses")
+        if self.memory.used:
+            fields.append("prompt_key")
+        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
+        index = np.array(data.pop("uid").tolist(), dtype=object)
+        sampled = torch.tensor([not tag.get("is_padding", False) for tag in batch.tags])
+        return Samples(data.to_padded_tensor(), index, sampled), data["response_mask"]
+
+    def _rewards(self, samples: Samples, metrics: dict[str, Any]) -> torch.Tensor:
+        """Token by token; with verl's penalty for drift from the reference policy where it is part of the reward."""
+        rewards = samples.rows["rm_scores"]
+        if not self.config.algorithm.use_kl_in_reward:
+            return rewards
+        proto = DataProto(batch=samples.rows[samples.sampled])
+        proto.batch["token_level_scores"] = rewards[samples.sampled]
+        proto, kl_metrics = apply_kl_penalty(proto, self.kl_ctrl_in_reward, self.config.algorithm.kl_penalty)
+        metrics.update(kl_metrics)
+        rewards = rewards.clone()
+        rewards[samples.sampled] = proto.batch["token_level_rewards"]
+        return rewards
+
+    def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        """What the update learns from, over the whole batch, put beside the samples."""
+        samples, nested_mask = self._read(batch)
+        sampled, prefix_lengths = samples.sampled, samples.rows["prefix_length"]
+        scores = samples.rows["rm_scores"].sum(-1)
+        on_policy = samples.on_policy[sampled]
+        metrics.update(group_metrics(scores[sampled], samples.index[sampled.numpy()], on_policy, self.options))
+        if self.memory.used:
+            reward = metrics.get("reward/on_policy", 0.0)
+            metrics |= self.memory.note(samples, lambda prompt: self.problems.has_target(prompt), reward)
+        rewards, limit = self._rewards(samples, metrics), self.config.data.max_response_length
+        signal = compute_advantages(samples, rewards, self.options, limit, updates=self.global_steps - 1)
+        metrics |= signal.metrics
+        self._sft_scale = signal.sft_scale
+        actor, n = self.config.actor_rollout_ref.actor, self.config.actor_rollout_ref.rollout.n
+        prompts = self.config.data.train_batch_size // self.parameter_sync_step
+        metrics["batch/generation_requests"] = float(samples.rows["requests"][sampled].sum())
+        metrics["batch/missing_samples"] = float(prompts * n - sampled.sum())
+        self._counts.update({name: metrics[name] for name in (*metrics,) if name.startswith("batch/")})
+        self._prefix_lengths |= zip(batch.keys, prefix_lengths.tolist(), strict=True)
+
+        nested = {name: response_to_nested(value.float(), nested_mask) for name, value in signal.fields.items()}
+        batch = tq.kv_batch_put(
+            keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict(nested, batch_size=len(batch))
+        )
+        share = actor.ppo_mini_batch_size * n / len(batch)  # of the batch, that one update sees
+        counts = update_counts(samples.mask, samples.off_policy_mask, share, signal.fields.get("gate"))
+        batch.extra_info.update(counts)
+        return batch
+
+    def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        batch.extra_info["entropy_coeff"] = self.entropy.coefficient
+        if self.options.sft_multitask.use:
+            scheduled = sft_coefficient(self.options.sft_multitask, self.global_steps - 1)
+            metrics["actor/sft_coef"] = scheduled * self._sft_scale
+            batch.extra_info["sft_coef"] = metrics["actor/sft_coef"]
+        batch = super()._update_actor(batch, metrics)
+        mean_of_sums(metrics, "actor/")
+        metrics["actor/entropy_coeff"] = self.entropy.coefficient
+        try:
+            require_finite(self.global_steps, metrics, ("actor/loss", "actor/pg_loss", "actor/grad_norm"))
+        except FloatingPointError as error:
+            folder = self.config.trainer.rollout_data_dir
+            self._log_rollout_data(batch, self.timing_raw, folder)
+            self._shutdown_dump_executor()  # returns when the batch is written
+            raise FloatingPointError(f"{error}; the batch is in {folder}/{self.global_steps}.jsonl") from None
+        last = self.local_trigger_step == self.parameter_sync_step - 1  # the coefficient changes once a step
+        if last and "actor/entropy" in metrics:  # a batch can be all off-policy
+            self.entropy.update(metrics["actor/entropy"])
+        if prompts := self.memory.unsolved.take():
+            self._imitate(prompts, metrics)
+        if self.options.relift.use:
+            metrics["relift/waiting"] = float(len(self.memory.unsolved.prompts))
+        return batch
+
+    def _imitate(self, prompts: Sequence[int], metrics: dict[str, Any]) -> None:
+        """One supervised update on the targets of ``prompts``."""
+        rollout, ranks = self.config.actor_rollout_ref.rollout, max(self.actor_rollout_wg._dispatch_info["actor"]) + 1
+        examples = [self.problems.example(prompt) for prompt in prompts]
+        batch = sft_update_batch(examples, ranks, rollout.temperature, self.entropy.coefficient)
+        output = reduce_metrics(dict(self.actor_rollout_wg.update_actor(batch)["metrics"]))
+        metrics |= {f"relift/{name}": output[name] for name in ("sft_loss", "grad_norm")}
+        metrics["relift/targets"] = float(len(prompts))
+        require_finite(self.global_steps, metrics, ("relift/sft_loss", "relift/grad_norm"))
+
+    def on_step_begin(self) -> None:
+        super().on_step_begin()
+        self._prefix_lengths.clear()
+        self._counts.clear()
+
+    def _compute_metrics(
+        self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: dict[str, float], global_steps: int, epoch: int
+    ) -> None:
+        super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
+        metrics.update(self._counts)
+        for name in [name for name in metrics if name.startswith(OF_ALL_SAMPLES)]:
+            del metrics[name]
+        dropped = metrics.get(EVICTED, 0.0) * self.config.actor_rollout_ref.rollout.n
+        metrics["staleness/dropped_samples"] = float(dropped)
+        metrics["idle/trainer"] = timing_raw["gen"] / timing_raw["step"]
+        metrics["idle/rollouts"] = self._rollouts_idle(timing_raw)
+
+    def _rollouts_idle(self, timing_raw: dict[str, float]) -> float:
+        """Share of the step in which vLLM did not generate: here it does so while the trainer waits for samples."""
+        return 1.0 - timing_raw["gen"] / timing_raw["step"]
+
+    def _log_rollout_data(self, batch: KVBatchMeta, timing_raw: dict[str, float], rollout_data_dir: str) -> None:
+        rows = [(key, tag) for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
+        keys, tags = map(list, zip(*rows, strict=True))
+        sampled = KVBatchMeta(partition_id=batch.partition_id, keys=keys, tags=tags)
+        super()._log_rollout_data(sampled, timing_raw, rollout_data_dir)
+
+    def _dump_generations(self, *args: Any, reward_extra_infos_dict: dict[str, list[Any]], **kwargs: Any) -> None:
+        lengths = [self._prefix_lengths.get(key, 0) for key in reward_extra_infos_dict["uid"]]
+        extra = {**reward_extra_infos_dict, "prefix_length": lengths}
+        super()._dump_generations(*args, reward_extra_infos_dict=extra, **kwargs)
+
+    def _val_metrics_update(
+        self,
+        data_sources: list[str],
+        sample_uids: list[str],
+        reward_extra_infos_dict: dict[str, list[Any]],
+        sample_turns: list[int],
+        expected_acc_counts: dict[tuple[str, str], int],
+    ) -> dict[str, float]:
+        metrics = validation_metrics(data_sources, reward_extra_infos_dict["reward"], expected_acc_counts)
+        record_score(Path(self.config.trainer.default_local_dir), self.global_steps, metrics["validation/score"])
+        return metrics
+
+    def _save_checkpoint(self) -> None:
+        require_disk(Path(self.config.paths.run))
+        super()._save_checkpoint()
+        folder, keep = Path(self.config.trainer.default_local_dir), self.config.run.keep_checkpoints
+        state = TrainerState(self.entropy.state_dict(), self.dispatched)
+        state = self.memory.save(state, folder_of(folder, self.global_steps))
+        mark_complete(folder, self.global_steps, state, keep)
+
+    def _load_checkpoint(self) -> None:
+        super()._load_checkpoint()
+        if self.global_steps:
+            folder = Path(self.config.trainer.default_local_dir)
+            state = read_state(folder, self.global_steps)
+            self.entropy.load_state_dict(dict(state.entropy))
+            self.dispatched = state.dispatched
+            self.memory.load(state, folder_of(folder, self.global_steps))
+
+
+@register_trainer("mixed_sync")
+class MixedPolicyTrainer(MixedPolicy, PPOTrainerSync):
+    """Every sample of a step is drawn in it, with the weights that the step starts from."""
+
+    # verl compares this name with "sync" to choose its synchronous paths.
+    trainer_mode = property(lambda self: "sync", lambda self, _: None)
