@@ -118,8 +118,8 @@ TRAININGS := $(wildcard tests/integration/test_training*.py)
 # Before anything is built: the problems are not part of the project. LUFFY__TARGETS__SOURCE names others.
 words-data:
 	@[ -n "$(LUFFY__TARGETS__SOURCE)" ] || for file in word_problems_train.jsonl svamp_test.jsonl; do \
-	  [ -f "$(or $(DATA),../shared/data/problems)/$$file" ] || { echo "error: no $$file in $(or $(DATA),../shared/data/problems):" \
-	    "give the folder of the problems, make words DATA=FOLDER; docs/words.md says where they can be had" >&2; exit 2; }; \
+	  [ -f "$(or $(DATA),.)/$$file" ] || { echo "error: no $$file in $(or $(DATA),this folder): give the folder of the" \
+	    "problems, make words DATA=FOLDER; docs/words.md says where they can be had" >&2; exit 2; }; \
 	done
 	@case "$(MODEL)" in *.gguf|*/) [ -e "$(MODEL)" ] || { echo "error: MODEL=$(MODEL): no such file or folder: give a" \
 	  "model folder, a .gguf file or a hub id" >&2; exit 2; } ;; esac
@@ -174,14 +174,14 @@ docs: setup $(DOCS_STAMP)  ## build the documentation as a site that opens witho
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build
 	@echo "docs: open var/docs/index.html"
 
-bench: setup  ## measure the figures that the README quotes
+bench: setup  ## measure the figures that the README quotes (TRACES="FILE ..." DATA=FOLDER: on your own data, too)
 	@$(TRAINING) -m perf.algorithms
-	@$(ORCHESTRATION) -m perf.targets
+	@$(if $(TRACES),$(ORCHESTRATION) -m perf.targets --source $(TRACES),echo 'bench: perf.targets needs TRACES="FILE ..."')
 	@$(ORCHESTRATION) -m perf.browser
 	@$(ORCHESTRATION) -m perf.operations
 	@$(ORCHESTRATION) -m perf.load
 	@$(TRAINING) -m perf.steps
-	@$(TRAINING) -m perf.evaluation
+	@$(TRAINING) -m perf.evaluation $(if $(DATA),--data $(DATA),--only hostile generation)
 
 leaderboard: setup  ## rank every checkpoint that was evaluated (MODELS="A B": evaluate these first)
 	@$(ORCHESTRATION) -m pipelines.cli.leaderboard $(MODELS)

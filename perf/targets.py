@@ -1,8 +1,8 @@
 """Compare the preparation of targets with the usual way, on the same real rows, one after the other.
 
-    .venv/bin/python -m perf.targets [speed] [--source FILE ...] [--rows N]   # rows per second, decisions, workers
-    .venv/bin/python -m perf.targets memory [--rows 100000 1000000]           # peak memory at two sizes
-    .venv/bin/python -m perf.targets scale [--rows 1000 4000]                 # time of 46,000 long traces
+    .venv/bin/python -m perf.targets [speed] --source FILE ... [--rows N]            # rows per second, decisions, workers
+    .venv/bin/python -m perf.targets memory --source FILE [--rows 100000 1000000]    # peak memory at two sizes
+    .venv/bin/python -m perf.targets scale --source FILE [--rows 1000 4000]          # time of 46,000 long traces
 
 The usual way is ``datasets.map`` (``num_proc=2``) with a Python function that applies the same filters to a row,
 tokenizes the text and calls math-verify on it. Ours is `targets.prepare` with two workers, including reading,
@@ -49,8 +49,6 @@ from targets.read.response_format import Parts, parse_response
 from targets.read.sources import read_source
 from targets.trace import Trace
 
-SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
-SOURCES = [SHARED / f"traces/{name}.parquet" for name in ("math_train_budget_forced", "skythought_long_cot")]
 VOCABULARY = 16_384
 PROCESSES = 2
 DISTINCT = 2000  # real rows that are repeated
@@ -290,7 +288,7 @@ def _peak(process: "psutil.Popen") -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m perf.targets", description=__doc__.split("\n", 1)[0])
     parser.add_argument("what", nargs="?", choices=("speed", "memory", "scale"), default="speed")
-    parser.add_argument("--source", type=Path, nargs="+", default=SOURCES)
+    parser.add_argument("--source", type=Path, nargs="+", required=True, help="files of real traces")
     parser.add_argument("--rows", type=int, nargs="+", help="speed: at most so many rows; else: the sizes")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where memory writes")
     options = parser.parse_args()

@@ -10,7 +10,7 @@ from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[1]
 IN_TRAINING = importlib.util.find_spec("torch") is not None
-pytest_plugins = ["preparing", "teachers", *(["configurations"] if IN_TRAINING else [])]
+pytest_plugins = ["preparing", "published_files", "teachers", *(["configurations"] if IN_TRAINING else [])]
 
 # A shell starts background jobs with Ctrl-C ignored, which the processes of the tests would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)

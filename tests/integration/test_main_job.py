@@ -1,4 +1,4 @@
-"""The main job on the user's own files, as the README starts it: real traces, real benchmarks, real verl and vLLM."""
+"""The main job on the user's own files, as the README starts it: files in the published formats, real verl and vLLM."""
 
 import json
 import os
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from published_files import write_traces
 
 from core.model.manifest import read_manifest
 from core.schemas import GRADED
@@ -16,14 +17,14 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.timeout(1500)
-def test_real_traces_become_a_policy_with_scores_and_lineage(shared: Path, tmp_path: Path) -> None:
+def test_traces_become_a_policy_with_scores_and_lineage(published: Path, tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("LUFFY", "DAGSTER"))}
     environment |= {
         "DAGSTER_HOME": str(tmp_path / "home"),
         "LUFFY_PROFILE": "small",
         "LUFFY__STORAGE__ROOT": str(tmp_path / "storage"),
-        "LUFFY__TARGETS__SOURCE": json.dumps([str(shared / "data/traces/math_train_budget_forced.parquet")]),
-        "LUFFY__BENCHMARKS__ROOTS": json.dumps([str(shared / "data/luffy")]),
+        "LUFFY__TARGETS__SOURCE": json.dumps([str(write_traces(tmp_path / "traces.parquet", 80))]),
+        "LUFFY__BENCHMARKS__ROOTS": json.dumps([str(published)]),
         # The embedded model reads bytes, 1024 at most: room for prompts, and only short targets.
         "LUFFY__TARGETS__MAX_PROMPT_TOKENS": "448",
         "LUFFY__TARGETS__MAX_TARGET_TOKENS": "576",

@@ -24,8 +24,8 @@ def test_options_labelled_1_to_4_get_letters(tmp_path):
         read_benchmark(entry(columns=CHOICE), [tmp_path])
 
 
-def test_arc_has_options_labelled_1_to_4_and_its_golds_are_accepted_as_place_or_letter(paper, shared):
-    table = read_benchmark(paper["arc_c"], [shared / "data"])
+def test_arc_has_options_labelled_1_to_4_and_its_golds_are_accepted_as_place_or_letter(paper, published):
+    table = read_benchmark(paper["arc_c"], [published])
     digits = [row for row in table.to_pylist() if row["gold"].isdigit()]
     assert len(digits) == 22
     assert all(f"{row['gold']}) " in row["problem"] for row in digits)
@@ -36,7 +36,7 @@ def test_arc_has_options_labelled_1_to_4_and_its_golds_are_accepted_as_place_or_
             assert grader.grade(f"</think>ANSWER: {letter}", row["gold"], "choice").score == 1
 
 
-def test_shuffled_options_follow_the_seed_and_keep_the_right_one(paper, shared, tmp_path):
+def test_shuffled_options_follow_the_seed_and_keep_the_right_one(paper, published, tmp_path):
     mmlu = paper["mmlu_pro"]
     shuffled = mmlu.model_copy(update={"sources": (mmlu.sources[0].model_copy(update={"shuffle_options": True}),)})
 
@@ -47,7 +47,7 @@ def test_shuffled_options_follow_the_seed_and_keep_the_right_one(paper, shared, 
     def right(row):
         return next(line[3:] for line in row["problem"].split("\n") if line.startswith(f"{row['gold']}) "))
 
-    with (shared / "data/problems/mmlu_pro_test.jsonl").open("rb") as file:
+    with (published / "mmlu_pro_test.jsonl").open("rb") as file:
         lines = b"".join(next(file) for _ in range(300))
     plain, first, again, other = read(mmlu, 0), read(shuffled, 0), read(shuffled, 0), read(shuffled, 1)
     assert first == again

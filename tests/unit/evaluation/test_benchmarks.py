@@ -35,11 +35,11 @@ def test_loading_a_suite_imports_nothing_heavy():
     assert not {"pyarrow", "math_verify", "datasets", "pandas", "torch"} & set(loaded.stdout.split())
 
 
-def test_real_files_have_their_published_sizes(paper, shared):
-    roots = [shared / "data"]
+def test_published_files_have_their_sizes(paper, published):
+    roots = [published]
     for name, benchmark in paper.items():
         if name == "mmlu_pro":
-            continue  # 12,000 rows: the sampled test below
+            continue  # 12,032 rows: a test of its own reads a part of them
         table = read_benchmark(benchmark, roots, system_prompt="Think.")
         assert table.schema == BENCHMARK
         assert table.num_rows == benchmark.size, name
@@ -49,30 +49,30 @@ def test_real_files_have_their_published_sizes(paper, shared):
         assert "<think>" not in prompt[1]["content"], "the file's own system prompt must not leak into the problem"
 
 
-def test_both_sources_of_a_benchmark_hold_the_same_problems(paper, shared):
+def test_both_sources_of_a_benchmark_hold_the_same_problems(paper, published):
     for name in ("aime24", "amc", "math500"):
-        both = [read_benchmark(paper[name], [shared / "data" / folder]) for folder in ("luffy", "problems")]
+        both = [read_benchmark(paper[name], [folder]) for folder in (published, published / "collections")]
         assert both[0].num_rows == both[1].num_rows == paper[name].size
         first, second = (sorted(g.removesuffix(".0").lstrip("0") for g in t["gold"].to_pylist()) for t in both)
         assert first == second
 
 
-def test_mmlu_pro_has_up_to_ten_labelled_options(paper, shared):
-    table = read_benchmark(paper["mmlu_pro"], [shared / "data"], limit=200, seed=1)
+def test_mmlu_pro_has_up_to_ten_labelled_options(paper, published):
+    table = read_benchmark(paper["mmlu_pro"], [published], limit=200, seed=1)
     assert table.num_rows == 200
     assert any("\nJ) " in problem for problem in table["problem"].to_pylist())
     assert set(table["gold"].to_pylist()) <= set("ABCDEFGHIJ")
     assert table["subject"].null_count == 0
 
 
-def test_gpqa_boilerplate_is_asked_but_is_not_the_problem(paper, shared):
-    table = read_benchmark(paper["gpqa_diamond"], [shared / "data"])
+def test_gpqa_boilerplate_is_asked_but_is_not_the_problem(paper, published):
+    table = read_benchmark(paper["gpqa_diamond"], [published])
     assert all("ANSWER: $LETTER" in prompt[-1]["content"] for prompt in table["prompt"].to_pylist())
     assert not any("ANSWER: $LETTER" in problem for problem in table["problem"].to_pylist())
 
 
-def test_a_limit_is_a_stable_sample_of_each_benchmark(paper, shared):
-    roots = [shared / "data"]
+def test_a_limit_is_a_stable_sample_of_each_benchmark(paper, published):
+    roots = [published]
     ids = read_benchmark(paper["math500"], roots, limit=20, seed=7)["id"].to_pylist()
     together = read_suite([paper["aime24"], paper["math500"]], roots, limit=20, seed=7)
     assert together["id"].to_pylist()[20:] == ids
@@ -185,10 +185,10 @@ def test_a_prompt_of_the_entry_surrounds_the_problem_and_is_not_part_of_it(tmp_p
     ]  # fmt: skip
 
 
-def test_copies_for_avg_at_32_are_one_problem(paper, shared):
-    stored = pq.read_table(shared / "data/luffy/valid.all.parquet", columns=["data_source"])["data_source"].to_pylist()
+def test_copies_for_avg_at_32_are_one_problem(paper, published):
+    stored = pq.read_table(published / "valid.all.parquet", columns=["data_source"])["data_source"].to_pylist()
     for name, source in (("aime24", "aime"), ("aime25", "aime25"), ("amc", "amc")):
-        table = read_benchmark(paper[name], [shared / "data/luffy"])
+        table = read_benchmark(paper[name], [published])
         assert stored.count(source) == 32 * table.num_rows
         assert len(set(table["id"].to_pylist())) == table.num_rows == paper[name].size
 

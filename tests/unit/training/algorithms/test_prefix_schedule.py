@@ -1,11 +1,12 @@
 """Prefix schedules: the reference's boundaries, bounds, and the same draw everywhere."""
 
-import json
 import math
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,8 +15,7 @@ from training.algorithms.prefix import cut_prefix, prefix_length, prefix_ratio
 from training.algorithms.registry import PREFIX_STRATEGIES
 
 EOS = 1
-# The reference cuts a long target and glues an EOS to it, or lets it run over the response: here both are errors.
-OURS = {"truncated_target_gets_eos", "target_eq_response_length_no_eos"}
+GOLDEN = yaml.safe_load((Path(__file__).parents[3] / "golden" / "prefix_schedule.yaml").read_text(encoding="utf-8"))
 
 
 def ratio(step=0, *, sample_id=0, n=1, seed=0, prompt_id=0, **options):
@@ -27,11 +27,6 @@ def ratio(step=0, *, sample_id=0, n=1, seed=0, prompt_id=0, **options):
 def ratios(step=0, *, n, **arguments):
     """The ratios of the samples of one prompt."""
     return [ratio(step, sample_id=sample_id, n=n, **arguments) for sample_id in range(n)]
-
-
-@pytest.fixture(scope="session")
-def golden(shared):
-    return json.loads((shared / "golden" / "prefix_rollout.json").read_text())
 
 
 def schedules():
@@ -58,50 +53,41 @@ def schedules():
     return draw_one()
 
 
-def test_golden_ratios_and_prefixes(golden):
-    assert len(golden["cases"]) == 14
-    for case in golden["cases"]:
-        options = {"n": 2, "n_prefix": 1, "min_prefix_ratio": 1.0, "max_prefix_ratio": 1.0} | case["cfg"]
-        strategy = options.get("prefix_strategy", "random")
-        if strategy == "linear":
-            options |= {"min_prefix_ratio": 0.0, "max_prefix_ratio": 0.8}
-        targets = case.get("tgts", [[11, 12, 13, 14, 15]])
-        for prompt, target in enumerate(targets):
-            drawn = ratios(
-                case.get("step", 1) - 1,  # the reference counts from 1
-                strategy=strategy,
-                n=options["n"],
-                n_prefix=options["n_prefix"],
-                min=options["min_prefix_ratio"],
-                max=options["max_prefix_ratio"],
-                steps=1000,
-                share=options.get("prefix_share_across_samples", False),
-                prompt_id=prompt,
-            )
-            rows = slice(prompt * options["n"], (prompt + 1) * options["n"])
-            assert drawn == pytest.approx(case["out"]["prefix_ratios"][rows], rel=1e-12), case["name"]
-            if case["name"] in OURS:
-                with pytest.raises(ValueError, match=r"target: .* tokens with its EOS, but a response has at most"):
-                    cut_prefix(target, 1.0, eos_id=EOS, response_length=len(target))
-                continue
-            masks, responses = case["out"]["prefix_mask"][rows], case["out"]["responses"][rows]
-            for share, mask, response in zip(drawn, masks, responses, strict=True):
-                prefix = cut_prefix(target, share, eos_id=EOS, response_length=8)
-                assert len(prefix) == sum(mask), case["name"]
-                assert prefix == response[: len(prefix)]
+@pytest.mark.parametrize("case", GOLDEN["cases"], ids=lambda case: case["name"])
+def test_golden_ratios_and_prefixes(case):
+    drawn = []
+    for prompt, _ in enumerate(case["targets"]):
+        drawn += ratios(
+            case.get("step", 1) - 1,
+            strategy=case.get("strategy", "random"),
+            n=case["n"],
+            n_prefix=case["n_prefix"],
+            min=case["min"],
+            max=case["max"],
+            steps=1000,
+            share=case.get("share", False),
+            prompt_id=prompt,
+        )
+    assert drawn == pytest.approx(case["ratios"], rel=1e-12)
+    targets = [target for target in case["targets"] for _ in range(case["n"])]
+    cut = [
+        cut_prefix(target, share, eos_id=EOS, response_length=8) for target, share in zip(targets, drawn, strict=True)
+    ]
+    assert cut == case["prefixes"]
 
 
-def test_golden_windows(golden):
-    windows = golden["windows_prefix_steps_1000_max_0.8"]
-    assert len(windows) == 18
-    for window in windows:
-        low, high = window["uniform_window"]
-        step = window["global_steps"] - 1
-        draws = [
-            ratio(step, strategy=window["strategy"], max=0.8, steps=1000, prompt_id=prompt) for prompt in range(400)
-        ]
-        assert low <= min(draws) <= low + 0.02 * high
-        assert high * 0.98 <= max(draws) <= high
+@pytest.mark.parametrize("case", GOLDEN["too_long"])
+def test_a_target_that_is_longer_than_the_limit_is_an_error(case):
+    with pytest.raises(ValueError, match=r"target: .* tokens with its EOS, but a response has at most"):
+        cut_prefix(case["target"], 1.0, eos_id=EOS, response_length=case["limit"])
+
+
+@pytest.mark.parametrize("window", GOLDEN["windows"], ids=lambda window: f"{window['strategy']}-{window['step']}")
+def test_golden_windows(window):
+    options = {"strategy": window["strategy"], "max": 0.6, "steps": 1000}
+    draws = [ratio(window["step"] - 1, prompt_id=prompt, **options) for prompt in range(400)]
+    assert 0.0 <= min(draws) <= 0.02 * window["top"]
+    assert 0.98 * window["top"] <= max(draws) <= window["top"] + 1e-12
 
 
 @settings(max_examples=200)

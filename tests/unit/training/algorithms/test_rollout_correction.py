@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 
@@ -19,9 +20,7 @@ from training.algorithms.registry import CORRECTIONS  # noqa: E402
 BANDS = [(0.5, 5.0), (0.8, 2.0), (0.2, 10.0)]
 
 
-@pytest.fixture(scope="session")
-def golden(shared):
-    return json.loads((shared / "golden" / "rollout_correction.json").read_text())
+GOLDEN = json.loads((Path(__file__).parents[3] / "golden" / "rollout_correction.json").read_text(encoding="utf-8"))
 
 
 def correct(old_log_prob, rollout_log_prob, mask, off_policy=None, type="reinforce_pro", low=0.5, high=5.0):
@@ -41,31 +40,20 @@ def log_probs(draw, low=-10.0):
     return old, rollout, position < ends, (position < starts) & (position < ends)
 
 
-def test_golden_losses_gradients_and_masks(golden):
-    given = {name: torch.tensor(value, dtype=torch.float64) for name, value in golden["inputs"].items()}
-    mask = given["action_mask"].bool()
-    assert len(golden["cases"]) == 24
-    for case in golden["cases"]:
-        low, high = case["threshold"]
-        log_prob = given["log_probs"].clone().requires_grad_()
-        losses, stats = mixed_policy_token_loss(
-            given["old_log_probs"], log_prob, given["advantages"], mask, torch.zeros_like(mask), LossOptions()
-        )
-        given_log_probs = given["old_log_probs"], given["rollout_log_probs"]
-        weights, keep, _ = correct(*given_log_probs, mask, None, case["type"], low, high)
-        mode = "token-mean" if case["token_level_loss"] else "seq-mean-token-mean"
-        loss = agg_loss(losses * weights, mask, mode, BatchSize(int(mask.sum()), len(mask)))
-        # The reference adds 1e-8 to the length of a row.
-        assert loss.item() == pytest.approx(case["loss"], rel=1e-8), case["type"]
-        if "ppo_kl" in case:
-            assert float(stats["ppo_kl"][0] / stats["ppo_kl"][1]) == pytest.approx(case["ppo_kl"], rel=1e-9)
-        if "grad" in case:
-            loss.backward()
-            torch.testing.assert_close(log_prob.grad, torch.tensor(case["grad"]).double(), rtol=1e-6, atol=1e-9)
-        if "token_mask" in case:
-            assert torch.equal(keep[mask], torch.tensor(case["token_mask"]).bool()[mask])
-            ratios = measure_mismatch(*given_log_probs, mask).prefix_is
-            torch.testing.assert_close(ratios, torch.tensor(case["prefix_is"]).double(), rtol=1e-7, atol=0)
+@pytest.mark.parametrize("case", GOLDEN["cases"], ids=lambda case: f"{case['type']}-{case['band']}-{case['mode']}")
+def test_golden_losses_gradients_and_masks(case):
+    given = {name: torch.tensor(value, dtype=torch.float64) for name, value in GOLDEN["inputs"].items()}
+    mask, old, rollout = given["mask"].bool(), given["old"], given["rollout"]
+    log_prob = given["new"].requires_grad_()
+    losses, _ = mixed_policy_token_loss(old, log_prob, given["advantages"], mask, torch.zeros_like(mask), LossOptions())
+    weights, keep, _ = correct(old, rollout, mask, None, case["type"], *case["band"])
+    loss = agg_loss(losses * weights, mask, case["mode"], BatchSize(int(mask.sum()), len(mask)))
+    loss.backward()
+    assert loss.item() == pytest.approx(case["loss"], rel=1e-6)
+    torch.testing.assert_close(log_prob.grad, torch.tensor(case["grad"]).double(), rtol=1e-6, atol=1e-9)
+    assert torch.equal(keep[mask], torch.tensor(case["kept"]).bool()[mask])
+    means = measure_mismatch(old, rollout, mask).prefix_is
+    torch.testing.assert_close(means[mask], torch.tensor(case["prefix_means"]).double()[mask], rtol=1e-6, atol=0)
 
 
 @settings(max_examples=60)
