@@ -139,7 +139,7 @@ def build_report(suite: Sequence[Benchmark], options: ReportOptions) -> list[dg.
             contamination=search_lineage(lineage, Path(policy.path), questions),
             lineage=lineage,
             training_metrics=read_json_lines(Path(policy.metrics)),
-            funnel=prepared.funnel,
+            filter_counts=prepared.filter_counts,
         )
         digest = identity(
             [[name, r.digest] for role in ROLES for name, r in scores[role].items()],

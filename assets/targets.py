@@ -223,7 +223,7 @@ def _prepared_result(
             source=prepared.config.paths,
             source_digest=source_digest,
             profile=str(prepared.profile),
-            funnel=stages(prepared),
+            filter_counts=stages(prepared),
             seed=prepared.config.seed,
         ),
         data_version=dg.DataVersion(prepared.digest),

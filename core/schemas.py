@@ -77,8 +77,8 @@ REJECTED = pa.schema(
         ("verdict", pa.string()),  # "correct", or why not; null: the answer was not compared
         ("response", pa.string()),  # the generation; the middle of a long one is left out
         ("response_chars", pa.int64()),  # of the whole generation
-        ("twin", pa.string()),  # what it repeats: the id of a kept trace, or BENCHMARK/ID
-        ("twin_problem", pa.string()),  # the problem of that benchmark
+        ("duplicate_of", pa.string()),  # what it repeats: the id of a kept trace, or BENCHMARK/ID
+        ("duplicate_problem", pa.string()),  # the problem of that benchmark
     ]
 )
 
@@ -89,8 +89,11 @@ DECISION = pa.schema(
         *(REJECTED.field(name) for name in ("id", "source", "row")),
         ("of", pa.int64()),  # traces that this row of the source gives
         *(REJECTED.field(name) for name in ("problem", "gold", "upstream_correct", "reasons", "detail")),
-        *(REJECTED.field(name) for name in ("verdict", "response", "response_chars", "twin", "twin_problem")),
-        ("dialect", pa.string()),  # markers of the response
+        *(
+            REJECTED.field(name)
+            for name in ("verdict", "response", "response_chars", "duplicate_of", "duplicate_problem")
+        ),
+        ("response_format", pa.string()),  # markers of the response
         TARGET.field("prompt"),
         ("target", pa.string()),
         TARGET_LOG_PROBS,

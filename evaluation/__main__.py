@@ -133,7 +133,9 @@ def parser() -> Parser:
            "the suite (default: the file that --lineage names)")  # fmt: skip
     option("--lineage", type=Path, metavar="JSON", help="the policy's lineage.json")
     option("--metrics", type=Path, metavar="JSONL", help="the training run's metrics.jsonl")
-    option("--funnel", type=Path, metavar="JSON", help="how many rows each preparation step left: [[step, rows], …]")
+    option(
+        "--filter-counts", type=Path, metavar="JSON", help="how many rows each preparation step left: [[step, rows], …]"
+    )
     option("--out", type=Path, required=True, metavar="FILE.html", help="the page to write")
     option("--markdown", type=Path, metavar="FILE.md", help="also write a summary to this file")
     return result

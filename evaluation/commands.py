@@ -221,7 +221,7 @@ def report(options: argparse.Namespace) -> None:
     """Write the scorecard of a base model and a policy."""
     from core.files import write_text
     from evaluation.benchmarks.suite import suite_entries
-    from evaluation.report.scorecard.report_inputs import read_funnel, read_lineage, read_metrics
+    from evaluation.report.scorecard.report_inputs import read_filter_counts, read_lineage, read_metrics
     from evaluation.report.scorecard.scorecard import build_scorecard
     from evaluation.report.scorecard.scorecard_html import write_page
     from evaluation.report.scorecard.scorecard_text import render_markdown, render_text
@@ -242,7 +242,7 @@ def report(options: argparse.Namespace) -> None:
         contamination=contamination,
         lineage=lineage,
         training_metrics=read_metrics(options.metrics) if options.metrics else [],
-        funnel=read_funnel(options.funnel) if options.funnel else [],
+        filter_counts=read_filter_counts(options.filter_counts) if options.filter_counts else [],
     )
     write_page(scorecard, options.out)
     if options.markdown:

@@ -165,7 +165,7 @@ def speed(source: Path, limit: int | None) -> None:
         f"2 processes that only count beside 1: {_second_processor():.2f}x"
     )
     print(f"  tokenizing alone, 1 process          {tokens[0]:8.0f} rows/s, row by row as usual {tokens[1]:.0f}")
-    lost = {name: why for name, why in rejected.items() if why[0] not in ("surplus", "near_duplicate")}
+    lost = {name: why for name, why in rejected.items() if why[0] not in ("too_many_per_problem", "near_duplicate")}
     differ = [row for row in rows if (row["id"] in kept) == (row["id"] in lost)]
     print(f"  decided differently: {len(differ)} rows {dict(Counter(lost.get(r['id'], ('kept',))[0] for r in differ))}")
     for rejected_by_us in (False, True):

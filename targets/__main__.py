@@ -140,7 +140,7 @@ def _benchmarks(name: str | None, roots: Sequence[Path]) -> "pa.Table | None":
 def _print(prepared: Prepared, split: Split | None, seconds: float) -> None:
     read = prepared.counts["read"]
     print(f"{'read':18}{read:>9,}")
-    for step in prepared.funnel:
+    for step in prepared.filter_counts:
         print(f"{step['filter']:18}{-step['removed']:>9,}{step['left']:>9,}  {step['title']}")
     speed = "nothing has changed, so nothing was done" if prepared.reused else f"{read / seconds:,.0f} rows/s"
     print(f"{'kept':18}{prepared.counts['kept']:>9,}  {speed}")

@@ -30,7 +30,7 @@ from targets.read.sources import Part, find_parts
 from targets.select.dedupe import Duplicates
 from targets.select.difficulty import Difficulty, read_difficulty
 from targets.select.review import Review, read_review
-from targets.select.source_caps import Mixture
+from targets.select.source_caps import SourceCaps
 from targets.staging import clear_staging, staging
 from targets.target_tables import IdDigest, RowDigest, TableWriter, digest_ids
 from targets.trace import Trace
@@ -38,8 +38,8 @@ from targets.trace import Trace
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT_VERSION = "5"
-COUNTED_COLUMNS = ["id", "source", "row", "of", "reasons", "detail", "dialect", "verdict", "upstream_correct"]
+FORMAT_VERSION = "6"
+COUNTED_COLUMNS = ["id", "source", "row", "of", "reasons", "detail", "response_format", "verdict", "upstream_correct"]
 COUNTED_COLUMNS += ["metadata"]
 SELECT_COLUMNS = ["problem", "problem_digest", "dedupe_key", "target_digest", "target_bytes", "minhash"]
 
@@ -147,7 +147,7 @@ class _Counts:
     reasons: Counter[str] = field(default_factory=Counter)  # the first of each trace
     all_reasons: Counter[str] = field(default_factory=Counter)
     sources: dict[str, Counter[str]] = field(default_factory=dict)
-    dialects: Counter[str] = field(default_factory=Counter)
+    response_formats: Counter[str] = field(default_factory=Counter)
     disagreements: Counter[str] = field(default_factory=Counter)
     breakdown: Breakdown = field(default_factory=Breakdown)
     log_probs: Counter[str] = field(default_factory=Counter)  # of kept targets, where a source has some
@@ -156,8 +156,8 @@ class _Counts:
         self.read.add(trace.id)
         self.sources.setdefault(trace.source, Counter())["read"] += 1
         self.breakdown.add(trace, "read")
-        if trace.dialect:
-            self.dialects[trace.dialect] += 1
+        if trace.response_format:
+            self.response_formats[trace.response_format] += 1
         if trace.upstream_correct is True and trace.verdict not in (None, "correct"):
             self.disagreements[f"source says correct, graded {trace.verdict}"] += 1
         elif trace.upstream_correct is False and trace.verdict == "correct":
@@ -173,7 +173,7 @@ class _Counts:
         self.reasons[reasons[0]] += 1
         self.all_reasons.update(reasons)
 
-    def funnel(self) -> list[dict[str, Any]]:
+    def filter_counts(self) -> list[dict[str, Any]]:
         """What each filter removed and left, in their order; filters that removed nothing are left out."""
         left, steps = self.read.count, []
         for entry in filters.FILTERS:
@@ -187,11 +187,11 @@ class _Counts:
         values = {
             "counts": {"read": self.read.count, "kept": kept, **self.reasons},
             "all_reasons": self.all_reasons,
-            "funnel": self.funnel(),
+            "filter_counts": self.filter_counts(),
             "sources": {name: {"read": n["read"], "kept": n["kept"]} for name, n in sorted(self.sources.items())},
             "breakdown": self.breakdown.values(),
             "log_probs": self.log_probs,
-            "dialects": self.dialects,
+            "response_formats": self.response_formats,
             "disagreements": self.disagreements,
             "ids_read": [self.read.count, self.read.hexdigest()],
         }
@@ -215,7 +215,7 @@ def _write(
     metadata = metadata_field(config.metadata_names)
     schema = pa.schema([*TARGET, *log_probs, *pass_rate, *metadata])
     profile_schema = pa.schema([*PROFILE, *metadata])
-    mixture = Mixture(config)
+    caps = SourceCaps(config)
     with (
         Duplicates(staging_dir / "duplicates.sqlite", config) as duplicates,
         TableWriter(staging_dir / REJECTED_FILE, REJECTED, inputs) as rejected,
@@ -226,13 +226,13 @@ def _write(
         difficulty, review = chosen
         unread = {*review.refused, *review.kept}
         for file, part in zip(files, parts, strict=False):  # a limit leaves parts out
-            _first_pass(file, part, config, chosen, unread, counts, (duplicates, mixture), report)
+            _first_pass(file, part, config, chosen, unread, counts, (duplicates, caps), report)
         if not counts.read.count:
             raise InputError(f"source {', '.join(config.paths)}: no rows; give one with traces")
         review.check_ids(counts.read.count, unread)
         duplicates.decide()
-        mixture.draw(position for position, _ in duplicates.rejections())
-        rejections = heapq.merge(duplicates.rejections(), mixture.rejections(), key=itemgetter(0))
+        caps.draw(position for position, _ in duplicates.rejections())
+        rejections = heapq.merge(duplicates.rejections(), caps.rejections(), key=itemgetter(0))
         upcoming = next(rejections, None)
         digest, position = RowDigest(), 0
         for trace in (trace for traces in read_decisions(files) for trace in traces):
@@ -270,7 +270,7 @@ def _first_pass(
     chosen: tuple[Difficulty, Review],
     unread: set[str],
     counts: _Counts,
-    selection: tuple[Duplicates, Mixture],
+    selection: tuple[Duplicates, SourceCaps],
     report: Progress,
 ) -> None:
     """Count the traces of a part, collect the accepted ones, and check that none was lost on the way.

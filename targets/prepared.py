@@ -10,7 +10,16 @@ from targets.config import PrepareConfig
 from targets.target_tables import read_metadata
 
 PREPARED, PROFILE_FILE, REJECTED_FILE = "prepared.parquet", "profile.parquet", "rejected.parquet"
-COUNTED = ("counts", "all_reasons", "funnel", "sources", "breakdown", "dialects", "disagreements", "log_probs")
+COUNTED = (
+    "counts",
+    "all_reasons",
+    "filter_counts",
+    "sources",
+    "breakdown",
+    "response_formats",
+    "disagreements",
+    "log_probs",
+)
 REMEDY = "run python -m targets"
 EXPLAINED = 3  # reasons whose meaning is in the message when nothing is left
 
@@ -25,10 +34,10 @@ class Prepared:
     digest: str  # sha256 over the rows of `prepared`: its data version
     counts: dict[str, int]  # "read", "kept", and per filter the traces that it rejected first
     all_reasons: dict[str, int]  # per filter every trace that it rejected, first or not
-    funnel: list[dict[str, Any]]  # {"filter", "title", "removed", "left"} in the order of the filters
+    filter_counts: list[dict[str, Any]]  # {"filter", "title", "removed", "left"} in the order of the filters
     sources: dict[str, dict[str, int]]  # {source: {"read", "kept"}}
     breakdown: dict[str, dict[str, dict[str, int]]]  # {metadata: {value: {"read", "kept"}}}
-    dialects: dict[str, int]
+    response_formats: dict[str, int]
     disagreements: dict[str, int]  # our verdicts against the source's own flags
     log_probs: dict[str, int]  # kept targets "with" and "without" them; empty if no source has any
     config: PrepareConfig
@@ -73,7 +82,7 @@ def require_targets(prepared: Prepared) -> None:
     """Raise an InputError that says what each filter took, if no target is left."""
     if prepared.counts["kept"]:
         return
-    steps = sorted(prepared.funnel, key=lambda step: -step["removed"])
+    steps = sorted(prepared.filter_counts, key=lambda step: -step["removed"])
     taken = [f"{step['removed']:,} {step['filter']} ({step['title']})" for step in steps[:EXPLAINED]]
     taken += [f"{step['removed']:,} {step['filter']}" for step in steps[EXPLAINED:]]
     example = read_example(prepared.rejected, steps[0]["filter"])

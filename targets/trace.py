@@ -21,7 +21,7 @@ class Rejection:
 
     reason: str
     detail: str = ""
-    twin: str | None = None
+    duplicate_of: str | None = None
 
 
 @dataclass(slots=True)
@@ -50,10 +50,10 @@ class Trace:
     # --- the decision
     reasons: list[str] = field(default_factory=list)  # names of the filters that rejected it; empty: accepted
     detail: str | None = None  # what each of them says
-    dialect: str | None = None  # of the response's markers
+    response_format: str | None = None  # of the response's markers
     verdict: str | None = None  # "correct", or why not; None: the answer was not compared
-    twin: str | None = None  # what it repeats: the id of a kept trace, or BENCHMARK/ID
-    twin_problem: str | None = None  # the problem of that benchmark
+    duplicate_of: str | None = None  # what it repeats: the id of a kept trace, or BENCHMARK/ID
+    duplicate_problem: str | None = None  # the problem of that benchmark
     response_chars: int | None = None  # of a rejected trace, whose response is an excerpt
 
     # --- what an accepted trace becomes
@@ -84,14 +84,14 @@ class Trace:
     def reject(self, rejection: Rejection) -> None:
         """Add a reason."""
         self.reasons.append(rejection.reason)
-        self.twin = self.twin or rejection.twin
+        self.duplicate_of = self.duplicate_of or rejection.duplicate_of
         self.detail = "; ".join(filter(None, (self.detail, rejection.detail)))
 
     def shorten(self) -> None:
         """Keep only what ``rejected.parquet`` says of a rejected trace, as short and valid Unicode."""
         self.problem, self.gold = printable(self.problem, LONGEST_PROBLEM), printable(self.gold, LONGEST_GOLD)
         self.detail = printable(self.detail, LONGEST_DETAIL)
-        self.twin_problem = printable(self.twin_problem, LONGEST_PROBLEM)
+        self.duplicate_problem = printable(self.duplicate_problem, LONGEST_PROBLEM)
         if self.response_chars is None:
             whole = self.response or self.target or ""
             self.response, self.response_chars = excerpt(whole) if whole else None, len(whole)

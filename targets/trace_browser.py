@@ -33,7 +33,7 @@ def browse(prepared: Prepared, out: Path) -> int:
     """Write the page of ``prepared`` to ``out``; returns the number of rows on it."""
     counts = prepared.counts
     summary = {"read": f"{counts['read']:,}", KEPT: f"{counts['kept']:,}"}
-    summary |= {step["filter"]: f"{step['removed']:,}" for step in prepared.funnel}
+    summary |= {step["filter"]: f"{step['removed']:,}" for step in prepared.filter_counts}
     page = Page("Targets", FACETS, summary, review=True)
     rows = chain(_kept(prepared), _rejected(prepared))
     return write_page(page, rows, counts["read"], out)
@@ -71,8 +71,8 @@ def _rejected(prepared: Prepared) -> Iterator[Row]:
                 "detail": row["detail"] or "",
                 "the source says": _flag(row["upstream_correct"]),
             },
-            twin=row["twin"] or "",
-            twin_problem=row["twin_problem"] or "",
+            duplicate_of=row["duplicate_of"] or "",
+            duplicate_problem=row["duplicate_problem"] or "",
         )
 
 

@@ -35,7 +35,7 @@ class PreparedReference(Reference):
     source: list[str]
     source_digest: str
     profile: str  # file of one flat row per target
-    funnel: list[tuple[str, int]]  # title of a filter, traces left after it
+    filter_counts: list[tuple[str, int]]  # title of a filter, traces left after it
     seed: int
 
 

@@ -1,4 +1,4 @@
-"""What the UI shows of the targets: counts, funnel, lengths, examples, and the comparison with the version before."""
+"""What the UI shows of the targets: counts by filter, lengths, examples, and the comparison with the version before."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ EXAMPLES = 2  # of each reason
 
 def stages(prepared: "Prepared") -> list[tuple[str, int]]:
     """Traces read, and left after each filter."""
-    return [("read", prepared.counts["read"]), *((step["title"], step["left"]) for step in prepared.funnel)]
+    return [("read", prepared.counts["read"]), *((step["title"], step["left"]) for step in prepared.filter_counts)]
 
 
 def prepared_metadata(prepared: "Prepared") -> dict[str, Any]:
@@ -45,7 +45,7 @@ def prepared_metadata(prepared: "Prepared") -> dict[str, Any]:
         "lengths": pictures(*shapes),
         "sources": _sources(prepared),
         "licenses, teachers and other metadata": _breakdown(prepared),
-        "dialects": counts(prepared.dialects, ("markers of the traces", "traces")),
+        "response formats": counts(prepared.response_formats, ("markers of the traces", "traces")),
         "our verdict compared with the source's": counts(prepared.disagreements, ("verdicts", "traces")),
         **({"target_log_probs": log_probs_text(prepared)} if prepared.log_probs else {}),
         "target tokens, mean": rounded(tokens.mean()),

@@ -51,8 +51,8 @@ function chunkOf(row) {
 
 async function textsOf(row) {
   const chunk = chunkOf(row);
-  const [problem, gold, response, twin, twinProblem, notes] = (await load(chunk)).rows[row - starts[chunk]];
-  return { problem, gold, response, twin, twinProblem, notes };
+  const [problem, gold, response, duplicateOf, duplicateProblem, notes] = (await load(chunk)).rows[row - starts[chunk]];
+  return { problem, gold, response, duplicateOf, duplicateProblem, notes };
 }
 
 function searched(chunk, number) {
@@ -160,14 +160,14 @@ async function choose(row) {
   draw();
   if (row < 0) return $("row").replaceChildren(element("p", { textContent: "No row fits the filters." }));
   const texts = await textsOf(row);
-  const at = texts.twin ? positions().get(texts.twin) : undefined;
-  const twin = at === undefined ? null : await textsOf(at);
+  const at = texts.duplicateOf ? positions().get(texts.duplicateOf) : undefined;
+  const original = at === undefined ? null : await textsOf(at);
   if (row !== selected) return;
-  show(row, texts, twin);
+  show(row, texts, original);
   performance.mark("row-shown");
 }
 
-function show(row, texts, twin) {
+function show(row, texts, original) {
   const { thoughts, answer } = split(texts.response);
   const facts = [...index.facets.map((facet) => [facet.name, facet.values[facet.codes[row]]]),
     ["characters", index.lengths[row].toLocaleString("en")], ...Object.entries(texts.notes)];
@@ -177,15 +177,15 @@ function show(row, texts, twin) {
       element("div", {}, element("dt", { textContent: name }), element("dd", { textContent: value })))),
   ];
   if (index.review) parts.push(controls(index.ids[row]));
-  const besides = twin ? twin.problem : texts.twinProblem;
+  const besides = original ? original.problem : texts.duplicateProblem;
   parts.push(pair(section("Problem", "problem", texts.problem),
-    texts.twin && section(`Repeats ${texts.twin}`, "twin", besides || "This row is not on the page.")));
+    texts.duplicateOf && section(`Repeats ${texts.duplicateOf}`, "duplicate", besides || "This row is not on the page.")));
   parts.push(pair(section(thoughts === null ? "Response, without thoughts that end" : "Final answer", "answer", answer),
     section("Gold answer", "gold", texts.gold)));
-  const others = twin && split(twin.response);
+  const others = original && split(original.response);
   if (thoughts !== null || others) {
     parts.push(pair(section("Thoughts", "thoughts", thoughts ?? ""),
-      others && section(`Response of ${texts.twin}`, "thoughts twin-response", `${others.thoughts ?? ""}\n\n${others.answer}`)));
+      others && section(`Response of ${texts.duplicateOf}`, "thoughts duplicate-response", `${others.thoughts ?? ""}\n\n${others.answer}`)));
   }
   $("row").replaceChildren(...parts);
   $("row").scrollTop = 0;

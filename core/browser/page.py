@@ -45,7 +45,7 @@ class Row:
         facets: a value for each of the page's facets.
         length: characters of the whole response.
         notes: more about it, by name; an empty one is not shown.
-        twin: id of another row that is shown beside it, or a name for ``twin_problem``.
+        duplicate_of: id of another row that is shown beside it, or a name for ``duplicate_problem``.
     """
 
     id: str
@@ -55,8 +55,8 @@ class Row:
     response: str
     length: int
     notes: dict[str, str] = field(default_factory=dict)
-    twin: str = ""
-    twin_problem: str = ""
+    duplicate_of: str = ""
+    duplicate_problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _chunks(rows: Iterable[Row], longest: int) -> Iterator[list[Row]]:
     characters = 0
     for row in rows:
         chunk.append(row)
-        characters += sum(min(len(text), longest) for text in (row.problem, row.response, row.twin_problem))
+        characters += sum(min(len(text), longest) for text in (row.problem, row.response, row.duplicate_problem))
         if len(chunk) == CHUNK_ROWS or characters > CHUNK_CHARACTERS:
             yield chunk
             chunk, characters = [], 0
@@ -126,7 +126,10 @@ def _chunks(rows: Iterable[Row], longest: int) -> Iterator[list[Row]]:
 
 
 def _texts(row: Row, longest: int) -> list[Any]:
-    texts = [shorten(text, longest) for text in (row.problem, row.gold, row.response, row.twin, row.twin_problem)]
+    texts = [
+        shorten(text, longest)
+        for text in (row.problem, row.gold, row.response, row.duplicate_of, row.duplicate_problem)
+    ]
     return [*texts, {name: shorten(note, longest) for name, note in row.notes.items() if note}]
 
 

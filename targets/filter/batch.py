@@ -52,10 +52,10 @@ def _filter_texts(trace: Trace, context: FilterContext) -> None:
     """What can be said without comparing answers or counting tokens; makes the target."""
     _reject(Stage.PROBLEM, trace, context)
     if "contaminated" in trace.reasons and (match := context.benchmark_match(trace.problem or "")):
-        trace.twin, trace.twin_problem = f"{match.benchmark}/{match.id}", match.problem
+        trace.duplicate_of, trace.duplicate_problem = f"{match.benchmark}/{match.id}", match.problem
     parts = parse_response(trace.response or "", split_plain=context.config.plain_text == "split")
     if isinstance(parts, Parts):
-        trace.dialect, trace.target = parts.dialect, parts.target()
+        trace.response_format, trace.target = parts.response_format, parts.target()
     _reject(Stage.RESPONSE, trace, context)
     if isinstance(parts, Rejection):
         trace.reject(parts)

@@ -1,8 +1,8 @@
-"""Every reason to reject a trace, in the order in which it is looked for: the funnel's order.
+"""Every reason to reject a trace, in the order in which it is looked for.
 
-To add a filter, write its rule in `targets.filter.rules` and add an entry here. The funnel, the tables of the UI and
-``docs/targets.md`` follow. The funnel counts a trace under the first reason that applies; its row names all of
-them. Contamination comes before all questions of quality, so that a set made of benchmark problems says so.
+To add a filter, write its rule in `targets.filter.rules` and add an entry here. The tables of the UI and
+``docs/targets.md`` follow. A trace is counted under the first reason that applies; its row names all of them.
+Contamination comes before all questions of quality, so that a set made of benchmark problems says so.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ class Filter:
     """One reason to reject a trace.
 
     Args:
-        name: the reason in ``rejected.parquet`` and in the funnel.
+        name: the reason in ``rejected.parquet`` and in the counts.
         title: what it means, for people.
         stage: when it applies.
         rule: what is wrong with a trace, as a detail that cites the numbers or the text behind it; None if nothing is.
@@ -79,8 +79,8 @@ FILTERS: tuple[Filter, ...] = (
     Filter("pass_rate", "the base model solves the problem too rarely or too often", Stage.SELECT),
     Filter("review", "a reviewer refused it", Stage.SELECT),
     Filter("near_duplicate", "the problem is nearly the same as a kept one", Stage.SELECT),
-    Filter("surplus", "the problem has enough traces already", Stage.SELECT),
-    Filter("mixture", "more than the cap or the weight of its source allows: not drawn", Stage.SELECT),
+    Filter("too_many_per_problem", "the problem has enough traces already", Stage.SELECT),
+    Filter("over_source_cap", "more than the cap or the weight of its source allows: not drawn", Stage.SELECT),
     Filter("over_max_rows", "more rows than max_rows: not drawn", Stage.SELECT),
 )
 

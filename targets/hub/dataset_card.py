@@ -49,7 +49,7 @@ def dataset_card(
     )
     counts, settings = json.loads(metadata["counts"]), {**config, "source": None}
     read = [("traces read", counts["read"], "")]
-    read += [(step["title"], -step["removed"], step["left"]) for step in json.loads(metadata["funnel"])]
+    read += [(step["title"], -step["removed"], step["left"]) for step in json.loads(metadata["filter_counts"])]
     lines = [
         f"---\n{data.to_yaml()}\n---\n\n# {escape_markdown(repository)}\n",
         "Verified reasoning traces in the schema of LUFFY's training set (arXiv 2504.14945), with a column `messages` "

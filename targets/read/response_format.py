@@ -1,6 +1,6 @@
-r"""Marker dialects of traces, rewritten as ``<think>\n…\n</think>\n\n…\boxed{…}``.
+r"""Response formats of traces, rewritten as ``<think>\n…\n</think>\n\n…\boxed{…}``.
 
-Dialects of real files:
+The formats of real files:
 
 - ``think``: ``<think>…</think>…``; the opening tag may have sat in the prompt; the answer may be in ``<answer>`` tags;
 - ``thought_solution``: ``<|begin_of_thought|>…<|end_of_thought|> <|begin_of_solution|>…<|end_of_solution|>``;
@@ -35,11 +35,11 @@ THOUGHT_SOLUTION = ("<|begin_of_thought|>", "<|end_of_thought|>", "<|begin_of_so
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A response taken apart: thoughts and answer, stripped, and the dialect they came in."""
+    """A response taken apart: thoughts and answer, stripped, and the format they came in."""
 
     reasoning: str
     answer: str
-    dialect: str
+    response_format: str
 
     def target(self) -> str:
         """The one form that everything downstream reads."""
@@ -113,7 +113,7 @@ def _im_start(text: str) -> Parts | Rejection:
     )
 
 
-def _split(text: str, dialect: str) -> Parts | Rejection:
+def _split(text: str, response_format: str) -> Parts | Rejection:
     """Thoughts and conclusion of a text with no marker between them: the paragraph of the last box, with the line
     that announces a displayed box, is the conclusion. Rejected where the text goes on long after its last box."""
     text = _without_wait(text)
@@ -129,7 +129,7 @@ def _split(text: str, dialect: str) -> Parts | Rejection:
     answer = text[start:].strip()
     if len(text) - last > LONGEST_CLOSING + len("\\boxed{}"):
         return Rejection("unclosed", f"{len(text) - last} characters after the last box: no conclusion")
-    return Parts(_without_wait(text[:start]), answer, f"{dialect}+split")
+    return Parts(_without_wait(text[:start]), answer, f"{response_format}+split")
 
 
 def _without_end(text: str) -> str:

@@ -79,7 +79,7 @@ class Duplicates:
             "CREATE INDEX of_dedupe_key ON problem (dedupe_key)",
             "CREATE TABLE trace (position INTEGER PRIMARY KEY, id TEXT, owner INTEGER, problem INTEGER,"
             " target TEXT, bytes INTEGER, minhash BLOB)",
-            "CREATE TABLE rejected (position INTEGER PRIMARY KEY, reason TEXT, detail TEXT, twin TEXT)",
+            "CREATE TABLE rejected (position INTEGER PRIMARY KEY, reason TEXT, detail TEXT, duplicate_of TEXT)",
         ):
             self._database.execute(statement)
 
@@ -151,8 +151,8 @@ class Duplicates:
             group = _diverse_first(group, limit)
         kept: dict[str, _Candidate] = {}
         for candidate in group:
-            twin = kept.get(candidate.target)
-            if twin is None and len(kept) < limit:
+            same = kept.get(candidate.target)
+            if same is None and len(kept) < limit:
                 kept[candidate.target] = candidate
                 continue
             first = next(iter(kept.values()))
@@ -160,8 +160,8 @@ class Duplicates:
                 detail = f"{self._similarity(candidate, first)} {first.id}"
                 yield candidate.position, "near_duplicate", detail, first.id
             else:
-                detail = f"the same text as {twin.id}" if twin else f"kept {first.id}"
-                yield candidate.position, "surplus", detail, (twin or first).id
+                detail = f"the same text as {same.id}" if same else f"kept {first.id}"
+                yield candidate.position, "too_many_per_problem", detail, (same or first).id
 
     def _similarity(self, candidate: "_Candidate", first: "_Candidate") -> str:
         for number in (candidate.problem, first.problem):

@@ -14,7 +14,7 @@ from targets.source import Source
 from targets.trace import Rejection, Trace
 
 
-class Mixture:
+class SourceCaps:
     """Collects accepted traces (`add`), draws among those that are no duplicates (`draw`), and says which are left out.
 
     Positions are those of the accepted traces in order, from 0. Ten bytes of memory per trace, none where no source has
@@ -48,12 +48,12 @@ class Mixture:
         self._excess.sort()
 
     def rejections(self) -> Iterator[tuple[int, Rejection]]:
-        """(position, why it goes) of every trace that exceeds the mixture, by position."""
+        """(position, why it goes) of every trace over the cap or the weight of its source, by position."""
         for position in self._excess:
             source = self._sources[self._owners[position]]
             limits = {"cap": source.cap, "weight": source.weight}
             detail = ", ".join(f"{name} {value:g}" for name, value in limits.items() if value is not None)
-            yield position, Rejection("mixture", f"not drawn from {source.path} ({detail})")
+            yield position, Rejection("over_source_cap", f"not drawn from {source.path} ({detail})")
 
 
 def quotas(available: Sequence[int], sources: Sequence[Source]) -> list[int]:

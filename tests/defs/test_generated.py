@@ -133,7 +133,7 @@ def test_a_budget_goes_on_where_it_ended_and_every_trace_is_accounted_for(
     assert result.success and accounted(result)
     assert set(state.asked.values()) == {1} and len(state.asked) == 13
     reasons = project.metadata("targets/rejected")["reasons"]
-    assert "| review | 1 |" in reasons and "| wrong | 1 |" in reasons and "| mixture | " in reasons
+    assert "| review | 1 |" in reasons and "| wrong | 1 |" in reasons and "| over_source_cap | " in reasons
     assert (
         "| license | CC0-1.0 | 13 | 5 |"
         in project.metadata("targets/prepared")["licenses, teachers and other metadata"]

@@ -71,7 +71,7 @@ class Written:
         suite = project.storage / "problems.parquet"
         pq.write_table(BENCHMARK.empty_table(), suite)
         self.refer("benchmarks/suite", suite, "s" * 64, digests={"arithmetic": "d"})
-        prepared = {"rows": 280, "read": 300, "funnel": [["read", 300], ["kept", 280]], "seed": 0}
+        prepared = {"rows": 280, "read": 300, "filter_counts": [["read", 300], ["kept", 280]], "seed": 0}
         prepared |= {"source": ["embedded"], "source_digest": "r" * 64, "profile": "profile.parquet"}
         self.refer("targets/prepared", project.storage / "base", "t" * 64, **prepared)
         pq.write_table(pa.Table.from_pylist([PROBLEM], schema=BENCHMARK), suite)

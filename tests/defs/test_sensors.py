@@ -64,7 +64,7 @@ def test_a_glob_is_watched_and_what_is_prepared_already_is_not_asked_for(build, 
         source=[str(folder)],
         source_digest=cursor["digest"],
         profile="profile.parquet",
-        funnel=[],
+        filter_counts=[],
         seed=0,
     )
     Storage(root=str(project.storage)).write_reference("targets/prepared", reference)

@@ -68,12 +68,12 @@ def test_ray_gives_the_same_bytes(
     limited = [run(tmp_path / "in", tmp_path / e, trained, engine=e, limit=50) for e in ("local", "ray")]
     assert limited[0].digest == limited[1].digest and limited[1].counts["read"] == 50
     pq.write_table(pa.Table.from_pylist([good(k) for k in range(200, 300)]), tmp_path / "other.parquet")
-    mixture = [{"path": str(tmp_path / "in"), "weight": 1, "license": "MIT", "metadata": ["answer"]}]
-    mixture += [{"path": str(tmp_path / "other.parquet"), "weight": 2}]
-    mixed = [run(mixture, tmp_path / f"mixed-{e}", trained, engine=e) for e in ("local", "ray")]
+    sources = [{"path": str(tmp_path / "in"), "weight": 1, "license": "MIT", "metadata": ["answer"]}]
+    sources += [{"path": str(tmp_path / "other.parquet"), "weight": 2}]
+    prepared = [run(sources, tmp_path / f"prepared-{e}", trained, engine=e) for e in ("local", "ray")]
     for name in FILES:
-        assert getattr(mixed[0], name).read_bytes() == getattr(mixed[1], name).read_bytes(), name
-    assert mixed[0].sources["other.parquet"]["kept"] == 100 and mixed[0].counts["kept"] == 150
+        assert getattr(prepared[0], name).read_bytes() == getattr(prepared[1], name).read_bytes(), name
+    assert prepared[0].sources["other.parquet"]["kept"] == 100 and prepared[0].counts["kept"] == 150
 
 
 def test_a_file_that_is_damaged_is_one_error_on_ray_too(

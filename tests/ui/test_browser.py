@@ -112,8 +112,8 @@ def test_a_row_shows_thoughts_and_answer_beside_the_gold_answer_and_the_duplicat
     page.fill("#query", "does he have")
     page.get_by_text("Repeats t.jsonl:0").wait_for()
     assert page.locator(".problem .words").inner_text() == trace(1)["problem"].replace("has he", "does he have")
-    assert page.locator(".twin .words").inner_text() == trace(1)["problem"]
-    assert "Twice 1 is 2." in page.locator(".twin-response .words").inner_text()
+    assert page.locator(".duplicate .words").inner_text() == trace(1)["problem"]
+    assert "Twice 1 is 2." in page.locator(".duplicate-response .words").inner_text()
 
 
 def test_a_hostile_row_is_only_text(opened, targets: Path) -> None:

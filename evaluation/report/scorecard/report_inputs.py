@@ -37,10 +37,10 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     return records
 
 
-def read_funnel(path: Path) -> list[tuple[str, int]]:
+def read_filter_counts(path: Path) -> list[tuple[str, int]]:
     """How many rows each preparation step left."""
-    funnel = read_json(path)
-    for entry in funnel if isinstance(funnel, list) else [None]:
+    filter_counts = read_json(path)
+    for entry in filter_counts if isinstance(filter_counts, list) else [None]:
         if not (isinstance(entry, list) and len(entry) == 2 and isinstance(entry[1], int)):
             raise InputError(f"{path}: expected [[step, rows], …], got {entry!r:.80}")
-    return [(str(step), rows) for step, rows in funnel]
+    return [(str(step), rows) for step, rows in filter_counts]

@@ -79,7 +79,7 @@ class Scorecard:
     averages: tuple[Average, ...]
     lineage: Lineage
     training_metrics: Sequence[Mapping[str, Any]]
-    funnel: Sequence[tuple[str, int]]
+    filter_counts: Sequence[tuple[str, int]]
     transcripts: Sequence[Transcript]
     sampling: str
     warnings: tuple[str, ...]
@@ -109,7 +109,7 @@ def build_scorecard(
     contamination: Contamination | None = None,
     lineage: Mapping[str, Any] | None = None,
     training_metrics: Sequence[Mapping[str, Any]] = (),
-    funnel: Iterable[tuple[str, int]] = (),
+    filter_counts: Iterable[tuple[str, int]] = (),
 ) -> Scorecard:
     """The scorecard of GRADED tables by benchmark name.
 
@@ -119,7 +119,7 @@ def build_scorecard(
         contamination: what the search of the targets for benchmark problems found; None if there was no search.
         lineage: the policy's ``lineage.json``.
         training_metrics: ``{"step": int, "data": {name: value}}`` records.
-        funnel: the stages of target preparation in order, as (name, rows left) pairs.
+        filter_counts: the stages of target preparation in order, as (name, rows left) pairs.
 
     Raises:
         InputError: for results of several checkpoints or of others than the lineage names, for benchmarks that only one
@@ -158,7 +158,7 @@ def build_scorecard(
         averages=tuple(_average(group, rows) for group in GROUPS if any(row.group == group for row in rows)),
         lineage=made_of,
         training_metrics=training_metrics,
-        funnel=[(str(name), int(rows)) for name, rows in funnel],
+        filter_counts=[(str(name), int(rows)) for name, rows in filter_counts],
         transcripts=choose_transcripts({name: (base[name], policy[name]) for name in entries if name in base}),
         sampling=_sampling_text(sampling[1], rows),
         warnings=(*_prompt_warnings(roles), *_sample_warnings(rows, sampling), *_contamination_warnings(contamination)),

@@ -59,7 +59,7 @@ def render_page(card: Scorecard) -> str:
                 if any(verdict in verdicts for _, verdicts in counts)
             ],
             curves=figures(training_curves(card.training_metrics)[:MOST_CURVES]),
-            funnel=figures([charts.funnel("Rows after each stage", card.funnel)] if card.funnel else []),
+            funnel=figures([charts.funnel("Rows after each stage", card.filter_counts)] if card.filter_counts else []),
             composition=composition_table(card),
             repeated=_repeated_problems(card),
             chain=_chain(card),

@@ -28,8 +28,8 @@ def render_markdown(card: Scorecard) -> str:
         *(f"> {escape_markdown(warning)}" for warning in card.warnings),
         *(_subjects_table(row).to_markdown() for row in card.rows if row.subjects),
     ]
-    if card.funnel:
-        parts.append(Table.of_pairs(("targets", "rows left"), card.funnel).to_markdown())
+    if card.filter_counts:
+        parts.append(Table.of_pairs(("targets", "rows left"), card.filter_counts).to_markdown())
     if card.lineage.composition():
         parts.append(composition_table(card).to_markdown())
     if card.contamination:

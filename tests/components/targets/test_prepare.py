@@ -38,7 +38,7 @@ def benchmark(*problems: str) -> pa.Table:
 def test_each_reason_is_given_to_the_row_that_earns_it(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
     cases: list[tuple[Any, str | None]] = [
         (good(1), None),
-        (good(1, response="<think>\nother words\n</think>\n\n\\boxed{2}"), "surplus"),
+        (good(1, response="<think>\nother words\n</think>\n\n\\boxed{2}"), "too_many_per_problem"),
         (good(2, response="<think>\nhm\n</think>\n\n\\boxed{5}"), "wrong"),
         (good(3, response="<think>\nhm"), "unclosed"),
         (good(4, response="<think>\nhm\n</think>\n\neight"), "no_box"),
@@ -57,7 +57,7 @@ def test_each_reason_is_given_to_the_row_that_earns_it(tmp_path: Path, tokenizer
         (good(13, problem="p " * 700, answer="26"), "prompt_too_long"),
         (good(14, response="<think>\n" + os.urandom(4500).hex() + "\n</think>\n\n\\boxed{28}"), "target_too_long"),
         (good(15, problem="Find the number of ways to seat six knights at a round table."), "contaminated"),
-        (good(1, problem=good(1)["problem"].replace("market", "Market  ")), "surplus"),
+        (good(1, problem=good(1)["problem"].replace("market", "Market  ")), "too_many_per_problem"),
         (good(1, problem=good(1)["problem"].replace("has he", "does he have")), "near_duplicate"),
         ("{not json", "unreadable"),
         (
@@ -96,14 +96,18 @@ def test_each_reason_is_given_to_the_row_that_earns_it(tmp_path: Path, tokenizer
     assert rejected[22]["reasons"] == ["refusal", "no_box"]  # every filter that looks at the text alone is named
     assert rejected[6]["reasons"] == ["proof"]
     assert prepared.all_reasons["no_box"] == prepared.counts["no_box"] + 1
-    assert prepared.counts["read"] == len(cases) == prepared.counts["kept"] + sum(s["removed"] for s in prepared.funnel)
-    assert prepared.funnel[-1]["left"] == prepared.counts["kept"]
+    assert (
+        prepared.counts["read"]
+        == len(cases)
+        == prepared.counts["kept"] + sum(s["removed"] for s in prepared.filter_counts)
+    )
+    assert prepared.filter_counts[-1]["left"] == prepared.counts["kept"]
 
 
 def test_a_filter_is_one_entry_of_the_registry(
     tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A rule and its entry: the rejected rows, the funnel and the counts follow."""
+    """A rule and its entry: the rejected rows and the counts follow."""
 
     def exclaims(trace: Trace, context: FilterContext) -> str | None:
         count = trace.target.count("!")
@@ -115,8 +119,10 @@ def test_a_filter_is_one_entry_of_the_registry(
     source = jsonl(good(1), good(2, response="<think>\nOh!!!!\n</think>\n\n\\boxed{4}"), good(3, answer="7"))
     prepared = run(source, tmp_path / "out", tokenizer)
     assert prepared.counts == {"read": 3, "kept": 1, "exclaims": 1, "wrong": 1}
-    assert [step["filter"] for step in prepared.funnel] == ["exclaims", "wrong"]
-    assert prepared.funnel[0]["title"] == "the text exclaims too often" and prepared.funnel[0]["left"] == 2
+    assert [step["filter"] for step in prepared.filter_counts] == ["exclaims", "wrong"]
+    assert (
+        prepared.filter_counts[0]["title"] == "the text exclaims too often" and prepared.filter_counts[0]["left"] == 2
+    )
     assert {row["reason"]: row["detail"] for row in rows(prepared.rejected)}["exclaims"] == "4 exclamation marks"
 
 

@@ -52,7 +52,7 @@ def card(results):
         suite=load_suite("embedded"),
         lineage=LINEAGE,
         training_metrics=METRICS,
-        funnel=[("read", 5073), ["the answer is not the gold answer", 1843]],
+        filter_counts=[("read", 5073), ["the answer is not the gold answer", 1843]],
     )
 
 
@@ -104,7 +104,7 @@ def test_page_is_self_contained_escaped_and_well_formed(card, results, tmp_path)
     before, after = ({n: t.set_column(t.schema.get_field_index("response"), "response", pc.binary_join_element_wise(
         t["response"], HOSTILE, "")) for n, t in tables.items()} for tables in results)  # fmt: skip
     hostile = build_scorecard(
-        before, after, suite=load_suite("embedded"), lineage=LINEAGE | {"note": HOSTILE}, funnel=[(HOSTILE, 3)]
+        before, after, suite=load_suite("embedded"), lineage=LINEAGE | {"note": HOSTILE}, filter_counts=[(HOSTILE, 3)]
     )
     for scorecard in (card, hostile):
         path = tmp_path / "card.html"

@@ -27,12 +27,12 @@ def test_what_a_reviewer_refuses_is_rejected_with_its_own_reason(source: Path, t
         f'{HEADER}t.jsonl:0,refuse,Ada,"a guess, not a proof"\nt.jsonl:2,keep,Ada,\n', encoding="utf-8-sig"
     )
     prepared = run(source, tmp_path / "out", tokenizer, review=str(review))
-    assert prepared.counts == {"read": 4, "kept": 1, "review": 1, "surplus": 1, "wrong": 1}
-    assert [step["filter"] for step in prepared.funnel] == ["wrong", "review", "surplus"]
+    assert prepared.counts == {"read": 4, "kept": 1, "review": 1, "too_many_per_problem": 1, "wrong": 1}
+    assert [step["filter"] for step in prepared.filter_counts] == ["wrong", "review", "too_many_per_problem"]
     refused = {row["id"]: row for row in rows(prepared.rejected)}["t.jsonl:0"]
     assert (refused["reason"], refused["detail"]) == ("review", "Ada: a guess, not a proof")
     assert refused["response"].startswith("<think>") and refused["response_chars"] == len(refused["response"])
-    assert prepared.disagreements == {"a reviewer says keep, rejected as surplus": 1}
+    assert prepared.disagreements == {"a reviewer says keep, rejected as too_many_per_problem": 1}
     assert not reconcile(prepared, select_train(prepared, tmp_path / "out")).problems
 
 
@@ -63,9 +63,13 @@ def test_a_rejected_trace_names_what_it_repeats(jsonl: Any, tmp_path: Path, toke
     source = jsonl(good(1), good(1, response="<think>\nno\n</think>\n\n\\boxed{2}"), near, good(3, problem=problem))
     prepared = run(source, tmp_path / "out", tokenizer, benchmarks=items, near_duplicate=80)
     again, similar, contaminated = rows(prepared.rejected)
-    assert (again["reason"], again["twin"], again["twin_problem"]) == ("surplus", "traces.jsonl:0", None)
-    assert (similar["reason"], similar["twin"]) == ("near_duplicate", "traces.jsonl:0")
-    assert (contaminated["twin"], contaminated["twin_problem"]) == ("aime24/7", problem)
+    assert (again["reason"], again["duplicate_of"], again["duplicate_problem"]) == (
+        "too_many_per_problem",
+        "traces.jsonl:0",
+        None,
+    )
+    assert (similar["reason"], similar["duplicate_of"]) == ("near_duplicate", "traces.jsonl:0")
+    assert (contaminated["duplicate_of"], contaminated["duplicate_problem"]) == ("aime24/7", problem)
 
 
 def test_a_decision_about_no_trace_is_an_error(source: Path, tmp_path: Path, tokenizer: Path) -> None:

@@ -1,4 +1,4 @@
-"""Sources with settings of their own: mappings, metadata that passes through, and a mixture that is the same always."""
+"""Sources with settings of their own: mappings, metadata that passes through, caps whose draw is always the same."""
 
 import random
 from pathlib import Path
@@ -99,8 +99,8 @@ def test_caps_and_weights_leave_out_what_they_say(tmp_path: Path, tokenizer: Pat
     ]
     prepared = run(sources, tmp_path / "out", tokenizer)
     assert kept(prepared) == {"a.jsonl": 2, "b.jsonl": 8, "c.jsonl": 5}
-    assert prepared.counts["mixture"] == 12
-    details = {row["detail"] for row in rows(prepared.rejected) if row["reason"] == "mixture"}
+    assert prepared.counts["over_source_cap"] == 12
+    details = {row["detail"] for row in rows(prepared.rejected) if row["reason"] == "over_source_cap"}
     assert details == {f"not drawn from {paths['a']} (weight 1)", f"not drawn from {paths['c']} (cap 5)"}
     pool = run(sources, tmp_path / "pool", tokenizer, workers=2)
     assert [path.read_bytes() for path in (pool.prepared, pool.profile, pool.rejected)] == [
@@ -113,11 +113,11 @@ def test_caps_and_weights_leave_out_what_they_say(tmp_path: Path, tokenizer: Pat
 def test_a_duplicate_does_not_count_towards_a_cap(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
     twice = jsonl(*(good(k) for k in (1, 1, 1, 2, 3)))
     prepared = run([{"path": str(twice), "cap": 3}], tmp_path / "out", tokenizer)
-    assert prepared.counts == {"read": 5, "kept": 3, "surplus": 2}
+    assert prepared.counts == {"read": 5, "kept": 3, "too_many_per_problem": 2}
 
 
 @given(st.lists(st.tuples(st.integers(0, 500), st.none() | st.floats(0.01, 100), st.none() | st.integers(1, 400))))
-def test_a_mixture_keeps_its_proportions(drawn: list[tuple[int, float | None, int | None]]) -> None:
+def test_weights_keep_their_proportions(drawn: list[tuple[int, float | None, int | None]]) -> None:
     sources = [Source(path="s", weight=weight, cap=cap) for _, weight, cap in drawn]
     counts = quotas([count for count, _, _ in drawn], sources)
     for quota, (count, _, cap) in zip(counts, drawn, strict=True):

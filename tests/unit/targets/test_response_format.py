@@ -1,4 +1,4 @@
-"""Every marker dialect becomes one form; what was cut or glued is rejected."""
+"""Every response format becomes one form; what was cut or glued is rejected."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ FORM = re.compile(r"<think>\n\S.*\n</think>\n\n\S.*", re.DOTALL)
 
 
 @pytest.mark.parametrize(
-    ("response", "dialect"),
+    ("response", "response_format"),
     [
         ("<think>\nwe add\n</think>\n\nso \\boxed{4}", "think"),
         ("<think>we add</think>so \\boxed{4}", "think"),
@@ -34,10 +34,10 @@ FORM = re.compile(r"<think>\n\S.*\n</think>\n\n\S.*", re.DOTALL)
         ("<|im_start|>think\nwe add \\boxed{5}\nWait\nso \\boxed{4}", "im_start+split"),
     ],
 )
-def test_dialects_become_one_form(response: str, dialect: str) -> None:
+def test_response_formats_become_one_form(response: str, response_format: str) -> None:
     parts = parse_response(response)
     assert isinstance(parts, Parts), parts
-    assert parts.dialect == dialect
+    assert parts.response_format == response_format
     assert parts.answer == "so \\boxed{4}"
     assert "Wait" not in parts.target()
     assert FORM.fullmatch(parts.target())
@@ -112,13 +112,13 @@ def test_any_text_gives_the_form_or_a_rejection(text: str, split_plain: bool) ->
 def test_real_traces(shared: Path) -> None:
     """The counts that the files' own manifest and the project's measurements give."""
 
-    def dialects(name: str) -> list[str]:
+    def response_formats(name: str) -> list[str]:
         source = read_source(build_config({"source": str(shared / "data/traces" / name)}))
         outcomes = [parse_response(trace.response or "") for trace in source]
-        return [outcome.dialect if isinstance(outcome, Parts) else outcome.reason for outcome in outcomes]
+        return [outcome.response_format if isinstance(outcome, Parts) else outcome.reason for outcome in outcomes]
 
-    pilot = dialects("deepseek_r1_math500_pilot.parquet")
+    pilot = response_formats("deepseek_r1_math500_pilot.parquet")
     assert (pilot.count("think"), pilot.count("no_think")) == (69, 1)
-    budget = dialects("math_train_budget_forced.parquet")
+    budget = response_formats("math_train_budget_forced.parquet")
     assert len(budget) == 5073
     assert budget.count("im_start+split") > 4800
