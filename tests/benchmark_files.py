@@ -6,9 +6,10 @@ from pathlib import Path
 from evaluation.benchmarks.suite import Benchmark
 
 
-def entry(**changes) -> Benchmark:
-    source = {"file": "mine.jsonl", "columns": {"problem": "q", "gold": "a"}}
-    return Benchmark.model_validate({"name": "mine", "group": "evals", "title": "Mine", "sources": [source | changes]})
+def entry(grader: str = "math", **changes) -> Benchmark:
+    source = {"file": "mine.jsonl", "columns": {"problem": "q", "gold": "a"}} | changes
+    fields = {"name": "mine", "group": "evals", "title": "Mine", "grader": grader, "sources": [source]}
+    return Benchmark.model_validate(fields)
 
 
 def write_lines(path: Path, *rows: object) -> None:

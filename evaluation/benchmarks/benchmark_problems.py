@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InputError
 from core.model.prompts import PROBLEM, messages
 from evaluation.benchmarks.benchmark_files import find_rows
-from evaluation.benchmarks.suite import ENTRIES_KEY, Benchmark, Columns, Source
-from grading.gold import explain_unreadable, gold_answer
+from evaluation.benchmarks.golds import choice_label, option_index, read_gold
+from evaluation.benchmarks.options import LETTERS, labels_in, read_options, shuffled, with_options
+from evaluation.benchmarks.suite import ENTRIES_KEY, Benchmark, Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-LETTERS = "ABCDEFGHIJ"  # labels of options
 
 
 @dataclass(frozen=True)
@@ -94,16 +93,6 @@ def read_benchmark(
     return pa.Table.from_pylist(rows, schema=BENCHMARK)
 
 
-def with_options(question: str, options: Sequence[str]) -> str:
-    r"""A question and its options (at most ten) in the form of LUFFY's ARC and GPQA files.
-
-    >>> with_options("Which?", ["red", "green"])
-    'Which?\n\nA) red\nB) green\n'
-    """
-    lines = [f"{letter}) {option}" for letter, option in zip(LETTERS, options, strict=False)]
-    return f"{question.rstrip()}\n\n" + "\n".join(lines) + "\n"
-
-
 def _sample(problems: list[Problem], name: str, limit: int | None, seed: int) -> list[Problem]:
     if limit is None or limit >= len(problems):
         return problems
@@ -128,7 +117,7 @@ def _from_files(benchmark: Benchmark, roots: Sequence[Path], seed: int) -> list[
         where = f"benchmark {benchmark.name}: {path}, row {number}"
         if any(str(_value(row, key, where)) != value for key, value in source.where.items()):
             continue
-        problem = _problem(row, source, where, seed)
+        problem = _problem(row, source, benchmark.grader, where, seed)
         if source.boilerplate:
             text = " ".join(problem.text.split()).replace(source.boilerplate.strip(), "").strip()
             problem = replace(problem, text=text, question=problem.text)
@@ -148,50 +137,27 @@ def _from_files(benchmark: Benchmark, roots: Sequence[Path], seed: int) -> list[
     return list(problems.values())
 
 
-def _problem(row: dict[str, Any], source: Source, where: str, seed: int) -> Problem:
+def _problem(row: dict[str, Any], source: Source, grader: str, where: str, seed: int) -> Problem:
     columns = source.columns
     paths = [columns.problem] if isinstance(columns.problem, str) else columns.problem
-    text = " ".join(_text(_value(row, path, where), where) for path in paths)
-    stated = _answer(_value(row, columns.gold, where))
-    gold = gold_answer(stated, source.answer_form)
-    if gold is None and stated:
-        raise InputError(f"{where}: column {columns.gold}: {explain_unreadable(stated, source.answer_form)}")
-    if columns.options and gold:
-        options, gold = _options(row, columns, gold, where)
-        if source.shuffle_options:
-            options, gold = _shuffle(options, gold, f"{seed}/{text}")
-        text = with_options(text, options)
+    text = " ".join(_text(_value(row, path, where), f"{where}: column {path}") for path in paths)
+    gold_column = f"{where}: column {columns.gold}"
+    gold = read_gold(_value(row, columns.gold, where), source.answer_form, gold_column)
+    if gold and columns.options:
+        labels = _value(row, columns.labels, where) if columns.labels else None
+        options = read_options(_value(row, columns.options, where), labels, f"{where}: column {columns.options}")
+        count = len(options.texts)
+        right = option_index(gold, options.labels, count, source.index_base, gold_column)
+        order = shuffled(options.texts, f"{seed}/{text}") if source.shuffle_options else list(range(count))
+        text, gold = with_options(text, [options.texts[index] for index in order]), LETTERS[order.index(right)]
+    elif gold and grader == "choice":
+        gold = choice_label(gold, labels_in(text), source.index_base, gold_column)
     for name, value, column in (("problem", text, ", ".join(paths)), ("gold answer", gold, columns.gold)):
-        if not value:
+        if not value.strip():
             raise InputError(f"{where}: the {name} (column {column}) is empty; add it or remove the row")
-    assert gold
     identity = str(_value(row, columns.id, where)) if columns.id else hashlib.sha256(text.encode()).hexdigest()[:16]
     subject = _value(row, columns.subject, where) if columns.subject else None
     return Problem(identity, text, gold, None if subject is None else str(subject))
-
-
-def _options(row: dict[str, Any], columns: Columns, gold: str, where: str) -> tuple[list[str], str]:
-    """The option texts, and the letter of the right one; gold is a letter, one of the file's own labels, or 1-10."""
-    assert columns.options
-    options = _value(row, columns.options, where)
-    if not isinstance(options, list) or not 2 <= len(options) <= len(LETTERS):
-        raise InputError(f"{where}: column {columns.options!r}: expected a list of 2 to {len(LETTERS)} options")
-    labels = _value(row, columns.labels, where) if columns.labels else None
-    if labels is None:
-        labels = list(LETTERS[: len(options)]) if not gold.isdigit() else [str(n + 1) for n in range(len(options))]
-    labels = [str(label).strip() for label in labels]
-    if len(labels) != len(options) or gold not in labels:
-        raise InputError(
-            f"{where}: gold answer {gold!r} is not the label of any of its {len(options)} options "
-            f"({', '.join(labels)}); correct the row, or map `labels`"
-        )
-    return [str(option) for option in options], LETTERS[labels.index(gold)]
-
-
-def _shuffle(options: list[str], gold: str, key: str) -> tuple[list[str], str]:
-    """The options in an order that depends on ``key`` and their texts alone, and the right one's new letter."""
-    order = sorted(range(len(options)), key=lambda index: hashlib.sha256(f"{key}/{options[index]}".encode()).digest())
-    return [options[index] for index in order], LETTERS[order.index(LETTERS.index(gold))]
 
 
 def _value(row: dict[str, Any], path: str, where: str) -> Any:
@@ -204,16 +170,22 @@ def _value(row: dict[str, Any], path: str, where: str) -> Any:
 
 
 def _text(value: Any, where: str) -> str:
-    """A problem: a string, or the user message of a conversation."""
-    if isinstance(value, list):
-        if not all(isinstance(message, dict) for message in value):
-            raise InputError(f"{where}: the problem is a list; expected a text, or messages with a role and a content")
-        return str(next((m.get("content") or "" for m in reversed(value) if m.get("role") == "user"), ""))
-    return "" if value is None else str(value)
-
-
-def _answer(value: Any) -> str:
-    """A gold answer: a string or a number; the parts of a list are joined by commas."""
-    if isinstance(value, list):
-        return ", ".join(_answer(part) for part in value)
-    return "" if value is None else str(value).strip()
+    """A problem: a text, a number, or the one user message of a conversation."""
+    if value is None:
+        return ""
+    if not isinstance(value, list):
+        if isinstance(value, dict | bool | bytes):
+            raise InputError(
+                f"{where}: the problem is {value!r:.60}; expected a text, or messages with a role and a content"
+            )
+        return str(value)
+    if not all(isinstance(message, dict) for message in value):
+        raise InputError(f"{where}: the problem is a list; expected a text, or messages with a role and a content")
+    turns = [message for message in value if message.get("role") != "system"]
+    contents = [message.get("content") for message in turns if message.get("role") == "user"]
+    if len(turns) != 1 or not contents or not isinstance(contents[0], str):
+        roles = ", ".join(str(message.get("role")) for message in value) or "none"
+        raise InputError(
+            f"{where}: the problem has messages of {roles}; expected one user message with a text, and nothing after it"
+        )
+    return contents[0]

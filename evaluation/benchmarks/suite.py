@@ -31,7 +31,7 @@ class Columns(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     problem: str | tuple[str, ...] = "prompt"  # several: their texts, joined by a space
     gold: str = "reward_model.ground_truth"
-    options: str | None = None  # list of option texts, labelled A to J in the prompt
+    options: str | None = None  # their texts (see `evaluation.benchmarks.options`), labelled A to J in the prompt
     labels: str | None = None  # the file's own labels of the options, where gold is one of them ("A", or "1")
     id: str | None = None  # else a digest of the problem
     subject: str | None = None
@@ -58,6 +58,9 @@ class Source(BaseModel):
     where: dict[str, str] = Field(default_factory=dict)  # dotted path -> value that kept rows have
     columns: Columns = Columns()
     answer_form: AnswerForm = "text"  # of the column `gold` (see `grading.gold`)
+    index_base: Literal[0, 1] | None = (
+        None  # gold is the position of the right option, counted from it; none: its label
+    )
     repeated: bool = False  # rows of the same problem are avg@k copies
     shuffle_options: bool = False  # put the options of each problem in an order drawn from the seed
     boilerplate: str | None = None
@@ -70,6 +73,8 @@ class Source(BaseModel):
             raise ValueError("give a `file`, or the `split` (and `subset`) of a dataset of the `hub`")
         if self.shuffle_options and not self.columns.options:
             raise ValueError("`shuffle_options` needs `columns.options`: options inside a problem's text stay in place")
+        if self.columns.labels and not self.columns.options:
+            raise ValueError("`columns.labels` needs `columns.options`, whose labels they are")
         return self
 
 
@@ -96,6 +101,8 @@ class Benchmark(BaseModel):
             raise ValueError("give either `sources` or `generator`")
         if self.generator and self.size is None:
             raise ValueError("a generator needs a `size`")
+        if self.grader != "choice" and any(source.index_base is not None for source in self.sources):
+            raise ValueError("`index_base` needs `grader: choice`: it reads the position of an option")
         if self.prompt is not None and PROBLEM not in self.prompt:
             raise ValueError(f"`prompt` lacks {PROBLEM}, the place of the problem")
         return self

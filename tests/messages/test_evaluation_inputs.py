@@ -5,6 +5,7 @@ from rows import DEEP, GONE, Row, binary_text, far_dates, name, nulls, numbers, 
 
 MINE = "sources: [{file: mine.jsonl, columns: {problem: q, gold: a}}]"
 SUITE_YAML = f"benchmarks:\n  - {{name: mine, group: evals, title: Mine, {MINE}}}\n"
+CHOICE_YAML = SUITE_YAML.replace("title: Mine", "title: Mine, grader: choice")
 LONE = '{"q": "\\ud800 1+1=?", "a": "2"}\n'
 
 GENERATE = "evaluation generate --suite suite.parquet --out out --model"
@@ -88,6 +89,27 @@ ROWS: list[Row] = [
     (f"{SUITE} --suite s.yaml --roots .", {"s.yaml": SUITE_YAML, "mine.jsonl": '{"q": "1"}\n'}, "no column 'a'"),
     (f"{SUITE} --suite s.yaml --roots .", {"s.yaml": SUITE_YAML, "mine.jsonl": '{"q": "", "a": "2"}\n'}, "is empty"),
     (f"{SUITE} --suite s.yaml --roots .", {"s.yaml": SUITE_YAML, "mine.jsonl": '{"q": [1], "a": "2"}\n'}, "row 1"),
+    (
+        f"{SUITE} --suite s.yaml --roots .",
+        {"s.yaml": SUITE_YAML, "mine.jsonl": '{"q": "1+1", "a": NaN}\n'},
+        "mine.jsonl, row 1: column a: the gold answer is the number nan, which no response can match; write",
+    ),
+    (
+        f"{SUITE} --suite s.yaml --roots .",
+        {"s.yaml": SUITE_YAML, "mine.jsonl": '{"q": "1", "a": {"v": 1}}\n'},
+        "an object",
+    ),
+    (
+        f"{SUITE} --suite s.yaml --roots .",
+        {"s.yaml": CHOICE_YAML, "mine.jsonl": '{"q": "Which? (A) 1 (B) 2", "a": "B) 2"}\n'},
+        "row 1: column a: gold answer 'B) 2' is not the label of any option in its text (A, B); write the label alone",
+    ),
+    (
+        f"{SUITE} --suite s.yaml --roots .",
+        {"s.yaml": SUITE_YAML.replace("}]", ", answer_form: boxed}]"), "mine.jsonl": '{"q": "1+1", "a": "so 2"}\n'},
+        "row 1: column a: the solution has no \\boxed{answer}",
+    ),
+    (f"{SUITE} --suite s.yaml", {"s.yaml": SUITE_YAML.replace("}]", ", index_base: 0}]")}, "`index_base` needs"),
     (f"{SUITE} --benchmarks nothing", {}, "benchmark nothing: not in suite embedded"),
     (f"{SUITE} --suite model", {}, "benchmark suite 'model'"),
     ("evaluation suite --out model", {}, "model: Is a directory; give another path"),

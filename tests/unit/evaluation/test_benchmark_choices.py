@@ -19,7 +19,7 @@ def test_options_labelled_1_to_4_get_letters(tmp_path):
         assert "C) blue" in table["problem"][0].as_py()
     write_lines(tmp_path / "mine.jsonl", OPTIONS | {"a": "5"})
     with pytest.raises(
-        InputError, match=r"row 1: gold answer '5' is not the label of any of its 4 options \(1, 2, 3, 4\)"
+        InputError, match=r"row 1: column a: gold answer '5' is not the label of any of its 4 options \(1, 2, 3, 4\)"
     ):
         read_benchmark(entry(columns=CHOICE), [tmp_path])
 
@@ -55,3 +55,70 @@ def test_shuffled_options_follow_the_seed_and_keep_the_right_one(paper, publishe
     moved = sum(first[i]["gold"] != plain[i]["gold"] for i in plain)
     assert 0.7 < moved / len(plain) < 1  # one in ten options stays in its place by chance
     assert any(first[i]["gold"] != other[i]["gold"] for i in plain)
+
+
+TEXTS = ["5(2x)", "1.5", "none of these", "A. Einstein"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [f"{label}){text}" for label, text in zip("ABCD", TEXTS, strict=True)],
+        [f"({label}) {text}" for label, text in zip("ABCD", TEXTS, strict=True)],
+        [f" {label}. {text}" for label, text in zip("1234", TEXTS, strict=True)],
+        dict(zip("ABCD", TEXTS, strict=True)),
+        {"A": TEXTS[0], "B": TEXTS[1], "C": TEXTS[2], "D": TEXTS[3], "E": None},  # as parquet reads a missing key
+        dict(zip(["w", "x", "y", "z"], TEXTS, strict=True)),
+        "A) 5(2x) B) 1.5 C) none of these D) A. Einstein",
+        "(A) 5(2x)\n(B) 1.5\n(C) none of these\n(D) A. Einstein",
+        TEXTS,
+    ],
+    ids=["glued", "brackets", "numbers", "mapping", "with null", "other labels", "one line", "lines", "texts"],
+)
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_options_of_every_form_get_one_label_and_keep_the_right_one(tmp_path, options, shuffle):
+    labels = "1234" if "1. " in str(options) else "wxyz" if isinstance(options, dict) and "w" in options else "ABCD"
+    columns = {"problem": "q", "options": "o", "gold": "a"}
+    for label, right in zip(labels, TEXTS, strict=True):
+        write_lines(tmp_path / "mine.jsonl", {"q": "Which?", "o": options, "a": label})
+        row = read_benchmark(entry(columns=columns, shuffle_options=shuffle, grader="choice"), [tmp_path]).to_pylist()[
+            0
+        ]
+        lines = row["problem"].split("\n")[2:6]
+        assert sorted(line[3:] for line in lines) == sorted(TEXTS)
+        assert [line[:3] for line in lines] == ["A) ", "B) ", "C) ", "D) "]
+        assert lines["ABCD".index(row["gold"])][3:] == right
+
+
+def test_labels_that_a_file_has_shuffled_name_its_options(tmp_path):
+    write_lines(tmp_path / "mine.jsonl", {"q": "Which?", "o": ["B) grass", "A) blood"], "a": "A"})
+    columns = {"problem": "q", "options": "o", "gold": "a"}
+    row = read_benchmark(entry(columns=columns, grader="choice"), [tmp_path]).to_pylist()[0]
+    assert row["problem"].endswith("A) grass\nB) blood\n") and row["gold"] == "B"
+
+
+@pytest.mark.parametrize("options", [["1.5", "2.5"], ["A) red", "green"], ["A) red", "A) green"], ["I: 3", "V: 5"]])
+def test_texts_that_only_look_labelled_are_left_alone(tmp_path, options):
+    write_lines(tmp_path / "mine.jsonl", {"q": "Which?", "o": options, "a": "B"})
+    columns = {"problem": "q", "options": "o", "gold": "a"}
+    row = read_benchmark(entry(columns=columns, grader="choice"), [tmp_path]).to_pylist()[0]
+    assert row["problem"].split("\n")[2:4] == [f"A) {options[0]}", f"B) {options[1]}"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("red or green", "expected a list of 2 to 10 options; they may be a list of texts, a mapping"),
+        ({"A": "red"}, "expected a list of 2 to 10 options"),
+        ([str(n) for n in range(11)], "expected a list of 2 to 10 options"),
+        (["red", ""], "option 2 is '', which is no text"),
+        ([{"text": "red"}, {"text": "green"}], "option 1 is {'text': 'red'}, which is no text"),
+        ([True, False], "option 1 is True, which is no text"),
+    ],
+)
+def test_options_of_no_form_are_refused(tmp_path, options, message):
+    write_lines(tmp_path / "mine.jsonl", {"q": "Which?", "o": options, "a": "A"})
+    columns = {"problem": "q", "options": "o", "gold": "a"}
+    with pytest.raises(InputError) as caught:
+        read_benchmark(entry(columns=columns, grader="choice"), [tmp_path])
+    assert "mine.jsonl, row 1: column o: " in str(caught.value) and message in str(caught.value)

@@ -224,6 +224,8 @@ def test_the_columns_of_a_problem_are_joined(tmp_path):
         ({"subset": "main"}, "give a `file`, or the `split`"),
         ({"hub": "some/set"}, "`hub` and `revision` belong together"),
         ({"shuffle_options": True}, "`shuffle_options` needs `columns.options`"),
+        ({"index_base": 0}, "`index_base` needs `grader: choice`"),
+        ({"columns": {"labels": "l"}}, "`columns.labels` needs `columns.options`"),
     ],
 )
 def test_half_a_source_is_refused(change, expected):
