@@ -26,7 +26,7 @@ export LUFFY_PROFILE := $(PROFILE)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run ui promote rollback experiments compare drift words words-data leaderboard test test-all test-unit bench docs lint lock audit pin-images \
+.PHONY: help demo run ui promote rollback experiments compare drift words words-data leaderboard test test-all test-deps test-unit bench docs lint lock audit pin-images \
   setup clean doctor test-gpu-lock test-interop units unit-orchestration unit-training definitions trainings \
   others-orchestration others-training
 
@@ -113,6 +113,10 @@ PARTS := $(MAKE) --no-print-directory --keep-going
 # measure time, have the machine to themselves.
 AT_ONCE := --jobs=3 --output-sync=target
 SELECT :=
+# Every run of pytest adds its counts to this file; the last line of the tests sums them up.
+COUNTED = export LUFFY_TEST_COUNTS=$$(mktemp);
+SUMMARY = $(ORCHESTRATION) tests/summary.py $$LUFFY_TEST_COUNTS; rm -f $$LUFFY_TEST_COUNTS
+TEST_PACKAGES := chromium postgresql slurm-wlm strace
 TRAININGS := $(wildcard tests/integration/test_training*.py)
 
 # Before anything is built: the problems are not part of the project. LUFFY__TARGETS__SOURCE names others.
@@ -131,12 +135,17 @@ words: words-data setup  ## a language model learns word problems on the CPU (ho
 
 test: setup  ## unit, definition, UI and integration tests, in both environments
 	@echo "the unit tests, then four parts, three at a time; the output of each comes when it has ended"
-	+@$(PARTS) units; status=$$?; \
+	+@$(COUNTED) $(PARTS) units; status=$$?; \
 	  $(PARTS) $(AT_ONCE) trainings definitions others-training others-orchestration SELECT='-m "not slow"' || status=$$?; \
-	  exit $$status
+	  $(SUMMARY); exit $$status
 
 test-all: setup  ## the same with the slow ones: every recipe, resumes, killed processes, a browser that trains
-	+@$(PARTS) units definitions others-orchestration trainings others-training
+	+@$(COUNTED) $(PARTS) units definitions others-orchestration trainings others-training; status=$$?; $(SUMMARY); exit $$status
+
+test-deps:  ## install what some tests need: Chromium, strace, PostgreSQL and Slurm (Debian, Ubuntu; as root)
+	@command -v apt-get >/dev/null || { echo "error: no apt-get: install $(TEST_PACKAGES) by your package manager" >&2; exit 2; }
+	@dpkg-query --show $(TEST_PACKAGES) >/dev/null 2>&1 || \
+	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends $(TEST_PACKAGES) >/dev/null; }
 
 test-interop: $(INTEROP_STAMP)  ## exported evaluations and tracked runs in the real Inspect, lm-evaluation-harness and MLflow
 	@.venv-interop/bin/python -m pytest tests/interop -q

@@ -1,8 +1,8 @@
 """Compare the preparation of targets with the usual way, on the same real rows, one after the other.
 
-    .venv/bin/python -m perf.targets [speed] --source FILE ... [--rows N]            # rows per second, decisions, workers
+    .venv/bin/python -m perf.targets [speed] --source FILE ... [--rows N]  # rows per second, decisions, workers
     .venv/bin/python -m perf.targets memory --source FILE [--rows 100000 1000000]    # peak memory at two sizes
-    .venv/bin/python -m perf.targets scale --source FILE [--rows 1000 4000]          # time of 46,000 long traces
+    .venv/bin/python -m perf.targets scale --source FILE [--rows 1000 4000]  # time of 46,000 long traces
 
 The usual way is ``datasets.map`` (``num_proc=2``) with a Python function that applies the same filters to a row,
 tokenizes the text and calls math-verify on it. Ours is `targets.prepare` with two workers, including reading,
