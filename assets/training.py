@@ -18,6 +18,7 @@ from assets.shared.storage import Storage
 from assets.shared.training_metadata import against_champion, curves, finite, prediction, samples
 from assets.targets import TRAIN
 from core.code_digest import POLICY_CODE, code_version
+from core.metrics import REWARD, SFT_LOSS, is_live
 from core.progress import after
 from evaluation.promotion.champions import Registry
 
@@ -25,21 +26,6 @@ POLICY = dg.AssetKey(["training", "policy"])
 METRICS = dg.AssetKey(["training", "metrics"])
 POINTS = 80  # the UI keeps about 100 observations
 ALERT = "alert"  # entry of an observation of the metrics: what goes wrong
-# What is plotted while a run goes on, of the 120 numbers that verl reports; metrics.jsonl and tensorboard/ have all.
-LIVE = (
-    "actor/",
-    "batch/",
-    "groups/",
-    "reward/",
-    "rollout_correction/",
-    "staleness/",
-    "drift/",
-    "idle/",
-    "timing_s/",
-    "validation/",
-    "critic/score/mean",
-)
-LIVE += ("response_length/mean", "response_length/clip_ratio", "perf/throughput", "perf/mfu/actor")
 
 
 class StepObserver:
@@ -65,15 +51,15 @@ class StepObserver:
                 self._context.log.info(message["message"])
 
     def _step(self, step: int, total: int, metrics: Mapping[str, Any], seconds_left: float) -> None:
-        reward = metrics.get("reward/on_policy")
-        if reward is None and (loss := metrics.get("actor/sft_loss")) is not None:
+        reward = metrics.get(REWARD)
+        if reward is None and (loss := metrics.get(SFT_LOSS)) is not None:
             reached = f", loss {loss:.3f}"
         else:
             reached = "" if reward is None else f", reward {reward:.2f}"
         self._context.log.info(f"step {step} of {total}{reached}{after(seconds_left)}")
         every = max(1, math.ceil(total / (POINTS - 2)))
         if step in (1, total) or step % every == 0:
-            numbers = {k: rounded(v) for k, v in metrics.items() if k.startswith(LIVE) and finite(v)}
+            numbers = {k: rounded(v) for k, v in metrics.items() if is_live(k) and finite(v)}
             self._context.log_event(dg.AssetObservation(self._metrics, metadata={"step": step, **numbers}))
 
 
@@ -165,7 +151,7 @@ def build_policy(
         manifest = read_manifest(folder)
         digest = manifest.checkpoint_digest
         records = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-        reward = records[-1]["data"].get("reward/on_policy") if records else None
+        reward = records[-1]["data"].get(REWARD) if records else None
         reached = "" if reward is None else f", reward {reward:.2f}"
         context.log.info(f"{'reused: ' if observer.reused else ''}{manifest.steps} steps{reached}, policy {folder}")
         return dg.MaterializeResult(

@@ -9,49 +9,11 @@ import dagster as dg
 from assets.shared.metadata import cell, pictures, rounded
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
+from core.metrics import REWARD, VALIDATION_SCORE, View, titles
 from evaluation.promotion.champions import Registry
 
 SAMPLES = 4  # of the first and of the last step
-SCORE = "validation/score"
-# What is plotted at the end, in this order.
-CURVES = {
-    "reward/on_policy": "Reward of on-policy samples",
-    "reward/off_policy": "Reward of off-policy samples",
-    SCORE: "Validation: reward without demonstrations",
-    "groups/solve_all": "Groups with only right samples",
-    "groups/solve_none": "Groups without a right sample",
-    "actor/off_policy_prob": "Probability of off-policy tokens",
-    "actor/on_policy_prob": "Probability of on-policy tokens",
-    "actor/off_ratio_mean": "Shaped weight of off-policy tokens",
-    "actor/ppo_kl": "On-policy tokens: log-ratio to the step's start",
-    "actor/on_pg_clipfrac": "Share of on-policy tokens clipped",
-    "actor/pg_loss": "Policy loss",
-    "actor/sft_loss": "Supervised loss",
-    "actor/grad_norm": "Gradient norm",
-    "actor/entropy": "Entropy, nats",
-    "actor/entropy_coeff": "Entropy coefficient",
-    "response_length/mean": "Response length, tokens",
-    "response_length/clip_ratio": "Share cut at the limit",
-    "rollout_correction/kept_share": "Correction: share of tokens kept",
-    "rollout_correction/abs_log_ratio_mean": "vLLM against actor, mean |log-ratio|",
-    "rollout_correction/prefix_is_p05": "Mean ratio up to a token, 5% quantile",
-    "rollout_correction/prefix_is_p95": "Mean ratio up to a token, 95% quantile",
-    "staleness/mean": "Age of on-policy tokens, mean",
-    "staleness/max": "Age of on-policy tokens, largest",
-    "staleness/partial_share": "Samples of several versions of the weights",
-    "staleness/dropped_samples": "Samples dropped because of their age",
-    "idle/trainer": "Share of the step that the trainer waited",
-    "idle/rollouts": "Share of the step without generation",
-    "perf/throughput": "Tokens per second and device",
-    "perf/mfu/actor": "Model FLOPs utilisation, update",
-    "timing_s/step": "Seconds per step",
-    "run/device_hours": "Device-hours",
-    "run/cost": "Cost",
-}
-DRIFT = "drift/age_"  # and an age: plotted for those that a run has
 METRICS_FILE = "metrics.jsonl"
-# What is drawn beside the champion's, in this order.
-COMPARED = ("reward/on_policy", "response_length/mean", "actor/entropy", "actor/off_policy_prob")
 
 
 def curves(records: list[dict[str, Any]]) -> dict[str, Any]:
@@ -60,19 +22,18 @@ def curves(records: list[dict[str, Any]]) -> dict[str, Any]:
     from training.job.metrics_log import time_by_phase
 
     metadata: dict[str, Any] = {}
-    ages = sorted(
-        {int(name.removeprefix(DRIFT)) for record in records for name in record["data"] if name.startswith(DRIFT)}
-    )
-    if drawn := training_curves(records, CURVES | {f"{DRIFT}{age}": f"Drift of tokens of age {age}" for age in ages}):
+    recorded = {name for record in records for name in record["data"]}
+    if drawn := training_curves(records, titles(View.POLICY, recorded)):
         metadata["curves"] = pictures(*drawn)
     if spent := time_by_phase(records):
         total = sum(spent.values())
         rows = [f"| {name} | {seconds:,.1f} | {seconds / total:.1%} |" for name, seconds in spent.items()]
         table = "\n".join(["| phase | seconds | share |", "|---|--:|--:|", *rows])
         metadata["time by phase"] = dg.MetadataValue.md(table)
-    if records and finite(reward := records[-1]["data"].get("reward/on_policy")):
+    if records and finite(reward := records[-1]["data"].get(REWARD)):
         metadata["reward"] = rounded(reward)
-    if validated := [record["data"][SCORE] for record in records if finite(record["data"].get(SCORE))]:
+    scores = [record["data"].get(VALIDATION_SCORE) for record in records]
+    if validated := [score for score in scores if finite(score)]:
         metadata |= {"validation": rounded(validated[-1]), "best validation": rounded(max(validated))}
     return metadata
 
@@ -98,7 +59,9 @@ def _against_champion(registry: Registry, digest: str, records: list[dict[str, A
     name = f"champion {champion.checkpoint[:SHORT_DIGEST]}"
     runs = {name: [recorded], "this run": [records]}
     colours = {name: LIGHT["champion"], "this run": LIGHT["policy"]}
-    drawn = (metric_curves(metric, CURVES[metric], runs, colours, legend=True) for metric in COMPARED)
+    drawn = (
+        metric_curves(metric, title, runs, colours, legend=True) for metric, title in titles(View.CHAMPION).items()
+    )
     svgs = [svg for svg in drawn if svg]
     return pictures(*svgs).value if svgs else f"Neither this run nor {name} recorded the metrics that are compared."
 

@@ -11,6 +11,16 @@ from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 
+from core.metrics import (
+    DRIFT_BY_AGE,
+    GRADIENT_NORM,
+    KEPT_SHARE,
+    LOG_RATIO_MAX,
+    LOG_RATIO_MEAN,
+    REWARD,
+    VALIDATION_SCORE,
+    title_of,
+)
 from evaluation.report.figures import metric_curves, points
 from evaluation.report.recipe_comparison import COLOURS, Recipe
 from evaluation.report.table import Cell, Table, change, score
@@ -20,10 +30,7 @@ from evaluation.statistics.seed_statistics import Estimate, difference, estimate
 
 LAST = 5  # steps: the windows in which a reward is averaged
 COLLAPSED = 0.5  # a seed collapses if its last window is below this share of its best
-REWARD, GRADIENT, KEPT = "reward/on_policy", "actor/grad_norm", "rollout_correction/kept_share"
-DRIFT, LARGEST_DRIFT = "rollout_correction/abs_log_ratio_mean", "rollout_correction/abs_log_ratio_max"
-AGE, VALIDATION = "drift/age_", "validation/score"
-FIGURES = {REWARD: "Reward of on-policy samples", DRIFT: "Mean |log-ratio| of actor and vLLM"}
+FIGURES = (REWARD, LOG_RATIO_MEAN)
 COLUMNS = (
     "correction",
     "seeds",
@@ -84,15 +91,15 @@ def measure(recipe: Recipe) -> Measured:
     banded = correction["type"] != "none"
     series = {
         name: [[y for _, y in points(run.records, name)] for run in recipe.runs]
-        for name in (REWARD, GRADIENT, KEPT, DRIFT, LARGEST_DRIFT, VALIDATION)
+        for name in (REWARD, GRADIENT_NORM, KEPT_SHARE, LOG_RATIO_MEAN, LOG_RATIO_MAX, VALIDATION_SCORE)
     }
     ages = sorted(
         {
-            int(key.removeprefix(AGE))
+            int(key.removeprefix(DRIFT_BY_AGE))
             for run in recipe.runs
             for r in run.records
             for key in r["data"]
-            if key.startswith(AGE)
+            if key.startswith(DRIFT_BY_AGE)
         }
     )
     final = estimate([run.means for run in recipe.runs])
@@ -106,14 +113,18 @@ def measure(recipe: Recipe) -> Measured:
         final=final,
         learned=tuple(value >= LEARNED for value in final.by_seed),
         collapsed=tuple(map(collapses, series[REWARD])),
-        gradients=tuple(map(max, series[GRADIENT])),
-        kept=tuple(map(fmean, series[KEPT])),
-        least_kept=min(map(min, series[KEPT])),
-        drift=tuple(fmean(values[-LAST:]) for values in series[DRIFT]),
-        largest_drift=max(value for values in series[LARGEST_DRIFT] for value in values),
-        by_age={age: fmean(y for run in recipe.runs for _, y in points(run.records, f"{AGE}{age}")) for age in ages},
+        gradients=tuple(map(max, series[GRADIENT_NORM])),
+        kept=tuple(map(fmean, series[KEPT_SHARE])),
+        least_kept=min(map(min, series[KEPT_SHARE])),
+        drift=tuple(fmean(values[-LAST:]) for values in series[LOG_RATIO_MEAN]),
+        largest_drift=max(value for values in series[LOG_RATIO_MAX] for value in values),
+        by_age={
+            age: fmean(y for run in recipe.runs for _, y in points(run.records, f"{DRIFT_BY_AGE}{age}")) for age in ages
+        },
         validations={
-            run.facts["seed"]: values[-1] for run, values in zip(recipe.runs, series[VALIDATION], strict=True) if values
+            run.facts["seed"]: values[-1]
+            for run, values in zip(recipe.runs, series[VALIDATION_SCORE], strict=True)
+            if values
         },
     )
 
@@ -217,19 +228,16 @@ class DriftReport:
         for condition, variants in self.by_condition.items():
             colours = {v.name: COLOURS[k % len(COLOURS)] for k, v in enumerate(variants)}
             records = {v.name: [run.records for run in v.recipe.runs] for v in variants}
-            for metric, title in FIGURES.items():
+            for metric in FIGURES:
                 name = f"{condition.slug}_{metric.rpartition('/')[2]}.svg"
-                if drawn := metric_curves(metric, f"{title}, {condition}", records, colours, legend=True):
+                if drawn := metric_curves(metric, f"{title_of(metric)}, {condition}", records, colours, legend=True):
                     (folder / name).write_text(drawn, encoding="utf-8")
 
 
 def drift_report(recipes: Sequence[Recipe]) -> DriftReport | None:
     """The report of those ``recipes`` that corrected their rollouts or could have; None if there is none."""
-    sampled = [
-        recipe
-        for recipe in recipes
-        if all(points(run.records, name) for run in recipe.runs for name in (REWARD, GRADIENT, KEPT, DRIFT))
-    ]
+    needed = (REWARD, GRADIENT_NORM, KEPT_SHARE, LOG_RATIO_MEAN)
+    sampled = [recipe for recipe in recipes if all(points(run.records, name) for run in recipe.runs for name in needed)]
     measured = [measure(recipe) for recipe in sampled]
     cells = Counter((variant.condition, variant.name) for variant in measured)
     variants = (  # some differ in other settings

@@ -6,34 +6,17 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from core.metrics import View, titles
 from evaluation.report.charts import LIGHT, NARROW, Line, curves
 
 Records = Sequence[Mapping[str, Any]]  # {"step": int, "data": {metric: value}} for each step of a run
 
-# Drawn where the run recorded them, in this order.
-CURVES = {
-    "reward/on_policy": "Reward of on-policy samples",
-    "reward/off_policy": "Reward of off-policy samples",
-    "critic/score/mean": "Reward, all samples",
-    "response_length/mean": "Response length, tokens",
-    "actor/entropy": "Entropy",
-    "actor/pg_loss": "Policy loss",
-    "actor/grad_norm": "Gradient norm",
-    "groups/solve_none": "Groups without a right sample",
-    "groups/solve_all": "Groups with only right samples",
-    "response_length/clip_ratio": "Share cut at the limit",
-    "timing_s/step": "Seconds per step",
-}
-CLIPPED = {
-    "actor/on_pg_clipfrac": "Share of on-policy tokens clipped",
-    "actor/off_pg_clipfrac": "Share of off-policy tokens clipped",
-}
 WEIGHTS = "gradient_weight"
 SHAPES = {"no shaping, f(p) = p": ("#7d7a74", None), "f(p) = p / (p + 0.1)": (LIGHT["policy"], 0.1)}
 
 
-def training_curves(records: Records, titles: Mapping[str, str] = CURVES) -> list[str]:
-    """A small chart of each metric of ``titles`` that the run recorded at two steps or more."""
+def training_curves(records: Records, titles: Mapping[str, str]) -> list[str]:
+    """A small chart of each metric of ``titles``, {name: title}, that the run recorded at two steps or more."""
     lines = {title: points(records, metric) for metric, title in titles.items()}
     return [
         curves(title, [Line(title, LIGHT["policy"], line)], width=NARROW)
@@ -47,10 +30,11 @@ def recipe_curves(
 ) -> dict[str, str]:
     """{name of a file: figure} of recipes, each with the records of one run per seed, on one axis.
 
-    A figure for each known metric that was recorded at two steps or more, then the gradient weights of shaping.
+    A figure for each metric of `View.RECIPES` that was recorded at two steps or more, then the weights of
+    shaping.
     """
     figures = {}
-    for metric, title in {**CURVES, **CLIPPED}.items():
+    for metric, title in titles(View.RECIPES).items():
         if drawn := metric_curves(metric, title, recipes, colours, legend=legend):
             figures[metric.replace("/", "_")] = drawn
     weights = [

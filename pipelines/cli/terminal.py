@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SqliteEventLogStorage
 
+from core.metrics import METRICS, View
 from core.progress import Terminal, clock, position, sparkline
 from pipelines.definitions.sensors import reason
 
@@ -26,7 +27,7 @@ LINE_SECONDS = 10.0  # between status lines where the output is no terminal
 RUNNING, DONE = "running", "done"  # states of a stage
 BAR = 24  # characters
 WARNINGS = 3  # that the view shows
-CURVES = {"reward/on_policy": ("reward", ".2f"), "response_length/mean": ("length", ",.0f")}  # of a training
+CURVES = [metric for metric in METRICS if View.TERMINAL in metric.views]  # of a training
 
 
 @dataclass
@@ -87,9 +88,10 @@ class RunView:
         return f"{self.ended} of {len(self.steps)} stages{more}"
 
     def _curves(self) -> Iterator[str]:
-        for metric, (title, form) in CURVES.items():
-            if values := self.curves[metric]:
-                yield f"{title:6} {sparkline(values)} {values[-1]:{form}}"
+        for metric in CURVES:
+            if values := self.curves[metric.name]:
+                form = ",.0f" if metric.unit == "tokens" else ".2f"
+                yield f"{metric.short:6} {sparkline(values)} {values[-1]:{form}}"
 
 
 def _under_way(stage: Stage, now: float) -> "Iterator[RenderableType]":
@@ -238,10 +240,10 @@ class RunMonitor:
             self._terminal.line(text)
 
     def _observed(self, metadata: Mapping[str, Any]) -> None:
-        for metric in CURVES:
-            value = metadata[metric].value if metric in metadata else None
+        for name in (metric.name for metric in CURVES):
+            value = metadata[name].value if name in metadata else None
             if isinstance(value, int | float) and math.isfinite(value):
-                self.view.curves[metric].append(value)
+                self.view.curves[name].append(value)
 
     def _finish(self, state: str, step: str, timestamp: float) -> None:
         """Write the line of a step that ended."""

@@ -6,6 +6,7 @@ import sys
 from pipelines.reference.code import api_page
 from pipelines.reference.commands import commands_page
 from pipelines.reference.graph import graph_page
+from pipelines.reference.metrics import metrics_page
 from pipelines.reference.options import profiles_page, settings_page
 from pipelines.reference.training import options_page, recipes_page
 
@@ -15,6 +16,7 @@ PAGES = {
     "reference/profiles.md": profiles_page,
     "reference/training-options.md": options_page,
     "reference/recipes.md": recipes_page,
+    "reference/metrics.md": metrics_page,
     "reference/assets.md": graph_page,
     "reference/api.md": api_page,
 }

@@ -42,7 +42,7 @@ def view() -> RunView:
         "evals__base": Stage(now - 60, "arithmetic: 30 of 60 samples, time left 0:20", now - 10),
         "training__policy": Stage(now - 50, "step 12 of 30, reward 0.87, time left 2:10", now),
     }
-    result.curves |= {metric: [0.1, 0.5, 40.0] for metric in CURVES}
+    result.curves |= {metric.name: [0.1, 0.5, 40.0] for metric in CURVES}
     return result
 
 

@@ -7,15 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from assets.shared.training_metadata import COMPARED, CURVES, SAMPLES, against_champion, curves, prediction, samples
+from assets.shared.training_metadata import SAMPLES, against_champion, curves, prediction, samples
 from core.files import write_json
+from core.metrics import View, title_of, titles
 from evaluation.promotion.champions import Registry
+
+DRAWN, COMPARED = titles(View.POLICY), titles(View.CHAMPION)
 
 
 def test_every_curve_that_was_recorded_is_drawn_and_time_is_told_by_phase() -> None:
-    data = dict.fromkeys(CURVES, 0.5) | {"timing_s/step": 10.0, "timing_s/gen": 6.0, "timing_s/update_actor": 3.0}
+    data = dict.fromkeys(DRAWN, 0.5) | {"timing_s/step": 10.0, "timing_s/gen": 6.0, "timing_s/update_actor": 3.0}
     found = curves([{"step": step, "data": data} for step in (1, 2, 3)])
-    assert found["curves"].md_str.count("data:image/svg+xml") == len(CURVES)
+    assert found["curves"].md_str.count("data:image/svg+xml") == len(DRAWN)
     assert found["time by phase"].md_str.splitlines()[2:] == [
         "| gen | 18.0 | 60.0% |",
         "| update_actor | 9.0 | 30.0% |",
@@ -75,7 +78,7 @@ def test_reward_length_entropy_and_target_probability_are_drawn_beside_the_champ
     svgs = [base64.b64decode(data).decode() for data in re.findall(r"base64,([\w+/=]+)", text)]
     assert len(svgs) == len(COMPARED)
     for svg, name, value in zip(svgs, COMPARED, RECORDED.values(), strict=True):
-        assert CURVES[name] in svg
+        assert title_of(name) in svg
         assert f"champion cccccccccccccccc: {3 * value:.4g} at the end" in svg
         assert f"this run: {6 * value:.4g} at the end" in svg
 

@@ -8,9 +8,8 @@ from typing import Any, Self
 
 from core.backends.monitor import Attempt, attempts
 from core.jsonl_tail import RecordFile
+from core.metrics import STEP_SECONDS, STEP_TOKENS, VALIDATION_SECONDS
 
-STEP, VALIDATION = "timing_s/step", "timing_s/testing"  # a validation comes after its step and is no part of its time
-TOKENS = "perf/total_num_tokens"  # of a step: prompts and responses
 SKIPPED = 1  # first steps of an attempt, in which kernels are compiled
 
 
@@ -46,7 +45,7 @@ class Rates:
     def spent(self, folders: Iterable[Path]) -> Cost:
         """What the attempts in ``folders`` have spent; steps that were done twice count twice."""
         ran = [attempt for folder in folders for attempt in attempts(folder)]
-        tokens = sum(record["data"].get(TOKENS, 0.0) for attempt in ran for record in records_of(attempt))
+        tokens = sum(record["data"].get(STEP_TOKENS, 0.0) for attempt in ran for record in records_of(attempt))
         return self.cost(sum(attempt.seconds() for attempt in ran), tokens)
 
 
@@ -66,7 +65,7 @@ class Pace:
 
 def seconds_of(record: Mapping[str, Any]) -> float:
     """How long a step took, with the validation after it."""
-    return record["data"][STEP] + record["data"].get(VALIDATION, 0.0)
+    return record["data"][STEP_SECONDS] + record["data"].get(VALIDATION_SECONDS, 0.0)
 
 
 def measured_pace(folder: Path, basis: str) -> Pace | None:
@@ -76,7 +75,7 @@ def measured_pace(folder: Path, basis: str) -> Pace | None:
             steps = records[SKIPPED:] or records
             seconds = fmean(map(seconds_of, steps))
             start = max(0.0, attempt.seconds() - seconds * len(records))
-            return Pace(seconds, fmean(record["data"].get(TOKENS, 0.0) for record in steps), start, basis)
+            return Pace(seconds, fmean(record["data"].get(STEP_TOKENS, 0.0) for record in steps), start, basis)
     return None
 
 

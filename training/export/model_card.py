@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.files import atomic_write
+from core.metrics import REWARD
 from core.model.manifest import MANIFEST, Manifest
 from core.model.model_folder import HUB_ID
 
@@ -69,7 +70,7 @@ def model_card(manifest: Manifest, base_folder: Path | None = None) -> str:
     rows += manifest.packages.items()
     lines = ["---", _metadata(manifest, base_folder).to_yaml(), "---", "", "# Trained policy", ""]
     lines += ["| | |", "|---|---|", *(f"| {_cell(name)} | {_cell(value)} |" for name, value in rows), ""]
-    reward = manifest.last_step.get("reward/on_policy")
+    reward = manifest.last_step.get(REWARD)
     if reward is not None:
         lines += [f"Mean reward of its own samples in the last step: {reward:.3f}.", ""]
     if source := manifest.upstream.get("targets", {}).get("source"):

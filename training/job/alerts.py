@@ -12,10 +12,8 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.errors import InputError, explain_validation
+from core.metrics import CUT_SHARE, ENTROPY, OFF_POLICY_PROB, REWARD, WATCHED
 
-REWARD, ENTROPY, OFF_POLICY = "reward/on_policy", "actor/entropy", "actor/off_policy_prob"
-CUT = "response_length/clip_ratio"
-WATCHED = (REWARD, ENTROPY, OFF_POLICY, CUT)
 LEARNED = 0.9  # a policy that gives off-policy tokens this probability has no more to learn from them
 REWARDED = 0.1  # rewards that never were higher cannot collapse
 
@@ -58,7 +56,7 @@ class Alerts:
 
     def __init__(self, options: AlertOptions) -> None:
         self._options = options
-        self._recent: dict[str, deque[float]] = {name: deque(maxlen=options.window) for name in WATCHED}
+        self._recent: dict[str, deque[float]] = {name: deque(maxlen=options.window) for name in WATCHED.values()}
         self._start: dict[str, float] = {}  # of the first step; the mean over the first window where that is less
         self._best: dict[str, float] = {}  # largest mean over a window so far
         self._best_step: dict[str, int] = {}
@@ -84,7 +82,7 @@ class Alerts:
     def _wrong(self, step: int, means: Mapping[str, float]) -> Iterator[tuple[str, str]]:
         options = self._options
         over = f"on average over the last {options.window} steps"
-        reward, entropy, off_policy, cut = (means.get(name) for name in WATCHED)
+        reward, entropy, off_policy, cut = map(means.get, (REWARD, ENTROPY, OFF_POLICY_PROB, CUT_SHARE))
         if reward is not None and options.reward_share is not None:
             best = self._best[REWARD]
             if best >= REWARDED and reward < options.reward_share * best:
@@ -96,7 +94,7 @@ class Alerts:
                 was = f"it was {start:.2f} at the start"
                 yield "entropy_factor", f"the entropy explodes: {entropy:.2f} nats {over}, and {was}"
         if off_policy is not None and options.off_policy_steps is not None and off_policy < LEARNED:
-            steps = step - self._best_step[OFF_POLICY]
+            steps = step - self._best_step[OFF_POLICY_PROB]
             if steps >= options.off_policy_steps:
                 stalls = f"is {off_policy:.2f} {over}, and has not risen for {steps} steps"
                 yield "off_policy_steps", f"the policy does not learn the targets: their probability {stalls}"

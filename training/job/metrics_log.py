@@ -8,9 +8,9 @@ from typing import Any
 
 from core.files import atomic_write
 from core.jsonl_tail import RecordFile
-from training.cost.usage import VALIDATION, seconds_of
+from core.metrics import COST, DEVICE_HOURS, PHASE_SECONDS, STEP_SECONDS, VALIDATION_SECONDS
+from training.cost.usage import seconds_of
 
-PHASE = "timing_s/"
 # The parts of a step; verl also times what happens inside them.
 PHASES = ("gen", "old_log_prob", "ref", "adv", "update_actor", "update_weights", "save_checkpoint")
 
@@ -33,9 +33,9 @@ def merge_attempts(
     for attempt in attempts:
         for record in RecordFile(attempt).new_records():
             hours += devices * seconds_of(record) / 3600
-            record["data"]["run/device_hours"] = hours
+            record["data"][DEVICE_HOURS] = hours
             if price:
-                record["data"]["run/cost"] = price * hours
+                record["data"][COST] = price * hours
             steps = {step: kept for step, kept in steps.items() if step < record["step"]}
             steps[record["step"]] = record
     with atomic_write(path) as temporary:
@@ -48,9 +48,9 @@ def time_by_phase(records: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     spent = dict.fromkeys((*PHASES, "validation", "other"), 0.0)
     for record in records:
         for name in PHASES:
-            spent[name] += record["data"].get(f"{PHASE}{name}", 0.0)
-        spent["validation"] += record["data"].get(VALIDATION, 0.0)
-        spent["other"] += record["data"][f"{PHASE}step"]
+            spent[name] += record["data"].get(f"{PHASE_SECONDS}{name}", 0.0)
+        spent["validation"] += record["data"].get(VALIDATION_SECONDS, 0.0)
+        spent["other"] += record["data"][STEP_SECONDS]
     spent["other"] -= sum(spent[name] for name in PHASES)
     return {name: seconds for name, seconds in spent.items() if seconds > 0}
 

@@ -7,6 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from core.files import read_json
+from core.metrics import ACTOR_MFU, GENERATED_TOKENS, PHASE_SECONDS, RESPONSE_LENGTH, STEP_TOKENS, THROUGHPUT
 from training.resources.fit_check import PLAN
 from training.resources.gpu_models import card_of
 from training.resources.layout import Layout
@@ -38,11 +39,11 @@ def figures(folder: Path, records: Iterable[Mapping[str, Any]]) -> list[Figure]:
     steps = steps[SKIPPED:] or steps
     prediction = _prediction(plan, steps)
     predicted = prediction.seconds if prediction else dict.fromkeys(PHASES)
-    rows = [Figure(name, "s", seconds, _mean(steps, f"timing_s/{name}")) for name, seconds in predicted.items()]
+    rows = [Figure(name, "s", seconds, _mean(steps, f"{PHASE_SECONDS}{name}")) for name, seconds in predicted.items()]
     tokens, mfu = (prediction.tokens_per_second, prediction.mfu) if prediction else (None, None)
-    rows.append(Figure("tokens per second and device", "", tokens, _mean(steps, "perf/throughput")))
+    rows.append(Figure("tokens per second and device", "", tokens, _mean(steps, THROUGHPUT)))
     if prediction:  # verl knows no peak of a processor
-        rows.append(Figure("MFU of the update", "", mfu, _mean(steps, "perf/mfu/actor")))
+        rows.append(Figure("MFU of the update", "", mfu, _mean(steps, ACTOR_MFU)))
     needed = {need["name"]: need["needed"] / 1e9 for need in plan["needs"] if need["name"] == TRAINING}
     peaks = [step[MEMORY] * 2**30 / 1e9 for step in steps if MEMORY in step]
     of = "a GPU" if TRAINING in needed else "the actor's process"
@@ -55,7 +56,7 @@ def figures(folder: Path, records: Iterable[Mapping[str, Any]]) -> list[Figure]:
 def _prediction(plan: Mapping[str, Any], steps: list[Mapping[str, Any]]) -> Prediction | None:
     """The roofline of a mean step of the lengths that the samples had; None for a device whose numbers are unknown."""
     layout, card = Layout(**plan["layout"]), card_of(plan["card"] or "")
-    response, total = _mean(steps, "response_length/mean"), _mean(steps, "perf/total_num_tokens")
+    response, total = _mean(steps, RESPONSE_LENGTH), _mean(steps, STEP_TOKENS)
     if card is None or response is None or total is None:
         return None
     return predict(
@@ -64,7 +65,7 @@ def _prediction(plan: Mapping[str, Any], steps: list[Mapping[str, Any]]) -> Pred
         card,
         prompt=max(0.0, total / layout.sequences - response),
         response=response,
-        generated=(_mean(steps, "batch/generated_tokens") or 0.0) / (response * layout.sequences),
+        generated=(_mean(steps, GENERATED_TOKENS) or 0.0) / (response * layout.sequences),
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from core.files import atomic_write
+from core.metrics import View, titles
 from evaluation.benchmarks.suite import GROUPS
 from evaluation.report import charts
 from evaluation.report.figures import training_curves
@@ -58,7 +59,7 @@ def render_page(card: Scorecard) -> str:
                 for verdict, title in VERDICTS.items()
                 if any(verdict in verdicts for _, verdicts in counts)
             ],
-            curves=figures(training_curves(card.training_metrics)[:MOST_CURVES]),
+            curves=figures(training_curves(card.training_metrics, titles(View.RECIPES))[:MOST_CURVES]),
             funnel=figures([charts.funnel("Rows after each stage", card.filter_counts)] if card.filter_counts else []),
             composition=composition_table(card),
             repeated=_repeated_problems(card),

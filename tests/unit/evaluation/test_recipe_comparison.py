@@ -20,8 +20,8 @@ def test_several_seeds_are_a_mean_before_faint_lines(monkeypatch):
     runs = [records(0.0, 1.0), records(1.0, float("nan"))]
     figures = recipe_curves({"luffy": runs}, {"luffy": "#123456"}, legend=True)
     assert list(figures) == ["actor_entropy", "gradient_weight"]
-    assert [line.points for line in drawn["Entropy"] if not line.faint] == [[(1.0, 0.5), (2.0, 1.0)]]
-    assert sum(line.faint for line in drawn["Entropy"]) == 2
+    assert [line.points for line in drawn["Entropy, nats"] if not line.faint] == [[(1.0, 0.5), (2.0, 1.0)]]
+    assert sum(line.faint for line in drawn["Entropy, nats"]) == 2
     assert figures["actor_entropy"].count("opacity: 0.25") == 2
 
 

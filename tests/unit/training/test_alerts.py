@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from core.errors import InputError
-from training.job.alerts import CUT, ENTROPY, OFF_POLICY, REWARD, AlertOptions, Alerts, uncorrected_staleness
+from core.metrics import CUT_SHARE, ENTROPY, OFF_POLICY_PROB, REWARD, WATCHED
+from training.job.alerts import AlertOptions, Alerts, uncorrected_staleness
 from training.job.configuration import compose_run
 
 THREE = AlertOptions(window=3, off_policy_steps=5)
@@ -28,11 +29,11 @@ def warnings(name: str, values: Sequence[float], options: AlertOptions = THREE) 
         (ENTROPY, [0.3, 1.5, 3.0, 3.1, 3.1, 3.1], [(3, "the entropy explodes")]),  # before there is a mean to compare
         (ENTROPY, [0.3, 0.2, 0.1, 0.3, 0.4, 0.5], []),
         (ENTROPY, [2.0, 0.2, 0.2, 0.8, 0.9, 0.9], []),
-        (CUT, [0.1, 0.2, 0.3, 0.6, 0.9, 0.9], [(5, "60% of the samples are cut at data.max_response_length on average "
-          "over the last 3 steps")]),
-        (OFF_POLICY, [0.1, 0.2, 0.3, *[0.2] * 6], [(9, "the policy does not learn the targets")]),
-        (OFF_POLICY, [0.1, 0.2, 0.3, 0.31, 0.32, 0.33, 0.34, 0.35, 0.36], []),
-        (OFF_POLICY, [0.95] * 9, []),  # nothing is left to learn
+        (CUT_SHARE, [0.1, 0.2, 0.3, 0.6, 0.9, 0.9], [(5, "60% of the samples are cut at data.max_response_length on "
+          "average over the last 3 steps")]),
+        (OFF_POLICY_PROB, [0.1, 0.2, 0.3, *[0.2] * 6], [(9, "the policy does not learn the targets")]),
+        (OFF_POLICY_PROB, [0.1, 0.2, 0.3, 0.31, 0.32, 0.33, 0.34, 0.35, 0.36], []),
+        (OFF_POLICY_PROB, [0.95] * 9, []),  # nothing is left to learn
     ],
 )  # fmt: skip
 def test_a_curve_warns_once_and_only_where_it_goes_wrong(name, values, told):
@@ -40,11 +41,11 @@ def test_a_curve_warns_once_and_only_where_it_goes_wrong(name, values, told):
 
 
 def test_it_warns_again_after_things_were_in_order():
-    assert [step for step, _ in warnings(CUT, [0.9] * 4 + [0.0] * 3 + [0.9] * 3)] == [3, 9]
+    assert [step for step, _ in warnings(CUT_SHARE, [0.9] * 4 + [0.0] * 3 + [0.9] * 3)] == [3, 9]
 
 
 def test_a_rule_can_be_switched_off():
-    assert warnings(CUT, [1.0] * 5, AlertOptions(window=3, cut_share=None)) == []
+    assert warnings(CUT_SHARE, [1.0] * 5, AlertOptions(window=3, cut_share=None)) == []
 
 
 def test_a_threshold_that_no_curve_can_meet_is_refused(tmp_path):
@@ -67,3 +68,7 @@ def test_stale_samples_that_nothing_corrects_are_told_of_before_the_start(overri
     text = uncorrected_staleness(compose_run("luffy", "cpu", overrides, run=tmp_path))
     assert (text is not None) is warned
     assert not warned or "mixed.rollout_correction.type=seq-mask-tis" in text
+
+
+def test_the_table_of_metrics_names_the_threshold_of_every_rule_about_a_curve() -> None:
+    assert set(WATCHED) == set(AlertOptions.model_fields) - {"window", "uncorrected_staleness"}

@@ -8,9 +8,10 @@ from omegaconf import OmegaConf
 
 from core.errors import InputError
 from core.files import write_json
+from core.metrics import STEP_TOKENS
 from training.cost.budget import Budget, BudgetOptions
 from training.cost.estimate import cost_figures, cost_plan, throughput_of
-from training.cost.usage import TOKENS, Cost, Pace, Rates, measured_pace
+from training.cost.usage import Cost, Pace, Rates, measured_pace
 from training.resources.fit_check import PLAN
 from training.resources.layout import Layout
 
@@ -32,7 +33,7 @@ def run(folder: Path, steps: int, seconds: float = 10.0, start: float = 30.0, pl
     ended = f"2026-01-01T{total // 3600:02}:{total // 60 % 60:02}:{total % 60:02}+00:00"
     write_json({"started": "2026-01-01T00:00:00+00:00", "ended": ended, "status": 0}, folder / "attempts" / "0001.json")
     lines = [
-        {"step": step, "data": {"timing_s/step": seconds + 5 * (step == 1), TOKENS: 1000}}
+        {"step": step, "data": {"timing_s/step": seconds + 5 * (step == 1), STEP_TOKENS: 1000}}
         for step in range(1, steps + 1)
     ]
     (folder / "attempts" / "0001.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -1,0 +1,53 @@
+"""The table of metrics covers what trainings log, and every view and alert finds its metrics there."""
+
+from collections import Counter
+
+import pytest
+
+from core.metrics import METRICS, View, is_live, metric_of, title_of, titles
+
+
+def test_a_metric_has_one_row_and_every_row_a_label() -> None:
+    assert [name for name, count in Counter(metric.name for metric in METRICS).items() if count > 1] == []
+    assert all(metric.label and ("{}" in metric.label) == metric.name.endswith("*") for metric in METRICS)
+    assert all(metric.short for metric in METRICS if View.TERMINAL in metric.views)
+
+
+def test_no_row_is_hidden_behind_the_family_before_it() -> None:
+    for metric in METRICS:
+        member = metric.name.replace("*", "of_this_family")
+        assert metric_of(member) is metric, metric.name
+
+
+@pytest.mark.parametrize(
+    ("name", "live", "title"),
+    [
+        ("reward/on_policy", True, "Reward of on-policy samples"),
+        ("response_length/mean", True, "Response length, tokens"),
+        ("response_length/max", False, "Response length: max, tokens"),
+        ("actor/perf/max_memory_allocated_gb", True, "Memory of the actor: max_memory_allocated_gb, GiB"),
+        ("actor/a_new_term", True, "Update: a_new_term"),
+        ("drift/age_12", True, "Drift of tokens of age 12"),
+        ("validation/aime24", True, "Validation: reward of source aime24"),
+        ("timing_s/gen", True, "Duration of gen, s"),
+        ("perf/time_per_step", False, "Performance: time_per_step"),
+    ],
+)
+def test_names_of_verl_and_of_the_hooks_have_their_row(name: str, live: bool, title: str) -> None:
+    assert title_of(name) == title
+    assert is_live(name) is live
+
+
+def test_a_name_without_a_row_is_not_live_and_has_no_title() -> None:
+    assert not is_live("weather/rain")
+    with pytest.raises(ValueError, match=r"no row for the metric 'weather/rain'"):
+        title_of("weather/rain")
+
+
+def test_a_view_draws_its_metrics_in_the_order_of_the_table_with_the_ages_that_a_run_had() -> None:
+    names = list(titles(View.POLICY, ["drift/age_10", "drift/age_2", "actor/lr", "weather/rain"]))
+    assert names.index("drift/age_2") + 1 == names.index("drift/age_10")
+    assert "actor/lr" not in names and "weather/rain" not in names
+    assert list(titles(View.CHAMPION)) == [
+        *("reward/on_policy", "response_length/mean", "actor/entropy", "actor/off_policy_prob"),
+    ]
