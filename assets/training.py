@@ -109,10 +109,9 @@ def build_policy(
         storage: Storage,
         interpreter: TrainingInterpreter,
     ) -> dg.MaterializeResult[PolicyReference]:
-        from core.files import write_json
-        from core.model.manifest import read_manifest
+        from core.model.manifest import InputRecord, read_manifest
         from training.config.keys import read_by
-        from training.job.request import TrainingRequest, has_first_stage
+        from training.job.request import TrainingRequest
         from training.job.run_folder import RunFolder
 
         settings = config if of_partition is None else of_partition(config, context.partition_key)
@@ -120,32 +119,27 @@ def build_policy(
         if unread:
             context.log.info(f"left out, because recipe {settings.recipe} has no rollouts: {', '.join(unread)}")
         interpreter.executable()
-        heldout = Path(train.heldout) if has_first_stage(settings.recipe) else None
-        request = TrainingRequest.of_files(
+        request = TrainingRequest(
             recipe=settings.recipe,
             hardware=settings.hardware,
             overrides=tuple(overrides),
             seed=settings.seed,
-            targets=Path(train.path),
-            model=Path(base.path),
-            heldout=heldout,
-        )
+            targets=InputRecord(path=Path(train.path), digest=""),
+            model=InputRecord(path=Path(base.path), digest=""),
+            heldout=InputRecord(path=Path(train.heldout), digest=""),
+            placement=interpreter.placement(),
+            out=Path(),
+            upstream=upstream(context, train, base),
+        ).complete()
         out = run_folder(storage, request.identity(), force=settings.force)
-        lineage = upstream(context, train, base)
-        with storage.writable():
-            out.mkdir(parents=True, exist_ok=True)
-            write_json(lineage, out / "upstream.json")
         observer = StepObserver(context, metrics_key(key))
-        arguments = ["training", "--recipe", settings.recipe, "--hardware", settings.hardware, "--targets", train.path]
-        arguments += ["--model", base.path, "--out", str(out), "--seed", str(settings.seed)]
-        arguments += ["--lineage", str(out / "upstream.json")]
-        arguments += ["--heldout", str(heldout)] if heldout else []
-        overrides = [*interpreter.training_overrides(), *overrides]
-        arguments += [part for override in overrides for part in ("--set", override)]
         if RunFolder(out).answers(request):
             observer.reused = True
         else:
-            interpreter.run(context, arguments, observer)
+            request = request.model_copy(update={"out": out})
+            with storage.writable():
+                file = request.write(RunFolder(out).request)
+            interpreter.run(context, ["training", "--request", str(file)], observer)
 
         folder = Path(observer.policy or out / "policy")
         manifest = read_manifest(folder)

@@ -44,6 +44,9 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument("--seed", type=SEED, default=0, help="random seed (default %(default)s)")
     result.add_argument("--lineage", type=Path, help="JSON file that says where targets and model came from")
+    result.add_argument(
+        "--request", type=Path, metavar="FILE", help="JSON file with all of this; request.json of a run is one"
+    )
     result.add_argument("--force", action="store_true", help="train even if --out has the policy of the same run")
     result.add_argument("--print-config", action="store_true", help="print the resolved configuration and stop")
     return result
@@ -76,24 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         config = compose_run(arguments.recipe, arguments.hardware, arguments.overrides, run=run)
         sys.stdout.write(OmegaConf.to_yaml(config))
         return 0
-    if missing := [name for name in ("targets", "model", "out") if getattr(arguments, name) is None]:
-        raise InputError(f"missing {', '.join('--' + name for name in missing)}; see python -m training --help")
-    heldout = arguments.heldout or arguments.targets.with_name("heldout.parquet")
-    if has_first_stage(arguments.recipe) and not heldout.is_file():
-        raise InputError(
-            f"recipe {arguments.recipe}: its second stage trains on held-out targets, and there is no {heldout}: give "
-            "--heldout, or prepare the targets with a heldout share"
-        )
-    request = TrainingRequest.of_files(
-        recipe=arguments.recipe,
-        hardware=arguments.hardware,
-        overrides=arguments.overrides,
-        seed=arguments.seed,
-        targets=arguments.targets,
-        model=arguments.model,
-        heldout=heldout,
-    )
-    upstream = read_object(arguments.lineage) if arguments.lineage else {}
+    request = (TrainingRequest.read(arguments.request) if arguments.request else _request(arguments)).complete()
     # SIGTERM unwinds the stack as Ctrl-C does, so that the job is stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with reporter() as send:
@@ -102,8 +88,32 @@ def main(argv: Sequence[str] | None = None) -> int:
             print_event(event)
             send(event)
 
-        run_job(request, arguments.out, report, upstream=upstream, force=arguments.force)
+        run_job(request, report)
     return 0
+
+
+def _request(arguments: argparse.Namespace) -> TrainingRequest:
+    """The request of a command line."""
+    if missing := [name for name in ("targets", "model", "out") if getattr(arguments, name) is None]:
+        raise InputError(f"missing {', '.join('--' + name for name in missing)}; see python -m training --help")
+    heldout = arguments.heldout or arguments.targets.with_name("heldout.parquet")
+    if has_first_stage(arguments.recipe) and not heldout.is_file():
+        raise InputError(
+            f"recipe {arguments.recipe}: its second stage trains on held-out targets, and there is no {heldout}: give "
+            "--heldout, or prepare the targets with a heldout share"
+        )
+    return TrainingRequest(
+        recipe=arguments.recipe,
+        hardware=arguments.hardware,
+        overrides=arguments.overrides,
+        seed=arguments.seed,
+        targets=arguments.targets,
+        model=arguments.model,
+        heldout=heldout,
+        out=arguments.out,
+        upstream=read_object(arguments.lineage) if arguments.lineage else {},
+        force=arguments.force,
+    )
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,6 +20,7 @@ import dagster as dg
 from pydantic import Field
 
 from assets.shared.messages import MessageFile
+from core.backends import Placement
 from core.code_digest import PROJECT
 from core.errors import InputError
 from core.text.patterns import compile_quick_pattern
@@ -42,11 +43,9 @@ class TrainingInterpreter(dg.ConfigurableResource):
     ray_address: str | None = None
     slurm: dict[str, Any] = Field(default={})
 
-    def training_overrides(self) -> list[str]:
-        """The keys of a training's configuration that say where it runs."""
-        ray = [] if self.ray_address is None else [f"run.ray_address={self.ray_address}"]
-        slurm = [f"++run.slurm.{key}={json.dumps(value)}" for key, value in _leaves(self.slurm)]
-        return [] if self.backend == "local" else [f"run.backend={self.backend}", *ray, *slurm]
+    def placement(self) -> Placement:
+        """Where a request of this interpreter runs what needs GPUs."""
+        return Placement.model_validate(self.model_dump(include={"backend", "ray_address", "slurm"}))
 
     def evaluation_arguments(self) -> list[str]:
         """The arguments of ``python -m evaluation generate`` and ``traces`` that say where they run."""
@@ -116,15 +115,6 @@ class TrainingInterpreter(dg.ConfigurableResource):
             if process.poll() is None:
                 process.kill()
                 process.wait()
-
-
-def _leaves(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """(dotted key, value) of everything in nested mappings, which Hydra takes one by one only."""
-    for name, value in mapping.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def _pass_on(session: Any, passed_on: int, on_message: Message) -> int:

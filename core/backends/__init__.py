@@ -5,7 +5,9 @@ same way. A job of a cluster goes on if its command is killed, and the same comm
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from core.backends.local import LocalBackend
 from core.backends.ray_job import RayJobBackend
@@ -14,6 +16,19 @@ from core.backends.task import Backend
 from core.errors import InputError
 
 BACKENDS = ("local", "ray", "slurm")
+
+
+class Placement(BaseModel):
+    """Where a program that needs GPUs runs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    backend: Literal["local", "ray", "slurm"] = Field(
+        default="local",
+        description="Where it runs: on this machine, as a job of a Ray cluster, or as a job of Slurm.",
+    )
+    ray_address: str | None = Field(default=None, description="Dashboard of the Ray cluster: http://HOST:8265.")
+    slurm: dict[str, Any] = Field(default={}, description="Parameters of sbatch by the names that submitit gives them.")
 
 
 def build_backend(settings: Mapping[str, Any], lock: int | None = None) -> Backend:

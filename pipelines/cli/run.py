@@ -184,9 +184,9 @@ def _kept(run_id: str, view: RunView) -> Iterator[str]:
     if any(name.startswith(("evals/", "ood/", "experiments/scores")) for name in view.names(done=False)):
         yield "kept: the samples that were generated, except for those of the last seconds"
     storage = Storage(root=load_settings().storage.root)
-    for file in sorted(storage.path.glob("training/policy/*/upstream.json")):
+    for file in sorted(storage.path.glob("training/policy/*/request.json")):
         run = file.parent
-        if (run / "policy").exists() or read_json(file).get("dagster_run") != run_id:
+        if (run / "policy").exists() or read_json(file).get("upstream", {}).get("dagster_run") != run_id:
             continue
         steps = {folder: latest_step(folder / "checkpoints") for folder in (run, run / "first_stage")}
         if folder := next((folder for folder, step in steps.items() if step), None):

@@ -107,18 +107,11 @@ def test_nothing_survives_the_step_however_it_ends(tmp_path: Path, signum: int):
 
 def test_trainings_and_evaluations_are_told_the_same_place():
     here = TrainingInterpreter(python="python")
-    assert here.training_overrides() == [] == here.evaluation_arguments()
+    assert here.evaluation_arguments() == []
     cluster = TrainingInterpreter(python="python", backend="ray", ray_address="http://head:8265")
-    assert cluster.training_overrides() == ["run.backend=ray", "run.ray_address=http://head:8265"]
     assert cluster.evaluation_arguments() == ["--backend", "ray", "--ray-address", "http://head:8265"]
     parameters = {"partition": "gpu", "time": 600, "additional_parameters": {"begin": "now"}}
     slurm = TrainingInterpreter(python="python", backend="slurm", slurm=parameters)
-    assert slurm.training_overrides() == [
-        "run.backend=slurm",
-        '++run.slurm.partition="gpu"',
-        "++run.slurm.time=600",
-        '++run.slurm.additional_parameters.begin="now"',
-    ]
     arguments = ["generate", "--model", "m", "--suite", "s", "--out", "o", *slurm.evaluation_arguments()]
     options = evaluation_parser().parse_args(arguments)
     assert (options.backend, options.slurm) == ("slurm", parameters)

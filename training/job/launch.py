@@ -48,30 +48,18 @@ from training.resources.prediction_summary import figures, table
 TRACKERS = {"tensorboard": "tensorboard", "mlflow": "mlflow", "wandb": "wandb"}  # name -> module
 
 
-def run_job(
-    request: TrainingRequest,
-    out: Path,
-    report: Report,
-    *,
-    upstream: Mapping[str, Any] | None = None,
-    force: bool = False,
-) -> bool:
-    """Train what ``request`` asks for in folder ``out``, unless its policy is there already.
+def run_job(request: TrainingRequest, report: Report) -> bool:
+    """Train what ``request`` asks for in its folder, unless its policy is there already.
 
     Args:
-        request: the inputs and settings.
-        out: the folder of the run. An interrupted run in it is resumed.
+        request: the inputs and settings, with their digests. An interrupted run in its folder is resumed.
         report: receives ``{"event": "progress" | "step" | "alert" | "done", …}`` dictionaries.
-        upstream: what the caller knows about where the inputs came from; it goes into ``lineage.json``.
-        force: train even if the policy is there.
 
     Returns:
         Whether a policy of the same identity was reused.
     """
-    upstream, folder = upstream or {}, RunFolder(out)
-    config = compose_run(
-        request.recipe, request.hardware, (f"seed={request.seed}", *request.overrides), run=out.resolve()
-    )
+    out, folder = request.out, RunFolder(request.out)
+    config = compose_run(request.recipe, request.hardware, request.config_overrides(), run=out.resolve())
     _check_run(config)
     data = request.targets
     if config.first_stage is not None:
@@ -85,15 +73,14 @@ def run_job(
         given = Path(config.data.val_files)
         check_targets(InputRecord(path=given, digest=""), request.model.path, config, least=1)
     with folder.locked() as lock:
-        reused = not force and folder.has_policy_of(request, partial(progress, report))
+        reused = not request.force and folder.has_policy_of(request, partial(progress, report))
         if not reused:
             backend = build_backend(OmegaConf.to_container(config.run), lock)
-            folder.claim(request, force=force)
+            folder.claim(request)
             model, first = request.model.path, None
             if config.first_stage is not None:
                 stage = request.first_stage(config.first_stage.recipe, config.first_stage.set)
-                reporter = partial(_report_first_stage, report)
-                run_job(stage, folder.first_stage.path, reporter, upstream=upstream, force=force)
+                run_job(stage, partial(_report_first_stage, report))
                 model, first = folder.first_stage.policy, read_manifest(folder.first_stage.policy)
             plan = _plan(config, folder, model, report)
             validates = config.trainer.test_freq > 0
@@ -115,7 +102,7 @@ def run_job(
                 warn(report, latest_step(folder.checkpoints), text)
             _train(request, folder, config, environment, backend, budget, report)
             progress(report, "writing the policy")
-            manifest = build_manifest(request, folder, config, targets, upstream, first)
+            manifest = build_manifest(request, folder, config, targets, request.upstream, first)
             export_policy(folder.checkpoints, folder.policy, manifest, config.policy_dtype, base=request.model.path)
             if rows := [*figures(folder.path, read_metrics(folder.metrics)), *cost_figures(folder.path)]:
                 progress(report, f"predicted and measured\n{table(rows)}")

@@ -1,60 +1,76 @@
 """What a training run is asked to compute, and its identity: the digest by which a finished run is found and reused."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Annotated, Any, Self
 
+from pydantic import BeforeValidator, Field
+
+from core.backends import Placement
 from core.code_digest import PROJECT, RECIPES, code_digest, identity, policy_code
 from core.errors import InputError
 from core.files import digest_file, read_yaml
 from core.model.manifest import InputRecord, RequestRecord
 from core.model.model_folder import model_digest
+from core.request import Request
 from training.config.keys import read_by
 
+FIRST_STAGE = "first_stage"  # the folder of the first stage in that of the run
 
-@dataclass(frozen=True)
-class TrainingRequest:
-    """Everything that decides the weights of a run. A checkpoint of an equal identity is reused."""
 
-    recipe: str
-    hardware: str
-    overrides: tuple[str, ...]
-    seed: int
-    targets: InputRecord
-    model: InputRecord
-    heldout: InputRecord | None = None  # targets of other prompts, for a recipe whose second stage trains on them
+def _as_record(value: Any) -> Any:
+    """A path alone, or a record without a digest, as a record whose digest `TrainingRequest.complete` computes."""
+    if isinstance(value, str | Path):
+        return {"path": value, "digest": ""}
+    return {"digest": "", **value} if isinstance(value, dict) else value
 
-    @classmethod
-    def of_files(
-        cls,
-        *,
-        recipe: str,
-        hardware: str,
-        overrides: Sequence[str],
-        seed: int,
-        targets: Path,
-        model: Path,
-        heldout: Path | None = None,
-    ) -> "TrainingRequest":
-        """The request to train the model in folder ``model`` on the parquet file ``targets``.
+
+Input = Annotated[InputRecord, BeforeValidator(_as_record)]
+
+
+class TrainingRequest(Request):
+    """A training: everything that decides the weights, by which a checkpoint is reused, and where the run goes."""
+
+    recipe: str = "luffy"
+    hardware: str = "cpu"
+    overrides: tuple[str, ...] = ()
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    targets: Input
+    model: Input
+    heldout: Input | None = None  # targets of other prompts, for a recipe whose second stage trains on them
+    placement: Placement = Placement()  # `overrides` win over it
+    out: Path  # the folder of the run; an interrupted run in it is resumed
+    upstream: Mapping[str, Any] = Field(default={})  # what the caller knows about where the inputs came from
+    force: bool = False  # train even if the policy is there
+
+    def config_overrides(self) -> list[str]:
+        """The request in Hydra's notation, for the composition of its configuration."""
+        place = self.placement
+        address = [] if place.ray_address is None else [f"run.ray_address={place.ray_address}"]
+        slurm = [f"++run.slurm.{key}={json.dumps(value)}" for key, value in _leaves(place.slurm)]
+        where = [] if place.backend == "local" else [f"run.backend={place.backend}", *address, *slurm]
+        return [f"seed={self.seed}", *where, *self.overrides]
+
+    def complete(self) -> Self:
+        """The request with the digests of its files; a digest that it has is trusted.
 
         Raises:
-            InputError: one of them does not exist.
+            InputError: one of the files does not exist.
         """
-        if not Path(targets).is_file():
-            raise InputError(f"targets {targets}: no such file: materialize targets/train or give --targets a parquet")
-        if not (Path(model) / "config.json").is_file():
-            raise InputError(f"model {model}: no config.json there: expected a Hugging Face model folder")
-        if not has_first_stage(recipe):
-            heldout = None
-        return cls(
-            recipe,
-            hardware,
-            tuple(overrides),
-            seed,
-            InputRecord(path=targets, digest=targets_digest(targets)),
-            InputRecord(path=model, digest=model_digest(model)),
-            None if heldout is None else InputRecord(path=heldout, digest=targets_digest(heldout)),
+        if not self.targets.path.is_file():
+            raise InputError(
+                f"targets {self.targets.path}: no such file: materialize targets/train or give --targets a parquet"
+            )
+        if not (self.model.path / "config.json").is_file():
+            raise InputError(f"model {self.model.path}: no config.json there: expected a Hugging Face model folder")
+        heldout = self.heldout if has_first_stage(self.recipe) else None
+        return self.model_copy(
+            update={
+                "targets": _with_digest(self.targets, targets_digest),
+                "model": _with_digest(self.model, model_digest),
+                "heldout": heldout and _with_digest(heldout, targets_digest),
+            }
         )
 
     def record(self) -> RequestRecord:
@@ -82,10 +98,24 @@ class TrainingRequest:
         """sha256 over what is computed and the code that computes it."""
         return identity(self.computed().model_dump(mode="json"), self.code_digest(project))
 
-    def first_stage(self, recipe: str, overrides: Sequence[str]) -> "TrainingRequest":
+    def first_stage(self, recipe: str, overrides: Sequence[str]) -> Self:
         """The request of a first stage of ``recipe``: our overrides, as far as it reads them, then ``overrides``."""
         shared = [text for text in self.overrides if not text.startswith(("first_stage", "run.push_to_hub"))]
-        return replace(self, recipe=recipe, overrides=(*read_by(recipe, shared)[0], *overrides), heldout=None)
+        changes = {"recipe": recipe, "overrides": (*read_by(recipe, shared)[0], *overrides), "heldout": None}
+        return self.model_copy(update={**changes, "out": self.out / FIRST_STAGE})
+
+
+def _with_digest(record: InputRecord, digest: Callable[[Path], str]) -> InputRecord:
+    return record if record.digest else record.model_copy(update={"digest": digest(record.path)})
+
+
+def _leaves(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted key, value) of everything in nested mappings, which Hydra takes one by one only."""
+    for name, value in mapping.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
 
 
 def has_first_stage(recipe: str) -> bool:

@@ -1,6 +1,6 @@
 """The folder of a training run: what lies where, who may write to it, and which request it belongs to.
 
-request.json         what the run was asked for
+request.json         what the run was asked for, as `python -m training --request` takes it
 config.yaml          the resolved configuration
 plan.json            what the run needs and is predicted to take
 attempts/0001.*      .jsonl: step metrics of an attempt, .log: its output, .json: how it ended
@@ -17,10 +17,10 @@ from pathlib import Path
 
 from core.backends.monitor import hold
 from core.errors import InputError
-from core.files import read_json, read_yaml, remove_folder, set_aside, write_json
+from core.files import read_yaml, remove_folder, set_aside
 from core.model.manifest import MANIFEST, read_manifest
 from training.job.checkpoints import latest_step
-from training.job.request import TrainingRequest
+from training.job.request import FIRST_STAGE, TrainingRequest
 
 
 class RunFolder:
@@ -38,7 +38,7 @@ class RunFolder:
 
     @property
     def first_stage(self) -> "RunFolder":
-        return RunFolder(self.path / "first_stage")
+        return RunFolder(self.path / FIRST_STAGE)
 
     def has_policy_of(self, request: TrainingRequest, say: Callable[[str], None]) -> bool:
         """Whether the policy in the folder is the one that ``request`` would train, byte for byte as it was written.
@@ -66,14 +66,13 @@ class RunFolder:
         except InputError:  # the training sets a damaged policy aside
             return False
 
-    def claim(self, request: TrainingRequest, *, force: bool) -> None:
-        """Make this the folder of ``request``, dropping older checkpoints with ``force``.
+    def claim(self, request: TrainingRequest) -> None:
+        """Make this the folder of ``request``, dropping older checkpoints if it forces a training.
 
         Raises:
-            InputError: without ``force``, it has a policy or checkpoints of another request.
+            InputError: unless it does, the folder has a policy or checkpoints of another request.
         """
-        computed = request.computed().model_dump(mode="json")
-        if force:
+        if request.force:
             if self.checkpoints.is_dir():
                 remove_folder(self.checkpoints)
         elif (self.policy / MANIFEST).exists():
@@ -81,12 +80,12 @@ class RunFolder:
                 f"{self.path}: has a policy of other inputs, settings or code: give --out another folder, or --force "
                 "to train anew there"
             )
-        elif latest_step(self.checkpoints) and read_json(self.request) != computed:
+        elif latest_step(self.checkpoints) and TrainingRequest.read(self.request).computed() != request.computed():
             raise InputError(
                 f"{self.path}: has the checkpoints of a training with other inputs or settings, see "
                 f"{self.request.name} in it: give --out another folder, or --force to train anew there"
             )
-        write_json(computed, self.request)
+        request.write(self.request)
 
     def locked(self) -> AbstractContextManager[int]:
         """Hold the folder, see `core.backends.monitor.hold`."""

@@ -16,6 +16,8 @@ from training.job.request import TrainingRequest
 # Project modules that covered code imports and that cannot change what it computes.
 WITHOUT_NUMBERS = {
     "core.code_digest": "computes the digests",
+    "core.backends": "says where a process runs",
+    "core.request": "reads and writes requests",
     "core.cli": "ends a command line",
     "core.errors": "an exception class",
     "core.parquet.tables": "refuses files that are not what their schema says",
@@ -50,7 +52,10 @@ def project(tmp_path: Path) -> Path:
 
 def identity(project: Path, recipe: str, *overrides: str, hardware: str = "cpu") -> str:
     read = InputRecord(path=Path("file"), digest="d")
-    return TrainingRequest(recipe, hardware, overrides, 0, read, read).identity(project)
+    request = TrainingRequest(
+        recipe=recipe, hardware=hardware, overrides=overrides, targets=read, model=read, out=Path("run")
+    )
+    return request.identity(project)
 
 
 def change(project: Path, file: str) -> None:

@@ -3,8 +3,8 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from huggingface_hub import ModelCard
@@ -25,7 +25,11 @@ from training.job.run_folder import RunFolder
 
 ROOT = Path(__file__).resolve().parents[3]
 TARGETS, MODEL = InputRecord(path=Path("t"), digest="t" * 64), InputRecord(path=Path("m"), digest="m" * 64)
-REQUEST = TrainingRequest("luffy", "cpu", ("trainer.total_training_steps=4",), 0, TARGETS, MODEL)
+REQUEST = TrainingRequest(overrides=("trainer.total_training_steps=4",), targets=TARGETS, model=MODEL, out=Path("run"))
+
+
+def replace(request: TrainingRequest, **changes: Any) -> TrainingRequest:
+    return request.model_copy(update=changes)
 
 
 def write_steps(file: Path, steps: range, **data: float) -> Path:
@@ -242,20 +246,20 @@ def test_without_the_interpreter_only_what_needs_no_more_than_the_policy_is_answ
 
 def test_a_folder_with_checkpoints_of_another_request_is_refused(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    folder.claim(REQUEST, force=False)
+    folder.claim(REQUEST)
     state = tmp_path / "checkpoints" / "global_step_2" / "state.json"
     state.parent.mkdir(parents=True)
     state.write_text("{}")
-    folder.claim(REQUEST, force=False)
+    folder.claim(REQUEST)
     other = replace(REQUEST, seed=1)
     with pytest.raises(InputError, match="checkpoints of a training with other inputs"):
-        folder.claim(other, force=False)
-    folder.claim(other, force=True)
+        folder.claim(other)
+    folder.claim(replace(other, force=True))
     assert not state.exists()
     (tmp_path / "policy").mkdir()
     (tmp_path / "policy" / "lineage.json").write_text("{}")  # a finished one, of other code say
     with pytest.raises(InputError, match="has a policy of other inputs, settings or code"):
-        folder.claim(other, force=False)
+        folder.claim(other)
 
 
 def test_two_trainings_in_one_folder_exclude_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,7 +303,7 @@ def test_a_tracker_that_is_not_there_is_told_before_anything_starts(
         ("tensorbord", "expected some of tensorboard, mlflow, wandb"),
         ("mlflow", "mlflow is not"),
     ):
-        request = replace(REQUEST, overrides=(f"run.trackers=[{tracker}]",))
+        request = replace(REQUEST, overrides=(f"run.trackers=[{tracker}]",), out=tmp_path / "run")
         with pytest.raises(InputError, match=message):
-            run_job(request, tmp_path / "run", lambda event: None)
+            run_job(request, lambda event: None)
     assert not (tmp_path / "run").exists()

@@ -1,0 +1,32 @@
+"""What a program is asked to do, as one object that a JSON file holds: `read` it, or `write` it for another process."""
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from core.errors import InputError, explain_validation
+from core.files import read_object, write_json
+
+
+class Request(BaseModel):
+    """Base of all requests. An unknown key is an error, and a default is validated like any other value."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False, defer_build=True)
+
+    @classmethod
+    def read(cls, file: Path) -> Self:
+        """The request in a JSON file.
+
+        Raises:
+            InputError: the file is missing, is no JSON object, or has a value that does not fit.
+        """
+        try:
+            return cls.model_validate(read_object(file))
+        except ValidationError as error:
+            raise InputError(f"{file}: {explain_validation(error, cls)}") from None
+
+    def write(self, file: Path) -> Path:
+        """Write the request into ``file``, which is complete or absent; returns its path."""
+        write_json(self.model_dump(mode="json"), file)
+        return file

@@ -1,0 +1,73 @@
+"""The request of a training as a file: what is written is what is read, and a digest travels with it."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from core.backends import Placement
+from core.errors import InputError
+from core.files import digest_file
+from core.model.model_folder import model_digest
+from training.embedded_model.resolve_model import SHIPPED
+from training.job.request import TrainingRequest
+
+
+@pytest.fixture
+def targets(tmp_path: Path) -> Path:
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "t.parquet")
+    return tmp_path / "t.parquet"
+
+
+def test_a_written_request_is_read_as_it_was(tmp_path: Path, targets: Path) -> None:
+    request = TrainingRequest(
+        recipe="sft_rl",
+        overrides=("data.train_batch_size=8", "run.trackers=[wandb]"),
+        seed=3,
+        targets=targets,
+        model=SHIPPED,
+        heldout=targets,
+        placement=Placement(backend="slurm", slurm={"time": 5}),
+        out=tmp_path / "run",
+        upstream={"dagster_run": "r"},
+    ).complete()
+    assert TrainingRequest.read(request.write(tmp_path / "request.json")) == request
+    assert request.heldout is not None and request.heldout.digest == digest_file(targets)
+
+
+def test_digests_are_computed_where_they_are_missing_and_trusted_where_they_are_given(targets: Path) -> None:
+    request = TrainingRequest(targets={"path": targets}, model={"path": SHIPPED, "digest": "d"}, out="run").complete()
+    assert (request.targets.digest, request.model.digest) == (digest_file(targets), "d")
+    assert TrainingRequest(targets=targets, model=SHIPPED, out="run").complete().model.digest == model_digest(SHIPPED)
+
+
+def test_a_recipe_of_one_stage_does_not_depend_on_held_out_targets(targets: Path) -> None:
+    request = TrainingRequest(targets=targets, model=SHIPPED, heldout="nowhere.parquet", out="run").complete()
+    assert request.heldout is None
+
+
+def test_where_a_training_runs_does_not_change_what_it_computes(targets: Path) -> None:
+    here = TrainingRequest(targets=targets, model=SHIPPED, out="run").complete()
+    slurm = {"partition": "gpu", "additional_parameters": {"begin": "now"}}
+    away = here.model_copy(update={"placement": Placement(backend="slurm", slurm=slurm), "out": Path("other")})
+    assert away.identity() == here.identity()
+    assert here.config_overrides() == ["seed=0"]
+    assert away.config_overrides() == [
+        "seed=0",
+        "run.backend=slurm",
+        '++run.slurm.partition="gpu"',
+        '++run.slurm.additional_parameters.begin="now"',
+    ]
+
+
+def test_a_first_stage_runs_in_the_folder_of_its_run(targets: Path) -> None:
+    request = TrainingRequest(recipe="sft_rl", targets=targets, model=SHIPPED, heldout=targets, out="run").complete()
+    stage = request.first_stage("sft", ["data.train_batch_size=4"])
+    assert (stage.recipe, stage.out, stage.heldout) == ("sft", Path("run/first_stage"), None)
+
+
+def test_a_key_that_is_no_part_of_a_request_is_named(tmp_path: Path) -> None:
+    (tmp_path / "r.json").write_text('{"targetss": "t", "model": "m", "out": "o"}')
+    with pytest.raises(InputError, match=r"r\.json: targetss is not a setting; did you mean targets\?"):
+        TrainingRequest.read(tmp_path / "r.json")
