@@ -55,8 +55,8 @@ def build_difficulty(
         deps=[SOURCE],
         pool="gpu",
         description="How often the base model solves each problem, with the 95% interval. targets/prepared selects "
-        "problems by it (pass_rate), and training decides by it which prompts are guided (mixed.guide) and which come "
-        "first (data.order).",
+        "problems by it (pass_rate), and training decides by it which prompts have off-policy samples "
+        "(mixed.off_policy_schedule) and which come first (data.order).",
     )
     @reports_input_errors
     def difficulty(

@@ -36,7 +36,7 @@ TARGET = pa.schema(
 TARGET_LOG_PROBS = pa.field("target_log_probs", pa.list_(pa.float32()))
 
 # Optional column of targets: the share of the base model's samples that solve the problem; null where nobody measured
-# it. Training reads it with mixed.guide=pass_rate<x and data.order=easy_first.
+# it. Training reads it with mixed.off_policy_schedule=pass_rate<x and data.order=easy_first.
 PASS_RATE = pa.field("pass_rate", pa.float64())
 
 

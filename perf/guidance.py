@@ -1,7 +1,8 @@
 """Which prompts need guidance: ``.venv/bin/python -m perf.guidance`` (docs/training.md has the result).
 
 Trains the recipe luffy of the profile `embedded` on problems that come again in every epoch, with each rule of
-``mixed.guide`` and with ``data.order=easy_first``, and counts the guided prompts until the validation is 90% right.
+``mixed.off_policy_schedule`` and with ``data.order=easy_first``, and counts the guided prompts until the validation is
+90% right.
 Pass rates are the base model's. Trainings that are complete in ``--out`` are not repeated, and one that was killed
 goes on.
 """
@@ -28,10 +29,10 @@ STEPS, EVERY = 24, 2  # batches of 16 prompts; a validation after every second o
 GOAL = 0.9
 SETTINGS = {  # their names are those of folders
     "always": (),
-    "pass_rate_below_0.1": ("mixed.guide=pass_rate<0.1",),
-    "until_solved": ("mixed.guide=until_solved",),
+    "pass_rate_below_0.1": ("mixed.off_policy_schedule=pass_rate<0.1",),
+    "until_solved": ("mixed.off_policy_schedule=until_solved",),
     "easy_first": ("data.order=easy_first",),
-    "until_solved_easy_first": ("mixed.guide=until_solved", "data.order=easy_first"),
+    "until_solved_easy_first": ("mixed.off_policy_schedule=until_solved", "data.order=easy_first"),
 }
 
 
@@ -85,7 +86,7 @@ def course(run: Path) -> Course:
     guided, best, reached = 0, 0.0, None
     for record in read_metrics(run / "metrics.jsonl"):
         data = record["data"]
-        guided += int(data["batch/guided_prompts"])
+        guided += int(data["batch/off_policy_prompts"])
         score = data.get("validation/score", 0.0)
         best = max(best, score)
         if score >= GOAL and reached is None:

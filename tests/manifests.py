@@ -13,7 +13,7 @@ CONFIG = {
     "mixed": {
         "prefix": {"n_prefix": 1},
         "off_policy_reshape": "p_div_p_0.1",
-        "baseline": "union",
+        "baseline": "all_samples",
         "rollout_correction": {"type": "tis"},
     },
 }

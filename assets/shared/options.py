@@ -175,7 +175,7 @@ class TrainingOptions(Options):
     max_staleness: int | None = Field(
         default=None, ge=0, description="Updates by which an asynchronous sample may be older than its step. None: 1."
     )
-    guide: str | None = Field(
+    off_policy_schedule: str | None = Field(
         default=None,
         description="Prompts whose groups get off-policy samples: always, until_solved (until an on-policy sample was "
         "right), or pass_rate<x (those that the base model solves in less than the share x of its samples; needs "
@@ -189,7 +189,7 @@ class TrainingOptions(Options):
 
     def all_overrides(self) -> list[str]:
         """`overrides`, and those that stand for the other options."""
-        keys = {"guide": "mixed.guide", "order": "data.order"}
+        keys = {"off_policy_schedule": "mixed.off_policy_schedule", "order": "data.order"}
         names = ("attention", "rollouts", "max_staleness", *keys)
         chosen = [f"{keys.get(name, name)}={value}" for name in names if (value := getattr(self, name)) is not None]
         return [*self.overrides, *chosen, *(["run.force_fit=true"] if self.force_fit else [])]

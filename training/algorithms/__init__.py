@@ -4,9 +4,9 @@ There is one subject per file, in the order in which a training step meets them:
 
 - ``options``: every option, in blocks that validate themselves (``option_block``); ``registry``: what can be chosen by
   name
-- ``curriculum``: the order of the prompts; ``guidance``: which of them have off-policy samples
+- ``prompt_order``: the order of the prompts; ``off_policy_schedule``: which of them have off-policy samples
 - ``prefix``: how much of the target a sample starts with
-- ``rejection``: groups whose scores carry no signal
+- ``group_rejection``: groups whose scores carry no signal
 - ``advantage``: the group baseline
 - ``correction``: the rollout engine's log-probabilities against the actor's
 - ``reshape``, ``mixed_loss``, ``sft``: the token losses
@@ -15,7 +15,7 @@ There is one subject per file, in the order in which a training step meets them:
 
 ``docs/algorithm.md`` has the formulas on one page. The three functions that are importable from here have the names and
 signatures of the original implementation. They are imported on first use, because ``options``, ``option_block``,
-``registry``, ``curriculum``, ``guidance``, ``prefix``, ``rejection`` and ``entropy`` need no torch.
+``registry``, ``prompt_order``, ``off_policy_schedule``, ``prefix``, ``group_rejection`` and ``entropy`` need no torch.
 """
 
 from pkgutil import resolve_name

@@ -75,12 +75,12 @@ def group_advantage(
 ) -> Float[Tensor, " batch"]:
     """Advantage of each row over its group: ``(score - mean) / (std + epsilon)``; ``score - mean`` without ``use_std``.
 
-    ``baseline="union"`` takes mean and deviation over on- and off-policy rows together: arXiv 2504.14945, equation 2,
-    and what the published run used, without the deviation. ``"on_policy"`` takes them over the on-policy rows. A group
-    with at most one row in the baseline has mean 0 and deviation 1; a deviation of 0 becomes 1.
+    ``baseline="all_samples"`` takes mean and deviation over on- and off-policy rows together: arXiv 2504.14945,
+    equation 2, and what the published run used, without the deviation. ``"on_policy"`` takes them over the on-policy
+    rows. A group with at most one row in the baseline has mean 0 and deviation 1; a deviation of 0 becomes 1.
 
     >>> scores, on_policy = torch.tensor([1.0, 0.0, 1.0, 0.0]), torch.tensor([False, True, True, True])
-    >>> group_advantage(scores, [7, 7, 7, 7], on_policy, GroupOptions(baseline="union"))
+    >>> group_advantage(scores, [7, 7, 7, 7], on_policy, GroupOptions(baseline="all_samples"))
     tensor([ 0.5000, -0.5000,  0.5000, -0.5000])
     >>> group_advantage(scores, [7, 7, 7, 7], on_policy, GroupOptions(baseline="on_policy"))
     tensor([ 0.6667, -0.3333,  0.6667, -0.3333])

@@ -22,8 +22,8 @@ Count = int | float | Tensor
 
 Reduce = Callable[[Tensor, Tensor, "BatchSize"], tuple[Tensor, Count]]
 
-# Sizes of the published run, whose gradient ``published-invariant`` has: 64 prompts x 8 samples per update on 8 ranks,
-# and micro-batches of 32,768 tokens for responses of at most 8,192.
+# Sizes of the published run, whose gradient ``seq64-mean-token-sum-norm`` has: 64 prompts x 8 samples per update on 8
+# ranks, and micro-batches of 32,768 tokens for responses of at most 8,192.
 SEQUENCES_PER_RANK = 64
 RESPONSES_PER_MICRO_BATCH = 4
 
@@ -65,14 +65,14 @@ def agg_loss(
 ) -> Float[Tensor, ""]:
     """Reduce the token losses of a micro-batch to its share of the policy loss of the batch.
 
-    ======================= ================================================================================
-    ``token-mean``          sum of all token losses / tokens (Z of arXiv 2504.14945, equation 5)
-    ``seq-mean-token-mean`` sum over rows of the row's token mean / sequences
-    ``seq-mean-token-sum``  sum of all token losses / sequences
-    ``constant``            sum of all token losses / (response_length x sequences)
-    ``published-invariant`` sum of all token losses / (response_length x batch_sequences / 64)
-    ``published``           sum over the ranks of (sum of the rank's token losses / response_length) / ranks
-    ======================= ================================================================================
+    ============================= ==========================================================================
+    ``token-mean``                sum of all token losses / tokens (Z of arXiv 2504.14945, equation 5)
+    ``seq-mean-token-mean``       sum over rows of the row's token mean / sequences
+    ``seq-mean-token-sum``        sum of all token losses / sequences
+    ``constant``                  sum of all token losses / (response_length x sequences)
+    ``seq64-mean-token-sum-norm`` sum of all token losses / (response_length x batch_sequences / 64)
+    ``published``                 sum over the ranks of (sum of the rank's token losses / response_length) / ranks
+    ============================= ==========================================================================
 
     The shares of any split add up, except that ``published`` depends on the number of ranks.
 
@@ -102,16 +102,16 @@ def agg_mean(
 ) -> Float[Tensor, ""]:
     """Reduce token entropies, KL or supervised losses of a micro-batch to its share of the batch's.
 
-    ======================= ================================================================================
-    ``published-invariant`` sum / tokens x the micro-batches of a rank, if the published run had this batch:
-                            64 batch_tokens / (4 response_length x batch_sequences)
-    ``published``           the micro-batch's mean, so that a rank has the sum of those of its micro-batches
-    any other               as `agg_loss`
-    ======================= ================================================================================
+    ============================= ==========================================================================
+    ``seq64-mean-token-sum-norm`` sum / tokens x the micro-batches of a rank, if the published run had this batch:
+                                  64 batch_tokens / (4 response_length x batch_sequences)
+    ``published``                 the micro-batch's mean, so that a rank has the sum of those of its micro-batches
+    any other                     as `agg_loss`
+    ============================= ==========================================================================
 
     >>> values, mask = torch.tensor([[1.0, 3.0], [8.0, 0.0]]), torch.tensor([[1, 1], [1, 0]])
     >>> size = BatchSize(tokens=3, batch_tokens=3, batch_sequences=2, response_length=2)
-    >>> [agg_mean(values, mask, mode, size).item() for mode in ("token-mean", "published-invariant", "published")]
+    >>> [agg_mean(values, mask, mode, size).item() for mode in ("token-mean", "seq64-mean-token-sum-norm", "published")]
     [4.0, 48.0, 4.0]
 
     Args:
@@ -147,11 +147,11 @@ def constant(losses: Tensor, mask: Tensor, size: BatchSize) -> tuple[Tensor, Cou
     return losses.sum(), size["sequences"] * size["response_length"]
 
 
-def published_invariant(losses: Tensor, mask: Tensor, size: BatchSize) -> tuple[Tensor, Count]:
+def seq64_mean_token_sum_norm(losses: Tensor, mask: Tensor, size: BatchSize) -> tuple[Tensor, Count]:
     return losses.sum(), size["response_length"] * size["batch_sequences"] / SEQUENCES_PER_RANK
 
 
-def published_invariant_mean(values: Tensor, mask: Tensor, size: BatchSize) -> tuple[Tensor, Count]:
+def seq64_token_mean(values: Tensor, mask: Tensor, size: BatchSize) -> tuple[Tensor, Count]:
     budget = RESPONSES_PER_MICRO_BATCH * size["response_length"] * size["batch_sequences"] / SEQUENCES_PER_RANK
     return values.sum(), size["tokens"] * budget / size["batch_tokens"]
 

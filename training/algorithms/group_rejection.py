@@ -24,13 +24,13 @@ def reject_groups(
 ) -> Rejection:
     """Reject the groups whose members all have one outcome.
 
-    ``filter_on="union"`` looks at every member: a group that the policy never solves is kept if its off-policy sample
-    is right, and that is the group from which the policy learns most. ``"on_policy"`` looks at on-policy samples only,
-    and rejects it. The metrics never count off-policy samples. A group with fewer than two members to look at is kept,
-    because one outcome is no evidence.
+    ``filter_on="all_samples"`` looks at every member: a group that the policy never solves is kept if its off-policy
+    sample is right, and that is the group from which the policy learns most. ``"on_policy"`` looks at on-policy samples
+    only, and rejects it. The metrics never count off-policy samples. A group with fewer than two members to look at is
+    kept, because one outcome is no evidence.
 
     >>> solved, index, on_policy = [True, False, False], ["a", "a", "a"], [False, True, True]
-    >>> reject_groups(solved, index, on_policy, GroupOptions(filter_on="union")).keep
+    >>> reject_groups(solved, index, on_policy, GroupOptions(filter_on="all_samples")).keep
     [True, True, True]
     >>> reject_groups(solved, index, on_policy, GroupOptions(filter_on="on_policy")).keep
     [False, False, False]
@@ -44,7 +44,7 @@ def reject_groups(
         ValueError: the lengths differ.
     """
     every, sampled = outcomes_by_group(solved, index, on_policy)
-    criterion = every if options.filter_on == "union" else sampled
+    criterion = every if options.filter_on == "all_samples" else sampled
     rejected = {group for group, outcomes in criterion.items() if len(outcomes) > 1 and len(set(outcomes)) == 1}
     kinds = [set(outcomes) for outcomes in sampled.values()]
     metrics = {

@@ -1,4 +1,4 @@
-"""Which prompts get the off-policy samples of their group: `mixed.guide`. No torch."""
+"""Which prompts get the off-policy samples of their group: `mixed.off_policy_schedule`. No torch."""
 
 from collections.abc import Sequence
 
@@ -8,10 +8,10 @@ ALWAYS, UNTIL_SOLVED = "always", "until_solved"
 BELOW = compile_full_match(r"pass_rate\s*<\s*(\d+(?:\.\d*)?|\.\d+)")
 
 
-def parse_guide(rule: str) -> float | None:
+def parse_schedule(rule: str) -> float | None:
     """The bound of ``pass_rate<x``; None for the rules that need no pass rates.
 
-    >>> parse_guide("pass_rate<0.5"), parse_guide("always")
+    >>> parse_schedule("pass_rate<0.5"), parse_schedule("always")
     (0.5, None)
 
     Raises:
@@ -27,22 +27,22 @@ def parse_guide(rule: str) -> float | None:
     return float(match[1])
 
 
-def require_guide(rule: str) -> str:
-    """``rule``; ValueError unless `parse_guide` reads it."""
-    parse_guide(rule)
+def require_schedule(rule: str) -> str:
+    """``rule``; ValueError unless `parse_schedule` reads it."""
+    parse_schedule(rule)
     return rule
 
 
-class Guidance:
+class OffPolicySchedule:
     """Decides for each prompt that is drawn whether its group has off-policy samples; the others have none.
 
     ``always``: each has them. ``pass_rate<x``: those that the base model solved in less than the share x of its
     samples. ``until_solved``: those of which no on-policy sample was right so far.
 
-    >>> guidance = Guidance("until_solved")
-    >>> guidance.solve([7, 7, 8, 8], [True, False, True, False], [False, True, False, True])  # by the target alone
-    >>> guidance.solve([9, 9], [True, True], [False, True])
-    >>> guidance.guides(7), guidance.guides(8), guidance.guides(9)
+    >>> schedule = OffPolicySchedule("until_solved")
+    >>> schedule.solve([7, 7, 8, 8], [True, False, True, False], [False, True, False, True])  # by the target alone
+    >>> schedule.solve([9, 9], [True, True], [False, True])
+    >>> schedule.applies(7), schedule.applies(8), schedule.applies(9)
     (True, True, False)
 
     Prompts are named by whole numbers. ``solved``, those that an on-policy sample solved, is the state of a run.
@@ -50,7 +50,7 @@ class Guidance:
 
     def __init__(self, rule: str) -> None:
         self.rule = rule
-        self.below = parse_guide(rule)
+        self.below = parse_schedule(rule)
         self.solved: set[int] = set()
 
     @property
@@ -58,7 +58,7 @@ class Guidance:
         """Whether the rule depends on the prompt."""
         return self.rule != ALWAYS
 
-    def guides(self, prompt: int, pass_rate: float | None = None) -> bool:
+    def applies(self, prompt: int, pass_rate: float | None = None) -> bool:
         """Whether the group of ``prompt`` gets off-policy samples."""
         if self.below is None:
             return prompt not in self.solved

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from training.algorithms.off_policy_schedule import ALWAYS, UNTIL_SOLVED, require_guide
+from training.algorithms.off_policy_schedule import ALWAYS, UNTIL_SOLVED, require_schedule
 from training.algorithms.option_block import Options, contradiction
 from training.algorithms.registry import (
     CORRECTIONS,
@@ -25,7 +25,7 @@ from training.algorithms.registry import (
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 NotNegative = Annotated[float, Field(ge=0.0)]
 Positive = Annotated[float, Field(gt=0.0)]
-Baseline = Literal["union", "on_policy"]
+Baseline = Literal["all_samples", "on_policy"]
 
 
 class PrefixOptions(Options):
@@ -172,9 +172,9 @@ class EntropyOptions(Options):
 class GroupOptions(Options):
     """What is computed over the samples of a prompt (``training.algorithms.advantage`` and ``rejection``)."""
 
-    baseline: Baseline = "union"  # whose scores the mean and the deviation of a group are taken over
+    baseline: Baseline = "all_samples"  # whose scores the mean and the deviation of a group are taken over
     use_std: bool = False  # divide by the deviation
-    filter_on: Baseline = "union"  # whose outcomes decide that a group carries no signal
+    filter_on: Baseline = "all_samples"  # whose outcomes decide that a group carries no signal
 
 
 class LossOptions(Options):
@@ -212,7 +212,8 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
 
     loss_agg_mode: Annotated[str, AfterValidator(LOSS_AGG_MODES.require)] = "token-mean"
     prefix: PrefixOptions = PrefixOptions()
-    guide: Annotated[str, AfterValidator(require_guide)] = ALWAYS  # which prompts get the samples with a prefix
+    # which prompts get the samples with a prefix
+    off_policy_schedule: Annotated[str, AfterValidator(require_schedule)] = ALWAYS
     rollout_correction: RolloutCorrectionOptions = RolloutCorrectionOptions()
     sft_multitask: SFTMultitaskOptions = SFTMultitaskOptions()
     gate: GateOptions = GateOptions()
@@ -254,9 +255,9 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
                 if getattr(self, name) == "on_policy":
                     why = f"all {n} samples of a group have a prefix, none is on-policy"
                     raise contradiction(name, "on_policy", "prefix.n_prefix", n_prefix, why)
-            if self.guide == UNTIL_SOLVED:
+            if self.off_policy_schedule == UNTIL_SOLVED:
                 why = "it waits for an on-policy sample that is right, and a group has none"
-                raise contradiction("guide", self.guide, "prefix.n_prefix", n_prefix, why)
+                raise contradiction("off_policy_schedule", self.off_policy_schedule, "prefix.n_prefix", n_prefix, why)
         if self.replay.use and n < 2:
             raise contradiction("replay.use", True, "rollout.n", n, "one sample of a group is replayed")
         if self.relift.use and n_prefix in (-1, n):
@@ -305,8 +306,10 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
             raise contradiction("use_target_probs", True, "prefix.n_prefix", 0, "no sample has off-policy tokens")
         if self.sft_multitask.use and self.prefix.n_prefix == 0:
             raise contradiction("sft_multitask.use", True, "prefix.n_prefix", 0, "no sample has off-policy tokens")
-        if self.guide != ALWAYS and self.prefix.n_prefix == 0:
-            raise contradiction("guide", self.guide, "prefix.n_prefix", 0, "no sample has off-policy tokens")
+        if self.off_policy_schedule != ALWAYS and self.prefix.n_prefix == 0:
+            raise contradiction(
+                "off_policy_schedule", self.off_policy_schedule, "prefix.n_prefix", 0, "no sample has off-policy tokens"
+            )
         if self.replay.use and self.prefix.n_prefix != 0:
             why = "the first sample of a group is replayed"
             raise contradiction("replay.use", True, "prefix.n_prefix", self.prefix.n_prefix, why)

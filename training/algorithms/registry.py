@@ -57,14 +57,14 @@ LOSS_AGG_MODES = Registry(
         "seq-mean-token-mean": "training.algorithms.aggregate:seq_mean_token_mean",
         "seq-mean-token-sum": "training.algorithms.aggregate:seq_mean_token_sum",
         "constant": "training.algorithms.aggregate:constant",
-        "published-invariant": "training.algorithms.aggregate:published_invariant",
+        "seq64-mean-token-sum-norm": "training.algorithms.aggregate:seq64_mean_token_sum_norm",
         "published": "training.algorithms.aggregate:published",
     }
 )
 # The modes of LOSS_AGG_MODES that reduce means over tokens (entropy, KL, supervised loss) in another way.
 MEAN_AGG_MODES = Registry(
     {
-        "published-invariant": "training.algorithms.aggregate:published_invariant_mean",
+        "seq64-mean-token-sum-norm": "training.algorithms.aggregate:seq64_token_mean",
         "published": "training.algorithms.aggregate:published_mean",
     }
 )

@@ -43,7 +43,9 @@ class TrainerState:
 
     entropy: Mapping[str, float] = field(default_factory=dict)  # EntropyController.state_dict()
     dispatched: int = 0  # prompts that samples were drawn for, with asynchronous rollouts
-    solved: Sequence[int] = ()  # prompts that need no off-policy samples any more, with mixed.guide=until_solved
+    solved: Sequence[
+        int
+    ] = ()  # prompts that need no off-policy samples any more, with mixed.off_policy_schedule=until_solved
     unsolved: Sequence[int] = ()  # prompts whose targets wait for a supervised step, with mixed.relift
     retired: Sequence[int] = ()  # prompts that are not replayed any more, with mixed.replay
     replaying: bool = False  # whether replay has started

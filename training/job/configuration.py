@@ -248,7 +248,7 @@ def _keys_of(overrides: Sequence[str]) -> Iterator[str]:
 
 
 def _quoted(override: str) -> str:
-    """``override`` with its value in quotes where Hydra's grammar needs them, as for ``mixed.guide=pass_rate<0.5``."""
+    """``override`` with its value in quotes where Hydra's grammar needs them, as for ``pass_rate<0.5``."""
     key, equals, value = override.partition("=")
     return f"{key}{equals}'{value}'" if "<" in value and not any(mark in value for mark in "'\"[{\\") else override
 

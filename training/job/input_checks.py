@@ -16,7 +16,7 @@ from core.model.manifest import InputRecord, TargetsRecord
 from core.model.model_folder import check_model
 from core.model.tokens import Lengths, load_lengths
 from core.schemas import PASS_RATE, TARGET, TARGET_LOG_PROBS
-from training.algorithms.off_policy_schedule import parse_guide
+from training.algorithms.off_policy_schedule import parse_schedule
 from training.algorithms.prompt_order import EASY_FIRST, easy_first
 
 ROWS = 1024  # read and tokenized at a time
@@ -89,8 +89,11 @@ def check_pass_rates(path: Path, config: DictConfig) -> None:
     """Raise InputError unless each row of the targets has the pass rate that ``config`` decides by."""
     if config.data.order == EASY_FIRST:
         reader, instead = f"data.order={EASY_FIRST}", "data.order=shuffle"
-    elif parse_guide(config.mixed.guide) is not None:
-        reader, instead = f"mixed.guide={config.mixed.guide}", "mixed.guide=always"
+    elif parse_schedule(config.mixed.off_policy_schedule) is not None:
+        reader, instead = (
+            f"mixed.off_policy_schedule={config.mixed.off_policy_schedule}",
+            "mixed.off_policy_schedule=always",
+        )
     else:
         return
     name, schema = PASS_RATE.name, pq.read_schema(path)

@@ -135,7 +135,7 @@ class OffPolicyAgentLoop(AgentLoopBase):
         target = row.get("target")
         if not target or not (prefix.n_prefix == -1 or sample < prefix.n_prefix):
             return []
-        if not row.get("guided", True):  # the trainer says so, by mixed.guide
+        if not row.get("has_off_policy", True):  # the trainer says so, by mixed.off_policy_schedule
             return []
         if stable_hash(self.seed, prompt_id(row)) >= self.target_ratio * HASHES:
             return []

@@ -38,8 +38,8 @@ def mixed_policy_loss(
     ``pg_loss``, ``entropy_loss``, ``kl_loss`` and ``sft_loss`` are the terms as they are optimised. Means over tokens
     are reported as pairs of sums (`pair_of_sums`), which the trainer divides.
     """
-    if tu.get_non_tensor_data(data, "imitation", False):
-        return imitation_loss(model_output, data)
+    if tu.get_non_tensor_data(data, "sft_update", False):
+        return sft_update_loss(model_output, data)
     log_prob = no_padding_2_padding(model_output["log_probs"], data)  # [batch, response]
     fields = ["response_mask", "old_log_probs", "advantages", "rollout_is_weights", "prefix_length"]
     if actor.use_kl_loss:
@@ -105,7 +105,7 @@ def on_policy(size: BatchSize, data: TensorDict) -> BatchSize:
     return replace(size, tokens=max(data["on_policy_tokens"], 1), sequences=max(data["on_policy_sequences"], 1))
 
 
-def imitation_loss(model_output: dict[str, torch.Tensor], data: TensorDict) -> tuple[torch.Tensor, dict[str, Metric]]:
+def sft_update_loss(model_output: dict[str, torch.Tensor], data: TensorDict) -> tuple[torch.Tensor, dict[str, Metric]]:
     """The share of one micro-batch in a supervised step of ReLIFT (arXiv 2506.07527): ``mean(-log p - c H)``.
 
     The mean is over the target tokens of the step, and ``c`` the entropy coefficient.

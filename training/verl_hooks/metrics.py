@@ -103,9 +103,9 @@ def group_metrics(
     Solve-all and solve-none never count off-policy samples.
     """
     sampled, off_policy = scores[on_policy], scores[~on_policy]
-    guided = float(len(set(index[~on_policy.numpy()])))
-    metrics = {"batch/off_policy_samples": float(len(off_policy)), "batch/guided_prompts": guided}
-    metrics["groups/guided"] = guided / len(set(index))
+    off_policy_prompts = float(len(set(index[~on_policy.numpy()])))
+    metrics = {"batch/off_policy_samples": float(len(off_policy)), "batch/off_policy_prompts": off_policy_prompts}
+    metrics["groups/off_policy"] = off_policy_prompts / len(set(index))
     if len(sampled):
         metrics["reward/on_policy"] = float(sampled.mean())
         solved = (scores == SOLVED).tolist()

@@ -1,4 +1,5 @@
-"""What a training keeps about prompts from step to step: which are guided, which are imitated, which are replayed."""
+"""What a training keeps about prompts from step to step: which have off-policy samples, which
+are learned from supervised, which are replayed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -8,7 +9,7 @@ import torch
 
 from training.algorithms.methods.exgrpo import ReplayStore, Trajectory
 from training.algorithms.methods.relift import UnsolvedPrompts
-from training.algorithms.off_policy_schedule import Guidance
+from training.algorithms.off_policy_schedule import OffPolicySchedule
 from training.algorithms.options import MixedPolicyOptions
 from training.job.checkpoints import TrainerState
 from training.verl_hooks.batch import Samples
@@ -16,11 +17,11 @@ from training.verl_hooks.experience_replay import insert, read_store, write_stor
 
 
 class PromptMemory:
-    """Prompts by their `prompt_key`, for ``mixed.guide``, ``mixed.relift`` and ``mixed.replay``."""
+    """Prompts by their `prompt_key`, for ``mixed.off_policy_schedule``, ``mixed.relift`` and ``mixed.replay``."""
 
     def __init__(self, options: MixedPolicyOptions, n: int):
         self.relift, self.replays = options.relift.use, options.replay.use
-        self.guidance = Guidance(options.guide)
+        self.schedule = OffPolicySchedule(options.off_policy_schedule)
         self.unsolved = UnsolvedPrompts(options.relift.buffer)
         self.replay = ReplayStore(options.replay, n)
         self._replayed: list[int] = []  # prompts of the next batch of which a sample is replayed
@@ -29,12 +30,12 @@ class PromptMemory:
     @property
     def used(self) -> bool:
         """Whether a sample has to say which prompt it is of."""
-        return self.guidance.depends or self.relift or self.replays
+        return self.schedule.depends or self.relift or self.replays
 
-    def guided(self, prompts: Sequence[int], pass_rates: Sequence[float] | None) -> list[bool]:
+    def with_off_policy(self, prompts: Sequence[int], pass_rates: Sequence[float] | None) -> list[bool]:
         """Of each prompt whether its group has off-policy samples; ``pass_rates`` where the rule is about them."""
         rates = [None] * len(prompts) if pass_rates is None else pass_rates
-        return [self.guidance.guides(prompt, rate) for prompt, rate in zip(prompts, rates, strict=True)]
+        return [self.schedule.applies(prompt, rate) for prompt, rate in zip(prompts, rates, strict=True)]
 
     def choose_replayed(self, batch_size: int, seed: int) -> None:
         """Choose what the next batch replays."""
@@ -55,8 +56,8 @@ class PromptMemory:
     def note(self, samples: Samples, has_target: Callable[[int], bool], on_policy_reward: float) -> dict[str, float]:
         """Take in how the samples of a step came out; returns figures of what is kept."""
         rows, sampled, solved, on_policy = samples.rows, samples.sampled, samples.solved, samples.on_policy
-        if self.guidance.depends:
-            self.guidance.solve(rows["prompt_key"].tolist(), solved.tolist(), on_policy.tolist())
+        if self.schedule.depends:
+            self.schedule.solve(rows["prompt_key"].tolist(), solved.tolist(), on_policy.tolist())
         if self.relift:
             able = sampled & torch.tensor(list(map(has_target, rows["prompt_key"].tolist())))
             self.unsolved.add(solved[able].tolist(), rows["prompt_key"][able].tolist(), on_policy[able].tolist())
@@ -73,7 +74,7 @@ class PromptMemory:
             write_store(self.replay, folder)
         return replace(
             state,
-            solved=sorted(self.guidance.solved),
+            solved=sorted(self.schedule.solved),
             unsolved=self.unsolved.prompts,
             retired=sorted(self.replay.retired),
             replaying=self.replay.started,
@@ -81,7 +82,7 @@ class PromptMemory:
 
     def load(self, state: TrainerState, folder: Path) -> None:
         """Take over what `save` saved."""
-        self.guidance.solved.update(state.solved)
+        self.schedule.solved.update(state.solved)
         self.unsolved.prompts = list(state.unsolved)
         self.replay.retired, self.replay.started = set(state.retired), state.replaying
         if self.replays:

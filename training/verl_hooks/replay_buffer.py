@@ -8,7 +8,7 @@ import transfer_queue as tq
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
-from training.algorithms.off_policy_schedule import ALWAYS, Guidance
+from training.algorithms.off_policy_schedule import ALWAYS, OffPolicySchedule
 from training.algorithms.options import MixedPolicyOptions
 
 SOLVED = 1.0  # reward of a right answer
@@ -25,12 +25,12 @@ class GroupReplayBuffer(ReplayBuffer):
     off_policy_samples: int = 0  # of a group with any; they come first
     draws: bool = True  # whether a group has samples beside them
     options: MixedPolicyOptions = MixedPolicyOptions()
-    guidance: Guidance = Guidance(ALWAYS)
+    schedule: OffPolicySchedule = OffPolicySchedule(ALWAYS)
     on_policy_prompts: frozenset[str] = frozenset()  # of finished groups that were looked at
 
-    def follow(self, options: MixedPolicyOptions, n: int, guidance: Guidance) -> Self:
-        """Set up for groups of ``n`` samples, of which ``guidance`` says whether some are off-policy."""
-        self.options, self.guidance = options, guidance
+    def follow(self, options: MixedPolicyOptions, n: int, schedule: OffPolicySchedule) -> Self:
+        """Set up for groups of ``n`` samples, of which ``schedule`` says whether some are off-policy."""
+        self.options, self.schedule = options, schedule
         self.off_policy_samples = n if options.prefix.n_prefix == -1 else options.prefix.n_prefix
         self.draws = self.off_policy_samples < n
         return self
@@ -76,20 +76,22 @@ class GroupReplayBuffer(ReplayBuffer):
 
     def _note_finished(self, partition_id: str, keys: Sequence[str]) -> None:
         """Note of finished groups which have no off-policy samples and which are solved: no step sees all of them."""
-        if not self.guidance.depends or not keys:
+        if not self.schedule.depends or not keys:
             return
         self.on_policy_prompts |= self._without_off_policy(partition_id, keys)
         fields = ["prompt_key", "prefix_length", "rm_scores"]
         data = tq.kv_batch_get(keys=list(keys), partition_id=partition_id, select_fields=fields)
         solved = [float(scores.sum()) == SOLVED for scores in data["rm_scores"]]
-        self.guidance.solve(data["prompt_key"].tolist(), solved, [not length for length in data["prefix_length"]])
+        self.schedule.solve(data["prompt_key"].tolist(), solved, [not length for length in data["prefix_length"]])
 
     def _without_off_policy(self, partition_id: str, keys: Sequence[str]) -> set[str]:
-        """The prompts of the samples ``keys`` that ``mixed.guide`` gives no off-policy samples."""
-        if not self.guidance.depends:
+        """The prompts of the samples ``keys`` that ``mixed.off_policy_schedule`` gives no off-policy samples."""
+        if not self.schedule.depends:
             return set()
-        guided = tq.kv_batch_get(keys=list(keys), partition_id=partition_id, select_fields=["guided"])["guided"]
-        return {sample_of(key)[0] for key, value in zip(keys, guided.tolist(), strict=True) if not value}
+        data = tq.kv_batch_get(keys=list(keys), partition_id=partition_id, select_fields=["has_off_policy"])
+        return {
+            sample_of(key)[0] for key, value in zip(keys, data["has_off_policy"].tolist(), strict=True) if not value
+        }
 
     def _is_on_policy(self, key: str) -> bool:
         prompt, number = sample_of(key)

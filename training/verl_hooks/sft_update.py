@@ -63,7 +63,7 @@ def sft_update_batch(examples: Sequence[Example], ranks: int, temperature: float
     return tu.get_tensordict(
         nested,
         {
-            "imitation": True,
+            "sft_update": True,
             "calculate_entropy": entropy_coeff != 0,
             "entropy_coeff": entropy_coeff,
             "global_batch_size": len(rows),

@@ -85,7 +85,7 @@ class MixedPolicy(PPOTrainer):
             gen_batch_size=1 if metric is not None else data.get("gen_batch_size") or data.train_batch_size,
             max_inflight_gen_batches=self.config.algorithm.filter_groups.max_inflight_gen_batches,
         )
-        return buffer.follow(self.options, self.config.actor_rollout_ref.rollout.n, self.memory.guidance)
+        return buffer.follow(self.options, self.config.actor_rollout_ref.rollout.n, self.memory.schedule)
 
     def _next_train_batch(self, num_prompts: int | None = None) -> TensorDict:
         """verl's; each prompt with its key and whether its group has off-policy samples, where that is needed."""
@@ -97,9 +97,9 @@ class MixedPolicy(PPOTrainer):
             return batch
         prompts = [prompt_key(messages) for messages in batch["raw_prompt"]]
         batch["prompt_key"] = torch.tensor(prompts)
-        if self.memory.guidance.depends:
-            rates = None if self.memory.guidance.below is None else batch["pass_rate"]
-            batch["guided"] = torch.tensor(self.memory.guided(prompts, rates))
+        if self.memory.schedule.depends:
+            rates = None if self.memory.schedule.below is None else batch["pass_rate"]
+            batch["has_off_policy"] = torch.tensor(self.memory.with_off_policy(prompts, rates))
         return batch
 
     def _fetch_one_gen_batch(self) -> TensorDict:
@@ -212,12 +212,12 @@ class MixedPolicy(PPOTrainer):
         if last and "actor/entropy" in metrics:  # a batch can be all off-policy
             self.entropy.update(metrics["actor/entropy"])
         if prompts := self.memory.unsolved.take():
-            self._imitate(prompts, metrics)
+            self._sft_update(prompts, metrics)
         if self.options.relift.use:
             metrics["relift/waiting"] = float(len(self.memory.unsolved.prompts))
         return batch
 
-    def _imitate(self, prompts: Sequence[int], metrics: dict[str, Any]) -> None:
+    def _sft_update(self, prompts: Sequence[int], metrics: dict[str, Any]) -> None:
         """One supervised update on the targets of ``prompts``."""
         rollout, ranks = self.config.actor_rollout_ref.rollout, max(self.actor_rollout_wg._dispatch_info["actor"]) + 1
         examples = [self.problems.example(prompt) for prompt in prompts]

@@ -74,10 +74,10 @@ def test_every_key_that_the_table_names_exists() -> None:
 def test_luffy_is_the_published_algorithm() -> None:
     config = compose_run("luffy", "gpu", [], run=RUN)
     options = mixed_options(config)
-    assert (options.baseline, options.use_std) == ("union", False)
+    assert (options.baseline, options.use_std) == ("all_samples", False)
     assert (options.off_policy_reshape, options.loss_remove_clip) == ("p_div_p_0.1", True)
     assert (options.prefix.n_prefix, options.prefix.min, options.prefix.max) == (1, 1.0, 1.0)
-    assert options.loss_agg_mode == "published-invariant"
+    assert options.loss_agg_mode == "seq64-mean-token-sum-norm"
     assert (config.data.train_batch_size, config.actor_rollout_ref.rollout.n) == (128, 8)
     actor = config.actor_rollout_ref.actor
     assert (actor.ppo_mini_batch_size, actor.entropy_coeff, actor.use_kl_loss) == (64, 0.001, False)

@@ -11,7 +11,7 @@ from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1 import replay_buffer as verl_buffer
 
-from training.algorithms.off_policy_schedule import ALWAYS, Guidance
+from training.algorithms.off_policy_schedule import ALWAYS, OffPolicySchedule
 from training.algorithms.options import MixedPolicyOptions
 from training.job.configuration import compose_run, mixed_options, names
 from training.verl_hooks import replay_buffer
@@ -66,7 +66,7 @@ def test_groups_without_a_signal_are_dropped(recipe: str, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(verl_buffer, "tq", SimpleNamespace(kv_batch_get=rm_scores))  # the real one needs Ray
     buffer = replay_buffer.GroupReplayBuffer.__new__(replay_buffer.GroupReplayBuffer).follow(
-        options, 4, Guidance(ALWAYS)
+        options, 4, OffPolicySchedule(ALWAYS)
     )
     buffer.filter_groups_metric = "reward"
     buffer.partitions = {"train": {key: {} for key in rewards}}
@@ -106,7 +106,7 @@ def test_a_batch_of_which_nothing_was_generated_ends_the_training(
     options = MixedPolicyOptions.from_mapping({"prefix": {"n_prefix": n_prefix}})
     monkeypatch.setattr(replay_buffer.ReplayBuffer, "sample", sampled(keys))
     buffer = replay_buffer.GroupReplayBuffer.__new__(replay_buffer.GroupReplayBuffer).follow(
-        options, 2, Guidance(ALWAYS)
+        options, 2, OffPolicySchedule(ALWAYS)
     )
     if not stops:
         assert buffer.sample(1, "train", 1)[0].keys == keys

@@ -136,7 +136,7 @@ EXAMPLES = [Example([5, 6], [1, 2, 3]), Example([5], [4]), Example([7, 8, 9], [1
 LOG_PROBS = [[0.0, -1.0, -2.0, -0.5, 9.0], [-4.0, 9.0], [0.0, 0.0, -0.3, -0.7, 9.0]]  # of the token after each one
 
 
-def imitation_share(rows: list[int], batch: Any, entropy: float) -> tuple[float, float]:
+def sft_update_share(rows: list[int], batch: Any, entropy: float) -> tuple[float, float]:
     """Loss and reported likelihood of the micro-batch of ``rows`` of an imitation batch."""
     chosen = [LOG_PROBS[row] if row < len(LOG_PROBS) else LOG_PROBS[0] for row in rows]
     part = tu.index_select_tensor_dict(batch, rows)
@@ -155,6 +155,6 @@ def test_relift_imitates_with_an_entropy_bonus_whatever_the_micro_batches_and_ra
     likelihood = (1.0 + 2.0 + 0.5 + 4.0 + 0.3 + 0.7) / 6
     rows = list(range(len(batch)))
     for cut in ([rows], [rows[:1], rows[1:]], [[row] for row in reversed(rows)]):
-        shares = [imitation_share(part, batch, 0.8) for part in cut]
+        shares = [sft_update_share(part, batch, 0.8) for part in cut]
         assert sum(loss for loss, _ in shares) / ranks == pytest.approx(likelihood - 0.01 * 0.8)
         assert sum(value for _, value in shares) / ranks == pytest.approx(likelihood)

@@ -46,8 +46,10 @@ def test_the_first_samples_of_a_group_are_off_policy_with_the_whole_target_and_i
     agent_loop = loop()
     whole = [*agent_loop.tokenizer.encode(TARGET, add_special_tokens=False), agent_loop.tokenizer.eos_token_id]
     assert [agent_loop._prefix(row(0, sample)) for sample in range(4)] == [whole, whole, [], []]
-    guided = [row(0) | {"guided": torch.tensor(value)} for value in (True, False)]  # as the trainer says of the prompt
-    assert [agent_loop._prefix(sample) for sample in guided] == [whole, []]
+    scheduled = [
+        row(0) | {"has_off_policy": torch.tensor(value)} for value in (True, False)
+    ]  # as the trainer says of the prompt
+    assert [agent_loop._prefix(sample) for sample in scheduled] == [whole, []]
 
 
 def test_a_share_of_the_prompts_is_off_policy_the_same_ones_in_every_step() -> None:
@@ -74,7 +76,7 @@ def test_what_a_sample_was_made_of_travels_as_tensors() -> None:
     assert torch.equal(fields["prefix_length"], torch.tensor(7)) and torch.equal(fields["requests"], torch.tensor(0))
 
 
-@pytest.mark.parametrize("filter_on", ["union", "on_policy"])
+@pytest.mark.parametrize("filter_on", ["all_samples", "on_policy"])
 def test_group_metrics_never_count_an_off_policy_sample(filter_on: str) -> None:
     options = MixedPolicyOptions(filter_on=filter_on)
     index = np.array([name for name in ("all", "none", "some", "off_policy") for _ in range(3)], dtype=object)
@@ -82,8 +84,8 @@ def test_group_metrics_never_count_an_off_policy_sample(filter_on: str) -> None:
     on_policy = torch.tensor([True, True, False, True, True, False, True, True, True, False, False, False])
     assert group_metrics(scores, index, on_policy, options) == {
         "batch/off_policy_samples": 5.0,
-        "batch/guided_prompts": 3.0,
-        "groups/guided": 0.75,
+        "batch/off_policy_prompts": 3.0,
+        "groups/off_policy": 0.75,
         "reward/on_policy": pytest.approx(3 / 7),
         "reward/off_policy": pytest.approx(4 / 5),
         "groups/solve_all": pytest.approx(1 / 3),

@@ -17,7 +17,7 @@ from training.algorithms.methods.length_penalty import length_penalty
 from training.algorithms.methods.relift import UnsolvedPrompts
 from training.algorithms.methods.sft_schedule import policy_weight, sft_coefficient
 from training.algorithms.methods.srft import outcome_advantage, supervised_scale
-from training.algorithms.off_policy_schedule import Guidance
+from training.algorithms.off_policy_schedule import OffPolicySchedule
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.prefix import prefix_ratio
 from training.algorithms.registry import LOSSES
@@ -42,9 +42,9 @@ CHANGES: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "off_min_clip": ({}, None, 0.6),
     "use_target_probs": ({}, False, True),
     "all_max_clip": ({}, None, 0.4),
-    "baseline": ({}, "union", "on_policy"),
+    "baseline": ({}, "all_samples", "on_policy"),
     "use_std": ({}, False, True),
-    "filter_on": ({}, "union", "on_policy"),
+    "filter_on": ({}, "all_samples", "on_policy"),
     "loss_agg_mode": ({}, "token-mean", "constant"),
     "prefix.n_prefix": ({}, 1, 2),
     "prefix.strategy": ({"prefix.min": 0.0}, "fixed", "random"),
@@ -55,7 +55,7 @@ CHANGES: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "prefix.std": ({"prefix.strategy": "linear_variance", "prefix.min": 0.0}, 0.1, 0.2),
     "prefix.alpha": ({}, 1.0, 0.5),
     "prefix.beta": ({}, 1.0, 0.5),
-    "guide": ({}, "always", "until_solved"),
+    "off_policy_schedule": ({}, "always", "until_solved"),
     "rollout_correction.type": ({}, "none", "tis"),
     "rollout_correction.low": ({"rollout_correction.type": "icepop"}, 0.5, 0.9),
     "rollout_correction.high": ({"rollout_correction.type": "icepop"}, 5.0, 1.1),
@@ -104,9 +104,9 @@ def computed(chosen: MixedPolicyOptions) -> tuple[Any, ...]:
         for sample in range(3)
         for prompt in range(4)
     ]
-    guidance = Guidance(chosen.guide)
-    guidance.solve([0, 0, 1, 1], [True, True, True, False], [False, True, False, True])
-    guided = [guidance.guides(prompt) for prompt in (0, 1)]
+    schedule = OffPolicySchedule(chosen.off_policy_schedule)
+    schedule.solve([0, 0, 1, 1], [True, True, True, False], [False, True, False, True])
+    off_policy = [schedule.applies(prompt) for prompt in (0, 1)]
     generator = torch.Generator().manual_seed(0)
     log_prob, old, rollout = (-3 * torch.rand(6, 3, generator=generator) for _ in range(3))
     log_prob[5] = old[5] + 0.5  # above the clip, in a sample with a positive advantage
@@ -150,7 +150,7 @@ def computed(chosen: MixedPolicyOptions) -> tuple[Any, ...]:
         store.add(prompt, 1, 3, [Trajectory([2], [-0.5], 0.1)])
     store.note_success(0.5)
     replayed = store.draw(4, seed=0) if chosen.replay.use else []
-    return ratios, guided, loss.item(), coefficients, kept, imitated, unsolved.prompts, replayed
+    return ratios, off_policy, loss.item(), coefficients, kept, imitated, unsolved.prompts, replayed
 
 
 def test_every_option_is_tried() -> None:

@@ -51,7 +51,7 @@ def loss_of(weights: float = 1.0, entropy: float = 0.0, **mixed: Any) -> tuple[f
 
 
 def test_the_policy_loss_that_is_shown_is_the_one_that_is_optimised() -> None:
-    for mode in ("token-mean", "constant", "published-invariant"):
+    for mode in ("token-mean", "constant", "seq64-mean-token-sum-norm"):
         loss, metrics = loss_of(weights=3.0, loss_agg_mode=mode)
         assert metrics["pg_loss"] == pytest.approx(loss)
     loss, metrics = loss_of(weights=3.0, entropy=2.0, sft_multitask={"use": True, "coef": 0.5})

@@ -217,7 +217,7 @@ def test_union_baseline_equals_grpo_of_the_reference(golden):
         arguments = advantage(case)
         scores = arguments["token_level_rewards"].sum(dim=-1)
         none = torch.zeros(len(scores), dtype=torch.bool)
-        options = GroupOptions(baseline="union", use_std=arguments["use_std"])
+        options = GroupOptions(baseline="all_samples", use_std=arguments["use_std"])
         ours = group_advantage(scores, arguments["index"], none, options, arguments["epsilon"])
         expected = tensor(case["out"]["advantages"], scores.dtype)
         torch.testing.assert_close(

@@ -35,7 +35,7 @@ def by_definition(scores, index, on_policy, baseline, use_std):
         members = [
             other
             for other, group, sampled in zip(scores.tolist(), index, on_policy.tolist(), strict=True)
-            if group == name and (sampled or baseline == "union")
+            if group == name and (sampled or baseline == "all_samples")
         ]
         mean, std = (statistics.fmean(members), statistics.stdev(members)) if len(members) > 1 else (0.0, 1.0)
         std = std if len(set(members)) > 1 or len(members) < 2 else 1.0
@@ -44,7 +44,7 @@ def by_definition(scores, index, on_policy, baseline, use_std):
 
 
 @settings(max_examples=150)
-@given(groups(), st.sampled_from(["union", "on_policy"]), st.booleans())
+@given(groups(), st.sampled_from(["all_samples", "on_policy"]), st.booleans())
 def test_equals_the_definition(group, baseline, use_std):
     scores, index, on_policy = group
     ours = group_advantage(scores, index, on_policy, GroupOptions(baseline=baseline, use_std=use_std), EPSILON)
@@ -52,7 +52,7 @@ def test_equals_the_definition(group, baseline, use_std):
 
 
 @settings(max_examples=100)
-@given(groups(), st.sampled_from(["union", "on_policy"]), st.randoms(use_true_random=False))
+@given(groups(), st.sampled_from(["all_samples", "on_policy"]), st.randoms(use_true_random=False))
 def test_the_order_of_rows_and_the_names_of_groups_do_not_matter(group, baseline, order):
     scores, index, on_policy = group
     rows = list(range(len(index)))
@@ -94,7 +94,7 @@ def test_keeps_the_dtype_and_leaves_its_inputs_alone(dtype):
 
 def test_equal_scores_carry_no_signal_whatever_their_value():
     for value in (0.1, 1 / 3, 1e-3):
-        union = GroupOptions(baseline="union", use_std=True)
+        union = GroupOptions(baseline="all_samples", use_std=True)
         ours = group_advantage(torch.full((7,), value), [0] * 7, torch.ones(7), union, 0.0)
         assert torch.equal(ours, torch.zeros(7))
     # In float64 the mean of three 0.1 is not 0.1: a deviation of 1e-17 would make the off-policy row's advantage 9e5.

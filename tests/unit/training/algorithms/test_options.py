@@ -114,7 +114,7 @@ def test_a_contradiction_with_the_group_size(values, n, words):
         ({"off_policy_reshap": "pow"}, "off_policy_reshap: no such option; did you mean off_policy_reshape?"),
         ({"prefix": {"ratio": 1.0}}, "prefix.ratio: no such option"),
         ({"prefix": 4}, "prefix: got 4, expected a valid dictionary or instance of PrefixOptions"),
-        ({"baseline": "mean"}, "baseline: got 'mean', expected 'union' or 'on_policy'"),
+        ({"baseline": "mean"}, "baseline: got 'mean', expected 'all_samples' or 'on_policy'"),
         ({"off_policy_reshape": "p_div_p_0"}, "off_policy_reshape: got 'p_div_p_0', expected no_reshape, logp,"),
         ({"on_policy_reshape": 3}, "on_policy_reshape: got 3, expected a valid string"),
         ({"use_std": 1}, "use_std: got 1, expected a valid boolean"),
@@ -169,7 +169,7 @@ def test_a_coefficient_that_is_not_adaptive_stays():
     assert EntropyController(EntropyOptions(), 0.0).update(3.0) == 0.0
 
 
-UNION, ON_POLICY_ONLY = GroupOptions(filter_on="union"), GroupOptions(filter_on="on_policy")
+UNION, ON_POLICY_ONLY = GroupOptions(filter_on="all_samples"), GroupOptions(filter_on="on_policy")
 
 
 def test_groups_without_signal_are_rejected_and_off_policy_samples_never_counted():

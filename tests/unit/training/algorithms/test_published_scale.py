@@ -1,4 +1,4 @@
-"""The scale of the published run: policy gradient against entropy gradient, and what `published-invariant` makes of it.
+"""The scale of the published run: policy gradient against entropy gradient, and `seq64-mean-token-sum-norm`.
 
 The reference's formulas are written out here: a rank cuts its sequences into K micro-batches and adds up, over them,
 ``sum(L m) / 8192 - coefficient * masked_mean(H)``; the gradients of the ranks are averaged.
@@ -61,33 +61,37 @@ def test_published_is_the_reference_for_any_number_of_micro_batches(ranks, micro
         torch.testing.assert_close(gradient, expected, **TOLERANCE)
 
 
-def test_published_depends_on_the_micro_batches_and_published_invariant_does_not():
+def test_published_depends_on_the_micro_batches_and_seq64_mean_token_sum_norm_does_not():
     tensors = batch(16)
     entropy = [float(ours("published", *tensors, 1, k)[1].sum()) for k in (1, 5)]
     assert entropy[1] == pytest.approx(5 * entropy[0], rel=0.2)
-    one = ours("published-invariant", *tensors, 1, 1)
+    one = ours("seq64-mean-token-sum-norm", *tensors, 1, 1)
     for ranks, micro_batches in ((1, 5), (2, 1), (4, 3)):
-        for gradient, expected in zip(ours("published-invariant", *tensors, ranks, micro_batches), one, strict=True):
+        for gradient, expected in zip(
+            ours("seq64-mean-token-sum-norm", *tensors, ranks, micro_batches), one, strict=True
+        ):
             torch.testing.assert_close(gradient, expected, **TOLERANCE)
 
 
 @pytest.mark.parametrize("length", [LENGTH, LENGTH // 4])
-def test_published_invariant_is_the_reference_at_the_published_sizes(length):
+def test_seq64_mean_token_sum_norm_is_the_reference_at_the_published_sizes(length):
     """512 sequences on 8 ranks, whose micro-batches are filled with 4 response limits of tokens."""
     tensors = batch(512, lengths=torch.full((512, 1), length))
     micro_batches = 64 * length // (4 * LENGTH)
     for gradient, expected in zip(
-        ours("published-invariant", *tensors, 8, micro_batches), reference(*tensors, 8, micro_batches), strict=True
+        ours("seq64-mean-token-sum-norm", *tensors, 8, micro_batches),
+        reference(*tensors, 8, micro_batches),
+        strict=True,
     ):
         torch.testing.assert_close(gradient, expected, **TOLERANCE)
 
 
-def test_published_invariant_keeps_its_scale_when_a_batch_is_smaller():
+def test_seq64_mean_token_sum_norm_keeps_its_scale_when_a_batch_is_smaller():
     """A quarter of the sequences has the same gradient, so a clip of its norm means the same."""
     losses, entropies, mask = batch(64, lengths=torch.full((64, 1), 20))
-    whole = ours("published-invariant", losses, entropies, mask, 1, 1)
+    whole = ours("seq64-mean-token-sum-norm", losses, entropies, mask, 1, 1)
     part = ours(
-        "published-invariant",
+        "seq64-mean-token-sum-norm",
         *(tensor[:16].detach().requires_grad_() for tensor in (losses, entropies)),
         mask[:16],
         1,
@@ -102,7 +106,7 @@ def test_the_supervised_loss_weighs_as_the_entropy_does():
     _, values, mask = batch(16)
     some = mask & (torch.arange(16) % 4 == 0).unsqueeze(-1)
     size, tokens = size_of(mask), int(some.sum())
-    for mode in ("published", "published-invariant"):
+    for mode in ("published", "seq64-mean-token-sum-norm"):
         part = BatchSize(tokens, 4, size.batch_tokens, size.batch_sequences, LENGTH)
         mean = values[some].mean()
         scale = 1.0 if mode == "published" else agg_mean(torch.ones_like(values), mask, mode, size)

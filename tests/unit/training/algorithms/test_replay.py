@@ -57,7 +57,7 @@ def test_a_replayed_sample_has_the_shaped_ratio_against_its_own_past():
     losses.sum().backward()
     slopes = [-0.5 * 0.1 * r / (r + 0.1) ** 2 for r in ratios]
     assert log_prob.grad[0].tolist() == pytest.approx(slopes, rel=1e-4)
-    assert (options.baseline, options.use_std, options.loss_agg_mode) == ("union", False, "constant")
+    assert (options.baseline, options.use_std, options.loss_agg_mode) == ("all_samples", False, "constant")
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.floats(0, 2)), max_size=30))

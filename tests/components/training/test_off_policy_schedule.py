@@ -20,7 +20,7 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils import tensordict_utils as tu
 
 from core.errors import InputError
-from training.algorithms.off_policy_schedule import Guidance, parse_guide
+from training.algorithms.off_policy_schedule import OffPolicySchedule, parse_schedule
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.prompt_order import easy_first
 from training.job.checkpoints import STATE, TrainerState, folder_of, mark_complete, read_state
@@ -37,49 +37,54 @@ STEP = st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.booleans()), max_
 
 @pytest.mark.parametrize("rule", ["", "never", "pass_rate<0", "pass_rate<1.5", "pass_rate>0.5", "pass_rate<nan"])
 def test_a_rule_that_decides_nothing_is_refused(rule: str) -> None:
-    with pytest.raises(InputError, match=r"^guide: got '.*', expected always, until_solved or pass_rate<x"):
-        MixedPolicyOptions.from_mapping({"guide": rule, "prefix": {"n_prefix": 1}}, n=8)
+    with pytest.raises(
+        InputError, match=r"^off_policy_schedule: got '.*', expected always, until_solved or pass_rate<x"
+    ):
+        MixedPolicyOptions.from_mapping({"off_policy_schedule": rule, "prefix": {"n_prefix": 1}}, n=8)
 
 
 @pytest.mark.parametrize(
     ("prefix", "message"),
     [
-        ({"n_prefix": 0}, "guide=until_solved contradicts prefix.n_prefix=0: no sample has off-policy tokens"),
+        (
+            {"n_prefix": 0},
+            "off_policy_schedule=until_solved contradicts prefix.n_prefix=0: no sample has off-policy tokens",
+        ),
         ({"n_prefix": -1}, "it waits for an on-policy sample that is right, and a group has none"),
     ],
 )
 def test_a_recipe_that_the_rule_cannot_serve_is_refused(prefix: dict[str, int], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        MixedPolicyOptions.from_mapping({"guide": "until_solved", "prefix": prefix}, n=8)
+        MixedPolicyOptions.from_mapping({"off_policy_schedule": "until_solved", "prefix": prefix}, n=8)
 
 
 @given(st.floats(0.01, 1.0), st.floats(0, 1))
 def test_problems_below_the_bound_are_guided_whatever_was_solved(bound: float, rate: float) -> None:
-    guidance = Guidance(f"pass_rate < {bound:.17f}")
-    guidance.solve([1], [True], [True])
-    assert guidance.guides(1, rate) == (rate < float(f"{bound:.17f}"))
-    assert guidance.solved == set()
+    schedule = OffPolicySchedule(f"pass_rate < {bound:.17f}")
+    schedule.solve([1], [True], [True])
+    assert schedule.applies(1, rate) == (rate < float(f"{bound:.17f}"))
+    assert schedule.solved == set()
 
 
 @given(st.lists(STEP, max_size=6), st.integers(0, 6))
 def test_a_resumed_run_guides_what_an_unbroken_one_does(steps: list[list[tuple[int, bool, bool]]], cut: int) -> None:
-    unbroken, resumed = Guidance("until_solved"), Guidance("until_solved")
+    unbroken, resumed = OffPolicySchedule("until_solved"), OffPolicySchedule("until_solved")
     solved: set[int] = set()
     for number, step in enumerate(steps):
         if number == cut:
             saved = json.loads(json.dumps(sorted(resumed.solved)))
-            resumed = Guidance("until_solved")
+            resumed = OffPolicySchedule("until_solved")
             resumed.solved.update(saved)
-        for guidance in (unbroken, resumed):
-            assert [guidance.guides(prompt) for prompt in range(6)] == [prompt not in solved for prompt in range(6)]
-            guidance.solve(*([row[k] for row in step] for k in range(3)))
+        for schedule in (unbroken, resumed):
+            assert [schedule.applies(prompt) for prompt in range(6)] == [prompt not in solved for prompt in range(6)]
+            schedule.solve(*([row[k] for row in step] for k in range(3)))
         solved |= {prompt for prompt, right, on_policy in step if right and on_policy}
 
 
 def trainer_of(rule: str, monkeypatch: pytest.MonkeyPatch, **columns: Any) -> Any:
     """A trainer whose next batch has these columns."""
     trainer = MixedPolicyTrainer.__new__(MixedPolicyTrainer)
-    trainer.options = MixedPolicyOptions.from_mapping({"guide": rule, "prefix": {"n_prefix": 1}})
+    trainer.options = MixedPolicyOptions.from_mapping({"off_policy_schedule": rule, "prefix": {"n_prefix": 1}})
     trainer.memory = PromptMemory(trainer.options, n=2)
     batch = {name: np.fromiter(values, object, len(values)) for name, values in columns.items()}
     monkeypatch.setattr(PPOTrainer, "_next_train_batch", lambda *_: tu.get_tensordict(dict(batch)))
@@ -92,13 +97,13 @@ def asks(text: str) -> list[dict[str, str]]:
 
 def test_the_trainer_says_of_each_prompt_that_it_draws_whether_it_is_guided(monkeypatch: pytest.MonkeyPatch) -> None:
     columns = {"raw_prompt": [asks("1+1"), asks("2+2"), asks("1+1")], "pass_rate": [0.1, 0.75, 0.1]}
-    assert "guided" not in trainer_of("always", monkeypatch, **columns)._next_train_batch()
+    assert "has_off_policy" not in trainer_of("always", monkeypatch, **columns)._next_train_batch()
     batch = trainer_of("pass_rate<0.5", monkeypatch, **columns)._next_train_batch()
-    assert batch["guided"].tolist() == [True, False, True]
+    assert batch["has_off_policy"].tolist() == [True, False, True]
     trainer = trainer_of("until_solved", monkeypatch, raw_prompt=columns["raw_prompt"])
-    assert trainer._next_train_batch()["guided"].tolist() == [True, True, True]
-    trainer.memory.guidance.solve([prompt_key(asks("1+1"))], [True], [True])
-    assert trainer._next_train_batch()["guided"].tolist() == [False, True, False]
+    assert trainer._next_train_batch()["has_off_policy"].tolist() == [True, True, True]
+    trainer.memory.schedule.solve([prompt_key(asks("1+1"))], [True], [True])
+    assert trainer._next_train_batch()["has_off_policy"].tolist() == [False, True, False]
 
 
 def test_a_checkpoint_keeps_which_prompts_were_solved(tmp_path: Path) -> None:
@@ -123,7 +128,7 @@ def test_a_filter_remembers_solved_groups_and_counts_all_samples_of_unguided_one
     def fields(keys: list[str], partition_id: str, select_fields: list[str]) -> TensorDict:
         prompts, numbers = zip(*map(replay_buffer.sample_of, keys), strict=True)
         values = {
-            "guided": [prompt not in unguided for prompt in prompts],
+            "has_off_policy": [prompt not in unguided for prompt in prompts],
             "prompt_key": [ord(prompt) for prompt in prompts],
             "prefix_length": [9 * (n == 0 and p not in unguided) for p, n in zip(prompts, numbers, strict=True)],
             "rm_scores": [[0.0, rewards[p][n]] for p, n in zip(prompts, numbers, strict=True)],
@@ -136,14 +141,14 @@ def test_a_filter_remembers_solved_groups_and_counts_all_samples_of_unguided_one
         monkeypatch.setattr(module, "tq", SimpleNamespace(kv_batch_get=fields))
     options = MixedPolicyOptions(prefix={"n_prefix": 1}, filter_on="on_policy", sft_multitask={"use": True})  # pyright: ignore[reportArgumentType]
     buffer = replay_buffer.GroupReplayBuffer.__new__(replay_buffer.GroupReplayBuffer).follow(
-        options, 3, Guidance("until_solved")
+        options, 3, OffPolicySchedule("until_solved")
     )
     buffer.filter_groups_metric = "reward"
     buffer.partitions, buffer.finished_keys = {"train": {key: {} for key in keys}}, {"train": set(rewards)}
     buffer._dapo_classification_cache = {"train": {}}  # pyright: ignore[reportAttributeAccessIssue]
     prompts, _ = buffer._dapo_filtered_keys("train")
     assert prompts == {"a", "d"}  # the first sample of c counts, and d has nothing to imitate
-    assert buffer.guidance.solved == {ord("a"), ord("c")}
+    assert buffer.schedule.solved == {ord("a"), ord("c")}
 
 
 @given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=30), st.integers(1, 8), st.integers(0, 3))
@@ -172,7 +177,8 @@ def config_of(*overrides: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    "setting", ["mixed.guide=pass_rate<0.5", "mixed.guide='pass_rate < .5'", "data.order=easy_first"]
+    "setting",
+    ["mixed.off_policy_schedule=pass_rate<0.5", "mixed.off_policy_schedule='pass_rate < .5'", "data.order=easy_first"],
 )
 def test_what_is_not_measured_is_refused_before_anything_starts(setting: str, tmp_path: Path) -> None:
     config, name = config_of(setting), setting.partition("=")[0]
@@ -191,7 +197,11 @@ def test_what_is_not_measured_is_refused_before_anything_starts(setting: str, tm
 
 def test_no_other_setting_needs_pass_rates(tmp_path: Path) -> None:
     file = targets_file(tmp_path / "a.parquet", None)
-    for settings in ([], ["mixed.guide=until_solved"], ["mixed.guide=always", "data.order=shuffle"]):
+    for settings in (
+        [],
+        ["mixed.off_policy_schedule=until_solved"],
+        ["mixed.off_policy_schedule=always", "data.order=shuffle"],
+    ):
         check_pass_rates(file, config_of(*settings))
         assert order_targets(file, config_of(*settings), tmp_path) == file
 
@@ -202,9 +212,17 @@ def test_no_other_setting_needs_pass_rates(tmp_path: Path) -> None:
         ("luffy", ["data.order=hard_first"], "data.order: got 'hard_first', expected one of shuffle, easy_first"),
         ("luffy", ["data.order=easy_first", "data.train_max_samples=8"], "contradict each other"),
         ("luffy", ["data.order=easy_first", "data.shuffle=false"], "data.shuffle has no effect with data.order=easy"),
-        ("on_policy", ["mixed.guide=until_solved"], "mixed.guide has no effect with mixed.prefix.n_prefix=0"),
-        ("sft", ["mixed.guide=until_solved"], "mixed.guide has no effect with objective=sft"),
-        ("uft", ["mixed.guide=pass_rate<2"], "guide: got 'pass_rate<2', expected"),
+        (
+            "on_policy",
+            ["mixed.off_policy_schedule=until_solved"],
+            "mixed.off_policy_schedule has no effect with mixed.prefix.n_prefix=0",
+        ),
+        (
+            "sft",
+            ["mixed.off_policy_schedule=until_solved"],
+            "mixed.off_policy_schedule has no effect with objective=sft",
+        ),
+        ("uft", ["mixed.off_policy_schedule=pass_rate<2"], "off_policy_schedule: got 'pass_rate<2', expected"),
     ],
 )
 def test_a_setting_that_cannot_work_is_refused(recipe: str, settings: list[str], message: str) -> None:
@@ -213,8 +231,12 @@ def test_a_setting_that_cannot_work_is_refused(recipe: str, settings: list[str],
 
 
 def test_the_bound_is_read_with_and_without_blanks_and_quotes() -> None:
-    spelled = ("mixed.guide=pass_rate<0.25", "mixed.guide='pass_rate < .25'", 'mixed.guide="pass_rate<0.250"')
-    assert {parse_guide(config_of(text).mixed.guide) for text in spelled} == {0.25}
+    spelled = (
+        "mixed.off_policy_schedule=pass_rate<0.25",
+        "mixed.off_policy_schedule='pass_rate < .25'",
+        'mixed.off_policy_schedule="pass_rate<0.250"',
+    )
+    assert {parse_schedule(config_of(text).mixed.off_policy_schedule) for text in spelled} == {0.25}
 
 
 def test_a_resumed_run_goes_on_in_the_order(tmp_path: Path) -> None:
