@@ -1,9 +1,12 @@
 """A scored run of an experiment as one small file: what a comparison reads of it, without the weights.
 
-Runs of several machines meet on one page by such files, and a page that is kept beside them can be made again.
+These files let you compare runs from several machines and rebuild the page later. ``python -m evaluation.recorded_run
+FOLDER`` lists those below a folder in its ``index.csv``.
 """
 
+import csv
 import json
+import sys
 import tempfile
 import zipfile
 import zlib
@@ -12,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from core.cli import exit_status
 from core.errors import InputError
-from core.files import atomic_write, read_json_lines, read_object
+from core.files import atomic_write, digest_file, read_json_lines, read_object
 from core.model.manifest import MANIFEST, Manifest, parse_manifest
 from evaluation.sample_tables import read_folder
 
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 
 METRICS, PROBLEMS, SCORES = "metrics.jsonl", "problems.json", "scores"
 LARGEST = 1 << 28  # bytes in a file of a run
+INDEX = "index.csv"
 UNREADABLE = (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError)  # the last: encrypted, or an odd method
 ADVICE = "remove the file, or record the run again"
 SIGNIFICANT = 7  # digits of a metric, as many as a float32 has
@@ -88,6 +93,36 @@ def read_run(path: Path) -> RecordedRun:
     return RecordedRun(manifest, metrics, problems, tables)
 
 
+def index_runs(root: Path) -> list[dict[str, str]]:
+    """A row for each ``PROFILE/NAME-SEED.zip`` below ``root``: its sha256, profile, name, recipe, seed and identity."""
+    rows = []
+    for file in sorted(root.glob("*/*.zip")):
+        manifest = read_run(file).manifest
+        rows.append(
+            {
+                "digest": digest_file(file),
+                "profile": file.parent.name,
+                "name": file.stem.rpartition("-")[0],
+                "recipe": manifest.request.recipe,
+                "seed": str(manifest.request.seed),
+                "identity": manifest.identity,
+            }
+        )
+    return rows
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write the index of the recorded runs below the folder that the command line names."""
+    given = sys.argv[1:] if argv is None else argv
+    if len(given) != 1 or not (rows := index_runs(Path(given[0]))):
+        raise InputError("usage: python -m evaluation.recorded_run FOLDER, with files FOLDER/PROFILE/NAME-SEED.zip")
+    with atomic_write(Path(given[0]) / INDEX) as temporary, temporary.open("w", newline="") as handle:
+        writer = csv.DictWriter(handle, rows[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return 0
+
+
 def _without_folders(value: Any) -> Any:
     """A value of JSON whose absolute paths are file names: only one machine knows the folders.
 
@@ -131,3 +166,7 @@ def _shorten(record: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in record["data"].items()
     }
     return {"step": record["step"], "data": numbers}
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(main))

@@ -1,8 +1,18 @@
 """What an operator can set about experiments: which recipes are trained and compared, with which settings and seeds."""
 
+from itertools import product
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PositiveInt, StringConstraints, ValidationInfo, field_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PositiveInt,
+    StringConstraints,
+    TypeAdapter,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from assets.shared.options import Options, Overrides, Recipe, known, names_of
 from core.code_digest import RECIPES
@@ -15,6 +25,33 @@ class Variant(Options):
 
     recipe: Recipe = Field(description="Name of a file in training/config/recipe.")
     overrides: Overrides = Field(default=[], description="KEY=VALUE settings that win over training.overrides.")
+
+
+class Matrix(Options):
+    """Variants of one recipe, one for each combination of some values."""
+
+    name: str = Field(description="Name of each variant, with {AXIS} where the value of an axis belongs.")
+    recipe: Recipe = Field(description="Name of a file in training/config/recipe.")
+    axes: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
+        description="Values by axis. The first axis varies slowest."
+    )
+    overrides: list[str] = Field(default=[], description="KEY=VALUE settings of each variant, with {AXIS} likewise.")
+    seeds: PositiveInt | None = Field(default=None, description="Runs per variant. None: experiments.seeds says.")
+
+    def variants(self) -> dict[str, dict[str, Any]]:
+        """The variants by name. ValueError for an axis that a text names and that there is not, or for equal names."""
+        variants: dict[str, dict[str, Any]] = {}
+        for values in product(*self.axes.values()):
+            chosen = dict(zip(self.axes, values, strict=True))
+            try:
+                name, *overrides = (text.format(**chosen) for text in (self.name, *self.overrides))
+            except (KeyError, IndexError, ValueError) as error:
+                axes = ", ".join(self.axes)
+                raise ValueError(f"{self.name}: no axis {error}; the axes are {axes}") from None
+            if name in variants:
+                raise ValueError(f"{self.name}: two variants are named {name!r}; name every axis in it")
+            variants[name] = {"recipe": self.recipe, "overrides": overrides}
+        return variants
 
 
 def _by_name(seeds: Any) -> Any:
@@ -30,6 +67,7 @@ def _names(info: ValidationInfo) -> list[str]:
 class ExperimentOptions(Options):
     """experiments/*: the recipes that are compared beside the main line of training and evaluation."""
 
+    matrix: list[Matrix] = Field(default=[], description="Variants that differ in the values of some axes.")
     variants: dict[VariantName, Variant] = Field(
         default={}, description="By name, recipes with settings of their own, compared like recipes."
     )
@@ -51,6 +89,25 @@ class ExperimentOptions(Options):
     overrides: dict[Recipe, Overrides] = Field(
         default={}, description="Per recipe, KEY=VALUE settings that win over training.overrides."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _span(cls, values: Any) -> Any:
+        """Add the variants of the matrix, before those that have a name of their own, with their numbers of runs."""
+        if not isinstance(values, dict) or not (given := values.get("matrix")):
+            return values
+        matrix = TypeAdapter(list[Matrix]).validate_python(given)
+        variants: dict[str, Any] = {}
+        runs: dict[str, int] = {}
+        for part in matrix:
+            named = part.variants()
+            if taken := sorted(named.keys() & variants.keys()):
+                raise ValueError(f"matrix: two variants are named {taken[0]!r}")
+            variants |= named
+            runs |= dict.fromkeys(named, part.seeds) if part.seeds else {}
+        seeds = values.get("seeds", {"default": 1})
+        seeds = {**runs, **seeds} if isinstance(seeds, dict) else seeds  # a single number is that of every variant
+        return {**values, "variants": {**variants, **values.get("variants", {})}, "seeds": seeds}
 
     @field_validator("variants")
     @classmethod

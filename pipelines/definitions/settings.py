@@ -1,8 +1,9 @@
 """Settings of an installation: a profile (YAML), and environment variables that override it.
 
-``LUFFY_PROFILE`` names the profile: a file of ``pipelines/profiles`` without its ending, or a path. A variable
-``LUFFY__SECTION__KEY`` (say ``LUFFY__TRAINING__SEED=1``) overrides one key; its value is YAML. The sections and keys
-are those of the classes below, and their values are the defaults that the Launchpad shows.
+``LUFFY_PROFILE`` names the profile: a file of ``pipelines/profiles`` without its ending, or a path. A profile with
+``base: NAME`` extends another one: mappings are merged by key, and every other value replaces that of the base. A
+variable ``LUFFY__SECTION__KEY`` (say ``LUFFY__TRAINING__SEED=1``) overrides one key; its value is YAML. The sections
+and keys are those of the classes below, and their values are the defaults that the Launchpad shows.
 """
 
 import os
@@ -45,6 +46,7 @@ from targets.check.expectations import SUITE
 PROFILES = PROJECT / "pipelines" / "profiles"
 PROFILE = "LUFFY_PROFILE"
 PREFIX = "LUFFY__"
+BASE = "base"  # key of a profile: the profile that it extends
 
 
 class _Section(BaseModel):
@@ -147,7 +149,7 @@ class Settings(BaseSettings):
         cls, settings_cls: type[BaseSettings], *_: PydanticBaseSettingsSource, **__: PydanticBaseSettingsSource
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Variables first, then the profile."""
-        return YamlVariables(settings_cls), InitSettingsSource(settings_cls, read_yaml(profile_file(), "profile"))
+        return YamlVariables(settings_cls), InitSettingsSource(settings_cls, read_profile(profile_file()))
 
     def benchmark_suite(self) -> list[Benchmark]:
         """The benchmarks that are assets; InputError for a suite or a name that does not exist."""
@@ -190,10 +192,48 @@ def check_variables() -> None:
 
 def profile_file() -> Path:
     """The file of the profile that ``LUFFY_PROFILE`` names; ``embedded`` by default."""
-    name = os.environ.get(PROFILE) or "embedded"
+    return file_of_profile(os.environ.get(PROFILE) or "embedded", f"set {PROFILE}")
+
+
+def file_of_profile(name: str, advice: str) -> Path:
+    """The file of the profile ``name``; InputError, which ends with the ``advice``, if there is none."""
     shipped = PROFILES / f"{name}.yaml"
     file = shipped if shipped.is_file() else PROJECT / Path(name).expanduser()
     if not file.is_file():
         names = ", ".join(sorted(file.stem for file in PROFILES.glob("*.yaml")))
-        raise InputError(f"profile {name!r}: expected a shipped one ({names}) or a YAML file; set {PROFILE}")
+        raise InputError(f"profile {name!r}: expected a shipped one ({names}) or a YAML file; {advice}")
     return file
+
+
+def read_profile(file: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """The sections of a profile, merged into those of the profile that it names as its ``base``.
+
+    Args:
+        file: of the profile.
+        extended_by: the profiles whose base it is, the first one first.
+
+    Raises:
+        InputError: a file is no YAML mapping, there is no such base, or a profile is a base of itself.
+    """
+    if file in extended_by:
+        chain = " -> ".join(path.stem for path in (*extended_by, file))
+        raise InputError(f"profile {file}: it is a base of itself ({chain}); remove a line `base:`")
+    profile = read_yaml(file, "profile")
+    if BASE not in profile:
+        return profile
+    name = profile.pop(BASE)
+    if not isinstance(name, str):
+        raise InputError(f"profile {file}: base: expected the name of a profile or a YAML file, got {name!r}")
+    base = file_of_profile(name, f"it is the base of {file}")
+    return _merged(read_profile(base, (*extended_by, file)), profile)
+
+
+def _merged(base: Any, changes: Any) -> Any:
+    """``changes`` on top of ``base``: mappings by key, everything else as a whole.
+
+    >>> _merged({"seeds": {"default": 1}, "recipes": ["sft"]}, {"seeds": {"luffy": 3}, "recipes": ["luffy"]})
+    {'seeds': {'default': 1, 'luffy': 3}, 'recipes': ['luffy']}
+    """
+    if not (isinstance(base, dict) and isinstance(changes, dict)):
+        return changes
+    return base | {key: _merged(base.get(key), value) for key, value in changes.items()}

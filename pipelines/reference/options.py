@@ -34,8 +34,9 @@ def settings_page() -> str:
 
 def profiles_page() -> str:
     """The profiles that the project ships, as they are."""
-    files = sorted(PROFILES.glob("*.yaml"))
-    shown = [f"## {file.stem}\n\n{block('yaml', file.read_text(encoding='utf-8'))}" for file in files]
+    files = sorted(PROFILES.rglob("*.yaml"), key=lambda file: (len(file.parts), file))
+    names = {file: file.relative_to(PROFILES).with_suffix("").as_posix() for file in files}
+    shown = [f"## {names[file]}\n\n{block('yaml', file.read_text(encoding='utf-8'))}" for file in files]
     return page("Profiles", "The profiles of `pipelines/profiles`. [Settings](settings.md) explains every key.", *shown)
 
 

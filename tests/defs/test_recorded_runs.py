@@ -1,5 +1,6 @@
 """Runs that another machine made: they are compared like those of the storage, unless something of them differs."""
 
+import csv
 import json
 import shutil
 from pathlib import Path
@@ -8,8 +9,10 @@ import pytest
 
 from assets.experiment_runs import SCORES, Inputs, partition, recorded_file, training_of
 from assets.shared.references import ExperimentReference
+from core.code_digest import PROJECT
 from core.errors import InputError
-from evaluation.recorded_run import RecordedRun, record_run
+from core.files import digest_file
+from evaluation.recorded_run import INDEX, RecordedRun, main, record_run
 from evaluation.sample_tables import read_scores
 from tests.defs.project import message, settings_of
 from tests.defs.test_experiments import Recipes, compare
@@ -101,6 +104,29 @@ def test_a_damaged_file_is_named(here: Recipes, tmp_path: Path):
     chosen = settings(tmp_path)
     with pytest.raises(InputError, match="not a recorded run"):
         PRESENT.recorded(chosen.experiments, chosen.training, partition("luffy", 0))
+
+
+def test_the_index_lists_every_recorded_run_by_its_digest():
+    folder = PROJECT / "results" / "runs"
+    with (folder / INDEX).open(newline="") as handle:
+        listed = list(csv.DictReader(handle))
+    advice = "write it with: .venv/bin/python -m evaluation.recorded_run results/runs"
+    assert {(row["digest"], f"{row['profile']}/{row['name']}-{row['seed']}.zip") for row in listed} == {
+        (digest_file(file), file.relative_to(folder).as_posix()) for file in folder.glob("*/*.zip")
+    }, advice
+
+
+def test_an_index_names_recipe_and_seed_and_needs_runs(here: Recipes, tmp_path: Path):
+    here.recipe("luffy", **GOOD)
+    file = record(here, tmp_path, "luffy")
+    (tmp_path / "recorded").mkdir()
+    shutil.move(file.parent, tmp_path / "recorded" / "mine")
+    assert main([str(tmp_path / "recorded")]) == 0
+    (row,) = csv.DictReader((tmp_path / "recorded" / INDEX).read_text().splitlines())
+    assert (row["profile"], row["name"], row["recipe"], row["seed"]) == ("mine", "luffy", "luffy", "0")
+    assert row["digest"] == digest_file(tmp_path / "recorded" / "mine" / file.name)
+    with pytest.raises(InputError, match=r"usage: .* FOLDER"):
+        main([str(tmp_path / "recorded" / "mine")])
 
 
 def test_a_folder_of_runs_that_is_a_file_is_refused_before_anything_runs(tmp_path: Path):

@@ -33,6 +33,71 @@ def test_a_profile_may_be_a_file_and_say_little(tmp_path: Path):
     assert settings.storage == StorageSettings()
 
 
+def test_a_profile_extends_its_base_by_key_and_replaces_everything_else(tmp_path: Path):
+    (tmp_path / "first.yaml").write_text(
+        "base: embedded\nexperiments: {seeds: {default: 2, sft: 3}}\ntraining: {overrides: [data.shuffle=false]}\n"
+    )
+    (tmp_path / "second.yaml").write_text(f"base: {tmp_path}/first.yaml\nexperiments: {{seeds: {{luffy: 5}}}}\n")
+    settings, embedded = settings_of(LUFFY_PROFILE=str(tmp_path / "second.yaml")), settings_of()
+    assert settings.experiments.seeds == {"default": 2, "sft": 3, "luffy": 5}
+    assert settings.training.overrides == ["data.shuffle=false"]
+    assert settings.promotion == embedded.promotion != type(embedded.promotion)()
+    assert settings_of(LUFFY_PROFILE=str(tmp_path / "second.yaml"), LUFFY__TRAINING__OVERRIDES="[]").training == (
+        embedded.training.model_copy(update={"overrides": []})
+    )
+
+
+def test_profiles_that_are_the_base_of_each_other_are_named(tmp_path: Path):
+    for name, base in (("a", "b"), ("b", "c"), ("c", "a")):
+        (tmp_path / f"{name}.yaml").write_text(f"base: {tmp_path}/{base}.yaml\n")
+    with pytest.raises(InputError, match=r"a base of itself \(a -> b -> c -> a\)"):
+        settings_of(LUFFY_PROFILE=str(tmp_path / "a.yaml"))
+    (tmp_path / "c.yaml").write_text("base: nowhere\n")
+    with pytest.raises(InputError, match=r"'nowhere': expected a shipped one .*; it is the base of .*/c\.yaml"):
+        settings_of(LUFFY_PROFILE=str(tmp_path / "a.yaml"))
+
+
+MATRIX = """
+experiments:
+  matrix:
+    - name: "{name}"
+      recipe: luffy
+      axes: {{k: [1, 4], type: [none, tis]}}
+      overrides: ["max_staleness={{k}}", "{override}"]
+      seeds: 5
+  variants: {{{variants}}}
+  seeds: {{default: 2, stale_4_tis: 3}}
+"""
+
+
+def spanned(folder: Path, name="stale_{k}_{type}", override="mixed.rollout_correction.type={type}", variants="", **env):
+    (folder / "p.yaml").write_text(MATRIX.format(name=name, override=override, variants=variants))
+    return settings_of(LUFFY_PROFILE=str(folder / "p.yaml"), **env).experiments
+
+
+def test_a_matrix_names_a_variant_for_each_combination(tmp_path: Path):
+    experiments = spanned(tmp_path, variants="own: {recipe: sft}")
+    assert list(experiments.variants) == ["stale_1_none", "stale_1_tis", "stale_4_none", "stale_4_tis", "own"]
+    assert experiments.variants["stale_4_none"].overrides == ["max_staleness=4", "mixed.rollout_correction.type=none"]
+    assert [experiments.seeds_of(name) for name in experiments.variants] == [5, 5, 5, 3, 2]
+    single = spanned(tmp_path, LUFFY__EXPERIMENTS__SEEDS="1")
+    assert {single.seeds_of(name) for name in single.variants} == {1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"name": "stale_{j}"}, r"no axis 'j'; the axes are k, type"),
+        ({"name": "stale_{k}"}, r"two variants are named 'stale_1'"),
+        ({"name": "{k}/{type}"}, r"experiments\.variants"),
+        ({"override": "trainer.default_local_dir={type}"}, r"storage\.root"),
+    ],
+)
+def test_a_matrix_that_names_no_variants_is_refused(changes: dict, said: str, tmp_path: Path):
+    with pytest.raises(InputError, match=said):
+        spanned(tmp_path, **changes)
+
+
 def test_the_environment_overrides_single_keys():
     settings = settings_of(
         **{
