@@ -42,6 +42,7 @@ PREPARATION_CODE = (
     "targets/trace.py",
     "core/arithmetic.py",
     "core/model/chat_template.py",
+    "core/model/special_tokens.py",
     "core/text/excerpt.py",
     "core/model/tokens.py",
     "grading/contamination.py",

@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from core.errors import InputError, explain_validation
 from core.files import digest_bytes, read_yaml
+from core.model.prompts import TEMPLATE_KWARGS
 from core.text.parse import parse_yaml
 from targets.source import EMBEDDED, GENERATED, Mapping, Source, SourceEntry
 
@@ -68,6 +69,11 @@ class PrepareConfig(BaseModel):
     # --- what a target looks like
     system_prompt: str | None = Field(
         default=None, description="System message of every prompt. None: keep the source's. Empty: remove it."
+    )
+    chat_template_kwargs: dict[str, Any] = Field(
+        default=dict(TEMPLATE_KWARGS),
+        description="Arguments of the policy's chat template, such as {enable_thinking: false}. strftime_now is the "
+        "date that a template prints which asks for today's. Give the training and the evaluation the same.",
     )
     plain_text: Literal["reject", "split"] = Field(
         default="reject",

@@ -76,7 +76,7 @@ def prepare(
     """
     out_dir, tokenizer_json = Path(out_dir), Path(tokenizer_json)
     report = progress or _silent
-    lengths = load_lengths(tokenizer_json)
+    lengths = load_lengths(tokenizer_json, config.chat_template_kwargs)
     if benchmarks is not None:
         benchmarks = benchmarks.select(["benchmark", "id", "problem"])
     benchmarks_digest = digest_table(benchmarks) if benchmarks is not None else ""

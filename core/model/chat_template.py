@@ -1,133 +1,160 @@
-"""The chat template of a model's folder, rendered without transformers.
+"""The chat template of a model's folder, rendered as transformers renders it, but without transformers.
 
-A template is a program by whoever made the model: Jinja's sandbox keeps it from our objects, but not from time and
-memory. `check_chat_template` lets it render its first conversations in a process that has little of both:
-``python -m core.model.chat_template FOLDER``.
+You chose the model, so its template is not taken for an attack: Jinja's sandbox keeps it from our objects, and a text
+that grows without end is stopped, but a template that loops in silence or asks for all memory is not.
 """
 
 import json
-import os
-import resource
-import subprocess
-import sys
-from datetime import datetime
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from core.cli import exit_status
-from core.code_digest import PROJECT
-from core.errors import InputError, first_line
-from core.machine.limits import limit, limit_memory
-from core.model.prompts import Messages, messages, render_prompt
-from core.text.parse import parse_object
+import jinja2
+from jinja2 import meta, nodes
+from jinja2.ext import Extension
+from jinja2.parser import Parser
+from jinja2.runtime import Macro
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-CPU_SECONDS = 5
-MEMORY_BYTES = 512 << 20
+from core.errors import InputError, first_line
+from core.model.prompts import CHAT, TEMPLATE_KWARGS, Messages, messages, render_prompt
+from core.model.special_tokens import special_tokens, tokenizer_settings
+
+ADDED_CHARACTERS = 1 << 20  # that a template may add to a conversation
+REPEATS = 4  # of the conversation's own text
+# Variables of a template that its caller fills in.
+FILLED_IN = ("messages", "add_generation_prompt", "tools", "documents")
+
+
+class GenerationBlock(Extension):
+    """``{% generation %}``, with which templates mark what the model writes: here it renders what it holds.
+
+    transformers calls the block as a macro, too; so names that are set in it end with it.
+    """
+
+    tags = {"generation"}  # noqa: RUF012 (jinja2 declares it so)
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.CallBlock(self.call_method("_body"), [], [], body).set_lineno(line)
+
+    def _body(self, caller: Macro) -> str:
+        return caller()
 
 
 class ChatTemplate:
-    """The chat template of a tokenizer's folder, rendered as transformers renders it, but without transformers.
+    """The chat template of a tokenizer's folder.
 
     Raises InputError for a ``tokenizer_config.json`` that is not JSON or a template that is not Jinja.
     """
 
     def __init__(self, folder: Path) -> None:
         self.name_or_path = str(folder)
-        settings, self.chat_template = _settings(folder)
-        self._special = {
-            key: text for key, value in settings.items() if key.endswith("_token") and (text := _token(value))
-        }
+        self.chat_template = _template_text(folder)
+        self._special = special_tokens(folder)
         self.eos_token = self._special.get("eos_token")
         self._compiled = _compile(self.chat_template, folder) if self.chat_template else None
 
     def apply_chat_template(
-        self, conversation: Messages, *, tokenize: bool = False, add_generation_prompt: bool = True
+        self, conversation: Messages, *, tokenize: bool = False, add_generation_prompt: bool = True, **kwargs: Any
     ) -> str:
-        """The text of ``conversation``; it has the signature of a transformers tokenizer and cannot tokenize."""
+        """The text of ``conversation``; it has the signature of a transformers tokenizer and cannot tokenize.
+
+        Raises:
+            ValueError: the text is longer than any prompt.
+        """
         assert self._compiled is not None and not tokenize
-        return self._compiled.render(
-            messages=list(conversation), add_generation_prompt=add_generation_prompt, **self._special
-        )
+        values = {**self._special, **kwargs, "messages": list(conversation)}
+        text = self._compiled.generate(add_generation_prompt=add_generation_prompt, **values)
+        return _joined(text, ADDED_CHARACTERS + REPEATS * len(str(conversation)))
+
+    def variables(self) -> set[str]:
+        """The names that the template reads and does not set itself."""
+        return meta.find_undeclared_variables(_environment().parse(self.chat_template or ""))
 
 
-def check_chat_template(folder: Path) -> None:
-    """Raise InputError unless the chat template in ``folder``, if there is one, renders a plain conversation.
+def check_chat_template(folder: Path, kwargs: Mapping[str, Any] | None = None) -> None:
+    """Check that the chat template in ``folder``, if there is one, reads ``kwargs`` and renders a plain conversation.
 
-    It has `CPU_SECONDS` and `MEMORY_BYTES`.
+    Raises:
+        InputError: it does not.
     """
-    if _settings(folder)[1] is None:  # Jinja computes constant expressions when it compiles
+    chat, kwargs = ChatTemplate(folder), kwargs or {}
+    if chat.chat_template is None:
+        if given := sorted(kwargs.keys() - TEMPLATE_KWARGS.keys()):
+            raise InputError(f"chat_template_kwargs: {', '.join(given)}: {folder} has no chat template that reads it")
         return
-    command = [sys.executable, "-m", "core.model.chat_template", str(folder)]
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode == 2:
-        raise InputError(done.stderr.strip().removeprefix("error: "))
-    if done.returncode:
-        raise InputError(
-            f"{folder}: its chat template takes more than {CPU_SECONDS} s or {MEMORY_BYTES >> 20} MiB to render a "
-            "conversation of one line: use a model whose template you trust"
-        )
+    _check_kwargs(chat, kwargs)
+    template = replace(CHAT, kwargs=kwargs)
+    try:
+        render_prompt(messages("1+1=?", "Be brief."), chat, template)
+    except InputError as refused:  # a template may ask for a system message, or allow none
+        try:
+            render_prompt(messages("1+1=?"), chat, template)
+        except InputError:
+            raise refused from None
 
 
-def _settings(folder: Path) -> tuple[dict[str, Any], str | None]:
-    """tokenizer_config.json, and the chat template in it or beside it."""
-    file = folder / "tokenizer_config.json"
-    settings = parse_object(file.read_bytes(), str(file)) if file.is_file() else {}
-    template = settings.get("chat_template")
+def _check_kwargs(chat: ChatTemplate, kwargs: Mapping[str, Any]) -> None:
+    readable = chat.variables() - {*FILLED_IN, *special_tokens(Path(chat.name_or_path)), "raise_exception"}
+    for name in kwargs:
+        if name not in readable and name not in TEMPLATE_KWARGS:
+            expected = f"expected some of {', '.join(sorted(readable))}" if readable else "it reads none: leave it out"
+            raise InputError(
+                f"chat_template_kwargs.{name}: the chat template of {chat.name_or_path} does not read it; {expected}"
+            )
+
+
+def _joined(parts: Iterable[str], most: int) -> str:
+    """``parts`` as one text; ValueError once it has more than ``most`` characters."""
+    read: list[str] = []
+    for part in parts:
+        read.append(part)
+        most -= len(part)
+        if most < 0:
+            raise ValueError(f"it writes more than {ADDED_CHARACTERS:,} characters beside those of the conversation")
+    return "".join(read)
+
+
+def _template_text(folder: Path) -> str | None:
+    """The chat template beside ``tokenizer_config.json`` or in it."""
     beside = folder / "chat_template.jinja"
     if beside.is_file():
         try:
-            return settings, beside.read_text(encoding="utf-8")
+            return beside.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
             raise InputError(f"{beside}: not UTF-8 at byte {error.start}; convert the chat template to UTF-8") from None
+    template = tokenizer_settings(folder).get("chat_template")
     if isinstance(template, list) and all(isinstance(entry, dict) for entry in template):  # several named ones
         template = next((entry.get("template") for entry in template if entry.get("name") == "default"), None)
     if not isinstance(template, str | None):
-        raise InputError(f"{file}: chat_template is a {type(template).__name__}; expected the chat template's text")
-    return settings, template
+        raise InputError(
+            f"{folder / 'tokenizer_config.json'}: chat_template is a {type(template).__name__}; expected the chat "
+            "template's text"
+        )
+    return template
 
 
-def _compile(template: str, folder: Path) -> Any:
-    import jinja2
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    # The options of transformers' apply_chat_template; others would render other blanks.
+@cache
+def _environment() -> ImmutableSandboxedEnvironment:
+    """The options of transformers' apply_chat_template; others would render other blanks."""
     environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+        trim_blocks=True, lstrip_blocks=True, extensions=[GenerationBlock, "jinja2.ext.loopcontrols"]
     )
-    environment.filters["tojson"] = lambda value, **options: json.dumps(value, ensure_ascii=False, **options)
+    environment.filters["tojson"] = lambda value, **options: json.dumps(value, **{"ensure_ascii": False, **options})
     environment.globals["raise_exception"] = _raise
-    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+    return environment
+
+
+def _compile(template: str, folder: Path) -> jinja2.Template:
     try:
-        return environment.from_string(template)
+        return _environment().from_string(template)
     except jinja2.TemplateError as error:
         raise InputError(f"tokenizer {folder}: its chat template is not Jinja: {first_line(error)}") from error
 
 
 def _raise(message: str) -> None:
-    import jinja2
-
     raise jinja2.TemplateError(message)
-
-
-def _token(value: Any) -> str | None:
-    return value.get("content") if isinstance(value, dict) else value if isinstance(value, str) else None
-
-
-def _render(folder: Path) -> None:
-    """Raise InputError unless the template renders a conversation with a system message, or one without."""
-    limit(resource.RLIMIT_CORE, 0)
-    limit(resource.RLIMIT_CPU, CPU_SECONDS)
-    limit_memory(MEMORY_BYTES)
-    chat = ChatTemplate(folder)
-    try:
-        render_prompt(messages("1+1=?", "Be brief."), chat)
-    except InputError as refused:  # a template may ask for a system message, or allow none
-        try:
-            render_prompt(messages("1+1=?"), chat)
-        except InputError:
-            raise refused from None
-
-
-if __name__ == "__main__":
-    sys.exit(exit_status(lambda: _render(Path(sys.argv[1]))))

@@ -2,12 +2,13 @@
 
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from core.errors import InputError
 from core.files import digest_bytes, digest_file, read_json
-from core.model.chat_template import check_chat_template
+from core.model.special_tokens import check_end_token
 from core.text.parse import parse_object
 from core.text.patterns import compile_full_match
 
@@ -43,12 +44,16 @@ def model_digest(folder: Path) -> str:
     return digest_bytes("".join(lines).encode())
 
 
-def check_model(folder: Path, *, chat_template: bool = True) -> None:
+def check_model(folder: Path, *, chat_template: bool = True, kwargs: Mapping[str, Any] | None = None) -> None:
     """Check that ``folder`` holds a configuration, whole weights, a tokenizer and, unless told not to, a chat template.
+
+    ``kwargs`` are the arguments of the chat template.
 
     Raises:
         InputError: something is missing or damaged; the message names the file and the remedy.
     """
+    from core.model.chat_template import check_chat_template  # jinja2, which the code location does not need
+
     if not isinstance(_read_json(folder, "config.json").get("model_type"), str):
         raise InputError(
             f"{folder / 'config.json'}: no model_type in it, or one that is no name; expected the config.json of "
@@ -60,7 +65,8 @@ def check_model(folder: Path, *, chat_template: bool = True) -> None:
     for name in ("tokenizer.json", "tokenizer_config.json"):
         if (folder / name).is_file():
             _read_json(folder, name)
-    check_chat_template(folder)
+    check_end_token(folder)
+    check_chat_template(folder, kwargs)
     if not chat_template or any(folder.glob("chat_template*")):
         return
     if "chat_template" not in _read_json(folder, "tokenizer_config.json"):

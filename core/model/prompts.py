@@ -7,8 +7,9 @@ continues it. `encode_prompt` and `encode_example` are their tokens.
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -23,6 +24,9 @@ TEMPLATES = Path(__file__).resolve().with_name("prompts.yaml")
 PROBLEM = "{problem}"  # stands for the problem in a template's text and in a frame
 METADATA_KEY = b"template"  # of a parquet file of samples
 OPEN_THOUGHTS = "<think>"
+# Arguments of every chat template. A template that prints today's date calls `strftime_now`; it gets this date instead,
+# so that a prompt is the same on every day: that which the templates of Llama 3 print where they are given none.
+TEMPLATE_KWARGS: Mapping[str, Any] = {"strftime_now": "2024-07-26"}
 
 Messages = Sequence[dict[str, str]]
 # What the expressions of a template raise, besides errors of Jinja.
@@ -36,7 +40,9 @@ class ChatTokenizer(Protocol):
     chat_template: Any
     eos_token: str | None
 
-    def apply_chat_template(self, conversation: Any, *, tokenize: bool, add_generation_prompt: bool) -> Any: ...
+    def apply_chat_template(
+        self, conversation: Any, *, tokenize: bool, add_generation_prompt: bool, **kwargs: Any
+    ) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -48,12 +54,14 @@ class Template:
         thinking: the response must close its thoughts with ``</think>`` before its answer.
         text: the whole prompt, with ``{problem}`` in it; None means the tokenizer's chat template.
         system: the system message; None keeps that of the conversation, "" leaves it out.
+        kwargs: arguments of the tokenizer's chat template, such as ``enable_thinking``; see `template_arguments`.
     """
 
     name: str
     thinking: bool
     text: str | None = None
     system: str | None = None
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
 # The chat template of the tokenizer, with the system message of the conversation if it has one.
@@ -75,6 +83,26 @@ def messages(problem: str, system_prompt: str | None = None) -> list[dict[str, s
     """
     system = [{"role": "system", "content": system_prompt}] if system_prompt else []
     return [*system, {"role": "user", "content": problem}]
+
+
+def template_arguments(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """`TEMPLATE_KWARGS` and ``kwargs`` as a chat template takes them: the date becomes the function that prints it.
+
+    >>> template_arguments({"strftime_now": "2025-03-01"})["strftime_now"]("%d %B %Y")
+    '01 March 2025'
+    """
+    arguments = {**TEMPLATE_KWARGS, **kwargs}
+    return {**arguments, "strftime_now": _strftime(str(arguments["strftime_now"]))}
+
+
+def _strftime(date: str) -> Callable[[str], str]:
+    try:
+        return datetime.fromisoformat(date).strftime
+    except ValueError:
+        raise InputError(
+            f"chat_template_kwargs.strftime_now: got {date!r:.80}, expected the date that the chat template prints, as "
+            f"in {TEMPLATE_KWARGS['strftime_now']}"
+        ) from None
 
 
 def render_prompt(
@@ -99,7 +127,9 @@ def render_prompt(
         import jinja2
 
         try:
-            return tokenizer.apply_chat_template(list(conversation), tokenize=False, add_generation_prompt=True)
+            return tokenizer.apply_chat_template(
+                list(conversation), tokenize=False, add_generation_prompt=True, **template_arguments(template.kwargs)
+            )
         except (jinja2.TemplateError, *RENDERING) as error:
             roles = ", ".join(message["role"] for message in conversation)
             raise InputError(
@@ -146,9 +176,9 @@ def render_target(prompt: str, target: str, eos: str | None) -> str:
     return target
 
 
-def encode_prompt(conversation: Messages, tokenizer: Any) -> list[int]:
+def encode_prompt(conversation: Messages, tokenizer: Any, template: Template = CHAT) -> list[int]:
     """The tokens of a prompt in the chat template, which writes the special ones itself."""
-    return tokenizer.encode(render_prompt(conversation, tokenizer), add_special_tokens=False)
+    return tokenizer.encode(render_prompt(conversation, tokenizer, template), add_special_tokens=False)
 
 
 class Example(NamedTuple):
@@ -158,9 +188,9 @@ class Example(NamedTuple):
     response: list[int]
 
 
-def encode_example(conversation: Messages, target: str, tokenizer: Any) -> Example:
+def encode_example(conversation: Messages, target: str, tokenizer: Any, template: Template = CHAT) -> Example:
     """What is trained on: the prompt in the chat template, and ``target`` with its end-of-sequence token."""
-    prompt = render_prompt(conversation, tokenizer)
+    prompt = render_prompt(conversation, tokenizer, template)
     response = render_target(prompt, target, tokenizer.eos_token)
     ids = tokenizer([prompt, response], add_special_tokens=False)["input_ids"]
     return Example(ids[0], [*ids[1], tokenizer.eos_token_id])

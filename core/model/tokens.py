@@ -6,7 +6,7 @@ and on a sample of the source's texts (`Lengths.agreeing`).
 """
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from typing import Any
 from core.errors import InputError
 from core.files import digest_bytes
 from core.model.chat_template import ChatTemplate, check_chat_template
-from core.model.prompts import Messages, render_prompt, render_target
+from core.model.prompts import CHAT, Messages, Template, render_prompt, render_target
+from core.model.special_tokens import check_end_token
 from core.text.parse import parse_object
 
 CHARACTERS = 1_000_000  # whose tokens are in memory at once
@@ -44,12 +45,13 @@ class Lengths:
     tokenizer: Any  # tokenizers.Tokenizer
     chat: ChatTemplate
     digest: str
+    template: Template = CHAT
     fast: Any = None  # tiktoken.Encoding of the same vocabulary, where there is one
     composed: bool = False  # the tokenizer composes characters (NFC) first
 
     def prompt_text(self, messages: Messages) -> str:
         """What the policy sees before it answers, chat template included."""
-        return render_prompt(messages, self.chat, bare=True)
+        return render_prompt(messages, self.chat, self.template, bare=True)
 
     def count_examples(self, examples: Sequence[tuple[Messages, str]]) -> list[tuple[int, int]]:
         """Tokens of each prompt and of its target, as they are trained on: the target has its end token."""
@@ -107,10 +109,13 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def load_lengths(path: Path) -> Lengths:
+def load_lengths(path: Path, kwargs: Mapping[str, Any] | None = None) -> Lengths:
     """The tokenizer in ``path``, a ``tokenizer.json`` or the model folder that holds one, with its chat template.
 
-    Raises InputError if there is none, or if its chat template does not render a plain conversation.
+    ``kwargs`` are the arguments of the chat template.
+
+    Raises:
+        InputError: there is none, it has no end token, or its chat template does not render a plain conversation.
     """
     import tokenizers
 
@@ -122,7 +127,8 @@ def load_lengths(path: Path) -> Lengths:
         tokenizer = tokenizers.Tokenizer.from_buffer(content)
     except ValueError as error:
         raise InputError(f"tokenizer {file}: not a tokenizer.json: {error}") from error
-    check_chat_template(file.parent)
+    check_end_token(file.parent)
+    check_chat_template(file.parent, kwargs)
     chat = ChatTemplate(file.parent)
     # No cut, no padding: a tokenizer.json may carry either from its last use, and both would falsify the counts.
     tokenizer.no_truncation()
@@ -132,6 +138,7 @@ def load_lengths(path: Path) -> Lengths:
         tokenizer,
         chat,
         digest_bytes(content + (chat.chat_template or "").encode()),
+        replace(CHAT, kwargs=kwargs or {}),
         _fast(model),
         (model.get("normalizer") or {}).get("type") == "NFC",
     ).agreeing(PROBES)

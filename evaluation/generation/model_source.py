@@ -5,7 +5,7 @@ prompts, and the samples themselves.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ class LocalModel:
         folder: Path,
         *,
         template: str = TRAINING,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
         checkpoint: str | None = None,
         replicas: int | None = None,
         tensor_parallel: int | None = None,
@@ -43,17 +44,18 @@ class LocalModel:
         Args:
             folder: Hugging Face folder.
             template: name of a prompt template, see `evaluation.generation.templates`.
+            chat_template_kwargs: arguments of the model's chat template, beside those of its training.
             checkpoint: digest that names the model; by default that of its lineage or its files.
             replicas: number of engines; as many as the GPUs allow by default, and one on a CPU.
             tensor_parallel: GPUs per engine; as few as the weights need by default.
             trust_remote_code: run code that the model folder contains.
 
-        Raises InputError for an incomplete folder, and a template that does not exist.
+        Raises InputError for an incomplete folder, a template that does not exist, and arguments that it does not read.
         """
-        check_model(folder, chat_template=False)
+        self._template = choose_template(template, folder, chat_template_kwargs)
+        check_model(folder, chat_template=False, kwargs=self._template.kwargs)
         self.folder = folder
         self.checkpoint = checkpoint or checkpoint_digest(folder)
-        self._template = choose_template(template, folder)
         self._replicas, self._tensor_parallel = replicas, tensor_parallel
         self._trust_remote_code = trust_remote_code
 
@@ -149,8 +151,11 @@ def open_model(name: str, **options: Any) -> LocalModel | Endpoint:
     Raises InputError if it is none of these, or files of the model are missing or damaged.
     """
     if endpoint := Endpoint.parse(name):
-        if options.get("template", TRAINING) != TRAINING:
-            raise InputError(f"{name}: an endpoint renders prompts with its own chat template; leave out the template")
+        if options.get("template", TRAINING) != TRAINING or options.get("chat_template_kwargs"):
+            raise InputError(
+                f"{name}: an endpoint renders prompts with its own chat template; leave out the template and its "
+                "arguments"
+            )
         return endpoint
     folder = Path(name).expanduser()
     if not folder.exists() and (hub := HUB_ID(name)):

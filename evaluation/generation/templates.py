@@ -5,8 +5,10 @@ suite's messages in its own chat template.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from core.errors import InputError
 from core.model.manifest import MANIFEST, parse_manifest
@@ -20,16 +22,36 @@ def template_names() -> list[str]:
     return [TRAINING, *templates()]
 
 
-def choose_template(name: str, model: Path) -> Template:
+def choose_template(name: str, model: Path, kwargs: Mapping[str, Any] | None = None) -> Template:
     """The template called ``name`` for the checkpoint in ``model``.
 
-    Raises InputError for an unknown name, and for "training" if the targets that the lineage names are gone.
+    Args:
+        name: one of `template_names`.
+        model: the folder of the checkpoint.
+        kwargs: arguments of the model's chat template, beside those that the checkpoint was trained with.
+
+    Raises InputError for an unknown name, for "training" if the targets that the lineage names are gone, and for
+    ``kwargs`` of a template that is a whole prompt.
     """
-    if name == TRAINING:
-        return replace(CHAT, name=TRAINING, system=training_system(model))
-    if name not in templates():
+    if name != TRAINING and name not in templates():
         raise InputError(f"prompt template {name!r} does not exist: expected one of {', '.join(template_names())}")
-    return templates()[name]
+    template = CHAT if name == TRAINING else templates()[name]
+    if template.text is not None:
+        if kwargs:
+            raise InputError(
+                f"chat_template_kwargs: {', '.join(kwargs)}: the prompt template {name} is a whole prompt and no chat "
+                "template: leave them out, or choose another template"
+            )
+        return template
+    template = replace(template, kwargs={**training_kwargs(model), **(kwargs or {})})
+    return replace(template, name=TRAINING, system=training_system(model)) if name == TRAINING else template
+
+
+def training_kwargs(model: Path) -> dict[str, Any]:
+    """The arguments of the chat template that ``model`` was trained with; none if it was not trained here."""
+    if not (Path(model) / MANIFEST).is_file():
+        return {}
+    return parse_manifest(model).config.get("chat_template_kwargs", {})
 
 
 def training_system(model: Path) -> str | None:

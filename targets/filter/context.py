@@ -32,7 +32,7 @@ class FilterContext:
 
     def __init__(self, inputs: FilterInputs) -> None:
         self.config = inputs.config
-        self.lengths = load_lengths(inputs.tokenizer)
+        self.lengths = load_lengths(inputs.tokenizer, inputs.config.chat_template_kwargs)
         self.grader = Grader(1, inputs.config.grade_limit_s, inputs.verdicts)
         self.looks_for_benchmarks = inputs.benchmarks is not None
         match = inputs.benchmarks.match if inputs.benchmarks else _no_match

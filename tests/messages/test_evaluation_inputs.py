@@ -156,6 +156,11 @@ ROWS: list[Row] = [
     (f"{GENERATE} model", {"model/config.json": DEEP}, "config.json: nested too deep"),
     (f"{GENERATE} model", {"model/config.json": '{"model_type": 3}'}, "config.json: no model_type"),
     (f"{GENERATE} model", {"model/config.json": GONE}, "no config.json in it"),
+    (
+        f"{GENERATE} model",
+        {"model/tokenizer_config.json": '{"eos_token": null}'},
+        "tokenizer_config.json: no eos_token",
+    ),
     (f"{GENERATE} model", {"model/tokenizer_config.json": "[]"}, "tokenizer_config.json: a JSON list"),
     (f"{GENERATE} model", {"model/tokenizer_config.json": "{"}, "tokenizer_config.json: not JSON"),
     (f"{GENERATE} model", {"model/tokenizer.json": "{"}, "tokenizer.json: not "),

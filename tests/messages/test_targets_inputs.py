@@ -65,6 +65,9 @@ ROWS: list[Row] = [
     ("targets --out out --tokenizer model --source ''", {}, "source"),
     ("targets --out out --tokenizer nothing --source traces.jsonl", {}, "tokenizer nothing: no such file"),
     (PREPARE, {"model/tokenizer.json": "{}"}, "tokenizer.json"),
+    (PREPARE, {"model/tokenizer_config.json": '{"eos_token": null}'}, "tokenizer_config.json: no eos_token"),
+    (f"{PREPARE} --set 'chat_template_kwargs={{enable_thinking: false}}'", {}, "chat_template_kwargs.enable_thinking"),
+    (f"{PREPARE} --set 'chat_template_kwargs={{strftime_now: x}}'", {}, "chat_template_kwargs.strftime_now: got 'x'"),
     (PREPARE, {"model/tokenizer_config.json": "[]"}, "tokenizer_config.json: "),
     (PREPARE, {"model/tokenizer_config.json": b"\xff"}, "tokenizer_config.json: not UTF-8"),
     (

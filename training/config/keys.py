@@ -1,6 +1,6 @@
 """Which keys of the configuration a run reads; a key that nothing reads is refused, with the one that does the work.
 
-``keys.yaml`` has the table. A key is also refused while another one switches it off: `check_overrides` looks at the
+``keys.yaml`` has the table. A key is also refused while another one switches it off: `check_switches` looks at the
 composed values for that. Neither Hydra nor torch is needed, so that the orchestration can ask, too.
 """
 
@@ -16,6 +16,7 @@ from core.files import read_yaml
 TABLE = Path(__file__).with_name("keys.yaml")
 # Sections into which a run accepts any key: they are handed on to vLLM, Ray, Slurm, the model or the processes.
 OPEN = (
+    "chat_template_kwargs",
     "environment",
     "ray_kwargs.ray_init",
     "run.slurm",

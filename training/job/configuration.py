@@ -7,6 +7,7 @@ value is reported within a second, before anything starts.
 import importlib.util
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from core.code_digest import PROJECT
 from core.errors import InputError
+from core.model.prompts import CHAT, TEMPLATE_KWARGS, Template
 from grading.grader import TRUNCATED
 from training.algorithms.options import MixedPolicyOptions, RolloutOptions
 from training.algorithms.prompt_order import EASY_FIRST, ORDERS
@@ -48,6 +50,7 @@ ConfigStore.instance().store("mixed_options", {"mixed": MixedPolicyOptions().mod
 ConfigStore.instance().store("rollout_options", RolloutOptions().model_dump())
 RUN_OPTIONS = {"alerts": AlertOptions().model_dump(), "budget": BudgetOptions().model_dump()}
 ConfigStore.instance().store("run_options", {"run": RUN_OPTIONS})
+ConfigStore.instance().store("template_options", {"chat_template_kwargs": dict(TEMPLATE_KWARGS)})
 
 
 def names(group: str) -> list[str]:
@@ -74,7 +77,7 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
         if name not in names(group):
             raise InputError(f"no {group} {name!r}: expected one of {', '.join(names(group))}")
     _check_files(recipe, hardware)
-    overrides = [_quoted(text) for text in overrides]
+    overrides = [_added(_quoted(text)) for text in overrides]
     keys = list(_keys_of(overrides))
     for key in keys:
         check_key(key)
@@ -161,6 +164,11 @@ def mixed_options(config: DictConfig) -> MixedPolicyOptions:
     return MixedPolicyOptions.from_mapping(
         {"clip_ratio": actor.clip_ratio, **values}, n=config.actor_rollout_ref.rollout.n
     )
+
+
+def chat_template(config: DictConfig) -> Template:
+    """The chat template of a run, with the arguments that ``chat_template_kwargs`` gives it."""
+    return replace(CHAT, kwargs=OmegaConf.to_container(config.chat_template_kwargs))
 
 
 def _files_of(group: str, name: str) -> Iterator[Path]:
@@ -251,6 +259,11 @@ def _quoted(override: str) -> str:
     """``override`` with its value in quotes where Hydra's grammar needs them, as for ``pass_rate<0.5``."""
     key, equals, value = override.partition("=")
     return f"{key}{equals}'{value}'" if "<" in value and not any(mark in value for mark in "'\"[{\\") else override
+
+
+def _added(override: str) -> str:
+    """``override`` so that Hydra adds its key, if it is of a section in which a run accepts any key."""
+    return f"++{override}" if within(override.partition("=")[0], OPEN) else override
 
 
 def _explain(error: Exception, recipe: str, hardware: str) -> str:

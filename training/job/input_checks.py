@@ -14,10 +14,12 @@ from core.errors import InputError
 from core.files import digest_bytes, read_object, write_table
 from core.model.manifest import InputRecord, TargetsRecord
 from core.model.model_folder import check_model
+from core.model.prompts import TEMPLATE_KWARGS
 from core.model.tokens import Lengths, load_lengths
 from core.schemas import PASS_RATE, TARGET, TARGET_LOG_PROBS
 from training.algorithms.off_policy_schedule import parse_schedule
 from training.algorithms.prompt_order import EASY_FIRST, easy_first
+from training.job.configuration import chat_template
 
 ROWS = 1024  # read and tokenized at a time
 NAMED_ROWS = 5  # in one message
@@ -25,7 +27,7 @@ NAMED_ROWS = 5  # in one message
 
 def check_context(model: Path, config: DictConfig) -> None:
     """Raise InputError if ``model`` is not whole, or a prompt and a response of maximal length exceed its context."""
-    check_model(model)
+    check_model(model, kwargs=chat_template(config).kwargs)
     settings = read_object(model / "config.json")
     settings = settings | settings.get("text_config", {}) | dict(config.actor_rollout_ref.model.override_config)
     context, needed = settings.get("max_position_embeddings"), config.actor_rollout_ref.rollout.max_model_len
@@ -72,7 +74,7 @@ def check_targets(targets: InputRecord, model: Path, config: DictConfig, least: 
     if rows < (batch if least is None else least):
         raise InputError(f"targets {path}: {rows} rows are less than one batch of data.train_batch_size={batch}")
     metadata = {key.decode(): value.decode() for key, value in (file.schema_arrow.metadata or {}).items()}
-    lengths = load_lengths(model)
+    lengths = load_lengths(model, chat_template(config).kwargs)
     limits = {"prompt": config.data.max_prompt_length, "target": config.data.max_response_length}
     if not _prepared_for(metadata, lengths, limits):
         start = 0
@@ -176,6 +178,8 @@ def _prepared_for(metadata: Mapping[str, str], lengths: Lengths, limits: Mapping
     if metadata.get("tokenizer_digest") != lengths.digest:
         return False
     kept = json.loads(metadata["config"])
+    if {**TEMPLATE_KWARGS, **kept.get("chat_template_kwargs", {})} != {**TEMPLATE_KWARGS, **lengths.template.kwargs}:
+        return False
     return kept["max_prompt_tokens"] <= limits["prompt"] and kept["max_target_tokens"] <= limits["target"]
 
 

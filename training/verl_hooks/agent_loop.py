@@ -9,7 +9,7 @@ from verl.utils.profiler import simple_timer
 
 from core.model.prompts import encode_example, encode_prompt
 from training.algorithms.prefix import cut_prefix, prefix_ratio
-from training.job.configuration import mixed_options
+from training.job.configuration import chat_template, mixed_options
 from training.verl_hooks.asynchronous.client import VERSIONS
 from training.verl_hooks.derived_seeds import HASHES, stable_hash
 from training.verl_hooks.reward import TRUNCATED
@@ -62,6 +62,7 @@ class OffPolicyAgentLoop(AgentLoopBase):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.options = mixed_options(self.config)
+        self.template = chat_template(self.config)
         self.seed = self.config.seed
         self.seeded = self.config.seeded_sampling
         self.target_ratio = self.config.data.sample_target_ratio
@@ -73,7 +74,7 @@ class OffPolicyAgentLoop(AgentLoopBase):
         With asynchronous rollouts ``batch_number`` is that of the batch which the row was drawn for, and stays what it
         was when the sample is drawn again after a resume.
         """
-        prompt = encode_prompt(row["raw_prompt"], self.tokenizer)
+        prompt = encode_prompt(row["raw_prompt"], self.tokenizer, self.template)
         replayed = _replayed(row)
         prefix = list(replayed["tokens"]) if replayed else self._prefix(row)
         metrics: dict[str, Any] = {"generate_sequences": 0.0, "num_preempted": -1}
@@ -147,5 +148,5 @@ class OffPolicyAgentLoop(AgentLoopBase):
             seed=self.seed,
             prompt_id=prompt_id(row),
         )
-        whole = encode_example(row["raw_prompt"], target[0]["content"], self.tokenizer).response
+        whole = encode_example(row["raw_prompt"], target[0]["content"], self.tokenizer, self.template).response
         return cut_prefix(whole[:-1], ratio, eos_id=whole[-1], response_length=self.response_length)

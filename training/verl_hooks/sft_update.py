@@ -9,15 +9,17 @@ from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerBase
 from verl.utils import tensordict_utils as tu
 
-from core.model.prompts import Example, encode_example
+from core.model.prompts import Example, Template, encode_example
 from training.verl_hooks.derived_seeds import prompt_key
 
 
 class Problems:
     """The rows of a run's dataset by their `prompt_key`: of a problem with several rows the first."""
 
-    def __init__(self, dataset: Dataset[dict[str, Any]], tokenizer: PreTrainedTokenizerBase) -> None:
-        self._dataset, self._tokenizer = dataset, tokenizer
+    def __init__(
+        self, dataset: Dataset[dict[str, Any]], tokenizer: PreTrainedTokenizerBase, template: Template
+    ) -> None:
+        self._dataset, self._tokenizer, self._template = dataset, tokenizer, template
         self._rows: dict[int, int] = {}
         self._with_target: set[int] = set()
         for row in range(len(dataset)):  # pyright: ignore[reportArgumentType]
@@ -40,7 +42,7 @@ class Problems:
     def example(self, prompt: int) -> Example:
         """Prompt and target as tokens."""
         record = self.record(prompt)
-        return encode_example(record["raw_prompt"], record["target"][0]["content"], self._tokenizer)
+        return encode_example(record["raw_prompt"], record["target"][0]["content"], self._tokenizer, self._template)
 
 
 def sft_update_batch(examples: Sequence[Example], ranks: int, temperature: float, entropy_coeff: float) -> TensorDict:

@@ -27,9 +27,9 @@ from verl.utils.tracking import Tracking
 from verl.workers.engine_workers import TrainingWorker, TrainingWorkerConfig
 
 from core.errors import InputError
-from core.model.prompts import encode_example
+from core.model.prompts import CHAT, Template, encode_example
 from training.job.checkpoints import TrainerState, folder_of, latest_step, mark_complete
-from training.job.configuration import mixed_options
+from training.job.configuration import chat_template, mixed_options
 from training.job.metrics_log import require_finite
 from training.resources.fit_check import require_disk
 from training.verl_hooks.loss import supervised_loss
@@ -44,9 +44,9 @@ class TargetDataset(Dataset[dict[str, torch.Tensor]]):
         InputError: a row has no target.
     """
 
-    def __init__(self, path: Path, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(self, path: Path, tokenizer: PreTrainedTokenizerBase, template: Template = CHAT) -> None:
         self._rows = pq.read_table(path, columns=["prompt", "target"])
-        self._tokenizer = tokenizer
+        self._tokenizer, self._template = tokenizer, template
         for row, target in enumerate(self._rows["target"]):
             if not target.is_valid or not len(target):
                 raise InputError(f"targets {path}: row {row} has no target to learn from: remove it")
@@ -56,7 +56,7 @@ class TargetDataset(Dataset[dict[str, torch.Tensor]]):
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         prompt, target = (self._rows[name][index].as_py() for name in ("prompt", "target"))
-        example = encode_example(prompt, target[0]["content"], self._tokenizer)
+        example = encode_example(prompt, target[0]["content"], self._tokenizer, self._template)
         ids = torch.tensor(example.prompt + example.response)
         positions = torch.arange(len(ids))
         return {"input_ids": ids, "position_ids": positions, "loss_mask": (positions >= len(example.prompt)).long()}
@@ -70,7 +70,7 @@ class SupervisedTrainer:
         self.checkpoints = Path(config.trainer.default_local_dir)
         model = omega_conf_to_dataclass(config.actor_rollout_ref.model)
         self.pad_token_id = model.tokenizer.pad_token_id
-        dataset = TargetDataset(Path(config.data.train_files), model.tokenizer)
+        dataset = TargetDataset(Path(config.data.train_files), model.tokenizer, chat_template(config))
         self.loader = StatefulDataLoader(
             dataset,
             batch_size=config.data.train_batch_size,

@@ -23,7 +23,7 @@ from core.files import digest_bytes
 from training.algorithms.entropy import EntropyController
 from training.algorithms.methods.sft_schedule import sft_coefficient
 from training.job.checkpoints import TrainerState, folder_of, mark_complete, read_state, record_score
-from training.job.configuration import mixed_options
+from training.job.configuration import chat_template, mixed_options
 from training.job.metrics_log import require_finite
 from training.resources.fit_check import require_disk
 from training.verl_hooks.batch import FIELDS, Samples, compute_advantages
@@ -67,7 +67,7 @@ class MixedPolicy(PPOTrainer):
 
     @cached_property
     def problems(self) -> Problems:
-        return Problems(self.train_dataset, self.tokenizer)
+        return Problems(self.train_dataset, self.tokenizer, chat_template(self.config))
 
     def _build_replay_buffer(self) -> GroupReplayBuffer:
         data, sampler = self.config.data, self.config.trainer.v1.sampler

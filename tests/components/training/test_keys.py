@@ -19,6 +19,7 @@ RUN = Path("run")
 READS = yaml.safe_load(Path(__file__).with_name("config_reads.yaml").read_text(encoding="utf-8"))
 # What the recorded runs cannot show: KEY or SECTION, and why a run reads it all the same.
 ALSO_READ = {
+    "chat_template_kwargs": "handed to the chat template of the model as it is",
     "environment": "handed to the processes of the job as it is",
     "ray_kwargs": "handed to Ray as it is",
     "actor_rollout_ref.rollout.engine_kwargs.vllm": "handed to vLLM as it is",
@@ -208,7 +209,11 @@ def test_supervised_training_refuses_what_rollouts_read() -> None:
 def test_sections_that_are_handed_on_take_any_key() -> None:
     config = compose_run("luffy", "cpu", ["+environment.MINE=1", "+ray_kwargs.ray_init.log_to_driver=false"], run=RUN)
     assert config.environment.MINE == 1
-    assert OPEN[0] == "environment"
+    config = compose_run(
+        "luffy", "cpu", ["environment.MINE=1", "chat_template_kwargs={enable_thinking:false}"], run=RUN
+    )
+    assert config.environment.MINE == 1
+    assert config.chat_template_kwargs == {"strftime_now": "2024-07-26", "enable_thinking": False}
     for override, message in (("+mine=1", "no run reads a key that you add"), ("~data.seed", "cannot be removed")):
         with pytest.raises(InputError, match=message):
             compose_run("luffy", "cpu", [override], run=RUN)

@@ -172,7 +172,9 @@ def test_tokenizer_files_that_do_not_work_are_named(tokenizer: Path, tmp_path: P
     (tmp_path / "tokenizer.json").write_bytes((tokenizer / "tokenizer.json").read_bytes())
     assert load_lengths(tmp_path).chat.chat_template is None
     for template in ("{{ raise_exception('no users') }}", "{% for m in %}"):
-        (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
+        (tmp_path / "tokenizer_config.json").write_text(
+            json.dumps({"chat_template": template, "eos_token": "<|im_end|>"})
+        )
         with pytest.raises(InputError, match="chat template"):
             load_lengths(tmp_path)
     (tmp_path / "chat_template.jinja").write_text("Q: {{ messages[0].content }}")

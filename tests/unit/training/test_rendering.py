@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from transformers import AutoTokenizer
 
 from core.errors import InputError
 from core.model.chat_template import ChatTemplate
-from core.model.prompts import encode_example, encode_prompt, messages, render_prompt, templates
+from core.model.prompts import CHAT, encode_example, encode_prompt, messages, render_prompt, templates
 from core.model.tokens import load_lengths
 from training.algorithms.options import MixedPolicyOptions
 from training.verl_hooks.agent_loop import OffPolicyAgentLoop
@@ -41,6 +42,28 @@ KINDS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "with a BOS": ("{{ bos_token }}" + CHAT_ML + OPEN, {"bos_token": "<|endoftext|>"}),
     "end of turn is not the EOS": (CHAT_ML + OPEN, {"eos_token": "<|endoftext|>"}),
+    "marks what the model writes": (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}{% generation %}\n"
+        "{{ m.content }}<|im_end|>\n{% endgeneration %}{% else %}{{ m.content }}<|im_end|>\n{% endif %}{% endfor %}"
+        + OPEN,
+        {},
+    ),
+    "prints the date": (
+        "{% set today = strftime_now('%d %b %Y') %}<|im_start|>system\nToday Date: {{ today }}<|im_end|>\n"
+        + CHAT_ML
+        + OPEN,
+        {},
+    ),
+    "prints the date of a Llama": (
+        "{% if not date_string is defined %}{% if strftime_now is defined %}"
+        "{% set date_string = strftime_now('%d %b %Y') %}{% else %}{% set date_string = '26 Jul 2024' %}{% endif %}"
+        "{% endif %}<|im_start|>system\n{{ date_string }}<|im_end|>\n" + CHAT_ML + OPEN,
+        {},
+    ),
+    "has a switch": (
+        CHAT_ML + OPEN + "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n{% endif %}",
+        {},
+    ),
 }
 
 
@@ -90,7 +113,7 @@ def test_every_room_reads_the_same_tokens(model: Path, tokenizer: Any, tmp_path:
         assert lengths.count_examples([(CONVERSATION, TARGET)]) == [(len(example.prompt), len(example.response))]
     # A rollout with the whole target.
     loop = OffPolicyAgentLoop.__new__(OffPolicyAgentLoop)
-    loop.options = MixedPolicyOptions(prefix={"n_prefix": 1})
+    loop.template, loop.options = CHAT, MixedPolicyOptions(prefix={"n_prefix": 1})
     loop.seed, loop.target_ratio, loop.response_length, loop.tokenizer = 0, 1.0, 200, tokenizer
     loop.rollout_config = OmegaConf.create({"n": 2})
     row = {"raw_prompt": CONVERSATION, "target": [{"content": TARGET}], "extra_info": {"id": "p"}}
@@ -101,6 +124,23 @@ def test_every_room_reads_the_same_tokens(model: Path, tokenizer: Any, tmp_path:
     item = TargetDataset(tmp_path / "targets.parquet", tokenizer)[0]
     assert item["input_ids"].tolist() == example.prompt + example.response
     assert int(item["loss_mask"].sum()) == len(example.response)
+
+
+def test_a_template_renders_the_same_text_with_transformers_and_without(model: Path, tokenizer: Any) -> None:
+    answered = [*CONVERSATION, {"role": "assistant", "content": TARGET}, {"role": "user", "content": "And 2+2?"}]
+    chat = ChatTemplate(model)
+    reads = chat.variables()
+    kwargs = {"date_string": "1 Jan 2025", "enable_thinking": False, "strftime_now": "2025-01-02"}
+    for given in ({}, {name: value for name, value in kwargs.items() if name in {*reads, "strftime_now"}}):
+        template = replace(CHAT, kwargs=given)
+        text = render_prompt(answered, tokenizer, template)
+        assert text == render_prompt(answered, chat, template)
+        assert TARGET.split("</think>")[-1].strip() in text
+        day = {"today": "02 Jan 2025", "date_string": "1 Jan 2025"} if given else {}
+        for name in ("today", "date_string"):
+            if name in (chat.chat_template or ""):
+                assert day.get(name, "26 Jul 2024") in text
+        assert ("enable_thinking" in given) == text.endswith("<think>\n\n")
 
 
 def test_a_template_that_refuses_a_conversation_says_why(tmp_path: Path) -> None:
