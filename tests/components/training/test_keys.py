@@ -11,7 +11,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from core.errors import InputError
-from training.config.keys import OPEN, check_key, check_switches, leaves, nearest, read_by, rules, within
+from training.config.keys import check_key, check_switches, leaves, nearest, read_by, rules, within
 from training.job import configuration
 from training.job.configuration import compose_run
 

@@ -18,7 +18,6 @@ WITHOUT_NUMBERS = {
     "core.code_digest": "computes the digests",
     "core.backends": "says where a process runs",
     "core.request": "reads and writes requests",
-    "core.cli": "ends a command line",
     "core.errors": "an exception class",
     "core.parquet.tables": "refuses files that are not what their schema says",
     "core.parquet.batches": "bounds the memory of reading: the rows are the same",
