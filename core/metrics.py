@@ -119,7 +119,6 @@ METRICS = (
     Metric("actor/off_ratio_min_clip_frac", "Off-policy tokens at mixed.off_min_clip", "share"),
     Metric("actor/ppo_kl", "On-policy tokens: log-ratio to the step's start", views=View.POLICY),
     Metric("actor/on_pg_clipfrac", "On-policy tokens clipped", "share", views=CHARTS),
-    Metric("actor/off_pg_clipfrac", "Off-policy tokens clipped", "share", views=View.RECIPES),
     Metric("actor/perf/*", "Memory of the actor: {}", "GiB"),
     Metric("actor/*", "Update: {}"),
     Metric(KEPT_SHARE, "Correction: tokens kept", "share", views=View.POLICY),

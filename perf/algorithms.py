@@ -20,10 +20,10 @@ from functools import partial
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from training.algorithms import compute_grpo_outcome_advantage_split, compute_token_on_off_policy_loss
 from training.algorithms.advantage import group_advantage
 from training.algorithms.correction import Mismatch, rollout_correction
-from training.algorithms.options import GroupOptions, RolloutCorrectionOptions
+from training.algorithms.mixed_loss import mean_stats, mixed_policy_token_loss
+from training.algorithms.options import GroupOptions, LossOptions, RolloutCorrectionOptions
 from training.algorithms.registry import CORRECTIONS
 
 Call = Callable[[], object]
@@ -102,16 +102,19 @@ def split_advantage(device: torch.device, repeat: int, prompts: int, length: int
     index = [f"prompt-{row // 8}" for row in range(rows)]
     on_policy = (torch.arange(rows, device=device) % 8) != 0
     scores, per_row = rewards.sum(dim=-1), torch.rand(rows, 1, device=device)
+    options = GroupOptions(baseline="on_policy", use_std=True)
 
-    def passes() -> None:
+    def passes() -> torch.Tensor:
         rewards.sum(dim=-1)
-        torch.where(mask, per_row, 0.0)
+        return per_row * mask
 
-    def loop_and_passes() -> None:
-        torch.where(mask, loop_over_rows(rewards.sum(dim=-1), index, on_policy).unsqueeze(-1), 0.0)
+    def loop_and_passes() -> torch.Tensor:
+        return loop_over_rows(rewards.sum(dim=-1), index, on_policy).unsqueeze(-1) * mask
 
-    split = partial(compute_grpo_outcome_advantage_split, rewards, mask, index, on_policy)
-    group = partial(group_advantage, scores, index, on_policy, GroupOptions(baseline="on_policy", use_std=True))
+    def split() -> torch.Tensor:
+        return group_advantage(rewards.sum(dim=-1), index, on_policy, options).unsqueeze(-1) * mask
+
+    group = partial(group_advantage, scores, index, on_policy, options)
     loop = partial(loop_over_rows, scores, index, on_policy)
     moved = rewards.nbytes * 2 + mask.nbytes
     return [
@@ -158,21 +161,22 @@ def mixed_loss(device: torch.device, repeat: int, rows: int, length: int) -> lis
     def vanilla() -> None:
         backward(compute_policy_loss_vanilla(old_log_prob, log_prob, advantages, mask, "token-mean", config)[0])
 
-    def mixed(**options: object) -> None:
-        arguments = (old_log_prob, log_prob, advantages, mask, 0.2, 1.0, prefix, 0.2)
-        backward(compute_token_on_off_policy_loss(*arguments, **options)["pg_loss"])
+    def mixed(options: LossOptions) -> None:
+        losses, stats = mixed_policy_token_loss(old_log_prob, log_prob, advantages, mask, prefix, options)
+        mean_stats(stats)
+        backward(losses.sum() / stats["pg_loss"][1])
 
-    variants: dict[str, dict[str, object]] = {
-        "no reshape, clip": {},
-        "luffy (p_div_p_0.1, no clip)": {"off_policy_reshape": "p_div_p_0.1", "loss_remove_clip": True},
-        "luffy_seed (p_div_p_0.5, max 10)": {"off_policy_reshape": "p_div_p_0.5", "off_max_clip": 10.0},
-        "p_div_p_0.1 on and off": {"off_policy_reshape": "p_div_p_0.1", "on_policy_reshape": "p_div_p_0.1"},
+    variants = {
+        "no reshape, clip": LossOptions(),
+        "luffy (p_div_p_0.1, no clip)": LossOptions(off_policy_reshape="p_div_p_0.1", loss_remove_clip=True),
+        "luffy_seed (p_div_p_0.5, max 10)": LossOptions(off_policy_reshape="p_div_p_0.5", off_max_clip=10.0),
+        "p_div_p_0.1 on and off": LossOptions(off_policy_reshape="p_div_p_0.1", on_policy_reshape="p_div_p_0.1"),
     }
     table = []
     moved = 4 * log_prob.nbytes + 2 * mask.nbytes
     theirs = peak_bytes(vanilla, device) / 2**20
     for name, options in variants.items():
-        call = partial(mixed, **options)
+        call = partial(mixed, options)
         table.append(compare(repeat, device, f"mixed loss, {name}", call, "verl vanilla", vanilla, 1.3, moved))
         ours = peak_bytes(call, device) / 2**20
         table.append(Row("  peak memory", ours, "verl vanilla", theirs, ours / theirs, 1.3, "MiB"))

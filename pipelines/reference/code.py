@@ -18,7 +18,7 @@ TABLES = {
 
 def api_page() -> str:
     """Directives of mkdocstrings, which reads the docstrings from the sources."""
-    contract = [f"::: training.algorithms.{module}.{name}" for name, module in algorithms._MODULES.items()]
+    contract = [f"::: {algorithms.ORIGINAL}.{name}" for name in algorithms.__all__]
     tables = []
     for name, title in TABLES.items():
         functions = [f"`{key}`\n\n::: {path.replace(':', '.')}" for key, path in getattr(registry, name).items()]

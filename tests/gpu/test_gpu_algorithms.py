@@ -47,7 +47,7 @@ def computed(device: str, dtype: torch.dtype) -> dict[str, torch.Tensor]:
     rewards = torch.zeros_like(data["old"])
     rewards[:, 0] = data["scores"]
     values: dict[str, Any] = {"off_policy_mask": off_policy_mask.float()}
-    values["split"], _ = compute_grpo_outcome_advantage_split(rewards, mask, torch.tensor(index), on_policy)
+    values["split"], _ = compute_grpo_outcome_advantage_split(rewards, mask, index, on_policy)
     values["all_samples"] = group_advantage(data["scores"], index, on_policy, GroupOptions())
     values["weighed"] = apply_prefix_weights(data["advantages"], off_policy_mask, PrefixOptions(alpha=0.5, beta=2.0))
     for kind in CORRECTIONS:

@@ -12,24 +12,25 @@ There is one subject per file, in the order in which a training step meets them:
 - ``reshape``, ``mixed_loss``, ``sft``: the token losses
 - ``aggregate``: from token losses to one number
 - ``entropy``: the adaptive coefficient
+- ``original``: drop-in replacements for three functions of the original implementation, which you import from here
 
-``docs/algorithm.md`` has the formulas on one page. The three functions that are importable from here have the names and
-signatures of the original implementation. They are imported on first use, because ``options``, ``option_block``,
-``registry``, ``prompt_order``, ``off_policy_schedule``, ``prefix``, ``group_rejection`` and ``entropy`` need no torch.
+``docs/algorithm.md`` has the formulas on one page. The three functions are imported on first use, because ``options``,
+``option_block``, ``registry``, ``prompt_order``, ``off_policy_schedule``, ``prefix``, ``group_rejection`` and
+``entropy`` need no torch.
 """
 
 from pkgutil import resolve_name
 from typing import Any
 
-_MODULES = {
-    "compute_grpo_outcome_advantage_split": "advantage",
-    "compute_sft_pure_loss": "sft",
-    "compute_token_on_off_policy_loss": "mixed_loss",
-}
-__all__ = list(_MODULES)
+ORIGINAL = "training.algorithms.original"
+__all__ = [
+    "compute_grpo_outcome_advantage_split",
+    "compute_sft_pure_loss",
+    "compute_token_on_off_policy_loss",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return resolve_name(f"{__name__}.{_MODULES[name]}:{name}")
+    return resolve_name(f"{ORIGINAL}:{name}")

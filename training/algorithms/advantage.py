@@ -12,58 +12,10 @@ from training.algorithms.tensors import (
     as_mask,
     require_bool,
     require_floating,
-    require_matrix,
     require_shape,
-    require_tensor,
 )
 
 Index = Tensor | np.ndarray | Sequence[Hashable]
-
-
-def compute_grpo_outcome_advantage_split(
-    token_level_rewards: torch.Tensor,
-    eos_mask: torch.Tensor,
-    index: torch.Tensor,
-    on_policy_mask: torch.Tensor,
-    epsilon: float = 1e-6,
-    use_std: bool = True,
-):
-    """Advantage of each row over the on-policy rows of its group, at each of its valid tokens.
-
-    Unlike the original implementation it has no Python loop over rows, takes any index (list, array, tensor) and a 0/1
-    ``on_policy_mask`` of any dtype, and gives a group without an on-policy row mean 0 and deviation 1.
-
-    >>> rewards = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.0, 0.0]])  # the first row is off-policy
-    >>> mask, on_policy = torch.tensor([[1, 1], [1, 0], [1, 1]]), torch.tensor([False, True, True])
-    >>> compute_grpo_outcome_advantage_split(rewards, mask, ["a", "a", "a"], on_policy, use_std=False)[0]
-    tensor([[ 0.5000,  0.5000],
-            [ 0.5000,  0.0000],
-            [-0.5000, -0.5000]])
-
-    Args:
-        token_level_rewards: ``[batch, response_length]``, floating point. A row's score is the sum over all its
-            positions.
-        eos_mask: ``[batch, response_length]``, valid tokens, any dtype.
-        index: ``batch`` group ids, one value per prompt.
-        on_policy_mask: ``[batch]``, bool or 0/1: rows sampled from the policy alone.
-        epsilon: added to the deviation.
-        use_std: divide by the (unbiased) deviation of the group.
-
-    Returns:
-        ``(advantages, returns)``, one tensor twice: ``[batch, response_length]``, the rewards' dtype and device.
-
-    Raises:
-        TypeError: rewards that are not floating point, masks that are no tensors.
-        ValueError: another shape, or an index of another length.
-    """
-    rewards = require_floating("token_level_rewards", token_level_rewards)
-    require_matrix("token_level_rewards", rewards)
-    require_shape("eos_mask", require_tensor("eos_mask", eos_mask), rewards.shape, "token_level_rewards")
-    options = GroupOptions(baseline="on_policy", use_std=bool(use_std))
-    with torch.no_grad():
-        advantage = group_advantage(rewards.sum(dim=-1), index, on_policy_mask, options, epsilon)
-        advantages = _at_tokens(advantage, eos_mask)
-    return advantages, advantages
 
 
 def group_advantage(
@@ -77,7 +29,8 @@ def group_advantage(
 
     ``baseline="all_samples"`` takes mean and deviation over on- and off-policy rows together: arXiv 2504.14945,
     equation 2, and what the published run used, without the deviation. ``"on_policy"`` takes them over the on-policy
-    rows. A group with at most one row in the baseline has mean 0 and deviation 1; a deviation of 0 becomes 1.
+    rows. A group with at most one row in the baseline has mean 0 and deviation 1; a deviation of 0 becomes 1. An
+    off-policy score that is not finite is in no baseline.
 
     >>> scores, on_policy = torch.tensor([1.0, 0.0, 1.0, 0.0]), torch.tensor([False, True, True, True])
     >>> group_advantage(scores, [7, 7, 7, 7], on_policy, GroupOptions(baseline="all_samples"))
@@ -107,13 +60,14 @@ def group_advantage(
     # In float64 and relative to the group's largest score: sums hardly depend on the order of the rows, and equal
     # scores have a deviation of exactly 0, where a rounding error of 1e-17 would pass for a deviation.
     value = scores.double()
-    counted = member if options.baseline == "on_policy" else torch.ones_like(member)
+    counted = member if options.baseline == "on_policy" else member | value.isfinite()
     largest = value.new_full((n_groups,), -torch.inf)
-    largest = largest.scatter_reduce_(0, group, value.masked_fill(~counted, -torch.inf), "amax")
+    largest = largest.scatter_reduce_(0, group, value.masked_fill(~(counted & value.isfinite()), -torch.inf), "amax")
     origin = largest.masked_fill(largest == -torch.inf, 0.0)[group]
 
     def group_sum(per_row: Tensor) -> Tensor:
-        return value.new_zeros(n_groups).index_add_(0, group, per_row * counted)
+        # Not a product: 0 times the nan of an off-policy row would be the nan of its group.
+        return value.new_zeros(n_groups).index_add_(0, group, torch.where(counted, per_row, 0.0))
 
     count = group_sum(torch.ones_like(value))
     mean = group_sum(value - origin) / count.clamp(min=1)
@@ -121,7 +75,7 @@ def group_advantage(
     if not options.use_std:
         return centred.to(scores.dtype)
     std = (group_sum(centred.square()) / (count - 1).clamp(min=1)).sqrt()
-    std = torch.where((count > 1) & (std > 0), std, 1.0)
+    std = torch.where((count > 1) & (std != 0), std, 1.0)
     return (centred / (std[group] + epsilon)).to(scores.dtype)
 
 
@@ -142,15 +96,6 @@ def apply_prefix_weights(
     if options.alpha == options.beta == 1.0:
         return advantages
     return advantages * torch.where(off_policy_mask, options.alpha, options.beta).to(advantages.dtype)
-
-
-def _at_tokens(per_row: Tensor, mask: Tensor) -> Tensor:
-    """Repeat ``[batch]`` over the tokens and multiply by the mask, in one pass over memory."""
-    if mask.dtype == per_row.dtype:
-        return per_row.unsqueeze(-1) * mask
-    if mask.is_floating_point():
-        return per_row.unsqueeze(-1) * mask.to(per_row.dtype)
-    return torch.where(mask if mask.dtype == torch.bool else mask != 0, per_row.unsqueeze(-1), 0.0)
 
 
 def _group_numbers(index: Index, n_rows: int) -> tuple[Tensor, int]:

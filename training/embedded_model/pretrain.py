@@ -19,7 +19,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from core.files import atomic_folder
 from core.model.prompts import Example
-from training.algorithms import compute_sft_pure_loss
+from training.algorithms.sft import sft_token_loss
 
 WINDOW = 16  # batches whose examples are sorted by length together, so that little is padded
 
@@ -98,7 +98,8 @@ def fit(
     model.train()
     for step, examples in enumerate(islice(stream, schedule.steps)):
         batch = collate(examples, model.config.pad_token_id, model.device)
-        loss = compute_sft_pure_loss(log_probs(model, batch), batch.response_mask[:, 1:])
+        mask = batch.response_mask[:, 1:]
+        loss = sft_token_loss(log_probs(model, batch), mask).sum() / mask.sum()
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), schedule.grad_clip)

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 
 FORMULAS = {
-    "advantage": ["compute_grpo_outcome_advantage_split", "group_advantage", "apply_prefix_weights"],
+    "advantage": ["group_advantage", "apply_prefix_weights"],
     "aggregate": ["agg_loss", "agg_mean"],
     "correction": ["rollout_correction"],
     "entropy": ["next_entropy_coefficient"],
@@ -18,12 +18,17 @@ FORMULAS = {
     "methods.on_policy": ["on_policy_loss"],
     "methods.sft_schedule": ["sft_coefficient", "policy_weight"],
     "methods.sft_weight": ["sft_weight"],
-    "mixed_loss": ["compute_token_on_off_policy_loss", "mixed_policy_token_loss"],
+    "mixed_loss": ["mixed_policy_token_loss"],
+    "original": [
+        "compute_grpo_outcome_advantage_split",
+        "compute_sft_pure_loss",
+        "compute_token_on_off_policy_loss",
+    ],
     "prefix": ["prefix_ratio", "cut_prefix"],
     "registry": ["parse_reshape"],
     "group_rejection": ["reject_groups"],
     "reshape": ["shape_off_policy", "shape_on_policy"],
-    "sft": ["compute_sft_pure_loss", "sft_token_loss"],
+    "sft": ["sft_token_loss"],
     "tensors": ["mask_of_prefix"],
 }
 

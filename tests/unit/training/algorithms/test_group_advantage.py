@@ -10,7 +10,6 @@ torch = pytest.importorskip("torch")
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from training.algorithms import compute_grpo_outcome_advantage_split  # noqa: E402
 from training.algorithms.advantage import apply_prefix_weights, group_advantage  # noqa: E402
 from training.algorithms.options import GroupOptions, PrefixOptions  # noqa: E402
 
@@ -80,16 +79,24 @@ def test_every_kind_of_index_and_mask_gives_the_same():
             assert torch.equal(group_advantage(scores, index, mask, SPLIT), expected)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.bfloat16, torch.float64], ids=str)
 def test_keeps_the_dtype_and_leaves_its_inputs_alone(dtype):
-    rewards, mask = torch.tensor([[0.0, 1.0], [0.0, 0.0]], dtype=dtype), torch.tensor([[1, 1], [1, 0]])
-    before = rewards.clone()
-    for eos_mask in (mask, mask.bool(), mask.to(dtype), mask.float()):
-        advantages, returns = compute_grpo_outcome_advantage_split(rewards, eos_mask, [0, 0], torch.ones(2))
-        assert advantages.dtype == dtype
-        assert returns is advantages
-        assert advantages[1, 1] == 0
-    assert torch.equal(rewards, before)
+    scores = torch.tensor([0.0, 1.0], dtype=dtype)
+    before = scores.clone()
+    assert group_advantage(scores, [0, 0], torch.ones(2), SPLIT).dtype == dtype
+    assert torch.equal(scores, before)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("use_std", [True, False])
+@pytest.mark.parametrize("baseline", ["all_samples", "on_policy"])
+def test_an_off_policy_score_that_is_not_finite_touches_no_other_row(value, use_std, baseline):
+    options, index = GroupOptions(baseline=baseline, use_std=use_std), ["a", "b", "a", "a", "b"]
+    scores, on_policy = torch.tensor([value, 1.0, 1.0, 0.0, 0.0]), torch.tensor([0, 0, 1, 1, 1])
+    ours = group_advantage(scores, index, on_policy, options)
+    without = group_advantage(scores[1:], index[1:], on_policy[1:], options)
+    assert torch.equal(ours[1:], without)
+    assert not ours[0].isfinite()
 
 
 def test_equal_scores_carry_no_signal_whatever_their_value():
@@ -104,8 +111,7 @@ def test_equal_scores_carry_no_signal_whatever_their_value():
 
 
 def test_no_rows():
-    advantages, _ = compute_grpo_outcome_advantage_split(torch.zeros(0, 3), torch.zeros(0, 3), [], torch.zeros(0))
-    assert advantages.shape == (0, 3)
+    assert group_advantage(torch.zeros(0), [], torch.zeros(0), SPLIT).shape == (0,)
 
 
 def test_prefix_weights():
@@ -123,19 +129,13 @@ def test_prefix_weights():
         ({"index": [0, 0]}, ValueError, "index: expected 3 group ids, one for each row of the scores, got 2"),
         ({"index": torch.zeros(3, 1)}, ValueError, r"index: expected 3 group ids.*got \[3, 1\]"),
         ({"index": 5}, TypeError, "index: expected a sequence, array or tensor of group ids, got int"),
-        ({"on_policy_mask": torch.ones(2)}, ValueError, r"on_policy_mask: expected shape \[3\], that of scores"),
-        ({"on_policy_mask": [1, 1, 1]}, TypeError, "on_policy_mask: expected a torch.Tensor, got list"),
-        ({"eos_mask": torch.ones(3, 3)}, ValueError, "eos_mask: expected shape"),
-        ({"token_level_rewards": torch.zeros(3)}, ValueError, "token_level_rewards: expected shape"),
-        ({"token_level_rewards": torch.zeros(3, 2, dtype=torch.int64)}, TypeError, "token_level_rewards: expected a"),
+        ({"on_policy": torch.ones(2)}, ValueError, r"on_policy_mask: expected shape \[3\], that of scores"),
+        ({"on_policy": [1, 1, 1]}, TypeError, "on_policy_mask: expected a torch.Tensor, got list"),
+        ({"scores": torch.zeros(3, 2)}, ValueError, r"scores: expected shape \[batch\], got \[3, 2\]"),
+        ({"scores": torch.zeros(3, dtype=torch.int64)}, TypeError, "scores: expected a floating-point tensor"),
     ],
 )
 def test_bad_input_names_the_argument(changes, error, words):
-    arguments = {
-        "token_level_rewards": torch.zeros(3, 2),
-        "eos_mask": torch.ones(3, 2),
-        "index": [0, 0, 1],
-        "on_policy_mask": torch.ones(3),
-    }
+    arguments = {"scores": torch.zeros(3), "index": [0, 0, 1], "on_policy": torch.ones(3), "options": SPLIT}
     with pytest.raises(error, match=words):
-        compute_grpo_outcome_advantage_split(**(arguments | changes))
+        group_advantage(**(arguments | changes))
