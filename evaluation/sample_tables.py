@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from core.code_digest import identity
 from core.errors import InputError
 from core.files import digest_table
-from core.parquet.tables import read_table
+from core.parquet import read_table
 from evaluation.benchmarks.suite import suite_entries
 
 if TYPE_CHECKING:

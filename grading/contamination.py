@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from core.parquet.tables import read_table
+from core.parquet import read_table
 from core.text.patterns import compile_quick_pattern
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from core.cli import COUNT, Parser, exit_status, number
 from core.code_digest import PROJECT
 from core.errors import InputError
-from core.parquet.tables import read_table
+from core.parquet import read_table
 from core.progress import Progress, Terminal
 from targets import trace_browser
 from targets.check.expectations import SUITE, load_checks, validate

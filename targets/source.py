@@ -13,17 +13,20 @@ GENERATED = "generated"  # traces of a teacher, in a file of python -m evaluatio
 # What a trace of `GENERATED` says of itself: its teacher and its settings, then which one it is of them.
 OF_A_GENERATION = {"teacher": "teacher", "generation": "generation"}
 OF_ONE_TRACE = {"generation_problem": "id", "generation_sample": "sample"}
+# Columns that are read under these names if they are there and the mapping does not name them.
+OPTIONAL_COLUMNS = ("target_log_probs", "target_token_ids", "finish_reason")
+REASONING_COLUMNS = ("reasoning_content", "reasoning", "thinking")  # also fields of a chat message
 MAPPINGS = Path(__file__).parent / "read" / "mappings.yaml"
 
 
 class ColumnMapping(BaseModel):
     """Which columns of a source hold what a trace needs. Each value is a column, or a dotted path into structs.
 
-    Of a column of chat messages, ``problem`` takes the last user message, ``response`` the last assistant message and
-    ``system`` the system message. A list of strings in ``response`` holds several generations of one problem; then
+    Of a column of chat messages, ``problem`` takes the user message, ``response`` the assistant message and ``system``
+    the system message. A list of strings in ``response`` holds several generations of one problem; then
     ``reasoning``, ``upstream_correct``, ``target_log_probs`` and ``target_token_ids`` are lists of the same length.
 
-    The last three columns are also read, under their own names, if the mapping does not name them.
+    `OPTIONAL_COLUMNS` and the first of `REASONING_COLUMNS` are also read if the mapping does not name them.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -32,6 +35,7 @@ class ColumnMapping(BaseModel):
     answer: str | Annotated[list[str], Field(min_length=1)]  # of several, the first that the source has
     response: str | Annotated[list[str], Field(min_length=1)]  # several: one generation of the problem in each
     reasoning: str | None = None  # thoughts kept apart from the response: they become its think block
+    reasoning_required: bool = True  # false: a response whose thoughts are not in that column is taken as it is
     system: str | None = None
     upstream_correct: str | None = None
     target_log_probs: str | None = None  # a list per response

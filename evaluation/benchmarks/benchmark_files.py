@@ -8,7 +8,7 @@ from typing import Any
 from core.errors import InputError
 from core.files import read_json, read_json_lines
 from core.model.hub import load_split
-from core.parquet.batches import read_bounded
+from core.parquet import read_limited
 from evaluation.benchmarks.suite import Benchmark, Source
 
 Rows = Iterator[tuple[int, dict[str, Any]]]
@@ -80,7 +80,7 @@ def read_split(source: Source) -> Rows:
 def read_rows(path: Path) -> Rows:
     """(row number from 1, row) of a .parquet, .jsonl or .json file."""
     if path.suffix == ".parquet":
-        rows = read_bounded(path, "copy or convert it again", LARGEST_FILE).to_pylist()
+        rows = read_limited(path, "copy or convert it again", LARGEST_FILE).to_pylist()
     elif (size := path.stat().st_size) > LARGEST_FILE:
         raise InputError(f"{path}: {size:,} bytes are too many for a benchmark (limit {LARGEST_FILE:,})")
     elif path.suffix == ".jsonl":

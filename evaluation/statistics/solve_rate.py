@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from core.errors import InputError
-from core.parquet.tables import read_table
+from core.parquet import read_table
 from evaluation.benchmarks.suite import ENTRIES_KEY, Benchmark, Source
 from evaluation.generation.traces import TRACE
 from evaluation.statistics.intervals import wilson

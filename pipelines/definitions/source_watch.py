@@ -54,7 +54,7 @@ def _listing(sources: Sequence[str]) -> str:
     """Digest of the names, sizes and times of all files; "" if a source has no files, and has to be asked."""
     import fsspec
 
-    from targets.read.trace_files import find_files
+    from targets.read.data_files import find_files
 
     entries: list[Any] = []
     for source in sources:

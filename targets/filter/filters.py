@@ -45,12 +45,13 @@ class Filter:
 
 
 FILTERS: tuple[Filter, ...] = (
-    Filter("unreadable", "the line is not JSON", Stage.READ),
+    Filter("unreadable", "the line is not JSON, or has other columns than the header", Stage.READ),
     Filter("wrong_type", "a value is not of the expected type", Stage.READ),
     Filter("no_problem", "no problem", Stage.READ),
     Filter("no_gold", "no gold answer", Stage.READ),
     Filter("no_response", "no response", Stage.READ),
     Filter("no_reasoning", "the column of thoughts is empty", Stage.READ),
+    Filter("several_turns", "a chat of several turns, or one that calls tools", Stage.READ),
     Filter("bad_text", "NUL, lone surrogates or bytes that are not UTF-8", Stage.READ),
     Filter("too_large", "a text over max_text_bytes, or more log-probabilities than max_target_tokens", Stage.READ),
     Filter("contaminated", "the problem overlaps with a benchmark", Stage.PROBLEM, rules.contaminated),

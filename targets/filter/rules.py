@@ -16,7 +16,7 @@ QUOTED = 60  # characters of a text in a detail
 CHOICE = compile_full_match(r"\\?\(?\s*(?:\\(?:text|textbf|mathrm)\{\s*)?\(?([A-E])\)?\s*+\}?\s*+\\?\)?[.:]?")
 OPTIONS = compile_pattern(r"(?:\(|\\text(?:bf|rm)?\{\s*\(?|\n\s*)([A-E])\s*[).:]")
 PROOF = compile_pattern(r"(?i)^\W*(?:prove|show)\s+that\b|\bprove (?:that|the following|this)\b")
-PROOF_GOLDS = frozenset({"proof", "see proof", "not found", "n/a", "none", "omitted"})
+PROOF_GOLDS = frozenset({"proof", "see proof", "not found", "notfound", "n/a", "none", "omitted"})
 PROVED = compile_pattern(
     r"(?i)\bq\.?e\.?d\b|\\blacksquare|\bproof (?:below|above|omitted|complete)|\bas (?:required|desired)\b"
 )

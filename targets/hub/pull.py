@@ -10,8 +10,8 @@ from core.files import atomic_folder
 from core.model.hub import hub_errors
 from core.schemas import TARGET
 from targets.hub.push import DATA, HELDOUT_DIGEST, MESSAGES
-from targets.read.parquet_rows import open_file, parquet_rows
-from targets.read.trace_files import find_files
+from targets.read.arrow_rows import open_file, parquet_rows
+from targets.read.data_files import find_files
 from targets.select.split import HELDOUT, TRAIN
 from targets.target_tables import RowDigest, TableWriter, read_metadata
 from targets.trace import Rejection

@@ -1,6 +1,8 @@
 """Rows of JSON files, a bounded part of the file at a time: lines, or the elements of one array.
 
-A row of more than `LARGEST_ROW` bytes is never held in memory, whatever the file decompresses to.
+A row of more than `LARGEST_ROW` bytes is never held in memory, whatever the file decompresses to. Arrays are decoded
+by Python's own parser: ijson refuses a whole file for one NaN or one number of 65 bits, and puts "?" for half of a
+surrogate pair without a word.
 """
 
 import codecs
@@ -14,6 +16,7 @@ from targets.trace import Rejection
 CHUNK_BYTES = 1 << 20
 LARGEST_ROW = 16 << 20  # bytes; parsed, lists of short values take up to 24 times as much
 BLANKS = " \t\n\r"
+BLANK_BYTES = BLANKS.encode()
 
 Row = dict[str, Any] | Rejection
 
@@ -24,11 +27,10 @@ def read_chunks(stream: Any) -> Iterator[bytes]:
         yield chunk
 
 
-def json_rows(stream: Any, where: str) -> Iterator[Row]:
-    """The objects in a seekable stream; InputError that begins with ``where`` for an array that is not JSON."""
-    head = next((text for chunk in read_chunks(stream) if (text := chunk.lstrip())), b"")[:1]
-    stream.seek(0)
-    return _elements(stream, where) if head == b"[" else map(_parse, lines(read_chunks(stream)))
+def holds_array(stream: Any) -> bool:
+    """Whether the content of a binary stream begins as an array does; a byte order mark and blanks may precede it."""
+    chunks = (chunk.removeprefix(codecs.BOM_UTF8).lstrip(BLANK_BYTES) for chunk in read_chunks(stream))
+    return next(filter(None, chunks), b"").startswith(b"[")
 
 
 def lines(chunks: Iterable[bytes]) -> Iterator[bytes | Rejection]:
@@ -57,7 +59,8 @@ def _line(pieces: list[bytes], size: int) -> bytes | Rejection:
     return b"".join(pieces)
 
 
-def _parse(line: bytes | Rejection) -> Row:
+def parse_line(line: bytes | Rejection) -> Row:
+    """The object of a line, or why there is none."""
     if isinstance(line, Rejection):
         return line
     try:
@@ -66,19 +69,22 @@ def _parse(line: bytes | Rejection) -> Row:
         return Rejection("bad_text", f"not UTF-8: {error.reason} at byte {error.start}")
     except (ValueError, RecursionError) as error:
         return Rejection("unreadable", f"not JSON: {first_line(error)}")
-    return _object(row, ", not an object")
+    return _object(row)
 
 
-def _object(row: Any, otherwise: str = "") -> Row:
+def _object(row: Any) -> Row:
     if isinstance(row, dict):
         return row
-    return Rejection("wrong_type", f"a row that is a {type(row).__name__}{otherwise}")
+    return Rejection("wrong_type", f"a row that is a {type(row).__name__}, not an object")
 
 
-def _elements(stream: Any, where: str) -> Iterator[Row]:
-    """The elements of the array that a stream holds, decoded one after the other."""
+def array_rows(stream: Any, where: str) -> Iterator[Row]:
+    """The elements of the array that a stream holds, decoded one after the other.
+
+    Raises InputError, which begins with ``where``, if the content is no array, or if anything follows the array.
+    """
     decode = json.JSONDecoder().raw_decode
-    text = _Window(stream, where)
+    text = _Window(stream, f"{where}: not JSON")
     text.expect("[")
     number = 0
     while (following := text.peek()) != "]":
@@ -107,6 +113,12 @@ def _elements(stream: Any, where: str) -> Iterator[Row]:
         text.position = end
         number += 1
         yield _object(row)
+    text.position += 1
+    if text.skip_blanks():
+        raise InputError(
+            f"{where}: more data follow the array of {number:,} rows ({text.text[text.position :][:20]!r}); write one "
+            "array, or one JSON object per line"
+        )
 
 
 class _Window:
@@ -115,7 +127,7 @@ class _Window:
     def __init__(self, stream: Any, where: str) -> None:
         self.text, self.position = "", 0
         self._stream, self._where = stream, where
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
 
     def grow(self) -> bool:
         """Read as much as is there again, so that decoding anew takes no more than twice the time."""
@@ -123,21 +135,27 @@ class _Window:
         try:
             new = self._decoder.decode(chunk, final=not chunk)
         except UnicodeDecodeError as error:
-            raise InputError(f"{self._where}: not JSON: not UTF-8: {error.reason}") from error
+            raise InputError(f"{self._where}: not UTF-8: {error.reason}") from error
         self.text, self.position = self.text[self.position :] + new, 0
         return bool(chunk)
 
-    def peek(self) -> str:
-        """The next character that is not blank."""
+    def skip_blanks(self) -> bool:
+        """Move to the next character that is not blank; False if there is none."""
         while True:
             while self.position < len(self.text):
-                if (character := self.text[self.position]) not in BLANKS:
-                    return character
+                if self.text[self.position] not in BLANKS:
+                    return True
                 self.position += 1
             if not self.grow():
-                raise InputError(f"{self._where}: not JSON: the array is not closed")
+                return False
+
+    def peek(self) -> str:
+        """The next character that is not blank."""
+        if not self.skip_blanks():
+            raise InputError(f"{self._where}: the array is not closed")
+        return self.text[self.position]
 
     def expect(self, character: str) -> None:
         if (following := self.peek()) != character:
-            raise InputError(f"{self._where}: not JSON: expected {character!r}, found {following!r}")
+            raise InputError(f"{self._where}: expected {character!r}, found {following!r}")
         self.position += 1

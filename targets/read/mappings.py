@@ -3,6 +3,8 @@
 import json
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from decimal import Decimal
 from functools import cache
 from typing import Any
 
@@ -10,12 +12,15 @@ from core.errors import InputError
 from core.files import read_yaml
 from grading.gold import explain_unreadable, gold_answer
 from targets.config import PrepareConfig
+from targets.read.chats import Unusable, read_chat, with_thoughts
+from targets.read.response_format import find_format
 from targets.read.worked_solutions import render_steps
-from targets.source import MAPPINGS, ColumnMapping, Source, top_level
+from targets.source import MAPPINGS, OPTIONAL_COLUMNS, REASONING_COLUMNS, ColumnMapping, Source, top_level
 from targets.trace import LONGEST_METADATA, Rejection, Trace, printable
 
-UNMAPPED = ("target_log_probs", "target_token_ids", "finish_reason")  # columns that are read if they are there
 CUT = "length"
+NO_VALUE = frozenset({"nan", "null", "<na>"})  # what an empty place becomes in a table that is written as text
+YES, NO = ("yes", "true"), ("no", "false")
 NAMED_COLUMNS = 30  # of a file, in a message
 
 
@@ -25,18 +30,15 @@ def ready_mappings() -> dict[str, ColumnMapping]:
     return {name: ColumnMapping(**columns) for name, columns in read_yaml(MAPPINGS, "mappings").items()}
 
 
-class _Unusable(Exception):
-    """A value of one row that does not fit."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(reason)
-        self.rejection = Rejection(reason, detail)
-
-
 def choose_mapping(mapping: ColumnMapping | str, columns: list[str], where: str) -> ColumnMapping:
     """The mapping to read ``columns`` with; InputError if none fits, with the columns that are there."""
     chosen = _choose(mapping, columns, where)
-    there = {name: name for name in UNMAPPED if name in columns and getattr(chosen, name) is None}
+    there: dict[str, Any] = {
+        name: name for name in OPTIONAL_COLUMNS if name in columns and getattr(chosen, name) is None
+    }
+    thoughts = [name for name in REASONING_COLUMNS if name in columns]
+    if thoughts and chosen.reasoning is None and not chosen.steps:
+        there |= {"reasoning": thoughts[0], "reasoning_required": False}
     return chosen.model_copy(update=there)
 
 
@@ -80,7 +82,7 @@ def read_metadata_of(row: Mapping[str, Any], source: Source) -> dict[str, str]:
     for name, path in source.metadata.items():
         try:
             value = _value(row, path)
-        except _Unusable:
+        except Unusable:
             continue  # it is not of the shape that the path expects, so it is not there
         if value is not None:
             text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
@@ -96,27 +98,25 @@ def to_traces(row: Mapping[str, Any] | Rejection, mapping: ColumnMapping, source
         return
     common: dict[str, Any] = {}
     try:
-        common["problem"] = _problem(row, mapping.problem)
-        common["gold"] = _gold(_text(_value(row, str(mapping.answer)), "gold", numbers=True), mapping)
-        common["system"] = _system(_value(row, mapping.system)) if mapping.system else None
+        common["problem"] = _problem(row, mapping)
+        common["gold"] = _gold(_value(row, str(mapping.answer)), mapping)
+        common["system"] = _system(row, mapping)
         generations = _generations(row, mapping)
-    except _Unusable as unusable:
+    except Unusable as unusable:
         yield _rejected(Trace(name, source, number, **common), unusable.rejection)
         return
     common["of"] = len(generations)
     for k, (response, reasoning, correct, log_probs, token_ids, finish) in enumerate(generations):
         trace = Trace(name if len(generations) == 1 else f"{name}.{k}", source, number, **common)
         try:
-            text = _text(response, "response", role="assistant")
-            if mapping.reasoning:
-                text = f"<think>\n{_text(reasoning, 'reasoning')}\n</think>\n\n{text}"
+            text = _response(response, reasoning, mapping)
             trace.upstream_correct = _flag(correct)
             trace.target_log_probs = _log_probs(log_probs)
             trace.target_token_ids = _token_ids(token_ids)
             trace.response = text
             if finish == CUT:
-                raise _Unusable("unclosed", "the generation reached its token limit (finish_reason: length)")
-        except _Unusable as unusable:
+                raise Unusable("unclosed", "the generation reached its token limit (finish_reason: length)")
+        except Unusable as unusable:
             trace = _rejected(trace, unusable.rejection)
         yield trace
 
@@ -126,17 +126,52 @@ def _rejected(trace: Trace, rejection: Rejection) -> Trace:
     return trace
 
 
-def _problem(row: Mapping[str, Any], paths: str | list[str]) -> str:
-    if isinstance(paths, str):
-        return _text(_value(row, paths), "problem", role="user")
-    return " ".join(_text(_value(row, path), "problem").strip() for path in paths)
+def _problem(row: Mapping[str, Any], mapping: ColumnMapping) -> str:
+    if isinstance(mapping.problem, list):
+        return " ".join(_text(_value(row, path), "problem").strip() for path in mapping.problem)
+    value = _value(row, mapping.problem)
+    chat = read_chat(value, "user")
+    if chat is None:
+        return _text(value, "problem")
+    if chat.assistant is not None and mapping.problem != mapping.response:
+        raise Unusable("several_turns", "the prompt has an answer, and the response is another one")
+    return _text(chat.user, "problem")
 
 
-def _gold(text: str, mapping: ColumnMapping) -> str:
+def _gold(value: Any, mapping: ColumnMapping) -> str:
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Unusable("no_gold", f"{value} is no answer")
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        value = str(int(value) if isinstance(value, float) and value.is_integer() else value)
+    text = _text(value, "gold")
+    if text.strip().lower() in NO_VALUE:
+        raise Unusable("no_gold", f"{text!r} stands for an empty place")
     answer = gold_answer(text, mapping.answer_form)
     if answer is None:
-        raise _Unusable("no_gold", explain_unreadable(text, mapping.answer_form))
+        raise Unusable("no_gold", explain_unreadable(text, mapping.answer_form))
     return answer
+
+
+def _system(row: Mapping[str, Any], mapping: ColumnMapping) -> str | None:
+    """The system message of a chat, or the text of a column of its own."""
+    if mapping.system is None:
+        return None
+    value = _value(row, mapping.system)
+    chat = read_chat(value, "user" if mapping.system == mapping.problem else "system")
+    if chat is not None:
+        return chat.system
+    return None if value is None or mapping.system == mapping.problem else _text(value, "system")
+
+
+def _response(value: Any, reasoning: Any, mapping: ColumnMapping) -> str:
+    """A response with its thoughts, which may be in a column of their own."""
+    chat = read_chat(value, "assistant")
+    text = _text(value if chat is None else chat.assistant, "response")
+    if mapping.reasoning is None or (not mapping.reasoning_required and (not reasoning or find_format(text))):
+        return text
+    return with_thoughts(_text(reasoning, "reasoning"), text)
 
 
 def _generations(row: Mapping[str, Any], mapping: ColumnMapping) -> list[tuple[Any, ...]]:
@@ -148,18 +183,20 @@ def _generations(row: Mapping[str, Any], mapping: ColumnMapping) -> list[tuple[A
         response = [_value(row, path) for path in mapping.response]
     if mapping.steps:
         response = _steps(response)
-    names = ("reasoning", "upstream_correct", *UNMAPPED)
+    names = ("reasoning", "upstream_correct", *OPTIONAL_COLUMNS)
     optional = {name: _value(row, path) if (path := getattr(mapping, name)) else None for name in names}
     several |= isinstance(response, list) and not any(isinstance(item, Mapping) for item in response)
     if not several:
         return [(response, *optional.values())]
     if not response:
-        raise _Unusable("no_response", "an empty list of generations")
+        raise Unusable("no_response", "an empty list of generations")
+    if not mapping.reasoning_required and not isinstance(optional["reasoning"], list):
+        optional["reasoning"] = None
     columns = []
     for name, values in optional.items():
         values = [None] * len(response) if values is None else values
         if not isinstance(values, list) or len(values) != len(response):
-            raise _Unusable("wrong_type", f"{name}: expected a list of {len(response)}, one for each generation")
+            raise Unusable("wrong_type", f"{name}: expected a list of {len(response)}, one for each generation")
         columns.append(values)
     return list(zip(response, *columns, strict=True))
 
@@ -167,9 +204,9 @@ def _generations(row: Mapping[str, Any], mapping: ColumnMapping) -> list[tuple[A
 def _steps(value: Any) -> str:
     """The one response that a solution stands for."""
     if not isinstance(value, str) and not (isinstance(value, list) and all(isinstance(step, str) for step in value)):
-        raise _Unusable("wrong_type", f"steps: expected a list of texts or a text, found {type(value).__name__}")
+        raise Unusable("wrong_type", f"steps: expected a list of texts or a text, found {type(value).__name__}")
     if not value or not all(step.strip() for step in ([value] if isinstance(value, str) else value)):
-        raise _Unusable("no_response", "no steps" if not value else "an empty step")
+        raise Unusable("no_response", "no steps" if not value else "an empty step")
     return render_steps(value)
 
 
@@ -178,51 +215,30 @@ def _value(row: Mapping[str, Any], path: str) -> Any:
     for part in path.split("."):
         if value is None:
             return None
+        if isinstance(value, str) and value.lstrip().startswith("{"):  # a struct that a table holds as text
+            with suppress(ValueError, RecursionError):
+                value = json.loads(value)
         if not isinstance(value, Mapping):
-            raise _Unusable("wrong_type", f"{path}: {part!r} looked for in a {type(value).__name__}")
+            raise Unusable("wrong_type", f"{path}: {part!r} looked for in a {type(value).__name__}")
         value = value.get(part)
     return value
 
 
-def _text(value: Any, what: str, *, role: str | None = None, numbers: bool = False) -> str:
-    """The text of a value: a string, the last message of ``role``, or a number where one makes sense."""
-    if role and isinstance(value, list):
-        value = _message(value, role)
+def _text(value: Any, what: str) -> str:
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
-    if numbers and isinstance(value, int | float) and not isinstance(value, bool):
-        value = str(int(value) if isinstance(value, float) and value.is_integer() else value)
     if value is None or (isinstance(value, str) and not value.strip()):
-        raise _Unusable(f"no_{what}", "empty" if value is not None else "missing")
+        raise Unusable(f"no_{what}", "empty" if value is not None else "missing")
     if not isinstance(value, str):
-        raise _Unusable("wrong_type", f"{what}: expected text, found {type(value).__name__}")
+        raise Unusable("wrong_type", f"{what}: expected text, found {type(value).__name__}")
     return value
 
 
-def _message(messages: list[Any], role: str) -> Any:
-    """Content of the last message of ``role``, in {role, content} or {from, value} spelling."""
-    names = {"user": ("user", "human"), "assistant": ("assistant", "gpt"), "system": ("system",)}[role]
-    for message in reversed(messages):
-        if not isinstance(message, Mapping):
-            raise _Unusable("wrong_type", f"a chat message is a {type(message).__name__}")
-        if (message.get("role") or message.get("from")) in names:
-            content = message.get("content")
-            return message.get("value") if content is None else content
-    return None
-
-
-def _system(value: Any) -> str | None:
-    content = _message(value, "system") if isinstance(value, list) else value
-    if content is not None and not isinstance(content, str):
-        raise _Unusable("wrong_type", f"system: expected text, found {type(content).__name__}")
-    return content or None
-
-
 def _flag(value: Any) -> bool | None:
-    if isinstance(value, str) and value.strip().lower() in ("yes", "no"):
-        return value.strip().lower() == "yes"
+    if isinstance(value, str) and (word := value.strip().lower()) in (*YES, *NO):
+        return word in YES
     if value is not None and not isinstance(value, bool):
-        raise _Unusable("wrong_type", f"upstream_correct: expected true or false, found {type(value).__name__}")
+        raise Unusable("wrong_type", f"upstream_correct: expected true or false, found {type(value).__name__}")
     return value
 
 
@@ -231,12 +247,12 @@ def _log_probs(value: Any) -> list[float] | None:
     if value is None:
         return None
     if not isinstance(value, list):
-        raise _Unusable("wrong_type", f"target_log_probs: expected a list of numbers, found {type(value).__name__}")
+        raise Unusable("wrong_type", f"target_log_probs: expected a list of numbers, found {type(value).__name__}")
     for number in value:
         if isinstance(number, bool) or not isinstance(number, int | float):
-            raise _Unusable("wrong_type", f"target_log_probs: expected numbers, found {type(number).__name__}")
+            raise Unusable("wrong_type", f"target_log_probs: expected numbers, found {type(number).__name__}")
         if not (math.isfinite(number) and number <= 0):
-            raise _Unusable("wrong_type", f"target_log_probs: {number} is no log-probability (finite, at most 0)")
+            raise Unusable("wrong_type", f"target_log_probs: {number} is no log-probability (finite, at most 0)")
     return [float(number) for number in value]
 
 
@@ -245,7 +261,7 @@ def _token_ids(value: Any) -> list[int] | None:
     if value is None:
         return None
     if not isinstance(value, list) or any(isinstance(token, bool) or not isinstance(token, int) for token in value):
-        raise _Unusable("wrong_type", "target_token_ids: expected a list of whole numbers")
+        raise Unusable("wrong_type", "target_token_ids: expected a list of whole numbers")
     return value
 
 

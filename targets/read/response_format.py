@@ -3,6 +3,9 @@ r"""Response formats of traces, rewritten as ``<think>\n…\n</think>\n\n…\box
 The formats of real files:
 
 - ``think``: ``<think>…</think>…``; the opening tag may have sat in the prompt; the answer may be in ``<answer>`` tags;
+- ``tags``: the same with other tags, in any case: ``<thinking>``, ``<reasoning>``, ``<thought>``, ``<Think>``,
+  ``[THINK]`` (Mistral), ``◁think▷`` (Kimi);
+- ``harmony``: ``<|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>…`` (gpt-oss);
 - ``thought_solution``: ``<|begin_of_thought|>…<|end_of_thought|> <|begin_of_solution|>…<|end_of_solution|>``;
 - ``im_start``: ``<|im_start|>think … <|im_start|>answer …``. No marker closes the thoughts, and in budget-forced traces
   the answer marker is mostly absent: then the last boxed conclusion is the answer part (``im_start+split``);
@@ -11,17 +14,29 @@ The formats of real files:
 A trace whose markers do not close, or occur twice, was cut or joined from pieces. It is rejected, never repaired.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from core.text.patterns import compile_pattern, compile_quick_pattern
 from targets.trace import CLOSE_THINK, OPEN_THINK, Rejection
 
+OTHER_TAGS = compile_quick_pattern(
+    r"(?i)<(/?)(?:think|thinking|thought|thoughts|reasoning|seed:think)>|\[(/?)THINK\]|\u25c1(/?)think\u25b7"
+)
+ANSWER_TAG = compile_quick_pattern(r"(?i)<(/?)answer>")
+# The header of a message, such as <|start|>assistant<|channel|>analysis<|message|>, and the end of one.
+HARMONY = compile_quick_pattern(
+    r"(?:<\|start\|>[ \w.]{0,40})?<\|channel\|>([a-z]{1,20})[^<]{0,80}<\|message\|>|<\|(?:end|return|call)\|>"
+)
+HARMONY_PLAIN = "assistantfinal"  # what is left between the channels where special tokens are left out
 IM_START = compile_quick_pattern(r"<\|im_start\|>[ \t]*(\w*)[ \t]*\n?")
-END_OF_TEXT = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "</s>", "<\uff5cend\u2581of\u2581sentence\uff5c>")
+END_OF_TEXT = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end|>", "<|return|>", "<end_of_turn>", "</s>")
+END_OF_TEXT += ("<\uff5cend\u2581of\u2581sentence\uff5c>",)
 # Any of these inside a target would be read as structure by the chat template or by the reward.
 CHAT_TOKENS = compile_pattern(
     r"<\|(?:im_start|im_end|endoftext|eot_id|begin_of_text|start_header_id|end_header_id|begin_of_thought|end_of_thought"
     r"|begin_of_solution|end_of_solution|user|assistant|system)\|>|</?think>|</?answer>|</?tool_call>|</?tool_response>"
+    r"|<\|(?:start|channel|message|end|return|call)\|>|<(?:start|end)_of_turn>|\[/?THINK\]|\x{25c1}/?think\x{25b7}"
     r"|<\x{ff5c}[^\x{ff5c}\n]{1,40}\x{ff5c}>|\[/?INST\]"
 )
 BOX = compile_quick_pattern(r"\\(?:boxed|fbox)(?![a-zA-Z])")
@@ -49,17 +64,59 @@ class Parts:
 def parse_response(response: str, *, split_plain: bool = False) -> Parts | Rejection:
     """Thoughts and answer of a response, or why it has no such parts."""
     text = _without_end(response.strip())
-    if any(marker in text for marker in THOUGHT_SOLUTION):
-        parts = _thought_solution(text)
-    elif "<think>" in text or "</think>" in text:
-        parts = _think(text)
-    elif "<|im_start|>" in text:
-        parts = _im_start(text)
+    name = find_format(text)
+    if name is not None:
+        parts = FORMATS[name](text)
     elif split_plain:
         parts = _split(text, "plain")
     else:
         return Rejection("no_think", "no marker ends the thoughts; plain_text: split would look for the conclusion")
     return parts if isinstance(parts, Rejection) else _check(parts)
+
+
+def find_format(text: str) -> str | None:
+    """The name of the format whose markers a response has; None for a plain text."""
+    if any(marker in text for marker in THOUGHT_SOLUTION):
+        return "thought_solution"
+    if "<think>" in text or "</think>" in text:
+        return "think"
+    if "<|im_start|>" in text:
+        return "im_start"
+    if "<|channel|>" in text or (text.startswith("analysis") and HARMONY_PLAIN in text):
+        return "harmony"
+    return "tags" if OTHER_TAGS.search(text) else None
+
+
+def _tags(text: str) -> Parts | Rejection:
+    """A response with other tags, by what it says with those of ``think``."""
+    names = {(tag.group().strip("<>[]\u25c1\u25b7/")).lower() for tag in OTHER_TAGS.finditer(text)}
+    if len(names) > 1:
+        return Rejection("repeated_markers", f"tags of several names: {', '.join(sorted(names))}")
+    parts = _think(OTHER_TAGS.sub(lambda tag: f"<{next(filter(None, tag.groups()), '')}think>", text))
+    return parts if isinstance(parts, Rejection) else replace(parts, response_format="tags")
+
+
+def _harmony(text: str) -> Parts | Rejection:
+    """The message of the channel analysis, and that of the channel final, which may have no end."""
+    if "<|channel|>" not in text:
+        reasoning, _, answer = text.removeprefix("analysis").partition(HARMONY_PLAIN)
+        return Parts(reasoning.strip(), answer.strip(), "harmony")
+    markers = list(HARMONY.finditer(text))
+    channels = [marker.group(1) for marker in markers if marker.group(1)]
+    if channels == ["analysis"]:
+        return Rejection("unclosed", "no channel final")
+    if channels != ["analysis", "final"] or markers[0].start() != 0:
+        return Rejection(
+            "repeated_markers", f"channels {', '.join(channels[:8]) or '(none)'}; expected analysis, final"
+        )
+    first, second = (number for number, marker in enumerate(markers) if marker.group(1))
+    if second != first + 2 or text[markers[1].end() : markers[second].start()].strip():
+        return Rejection("repeated_markers", "the channel analysis does not end before the channel final")
+    if len(markers) > second + 1 and text[markers[second + 1].end() :].strip():
+        return Rejection("repeated_markers", "text after the channel final")
+    end = markers[second + 1].start() if len(markers) > second + 1 else len(text)
+    reasoning, answer = text[markers[0].end() : markers[1].start()], text[markers[second].end() : end]
+    return Parts(reasoning.strip(), answer.strip(), "harmony")
 
 
 def _think(text: str) -> Parts | Rejection:
@@ -72,12 +129,13 @@ def _think(text: str) -> Parts | Rejection:
         return Rejection("repeated_markers", "text before <think>")
     reasoning, _, answer = text.removeprefix("<think>").partition("</think>")
     answer = answer.strip()
-    if answer.startswith("<answer>"):
-        answer, closing, rest = answer.removeprefix("<answer>").partition("</answer>")
-        if not closing:
+    if (opening := ANSWER_TAG.match(answer)) and not opening.group(1):
+        closing = ANSWER_TAG.search(answer, opening.end())
+        if closing is None or not closing.group(1):
             return Rejection("unclosed", "<answer> without </answer>")
-        if rest.strip():
-            return Rejection("repeated_markers", f"text after </answer>: {rest.strip()[:QUOTED]!r}")
+        if rest := answer[closing.end() :].strip():
+            return Rejection("repeated_markers", f"text after </answer>: {rest[:QUOTED]!r}")
+        answer = answer[opening.end() : closing.start()]
     return Parts(reasoning.strip(), answer.strip(), "think")
 
 
@@ -174,3 +232,12 @@ def _check(parts: Parts) -> Parts | Rejection:
         if token := CHAT_TOKENS.search(text):
             return Rejection("chat_tokens", f"{token.group()} in the {name}")
     return parts
+
+
+FORMATS: dict[str, Callable[[str], Parts | Rejection]] = {
+    "think": _think,
+    "tags": _tags,
+    "harmony": _harmony,
+    "thought_solution": _thought_solution,
+    "im_start": _im_start,
+}

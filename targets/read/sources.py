@@ -16,22 +16,14 @@ from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
 from core.files import digest_bytes
 from core.model.hub import hub_errors, load_split
-from core.parquet.batches import ROWS_PER_READ
+from core.parquet import ROWS_PER_READ
 from core.text.patterns import compile_full_match
 from targets.config import PrepareConfig
+from targets.read.arrow_rows import batch_rows, open_file
+from targets.read.data_files import SUFFIXES, DataFile, find_files, with_unique_names
 from targets.read.json_rows import Row
 from targets.read.mappings import check_metadata, choose_mapping, read_metadata_of, reject_unreadable, to_traces
-from targets.read.parquet_rows import batch_rows, open_file
-from targets.read.trace_files import (
-    SUFFIXES,
-    DataFile,
-    column_names,
-    find_files,
-    fingerprint,
-    read_rows,
-    row_groups,
-    with_unique_names,
-)
+from targets.read.trace_files import Content, inspect, is_empty, read_rows, row_groups
 from targets.source import EMBEDDED, GENERATED, ColumnMapping, Source, top_level
 from targets.trace import Rejection, Trace
 
@@ -65,10 +57,15 @@ class Part:
         return self.config.sources[self.number]
 
     @cached_property
+    def _content(self) -> Content:
+        assert self.file is not None
+        return inspect(self.file)
+
+    @cached_property
     def fingerprint(self) -> tuple[str, int | None]:
         """(digest of the content, rows where known without reading all of it)."""
         if self.file is not None:
-            return fingerprint(self.file)
+            return self._content.digest, self._content.rows
         if self.name == EMBEDDED:
             texts = [f"{p.id} {p.problem} {p.trace}" for p in _embedded(self.config)]
             return digest_bytes("\n".join(texts).encode()), self.config.embedded_rows
@@ -80,7 +77,7 @@ class Part:
         if self.name == EMBEDDED:
             return EMBEDDED_MAPPING
         if self.file is not None:
-            columns, where = column_names(self.file), f"source {self.file.path}"
+            columns, where = self._content.columns, f"source {self.file.path}"
         else:
             columns, where = _load_hub(self.source).column_names, f"dataset {self.name}"
         check_metadata(self.source, columns, where)
@@ -169,12 +166,14 @@ def find_parts(config: PrepareConfig, generated: Path | None = None) -> list[Par
         elif source.path == EMBEDDED or (is_hub_id(source.path) and not os.path.exists(source.path)):
             others.append((source.path, number))
         else:
-            files += [(file, number) for file in find_files(source.path)]
+            files += [(file, number) for file in find_files(source.path, source.split or "train", source.subset)]
     if len({path for path, _ in others}) < len(others):  # two subsets or splits of a dataset, or the same one twice
         others = [(_with_subset(sources[number]), number) for _, number in others]
     names = [name for name, _ in others]
     if len(set(names)) < len(names):
         raise InputError(f"sources {', '.join(names)}: one is named twice, so its rows would count twice")
+    if len(files) > 1:
+        files = [(file, number) for file, number in files if not is_empty(file)] or files
     unique = with_unique_names([file for file, _ in files])
     parts = [Part(file.name, config, number, file) for file, (_, number) in zip(unique, files, strict=True)]
     return [*parts, *(Part(name, config, number) for name, number in others)]

@@ -1,103 +1,143 @@
-"""Rows of parquet, JSONL and JSON files, wherever fsspec reaches: local, ``s3://``, ``gs://``, ``memory://``.
+"""The content of data files: its columns, its rows and its digest.
 
-A file that cannot be read (missing, not a parquet, damaged, no row that parses) is an InputError. A row that cannot be
-read is a `Rejection` in its place, so that the row is still counted.
+A file that cannot be read (missing, of another kind, damaged, no row that parses) is an InputError. A row that cannot
+be read is a `Rejection` in its place, so that the row is still counted.
 """
 
 import hashlib
 import zlib
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
-from pathlib import PurePosixPath
 from typing import Any
 
 from core.errors import InputError, first_line
-from targets.read.json_rows import Row, json_rows, lines, read_chunks
-from targets.read.parquet_rows import open_file, parquet_rows
+from targets.read.arrow_rows import arrow_rows, open_arrow, open_file, parquet_rows
+from targets.read.csv_rows import csv_columns, csv_rows
+from targets.read.data_files import TABLE_SUFFIXES, DataFile
+from targets.read.json_rows import Row, array_rows, holds_array, lines, parse_line, read_chunks
+from targets.source import OPTIONAL_COLUMNS, REASONING_COLUMNS
 from targets.trace import Rejection
 
-SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz")
-ROWS_TO_SAMPLE = 100  # rows read to learn the columns of a JSONL file
+ROWS_TO_SAMPLE = 100  # rows read to learn the columns of a JSON file
 MOST_COLUMNS = 10_000
+HEAD_BYTES = 512  # that show of which kind a file is
+# Keys of JSON rows that may be in late rows only.
+LATE_KEYS = {name: f'"{name}"'.encode() for name in (*OPTIONAL_COLUMNS, *REASONING_COLUMNS)}
+LONGEST_KEY = max(map(len, LATE_KEYS.values()))
+OTHER_KINDS = (  # the beginning of a file, what it is, and the end of a name that says so
+    (b"version https://git-lfs", "a pointer of Git LFS, not the data: run git lfs pull in its repository", None),
+    (b"\x1f\x8b", "compressed with gzip: give it a name that ends in .gz", ".gz"),
+    (b"\x28\xb5\x2f\xfd", "compressed with zstd: give it a name that ends in .zst", ".zst"),
+    (b"PK\x03\x04", "a zip archive: unpack it", None),
+    (b"PAR1", "a parquet file: give it a name that ends in .parquet", ".parquet"),
+    (b"ARROW1", "an Arrow file: give it a name that ends in .arrow", ".arrow"),
+    (b"\xff\xfe", "UTF-16 text: convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)", None),
+    (b"\xfe\xff", "UTF-16 text: convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)", None),
+    (b"<", "a web page or XML, not data: download the file itself", None),
+)
 
 
 @dataclass(frozen=True)
-class DataFile:
-    """One file of a source; its rows are called after ``name``, which is the same on every machine."""
+class Content:
+    """What a file holds. ``digest``: sha256 of its uncompressed bytes, or the etag of a remote parquet file."""
 
-    filesystem: Any  # fsspec.AbstractFileSystem
-    path: str
-    name: str
-
-    @property
-    def is_parquet(self) -> bool:
-        return self.path.endswith(".parquet")
+    digest: str
+    rows: int
+    columns: list[str]
 
 
-def find_files(spec: str) -> list[DataFile]:
-    """The data files of a path, folder or glob, sorted by name; InputError if there are none."""
-    import fsspec
+def inspect(file: DataFile) -> Content:
+    """Digest, rows and columns of a file; InputError if it cannot be read. A remote parquet file is not read."""
+    from fsspec.implementations.local import LocalFileSystem
 
-    if "\0" in spec:
-        raise InputError(f"source {spec!r}: the path holds a NUL character")
-    try:
-        filesystem, path = fsspec.core.url_to_fs(spec)
-        if filesystem.isfile(path):
-            return [DataFile(filesystem, path, _printable(PurePosixPath(path).name))]
-        if filesystem.isdir(path):
-            entries, root = filesystem.find(path), path
-        elif any(character in spec for character in "*?["):
-            entries = [entry for entry in filesystem.glob(path) if filesystem.isfile(entry)]
-            fixed = path[: min(path.find(c) for c in "*?[" if c in path)]
-            root = fixed.rpartition("/")[0]
-        else:
-            remote = ", or the storage does not answer" if "://" in spec else ""
-            raise InputError(f"source {spec}: no such file or folder{remote}")
-    except (ImportError, OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"source {spec}: cannot be reached: {error}") from error
-    files = []
-    for entry in sorted(entries):
-        relative = entry[len(root) :].lstrip("/")
-        if relative.endswith(SUFFIXES) and not any(part.startswith(".") for part in relative.split("/")):
-            files.append(DataFile(filesystem, entry, _printable(relative)))
-    if not files:
-        raise InputError(f"source {spec}: no data file there; expected names ending in {', '.join(SUFFIXES)}")
-    return files
-
-
-def with_unique_names(files: Sequence[DataFile]) -> list[DataFile]:
-    """``files``, where those of the same name are called by as many folders of their path as tell them apart."""
-    unique = list(files)
-    while any(file.name != longer.name for file, longer in zip(unique, _longer_names(unique), strict=True)):
-        unique = _longer_names(unique)
-    if twice := sorted({file.path for file in unique if [f.path for f in unique].count(file.path) > 1}):
-        raise InputError(f"sources name {twice[0]} more than once, so its rows would count twice")
-    return unique
-
-
-def _longer_names(files: Sequence[DataFile]) -> list[DataFile]:
-    """``files``, where those of the same name take one more folder of their path into it, if there is one."""
-    names = Counter(file.name for file in files)
-
-    def longer(file: DataFile) -> DataFile:
-        parts = PurePosixPath(file.path).parts[-(len(PurePosixPath(file.name).parts) + 1) :]
-        return replace(file, name=_printable("/".join(parts))) if names[file.name] > 1 else file
-
-    return [longer(file) for file in files]
-
-
-def column_names(file: DataFile) -> list[str]:
-    """Top-level columns; of JSON rows, the keys of the first rows."""
+    _check_kind(file)
     if file.is_parquet:
-        return open_file(file).schema_arrow.names
+        local = isinstance(file.filesystem, LocalFileSystem)
+        parquet = open_file(file)
+        digest = _digest(file) if local else str(file.filesystem.checksum(file.path))
+        return Content(digest, parquet.metadata.num_rows, parquet.schema_arrow.names)
+    if file.suffix == ".arrow":
+        with open_arrow(file) as (schema, batches):
+            rows = sum(batch.num_rows for batch in batches)
+        return Content(_digest(file), rows, schema.names)
+    if file.suffix in TABLE_SUFFIXES:
+        with _opened(file) as stream:
+            columns = csv_columns(stream, f"source {file.path}", TABLE_SUFFIXES[file.suffix])
+        return Content(_digest(file), sum(1 for _ in _csv_rows(file)), columns)
+    return _inspect_json(file)
+
+
+def is_empty(file: DataFile) -> bool:
+    """Whether a file holds no row: such shards are among the others of a dataset.
+
+    Raises InputError if it cannot be read, or is of a kind that its name does not say.
+    """
+    _check_kind(file)
+    if file.is_parquet:
+        return not open_file(file).metadata.num_rows
+    if file.suffix == ".arrow":
+        with open_arrow(file) as (_, batches):
+            return not any(batch.num_rows for batch in batches)
+    return next(read_rows(file, ()), None) is None
+
+
+def row_groups(file: DataFile) -> int:
+    """Pieces of a parquet file that can be read independently; 1 for any other file."""
+    return open_file(file).num_row_groups if file.is_parquet else 1
+
+
+def read_rows(file: DataFile, columns: Sequence[str], groups: Sequence[int] | None = None) -> Iterator[tuple[int, Row]]:
+    """(number, row) of every row in order; of a parquet only ``columns``, and only the row ``groups``."""
+    if file.is_parquet:
+        return parquet_rows(file, columns, groups)
+    if file.suffix == ".arrow":
+        return arrow_rows(file, columns)
+    return enumerate(_csv_rows(file) if file.suffix in TABLE_SUFFIXES else _json_rows(file))
+
+
+def _csv_rows(file: DataFile) -> Iterator[Row]:
+    with _opened(file) as stream:
+        yield from csv_rows(stream, f"source {file.path}", TABLE_SUFFIXES[file.suffix])
+
+
+def _json_rows(file: DataFile) -> Iterator[Row]:
+    with _opened(file) as stream:
+        is_array = holds_array(stream)
+    with _opened(file) as stream:
+        if is_array:
+            yield from array_rows(stream, f"source {file.path}")
+        else:
+            yield from map(parse_line, lines(read_chunks(stream)))
+
+
+def _inspect_json(file: DataFile) -> Content:
+    columns = _sampled_columns(file)
+    digest, count, last = hashlib.sha256(), 0, b""
+
+    def hashed(stream: Any) -> Iterator[bytes]:
+        nonlocal last
+        for chunk in read_chunks(stream):
+            digest.update(chunk)
+            text = last + chunk
+            columns.extend(name for name, key in LATE_KEYS.items() if name not in columns and key in text)
+            last = chunk[-LONGEST_KEY:]
+            yield chunk
+
+    with _opened(file) as stream:
+        count = sum(1 for _ in lines(hashed(stream)))
+    with _opened(file) as stream:
+        is_array = holds_array(stream)
+    return Content(digest.hexdigest(), sum(1 for _ in _json_rows(file)) if is_array else count, columns)
+
+
+def _sampled_columns(file: DataFile) -> list[str]:
+    """The keys of the first rows."""
     columns: dict[str, None] = {}
     rejections: list[Rejection] = []
-    for _, row in islice(_json_rows(file), ROWS_TO_SAMPLE):
+    sample = list(islice(_json_rows(file), ROWS_TO_SAMPLE))
+    for row in sample:
         if isinstance(row, Rejection):
             rejections.append(row)
         else:
@@ -108,55 +148,44 @@ def column_names(file: DataFile) -> list[str]:
                 "object per line with the columns of a trace"
             )
     if not columns:
-        why = f"its first line: {rejections[0].detail}" if rejections else "it is empty"
-        raise InputError(f"source {file.path}: it holds no JSON row ({why}); expected one JSON object per line")
+        raise InputError(f"source {file.path}: it holds no JSON row ({_why_no_row(file, rejections)})")
+    if len(sample) == 1 and isinstance(sample[0], dict) and _is_nested(sample[0]):
+        raise InputError(
+            f"source {file.path}: it holds one JSON object in which the rows, or their columns, are nested "
+            f"({', '.join(islice(columns, 3))}, …); expected one JSON object per row: write the rows as JSON lines"
+        )
     return list(columns)
 
 
-def row_groups(file: DataFile) -> int:
-    """Pieces of a parquet file that can be read independently; 1 for any other file."""
-    return open_file(file).num_row_groups if file.is_parquet else 1
+def _why_no_row(file: DataFile, rejections: Sequence[Rejection]) -> str:
+    with _opened(file) as stream:
+        head = stream.read(HEAD_BYTES).strip()
+    expected = "expected one JSON object per line"
+    if head.startswith(b"{") and b"\n" in head:
+        return f"its objects go over several lines; {expected}: jq -c . FILE writes it so"
+    if b"\r" in head and b"\n" not in head:
+        return f"its lines end in CR alone; {expected}, ended by LF: tr '\\r' '\\n' writes it so"
+    return f"its first line: {rejections[0].detail}; {expected}" if rejections else f"it is empty; {expected}"
 
 
-def read_rows(file: DataFile, columns: Sequence[str], groups: Sequence[int] | None = None) -> Iterator[tuple[int, Row]]:
-    """(number, row) of every row in order; of a parquet only ``columns``, and only the row ``groups``."""
-    return parquet_rows(file, columns, groups) if file.is_parquet else _json_rows(file)
+def _is_nested(row: dict[str, Any]) -> bool:
+    """Whether an object holds rows under some key, or each column as a list or as an object by row number."""
+    values = list(row.values())
+    if all(isinstance(value, dict) for value in values):
+        return len(values) > 1
+    if all(isinstance(value, list) for value in values):
+        rows = all(isinstance(item, dict) and not {"role", "from"} & item.keys() for value in values for item in value)
+        return rows or not any(isinstance(item, dict) for value in values for item in value)
+    return False
 
 
-def fingerprint(file: DataFile) -> tuple[str, int]:
-    """sha256 of the content, and the number of rows. A remote parquet file is named by its etag and not read."""
-    from fsspec.implementations.local import LocalFileSystem
-
-    if file.is_parquet and not isinstance(file.filesystem, LocalFileSystem):
-        digest, rows = str(file.filesystem.checksum(file.path)), 0
-    else:
-        digest, rows = _digest(file)
-    if file.is_parquet:
-        metadata = open_file(file).metadata
-        rows = sum(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
-    elif file.path.removesuffix(".gz").endswith(".json"):
-        rows = sum(1 for _ in _json_rows(file))
-    return digest, rows
-
-
-def _digest(file: DataFile) -> tuple[str, int]:
-    """sha256 of the (uncompressed) bytes and the number of lines that are not blank."""
-    digest, count = hashlib.sha256(), 0
-
-    def hashed(stream: Any) -> Iterator[bytes]:
+def _digest(file: DataFile) -> str:
+    """sha256 of the uncompressed bytes."""
+    digest = hashlib.sha256()
+    with _opened(file) as stream:
         for chunk in read_chunks(stream):
             digest.update(chunk)
-            yield chunk
-
-    with _opened(file) as stream:
-        chunks = hashed(stream)
-        count = sum(1 for _ in (chunks if file.is_parquet else lines(chunks)))
-    return digest.hexdigest(), count
-
-
-def _json_rows(file: DataFile) -> Iterator[tuple[int, Row]]:
-    with _opened(file) as stream:
-        yield from enumerate(json_rows(stream, f"source {file.path}"))
+    return digest.hexdigest()
 
 
 @contextmanager
@@ -165,12 +194,24 @@ def _opened(file: DataFile) -> Iterator[Any]:
     if file.path.endswith((".xz", ".lzma")):
         raise InputError(f"source {file.path}: an xz file decides how much memory it takes: compress it with gzip")
     try:
-        with file.filesystem.open(file.path, "rb", compression="infer") as stream:
+        with _decompressed(file) as stream:
             yield stream
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"source {file.path}: cannot be read: {first_line(error)}") from error
 
 
-def _printable(name: str) -> str:
-    """A file's name in ids, which are written as UTF-8."""
-    return name.encode("utf-8", "replace").decode()
+def _decompressed(file: DataFile) -> Any:
+    if file.path.endswith(".zst"):
+        import pyarrow as pa
+
+        return pa.CompressedInputStream(file.filesystem.open(file.path, "rb"), "zstd")
+    return file.filesystem.open(file.path, "rb", compression="infer")
+
+
+def _check_kind(file: DataFile) -> None:
+    """Raise InputError if a file is of a kind that its name does not say."""
+    with file.filesystem.open(file.path, "rb") as stream:
+        head = stream.read(HEAD_BYTES).lstrip()
+    for beginning, kind, suffix in OTHER_KINDS:
+        if head.startswith(beginning) and not (suffix and file.path.endswith(suffix)):
+            raise InputError(f"source {file.path}: it is {kind}")

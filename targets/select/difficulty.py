@@ -10,7 +10,7 @@ from pathlib import Path
 
 from core.errors import InputError
 from core.files import digest_bytes
-from core.parquet.tables import read_table
+from core.parquet import read_table
 from targets.select.dedupe import problem_digest
 from targets.trace import Rejection, Trace
 

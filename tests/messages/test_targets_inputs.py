@@ -4,6 +4,7 @@ import pytest
 from rows import DEEP, GONE, Row, name, parquet
 
 PREPARE = "targets --out out --tokenizer model --source traces.jsonl"
+LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
 REVIEW, HEADER = f"{PREPARE} --set review=review.csv", "id,decision,reviewer,note\n"
 
 ROWS: list[Row] = [
@@ -87,7 +88,30 @@ ROWS: list[Row] = [
     (PREPARE, {"traces.jsonl": DEEP}, "traces.jsonl"),
     ("targets --out out --tokenizer model --source t.parquet", {"t.parquet": b"PAR1"}, "t.parquet: not a readable"),
     ("targets --out out --tokenizer model --source t.parquet", {"t.parquet": parquet(a=[1])}, "t.parquet"),
-    ("targets --out out --tokenizer model --source t.csv", {"t.csv": "problem,answer\n1,2\n"}, "t.csv"),
+    (
+        "targets --out out --tokenizer model --source t.csv",
+        {"t.csv": "problem,answer\n1,2\n"},
+        "t.csv: the columns fit",
+    ),
+    ("targets --out out --tokenizer model --source t.csv", {"t.csv": 'a,b\n"1,2\n'}, "t.csv: not CSV"),
+    (
+        "targets --out out --tokenizer model --source t.json",
+        {"t.json": "[{}][{}]"},
+        "t.json: more data follow the array",
+    ),
+    (PREPARE, {"traces.jsonl": LFS}, "traces.jsonl: it is a pointer of Git LFS, not the data: run git lfs pull"),
+    ("targets --out out --tokenizer model --source t.parquet", {"t.parquet": LFS}, "t.parquet: it is a pointer of Git"),
+    (PREPARE, {"traces.jsonl": "<html></html>"}, "traces.jsonl: it is a web page"),
+    (PREPARE, {"traces.jsonl": '{"problem": 1}'.encode("utf-16")}, "traces.jsonl: it is UTF-16 text"),
+    (PREPARE, {"traces.jsonl": '{\n "problem": 1\n}'}, "its objects go over several lines"),
+    (PREPARE, {"traces.jsonl": '{"data": [{"problem": 1}]}'}, "it holds one JSON object in which the rows"),
+    ("targets --out out --tokenizer model --source t.arrow", {"t.arrow": b"x"}, "t.arrow: not a readable Arrow file"),
+    ("targets --out out --tokenizer model --source t.jsonl.zst", {"t.jsonl.zst": b"xx"}, "t.jsonl.zst: cannot be read"),
+    (
+        "targets --out out --tokenizer model --source in",
+        {"in/test.jsonl": '{"problem": 1}', "in/dev.jsonl": '{"problem": 1}'},
+        "source in: no file of the split 'train': it has test, validation; set split",
+    ),
     ("targets --out out --tokenizer model --source t.jsonl.gz", {"t.jsonl.gz": b"\x1f\x8bxx"}, "t.jsonl.gz"),
     (f"{REVIEW}", {}, "review review.csv: No such file or directory"),
     (f"{PREPARE} --set review=model", {}, "review model: Is a directory"),

@@ -12,6 +12,7 @@ from targets.read.response_format import Parts, parse_response
 from targets.read.sources import read_source
 from targets.trace import Rejection
 
+ANALYSIS, FINAL = "<|channel|>analysis<|message|>", "<|start|>assistant<|channel|>final<|message|>"
 FORM = re.compile(r"<think>\n\S.*\n</think>\n\n\S.*", re.DOTALL)
 
 
@@ -28,6 +29,16 @@ FORM = re.compile(r"<think>\n\S.*\n</think>\n\n\S.*", re.DOTALL)
             "thought_solution",
         ),
         ("we add\n<|end_of_thought|>\n<|begin_of_solution|>so \\boxed{4}<|end_of_solution|>", "thought_solution"),
+        ("<Think>\nwe add\n</Think>\n\nso \\boxed{4}", "tags"),
+        ("<thinking>we add</thinking>so \\boxed{4}", "tags"),
+        ("<thought>\nwe add\n</thought>so \\boxed{4}</s>", "tags"),
+        ("<REASONING>we add</REASONING>\n<Answer>so \\boxed{4}</Answer>", "tags"),
+        ("[THINK]we add[/THINK]so \\boxed{4}", "tags"),
+        ("we add[/THINK]so \\boxed{4}", "tags"),
+        ("\u25c1think\u25b7we add\u25c1/think\u25b7so \\boxed{4}", "tags"),
+        (f"{ANALYSIS}we add<|end|>{FINAL}so \\boxed{{4}}<|return|>", "harmony"),
+        (f"<|start|>assistant{ANALYSIS}we add<|end|>{FINAL}so \\boxed{{4}}", "harmony"),
+        ("analysiswe addassistantfinalso \\boxed{4}", "harmony"),
         ("<|im_start|>think\nwe add\n<|im_start|>answer\nso \\boxed{4}", "im_start"),
         ("<|im_start|>think\nwe add\n<|im_start|>answer\nso \\boxed{4}\nWait\n", "im_start"),
         ("<|im_start|>think\nwe add\n\nso \\boxed{4}", "im_start+split"),
@@ -62,6 +73,20 @@ def test_a_displayed_box_keeps_the_line_that_announces_it() -> None:
         ("<think>a</think>b<think>c</think>\\boxed{4}", "repeated_markers"),
         ("preamble <think>a</think>\\boxed{4}", "repeated_markers"),
         ("<|im_start|>think\na\n<|im_start|>user\nb\n<|im_start|>think\n\\boxed{4}", "repeated_markers"),
+        ("<thinking>a</reasoning>\\boxed{4}", "repeated_markers"),
+        ("[THINK]a[/THINK]b[THINK]c[/THINK]\\boxed{4}", "repeated_markers"),
+        ("<thinking>we add and add", "unclosed"),
+        ("\u25c1think\u25b7we add and add", "unclosed"),
+        (f"{ANALYSIS}we add and add", "unclosed"),
+        (f"{ANALYSIS}a<|end|>{FINAL}", "no_answer"),
+        (f"{ANALYSIS}a{FINAL}\\boxed{{4}}", "repeated_markers"),
+        (f"{ANALYSIS}a<|end|>{ANALYSIS}b<|end|>{FINAL}\\boxed{{4}}", "repeated_markers"),
+        (f"{ANALYSIS}a<|end|>{FINAL}\\boxed{{4}}<|end|>and more", "repeated_markers"),
+        (f"{FINAL}\\boxed{{4}}", "repeated_markers"),
+        (
+            f"{ANALYSIS}a<|end|><|start|>assistant<|channel|>commentary to=python<|message|>x<|call|>",
+            "repeated_markers",
+        ),
         ("<think>a</think>\n", "no_answer"),
         ("<think>\n\n</think>\n\n\\boxed{4}", "empty_reasoning"),
         ("<think>a <tool_call> b</think>\\boxed{4}", "chat_tokens"),
@@ -97,6 +122,11 @@ PIECES = st.sampled_from(
         "Wait",
         "text ",
         "<answer>",
+        "[THINK]",
+        "</reasoning>",
+        "<|end|>",
+        ANALYSIS,
+        FINAL,
     ]
 )
 

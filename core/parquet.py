@@ -1,0 +1,133 @@
+"""Parquet files that users give: read in batches under a memory limit, or refused with one message."""
+
+import contextlib
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.errors import InputError, first_line
+from core.files import read_parquet
+from core.machine.limits import memory_limit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROWS_PER_READ = 256
+READ_BYTES = 1 << 30  # of memory that reading one batch may take
+BUFFER_BYTES = 1 << 20
+
+
+def open_parquet(stream: Any, where: str) -> Any:
+    """The `pyarrow.parquet.ParquetFile` of a binary stream; InputError, which begins with ``where``, if it is none."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        # Buffering ahead would keep what has been read until the file ends.
+        return pq.ParquetFile(stream, pre_buffer=False, buffer_size=BUFFER_BYTES)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{where}: not a readable parquet file: {first_line(error)}") from error
+
+
+def within_memory(values: Iterator[Any], where: str) -> Iterator[Any]:
+    """``values``; InputError, which begins with ``where``, if making one of them takes more than `READ_BYTES`."""
+    while True:
+        try:
+            with memory_limit(READ_BYTES):
+                value = next(values, None)
+        except MemoryError as error:
+            raise InputError(
+                f"{where}: a part of it takes more than {READ_BYTES >> 20:,} MiB of memory to read; write the file "
+                "again with smaller row groups, pages and values"
+            ) from error
+        if value is None:
+            return
+        yield value
+
+
+def read_limited(path: Path, advice: str, largest: int, columns: Collection[str] | None = None) -> "pa.Table":
+    """The table of a parquet file with those of ``columns`` (None: all) that it has.
+
+    Raises InputError, which ends in ``advice``, if the file is missing or damaged, or if its values take more than
+    ``largest`` bytes.
+    """
+    import pyarrow as pa
+
+    try:
+        with Path(path).open("rb") as stream:
+            file = open_parquet(stream, str(path))
+            names = [name for name in file.schema_arrow.names if columns is None or name in columns]
+            batches, size = [], 0
+            for batch in within_memory(file.iter_batches(ROWS_PER_READ, columns=names), str(path)):
+                size += batch.nbytes
+                if size > largest:
+                    raise InputError(f"{path}: more than {largest:,} bytes of texts and values; {advice}")
+                batches.append(batch)
+            schema = pa.schema([file.schema_arrow.field(name) for name in names], file.schema_arrow.metadata)
+            table = pa.Table.from_batches(batches, schema)
+            table.validate(full=True)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; {advice}") from None
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path}: not a readable parquet file ({first_line(error)}); {advice}") from error
+    return table
+
+
+def read_table(
+    path: Path, schema: "pa.Schema", advice: str, *, optional: Collection[str] = (), largest: int | None = None
+) -> "pa.Table":
+    """The columns of ``schema`` from a parquet file, with the file's own metadata.
+
+    ``largest``: bytes that its columns may take; None, for files that the project wrote: any.
+
+    Raises:
+        InputError: the file is missing or damaged, or a column is missing, has another type, or has an empty place
+            though it is not among ``optional``. The message ends in ``advice``.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if largest is not None:
+        table = read_limited(path, advice, largest, schema.names)
+    else:
+        present = schema.names
+        with contextlib.suppress(OSError, pa.ArrowInvalid):  # `read_parquet` says what is wrong
+            present = pq.read_schema(path).names
+        table = read_parquet(path, advice, columns=[name for name in schema.names if name in present])
+    if missing := [name for name in schema.names if name not in table.schema.names]:
+        raise InputError(f"{path}: no column {', '.join(missing)}; {advice}")
+    columns = []
+    for field in schema:
+        column = table[field.name]
+        if not _holds(column.type, field.type):
+            raise InputError(f"{path}: column {field.name}: expected {field.type}, got {column.type}; {advice}")
+        if column.null_count and field.name not in optional:
+            row = column.is_null().index(True).as_py()
+            raise InputError(f"{path}: column {field.name}: row {row} is empty; {advice}")
+        try:
+            columns.append(column.cast(field.type))
+        except pa.ArrowException as error:
+            reason = " ".join(str(error).split())[:200]
+            raise InputError(f"{path}: column {field.name}: {reason}; {advice}") from error
+    return pa.Table.from_arrays(columns, schema=schema.with_metadata(table.schema.metadata))
+
+
+def _holds(given: "pa.DataType", expected: "pa.DataType") -> bool:
+    """Whether values of one type are values of the other; a cast alone would also make texts of numbers and dates."""
+    import pyarrow.types as t
+
+    if t.is_dictionary(given):
+        return _holds(given.value_type, expected)
+    if t.is_null(given):
+        return True
+    if t.is_string(expected):
+        return t.is_string(given) or t.is_large_string(given) or t.is_string_view(given)
+    if t.is_list(expected):
+        lists = t.is_list(given) or t.is_large_list(given)
+        return lists and _holds(given.value_type, expected.value_type)
+    if t.is_struct(expected):
+        names = {field.name: field.type for field in given.fields} if t.is_struct(given) else {}
+        return all(field.name in names and _holds(names[field.name], field.type) for field in expected.fields)
+    if t.is_integer(expected):
+        return t.is_integer(given)
+    return t.is_integer(given) or t.is_floating(given)

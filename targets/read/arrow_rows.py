@@ -1,0 +1,128 @@
+"""Rows of parquet files, and of the Arrow files that ``Dataset.save_to_disk`` writes, a batch at a time."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from core.errors import InputError, first_line
+from core.parquet import ROWS_PER_READ, open_parquet, within_memory
+from targets.read.json_rows import LARGEST_ROW, Row
+from targets.trace import Rejection
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ARROW_FILE = b"ARROW1"  # the beginning of an Arrow file; a stream has none
+
+
+def open_file(file: Any) -> Any:
+    """The `pyarrow.parquet.ParquetFile` of a `DataFile`; InputError if it is none."""
+    return open_parquet(file.filesystem.open(file.path, "rb"), f"source {file.path}")
+
+
+def parquet_rows(file: Any, columns: Sequence[str], groups: Sequence[int] | None) -> Iterator[tuple[int, Row]]:
+    """(number, row) of the rows in row ``groups`` (None: all), with only ``columns``.
+
+    Raises InputError for a damaged file, and for one whose row groups do not fit into memory.
+    """
+    import pyarrow as pa
+
+    where, parquet = f"source {file.path}", open_file(file)
+    sizes = [parquet.metadata.row_group(group).num_rows for group in range(parquet.num_row_groups)]
+    chosen = range(len(sizes)) if groups is None else groups
+    number = sum(sizes[: chosen[0] if chosen else 0])
+    for group in chosen:
+        end = number + sizes[group]
+        try:
+            batches = parquet.iter_batches(ROWS_PER_READ, columns=list(columns), row_groups=[group], use_threads=False)
+            for row in _rows_of(batches, f"{where}: row group {group}"):
+                yield number, row
+                number += 1
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{where}: damaged after row {number}: {first_line(error)}") from error
+        if number != end:
+            raise InputError(
+                f"{where}: row group {group} ends at row {number:,} where its footer says {end:,}: the file is "
+                "damaged; copy or write it again"
+            )
+
+
+def arrow_rows(file: Any, columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
+    """(number, row) of an Arrow file, with only ``columns``. Raises InputError for a damaged file."""
+    with open_arrow(file) as (_, batches):
+        selected = (batch.select(columns) for batch in batches)
+        yield from enumerate(_rows_of(selected, f"source {file.path}"))
+
+
+@contextmanager
+def open_arrow(file: Any) -> "Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]":
+    """The schema and the batches of an Arrow file or stream; InputError if it is damaged."""
+    import pyarrow as pa
+
+    try:
+        with file.filesystem.open(file.path, "rb") as stream:
+            is_file = stream.read(len(ARROW_FILE)) == ARROW_FILE
+            stream.seek(0)
+            if is_file:
+                reader = pa.ipc.open_file(stream)
+                yield reader.schema, (reader.get_batch(number) for number in range(reader.num_record_batches))
+            else:
+                reader = pa.ipc.open_stream(stream)
+                yield reader.schema, iter(reader)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"source {file.path}: not a readable Arrow file: {first_line(error)}") from error
+
+
+def _rows_of(batches: "Iterator[pa.RecordBatch]", where: str) -> Iterator[Row]:
+    for batch in within_memory(batches, where):
+        yield from within_memory(batch_rows(batch), where)
+
+
+def batch_rows(batch: Any) -> Iterator[Row]:
+    """Rows of a RecordBatch or Table, some at a time; one that is too large or not UTF-8 becomes a `Rejection`."""
+    if batch.nbytes > LARGEST_ROW:
+        if batch.num_rows > 1:
+            half = batch.num_rows // 2
+            yield from batch_rows(batch.slice(0, half))
+            yield from batch_rows(batch.slice(half))
+        else:
+            yield Rejection("too_large", f"a row of {batch.nbytes:,} bytes (limit {LARGEST_ROW:,})")
+        return
+    try:
+        yield from _short_floats(batch).to_pylist(maps_as_pydicts="strict")
+        return
+    except (UnicodeDecodeError, ValueError, KeyError, OverflowError) as error:
+        if batch.num_rows == 1:
+            yield _unreadable(error)
+            return
+    for index in range(batch.num_rows):  # one row spoils the whole batch: find it
+        yield from batch_rows(batch.slice(index, 1))
+
+
+def _unreadable(error: Exception) -> Rejection:
+    if isinstance(error, UnicodeDecodeError):
+        return Rejection("bad_text", f"not UTF-8: {error.reason} at byte {error.start}")
+    return Rejection("wrong_type", f"a value that Python cannot hold: {first_line(error)}")
+
+
+def _short_floats(batch: Any) -> Any:
+    """``batch`` with 12345.67 for the number of 32 bits that is nearest to it, which is 12345.669921875."""
+    for index, field in enumerate(batch.schema):
+        as_text, as_double = _replaced(field.type, "string"), _replaced(field.type, "float64")
+        if as_text != field.type:
+            column = batch.column(index).cast(as_text).cast(as_double)
+            batch = batch.set_column(index, field.with_type(as_double), column)
+    return batch
+
+
+def _replaced(kind: "pa.DataType", by: str) -> "pa.DataType":
+    """A type whose numbers of 32 or 16 bits are of the type called ``by``, in structs and lists, too."""
+    import pyarrow as pa
+
+    if pa.types.is_float32(kind) or pa.types.is_float16(kind):
+        return pa.type_for_alias(by)
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_replaced(field.type, by)) for field in kind.fields])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_replaced(kind.value_type, by)))
+    return kind

@@ -1,0 +1,138 @@
+"""Chats of a source: the system message, the question and the answer of one turn, with the thoughts of the answer.
+
+A chat is a list of messages in {role, content} or {from, value} spelling, or such a list as JSON text. A chat of
+several turns, or one that calls tools, is refused: a trace pairs one question with one answer.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from core.errors import first_line
+from core.text.patterns import compile_quick_pattern
+from targets.read.response_format import find_format
+from targets.source import REASONING_COLUMNS
+from targets.trace import CLOSE_THINK, OPEN_THINK, Rejection
+
+ROLES = {
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "gpt": "assistant",
+    "model": "assistant",
+    "bot": "assistant",
+    "system": "system",
+    "developer": "system",
+}
+CALLS = ("tool_calls", "function_call")  # fields of a message that calls a tool
+TEXT_PARTS = ("text", "input_text", "output_text")  # types of the parts of a content
+THOUGHT_PARTS = ("thinking", "reasoning", "reasoning.text", "summary_text")
+MESSAGE_AS_TEXT = compile_quick_pattern(r"""\{\s*["'](?:role|from|content|value)["']\s*:""")
+HEAD = 200  # characters of a text that show whether it is a chat
+NAMED_ROLES = 8  # of a chat, in a detail
+
+
+class Unusable(Exception):
+    """A value of one row that does not fit."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(reason)
+        self.rejection = Rejection(reason, detail)
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """One turn; None where a chat has no message of this role."""
+
+    system: str | None
+    user: str | None
+    assistant: str | None
+
+
+def read_chat(value: Any, role: str) -> Chat | None:
+    """The turn of a value that is a chat; None for any other value, which may be a text.
+
+    ``role``: of a message that does not say its role. Raises `Unusable` for a chat of several turns, and for messages
+    that cannot be read.
+    """
+    messages = _messages(value, role)
+    if messages is None:
+        return None
+    roles = [_role(message, role) for message in messages]
+    if any(message.get(field) for message in messages for field in CALLS):
+        raise Unusable("several_turns", "a message calls a tool")
+    if roles != [role for role in ("system", "user", "assistant") if role in roles]:
+        more = ", …" if len(roles) > NAMED_ROLES else ""
+        raise Unusable("several_turns", f"{', '.join(roles[:NAMED_ROLES])}{more}; expected one user and one assistant")
+    texts = {role: _message_text(message) for role, message in zip(roles, messages, strict=True)}
+    return Chat(texts.get("system"), texts.get("user"), texts.get("assistant"))
+
+
+def with_thoughts(thoughts: str, text: str) -> str:
+    """A response whose ``thoughts`` came apart from its ``text``."""
+    return f"{OPEN_THINK}{thoughts}{CLOSE_THINK}{text}"
+
+
+def _messages(value: Any, role: str) -> Sequence[Mapping[str, Any]] | None:
+    if isinstance(value, str):
+        value = _parsed(value)
+    if isinstance(value, Mapping) and ("role" in value or "from" in value or "content" in value):
+        value = [value]
+    if not isinstance(value, list) or not any(isinstance(message, Mapping) for message in value):
+        return None
+    if odd := [message for message in value if not isinstance(message, Mapping)]:
+        raise Unusable("wrong_type", f"a chat message is a {type(odd[0]).__name__}")
+    if all("type" in message and "role" not in message for message in value):
+        return [{"role": role, "content": value}]  # the content of one message, in parts
+    return value
+
+
+def _parsed(text: str) -> Any:
+    """The value of a text that is a chat in JSON; None for any other text."""
+    if not MESSAGE_AS_TEXT.match(text[:HEAD].lstrip().removeprefix("[").lstrip()):
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Unusable("wrong_type", f"a chat as text that is not JSON ({first_line(error)})") from error
+
+
+def _role(message: Mapping[str, Any], otherwise: str) -> str:
+    """user, assistant or system; the role as it is written for others, such as tool."""
+    role = message.get("role") or message.get("from") or (otherwise if "content" in message else None)
+    if not isinstance(role, str):
+        raise Unusable("wrong_type", f"a chat message with the keys {', '.join(message)}; expected role and content")
+    return ROLES.get(role.strip().lower(), role[:40])
+
+
+def _message_text(message: Mapping[str, Any]) -> str | None:
+    """The text of a message; its thoughts, in a field or in parts of their own, become a think block before it."""
+    content = message.get("content")
+    text, thoughts = _join_parts(message.get("value") if content is None else content)
+    for field in REASONING_COLUMNS:
+        thoughts = thoughts or "".join(_join_parts(message.get(field)))
+    if thoughts.strip() and find_format(text) is None:
+        return with_thoughts(thoughts.strip(), text.strip())
+    return text or None
+
+
+def _join_parts(content: Any) -> tuple[str, str]:
+    """(text, thoughts) of a content, which is a text or a list of parts."""
+    if content is None or isinstance(content, str):
+        return content or "", ""
+    texts, thoughts = [], []
+    for part in content if isinstance(content, list) else [content]:
+        if isinstance(part, str):
+            texts.append(part)
+            continue
+        if not isinstance(part, Mapping):
+            raise Unusable("wrong_type", f"content: expected text, found {type(part).__name__}")
+        kind = part.get("type") or "text"
+        if kind not in (*TEXT_PARTS, *THOUGHT_PARTS):
+            reason = "several_turns" if "tool" in str(kind) else "wrong_type"
+            raise Unusable(reason, f"content: a part of type {kind!r:.80}; expected text")
+        names = ("text", "thinking", "reasoning", "summary", "content")
+        inner = "".join(_join_parts(next((part[name] for name in names if part.get(name)), None)))
+        (thoughts if kind in THOUGHT_PARTS else texts).append(inner)
+    return "".join(texts), "".join(thoughts)
