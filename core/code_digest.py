@@ -22,6 +22,7 @@ VERDICT_CODE = (
     "grading/choices.py",
     "grading/pairs.py",
     "grading/spelling.py",
+    "grading/expressions",
     "grading/equivalence.py",
     "grading/pool.py",
     "grading/whole_text.py",

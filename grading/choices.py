@@ -1,35 +1,66 @@
 """Answers of multiple choice: which option a response chose, and whether two labels name the same one."""
 
+from collections import deque
+
 from core.text.patterns import compile_full_match, compile_quick_pattern
 from grading.answers import extract_boxed
 from grading.spelling import TEXT, normalize
 
 _LETTER = compile_full_match(r"\(?([A-J1-9]|10)\)?[.:)]?")  # without blanks
-_LETTER_WITH_TEXT = compile_full_match(r"(?s)(?:\(([A-J])\)|([A-J])[.):])\s*\S.*")
+_LETTER_WITH_TEXT = compile_full_match(r"(?s)(?:\(([A-J])\)|([A-J]) ?[.):\-])\s*\S.*")
+# "A" and "I" are words, too: after them only what does not start with a small letter is an option's text.
+_LETTER_BEFORE_TEXT = compile_full_match(r"(?s)(?:([B-HJ]) +[^\s=<>+*/^].*|([AI]) +[^\sa-z=<>+*/^].*)")
+_SEVERAL = compile_quick_pattern(
+    r"\A\W{0,3}[A-J]\)?\s?(?:(?:(?i:or|and|nor)(?![a-zA-Z])|[,/&])\s?(?i:option )?\(?[A-J](?![a-zA-Z'])|- ?[A-J]\Z)"
+)
+_JOINED = compile_quick_pattern(
+    r"\A\W{0,4}(?:(?i:or|and|nor)(?![a-zA-Z])|[,/&])\W{0,4}(?i:option )?\(?[A-J](?![a-zA-Z'])"
+)
+_OPTION = compile_quick_pattern(r"\A(?i:option|choice|answer)\s*(?=\(?[A-J]\b)")
 _POSITIONS = {str(position): letter for position, letter in enumerate("ABCDEFGHIJ", start=1)}
 _STATED = compile_quick_pattern(
     r"(?:(?i:answer|choice|option)\**+\s*+(?i:is|:|=)++|(?i:answer)\s)[*$\s]*+(?i:option\s++)?\(?\s*+(?:\\text\{\s*+\(?)?"
-    r"([A-J])(?![a-zA-Z'])"
+    r"([A-J])(?![a-zA-Z'])(?:[)}*$.\s]{0,4})"
 )
 
 
 def extract_choice(text: str) -> str | None:
     r"""The option that a response chose: ``\boxed{C}``, ``\boxed{(C) text}``, or else the last ``ANSWER: C``.
 
+    A box without an option's label counts only if no answer is stated beside it. "A or B" is no choice.
+
     >>> [extract_choice(text) for text in (r"\boxed{(C) blue}", "ANSWER: A, no, ANSWER: B", "It is A, I think")]
     ['C', 'B', None]
+    >>> [extract_choice(text) for text in (r"\boxed{x^2} Answer: D", "Answer: A or B", r"\boxed{\text{Option E}}")]
+    ['D', None, 'E']
     """
     boxed = extract_boxed(text)
-    if boxed is not None:
-        content = TEXT.sub(r"\1", normalize(boxed)).strip()
-        if match := _LETTER("".join(content.split())):
-            return match.group(1)
-        if match := _LETTER_WITH_TEXT(content):
-            return match.group(1) or match.group(2)
-        stated = _STATED.search(content)
-        return stated.group(1) if stated else content
-    stated = _STATED.findall(text)
-    return stated[-1] if stated else None
+    stated = _stated(text)
+    if boxed is None:
+        return stated
+    content = _OPTION.sub("", " ".join(TEXT.sub(r"\1", normalize(boxed)).split()))
+    if _SEVERAL.match(content):
+        return content
+    label = _label(content)
+    if label and (label.isalpha() or not stated):  # a number is more often a value than an option's position
+        return label
+    return _stated(content) or stated or content
+
+
+def _label(content: str) -> str | None:
+    """The label with which the content of a box starts, or that it is."""
+    for match in (_LETTER("".join(content.split())), _LETTER_WITH_TEXT(content), _LETTER_BEFORE_TEXT(content)):
+        if match:
+            return next(group for group in match.groups() if group)
+    return None
+
+
+def _stated(text: str) -> str | None:
+    """The last "Answer: C" in a text; None if it states several options."""
+    last = next(iter(deque(_STATED.finditer(text), maxlen=1)), None)
+    if last is None or _JOINED.match(text[last.end() : last.end() + 40]):
+        return None
+    return last.group(1)
 
 
 def same_choice(answer: str, gold: str) -> bool:

@@ -1,8 +1,9 @@
 """One grader for rewards, targets and benchmarks: it takes a response and a gold answer, and returns a verdict.
 
 The answer is in the last box after the last ``</think>``, and a thinking response that never closes its thoughts has no
-answer. Answers are compared by math-verify, or by letter for multiple choice. A verdict always has a reason. The rule
-of LUFFY's published reward can be chosen instead (`grading.whole_text`).
+answer. Both answers are read to their end and compared exactly (`grading.expressions`), or by letter for multiple
+choice. A verdict always has a reason. The rule of LUFFY's published reward can be chosen instead
+(`grading.whole_text`).
 """
 
 import json
@@ -20,7 +21,7 @@ from core.model.prompts import PromptRecord
 from grading import whole_text
 from grading.answers import answer_part, extract_boxed
 from grading.choices import extract_choice, same_choice
-from grading.pairs import compare_numbers, contradiction, percent_forms, reconcile
+from grading.pairs import compare_numbers
 from grading.pool import PROGRAM, WorkerPool
 from grading.spelling import normalize, same_string
 from grading.verdict_cache import VerdictStore
@@ -47,7 +48,7 @@ class Verdict(StrEnum):
     NO_ANSWER = "no_answer"  # nothing boxed (or chosen) in the answer part
     NO_THINK_END = "no_think_end"  # a thinking response without </think>
     TRUNCATED = "truncated"  # generation stopped at the token limit
-    GOLD_UNPARSED = "gold_unparsed"  # math-verify does not understand the gold answer
+    GOLD_UNPARSED = "gold_unparsed"  # a part of the gold answer is not read
     TIMEOUT = "timeout"  # the comparison did not end in time
     ERROR = "error"  # the pair could not be compared
 
@@ -149,40 +150,30 @@ class Grader:
         return self._compare(answer, gold)[0]
 
     def parses(self, gold: str) -> bool:
-        """Whether math-verify understands a gold answer, so that answers can be compared with it."""
-        text = percent_forms("", normalize(gold))[-1][1]
+        """Whether a gold answer is read to its end, so that answers can be compared with it."""
+        text = normalize(gold)
         if compare_numbers(text, text):
             return True
         if not text or _too_large(text):
             return False
-        # Compared with an answer that no gold has, so that equal text cannot hide a gold that does not parse.
+        # Compared with an answer that no gold has, so that equal text cannot hide a gold that is not read.
         return self._equivalence("\\text{luffy-parse-probe}", text)[0] in ("wrong", "correct")
 
     def _compare(self, answer: str, gold: str) -> tuple[Verdict, str]:
+        """Compare two bare answers as text, then as numbers, then by symbolic algebra."""
         if not gold.strip():
             return Verdict.GOLD_UNPARSED, "the gold answer is empty"
         if not answer.strip():
             return Verdict.NO_ANSWER, "the answer is empty"
         if same_string(answer, gold):
             return Verdict.CORRECT, "same text"
-        results = (
-            self._compare_normalized(*pair) for pair in percent_forms(*reconcile(normalize(answer), normalize(gold)))
-        )
-        first = next(results)
-        if first[0] in (Verdict.CORRECT, Verdict.TIMEOUT):  # the limit is for all forms of the pair together
-            return first
-        return next((result for result in results if result[0] is Verdict.CORRECT), first)
-
-    def _compare_normalized(self, answer: str, gold: str) -> tuple[Verdict, str]:
-        """Compare a normalised pair as numbers, then by its form, then by symbolic algebra."""
+        answer, gold = normalize(answer), normalize(gold)
         equal = compare_numbers(answer, gold)
         if equal is not None:
             return (Verdict.CORRECT, "same number") if equal else (Verdict.WRONG, "another number")
         for name, side in (("answer", answer), ("gold answer", gold)):
             if problem := _too_large(side):
                 return Verdict.ERROR, f"not compared: the {name} has {problem}"
-        if problem := contradiction(answer, gold):
-            return Verdict.WRONG, problem
         verdict, reason = self._equivalence(answer, gold)
         return Verdict(verdict), reason
 

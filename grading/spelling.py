@@ -4,19 +4,26 @@ from collections.abc import Mapping
 
 from core.text.patterns import Match, compile_full_match, compile_quick_pattern
 from grading.answers import BOX, extract_boxed
+from grading.expressions.signs import to_latex
+from grading.expressions.terms import FUNCTIONS, SCHOOLS
 
 WORD = 3  # letters that make a word; fewer may name points or variables
 LONGEST_PERIOD = 50  # digits of a repeating decimal
 
 TEXT = compile_quick_pattern(r"\\(?:text|textbf|textrm|textit|mathrm|mathbf|mbox|operatorname)\s*\{([^{}]*)\}")
 _BLANK = compile_quick_pattern(r"\s+")
+_INNER_BLANK = compile_quick_pattern(r"(?<![\d.]) | (?![\d.])")
 _COMMAND = compile_quick_pattern(r"\\(?:(?:left|right|bigg?l?r?|Bigg?l?r?)(?![a-zA-Z])\.?|[a-zA-Z]+|[^a-zA-Z])|~")
 _COMMANDS: Mapping[str, str] = {  # that mean no more than another one; what is not here stays
-    **dict.fromkeys(("\\,", "\\;", "\\:", "\\>", "\\ ", "~", "\\quad", "\\qquad", "\\displaystyle"), " "),
+    **dict.fromkeys(("\\,", "\\;", "\\:", "\\>", "\\ ", "~", "\\quad", "\\qquad"), " "),
+    **dict.fromkeys(("\\displaystyle", "\\textstyle", "\\rm", "\\thinspace", "\\medspace", "\\thickspace"), " "),
     **dict.fromkeys(("\\!", "\\limits"), ""),
+    **dict.fromkeys(("\\(", "\\)", "\\[", "\\]"), " "),
     **dict.fromkeys(("\\dfrac", "\\tfrac", "\\cfrac"), "\\frac"),
-    "\\tbinom": "\\binom",
-    "\\dbinom": "\\binom",
+    **dict.fromkeys(("\\tbinom", "\\dbinom"), "\\binom"),
+    **dict.fromkeys(("\\lvert", "\\rvert", "\\vert"), "|"),
+    **dict.fromkeys(("\\dots", "\\cdots", "\\dotsc", "\\dotsb", "\\dotsm"), "\\ldots"),
+    **dict.fromkeys(("\\textdegree", "\\degree"), "\\circ"),
     "\\lbrace": "\\{",
     "\\rbrace": "\\}",
     "\\lbrack": "[",
@@ -29,78 +36,116 @@ _COMMANDS: Mapping[str, str] = {  # that mean no more than another one; what is 
     "\\ne": "\\neq",
     "\\lt": "<",
     "\\gt": ">",
-    "\\ast": "\\cdot",
+    "\\ast": "*",
+    "\\bullet": "\\cdot",
+    "\\vee": "\\lor",
+    "\\wedge": "\\land",
+    "\\varphi": "\\phi",
+    "\\varepsilon": "\\epsilon",
+    "\\vartheta": "\\theta",
+    "\\varrho": "\\rho",
+    "\\varsigma": "\\sigma",
+    "\\mathop": "\\mathrm",
 }
-_SIGNS = str.maketrans({"\u2212": "-", "\u2264": "\\le ", "\u2265": "\\ge ", "\u2260": "\\neq ", "\u221e": "\\infty "})
-_THOUSANDS = compile_full_match(r"[+-]?\d{1,3}(?:(?:,\d{3})+|(?: \d{3})+)(?:\.\d+)?")
-_SPACED_THOUSANDS = compile_quick_pattern(r"(?<=\d),\\!\s*(?=\d{3}(?!\d))")  # in a list the comma stands alone
-_QUOTIENT = compile_quick_pattern(r"(?<![\w.^)}/])(\d+)/(\d+)(?![\w./^{(\\])")
-_DOLLARS = compile_quick_pattern(r"^\\\$ ?(?=[\d.])")
-_FULL_STOP = compile_quick_pattern(r"(?<=[\w}\])%])\.$|(?<=\d)\.(?=[/}\\])")
+_UPRIGHT = compile_quick_pattern(
+    r"\\(?:text|textnormal|textrm|textbf|textit|textsf|mathrm|mathsf|mathit|mathbf|mbox|hbox|operatorname\*?)\s*"
+    r"\{([^{}]*)\}(\s?[_^])?"
+)
+_NAMES = FUNCTIONS | SCHOOLS.keys() | {"lg"}
+_THOUSANDS = compile_full_match(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_ROUND_THOUSANDS = compile_quick_pattern(
+    r"(?<![\d,.])\d{1,3}(?:,\d{3}){0,4}(?:,0\d\d(?:,\d{3}){0,4}(?!\d)|,\d{3}(?:\.\d{1,20})?(?= ?\\text|\\?%))"
+)
+_SPACED_THOUSANDS = compile_quick_pattern(r"(?<=\d)(?:,\\!\s*|\\,|\{,\}|,?\\!|~)(?=\d{3}(?!\d))")
+_DOLLAR = compile_quick_pattern(r"(?<!\\)\$")
+_DOLLARS = compile_full_match(r"(-?)\\\$ ?(\d[\d.,]*)")
+_BOLD = compile_full_match(r"\*\*([^*]+)\*\*|\*([^*]+)\*")
+_FULL_STOP = compile_quick_pattern(r"(?<=[\w}\])%|!'])\s?\.$|(?<=\d)\.(?=[/}\\])")
 _SCIENTIFIC = compile_full_match(r"([+-]?\d+(?:\.\d+)?)[eE]([+-]?\d{1,4})")
 _REPEATING = compile_quick_pattern(
     rf"(\d{{0,{LONGEST_PERIOD}}})\.(\d{{0,{LONGEST_PERIOD}}})\\overline ?\{{(\d{{1,{LONGEST_PERIOD}}})\}}"
 )
-_TH = r"\\(?:text|textrm|mathrm|mbox)\s*\{\s*(?:st|nd|rd|th)\s*\}"
-_ORDINAL = compile_quick_pattern(rf"(?<=\d)\s*(?:\^\{{\s*{_TH}\s*\}}|\^?{_TH})")
-_WORD_UNIT = compile_full_match(r"([+-]?[\d.,]+) ([a-zA-Z]{3,}(?: [a-zA-Z]+)?)")
-FUNCTIONS = frozenset(
-    {"sin", "cos", "tan", "cot", "sec", "csc", "log", "exp", "sinh", "cosh", "tanh", "sqrt", "mod", "and"}
+_TH = r"\\(?:text|textrm|mathrm|mbox)\s?\{ ?(?:st|nd|rd|th) ?\}"
+_ORDINAL = compile_quick_pattern(rf"(?<=\d)\s?(?:\^ ?\{{ ?{_TH} ?\}}|\^? ?{_TH}|(?:st|nd|rd|th)(?![a-zA-Z]))")
+_ARGUMENT = r"\{?(\w{1,3})\}?"
+_COMBINATIONS = compile_quick_pattern(
+    rf"(?<![a-zA-Z\\}}])(?:C_{_ARGUMENT} ?\^ ?{_ARGUMENT}|C ?\^ ?{_ARGUMENT}_{_ARGUMENT}"
+    rf"|\{{\}}(?:_|\^) ?{_ARGUMENT} ?C_ ?{_ARGUMENT})(?![\w}}])"
 )
-# Names of units in full, by what they are called here.
-UNIT_NAMES = {
-    name: short
-    for short, names in {
-        "m": "meter metre",
-        "cm": "centimeter centimetre",
-        "mm": "millimeter millimetre",
-        "km": "kilometer kilometre",
-        "kg": "kilogram",
-        "g": "gram",
-        "l": "liter litre",
-        "s": "second sec",
-        "min": "minute",
-        "h": "hour hr",
-        "in": "inch inche",
-        "ft": "foot feet",
-        "mi": "mile",
-        "yd": "yard",
-    }.items()
-    for name in names.split()
-}
+_WORD_UNIT = compile_full_match(r"([+-]?[\d.,]+) ([a-zA-Z]{3,}(?: [a-zA-Z]+)?)")
 
 
 def normalize(answer: str) -> str:
     r"""One spelling for answers that differ in typography alone; the value never changes.
 
-    Unified are spacing, sizing, commands that mean the same, a lone ``\text{…}``, ``$…$``, thousands separators, a
-    final full stop, ``3e8``, ``12^{\text{th}}``, repeating decimals and units written as words.
+    Unified are spacing, sizing, commands and signs that mean the same, upright letters, a lone ``\text{…}``, ``$…$``,
+    thousands separators, a final full stop, ``3e8``, ``12^{\text{th}}``, repeating decimals and units written as words.
 
     >>> [normalize(text) for text in (r"\dfrac12", "1{,}000.", r"\text{ Evelyn }", "3e8", r"12^{\text{th}}")]
     ['\\frac12', '1000', 'Evelyn', '3 \\times 10^{8}', '12']
-    >>> normalize(r"0.1\overline{6}"), normalize("5 dollars")
-    ('\\frac{15}{90}', '5\\text{ dollars}')
+    >>> normalize(r"0.1\overline{6}"), normalize("5 dollars"), normalize(r"\mathrm{e}^2"), normalize("$5$.")
+    ('\\frac{15}{90}', '5\\text{ dollars}', 'e^2', '5')
     """
-    text = answer.strip().strip("$").strip()
+    text = _DOLLAR.sub("", answer).strip()
     boxed = extract_boxed(text)
     if boxed is not None and BOX.match(text):
         text = boxed
-    text = _COMMAND.sub(_unified, _SPACED_THOUSANDS.sub(",", text).translate(_SIGNS)).replace("{,}", ",")
-    text = _BLANK.sub(" ", _ORDINAL.sub("", text)).strip()
-    if "\\begin{" in text:  # math-verify reads 1/2 inside a matrix wrongly
-        text = _QUOTIENT.sub(r"\\frac{\1}{\2}", text)
-    text = _DOLLARS.sub("", text)
+    if bold := _BOLD(text):
+        text = bold.group(1) or bold.group(2)
+    text = to_latex(text).replace("**", "^")
+    text = _COMMAND.sub(_unified, _SPACED_THOUSANDS.sub("", text)).replace("{,}", ",")
+    text = _UPRIGHT.sub(_upright, _ORDINAL.sub("", text))
+    text = _BLANK.sub(" ", text).strip()
     if whole := TEXT.fullmatch(text):
         text = whole.group(1).strip()
-    text = _FULL_STOP.sub("", _REPEATING.sub(_as_fraction, text))
+    text = _FULL_STOP.sub("", _FULL_STOP.sub("", _REPEATING.sub(_as_fraction, text)))
     if _THOUSANDS(text):
-        text = text.replace(",", "").replace(" ", "")
+        text = text.replace(",", "")
+    text = _ROUND_THOUSANDS.sub(lambda number: number.group().replace(",", ""), text)
+    text = _COMBINATIONS.sub(_binomial, text)
     if number := _SCIENTIFIC(text):
-        text = f"{number.group(1)} \\times 10^{{{int(number.group(2))}}}"
+        text = _power_of_ten(number)
+    if money := _DOLLARS(text):
+        text = f"{money.group(1)}{money.group(2).replace(',', '')}\\text{{ dollars}}"
     quantity = _WORD_UNIT(text)
-    if quantity and FUNCTIONS.isdisjoint(quantity.group(2).split()):
+    if quantity and _NAMES.isdisjoint(quantity.group(2).split()):
         text = f"{quantity.group(1)}\\text{{ {quantity.group(2)}}}"
     return "\\emptyset" if text.replace(" ", "") == "\\{\\}" else text
+
+
+def _power_of_ten(number: Match) -> str:
+    """``3e8`` as a power of ten, and ``2e-1`` as it stands, because it may be twice e, less 1."""
+    factor, power = number.groups()
+    if power[0] in "+-" and len(power) == 2 and power[1] in "123" and factor.lstrip("+-") != "1" and "." not in factor:
+        return number.group()
+    return f"{factor} \\times 10^{{{int(power)}}}"
+
+
+def _upright(text: Match) -> str:
+    r"""Upright letters and names of functions as such, and other words as ``\text{…}``."""
+    content, script = text.group(1), text.group(2) or ""
+    name = content.strip()
+    if text.group().startswith("\\mathbf"):
+        return text.group() if name.isalpha() else name + script
+    if name in _NAMES:
+        return f"\\{name} {script}"
+    if content in ("e", "i", "d", "E", "P") and not text.group().startswith("\\text{"):
+        return f" {content}{script}"
+    if content == "C" and script:
+        return "C" + script.strip()
+    return f"\\text{{{content}}}{script}" if name else " " + script
+
+
+def _binomial(symbol: Match) -> str:
+    r"""``C_{10}^{3}`` as ``\binom{10}{3}``, unless it may be a constant with an exponent, as in ``C_1^2``."""
+    groups = [group for group in symbol.groups() if group is not None]
+    upper_first = symbol.group(3) is not None
+    under, over = (groups[0], groups[1]) if upper_first else (groups[1], groups[0])
+    if over.isdigit() != under.isdigit() and not (over.isalpha() or under.isalpha()):
+        return symbol.group()
+    if over.isdigit() and (int(over) < 3 or (under.isdigit() and int(over) < int(under))):
+        return symbol.group()
+    return f"\\binom{{{over}}}{{{under}}}"
 
 
 def _unified(command: Match) -> str:
@@ -123,9 +168,11 @@ def _as_fraction(number: Match) -> str:
 
 
 def same_string(first: str, second: str) -> bool:
-    r"""Whether two answers are equal after `normalize`, apart from spaces, ``\text`` and the case of words.
+    r"""Whether two answers are equal after `normalize`, apart from ``\text``, the case of words, and blanks.
 
-    >>> same_string(r"\text{Ellipse}", "ellipse"), same_string("AB", "ab"), same_string("0.5", "1/2")
+    Blanks between digits count, because ``1 1/2`` is not ``11/2``.
+
+    >>> same_string(r"\text{Ellipse}", "ellipse"), same_string("AB", "ab"), same_string("1 1/2", "11/2")
     (True, False, False)
     """
     one, other = _letters(first), _letters(second)
@@ -133,4 +180,4 @@ def same_string(first: str, second: str) -> bool:
 
 
 def _letters(text: str) -> str:
-    return TEXT.sub(r"\1", normalize(text)).replace(" ", "").rstrip(".")
+    return _INNER_BLANK.sub("", _BLANK.sub(" ", TEXT.sub(r"\1", normalize(text)))).strip().rstrip(".")

@@ -1,0 +1,1 @@
+"""What an answer says: its text read to the end, and two readings compared exactly."""

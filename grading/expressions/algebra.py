@@ -1,0 +1,176 @@
+"""Whether two sympy expressions are equal: by exact arithmetic for numbers, and at exact points for formulas.
+
+sympy raises the precision of a difference until its first digits are certain, up to `MOST_DIGITS`. A difference without
+a certain digit by then is zero. So ``2^{-2000}`` differs from ``2^{-2001}``, which no float can tell apart, and equal
+nested roots agree although nothing simplifies them.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+MOST_DIGITS = 1500
+POINTS = (  # exact values of the first symbol, and what each next symbol adds: two positive points, one negative
+    ((8137, 9973), (3171, 9967)),
+    ((15923, 9949), (2139, 9941)),
+    ((-13931, 9931), (-2713, 9929)),
+)
+COMPLEX = frozenset("zw")  # names of complex numbers
+CLEARLY = 1e-3  # relative difference of clearly different values
+PLAIN_DIGITS = 6  # after the point, from which a decimal number stands for the value that it rounds
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Whether two expressions or matrices have the same value for all values of their symbols."""
+    from sympy import MatrixBase, MatrixExpr
+
+    one, other = (side.doit() if isinstance(side, MatrixExpr) else side for side in (one, other))
+    if isinstance(one, MatrixBase) or isinstance(other, MatrixBase):
+        if not (isinstance(one, MatrixBase) and isinstance(other, MatrixBase)) or one.shape != other.shape:
+            return False
+        return all(equal(first, second) for first, second in zip(one.flat(), other.flat(), strict=True))
+    if one == other:
+        return True
+    if clearly_different(one, other):
+        return False
+    one, other = _evaluated(one), _evaluated(other)
+    if one == other:
+        return True
+    if one.is_Rational and other.is_Rational:
+        return False
+    if one.is_infinite or other.is_infinite:
+        return False
+    settled = _vanishes(one, other)
+    return _simplifies(one - other) if settled is None else settled
+
+
+def approximates(decimal: Any, digits: int, value: Any) -> bool:
+    """Whether a decimal number with ``digits`` digits after its point is ``value``, rounded or cut there."""
+    from sympy import Rational, floor
+
+    if digits < PLAIN_DIGITS or value.free_symbols or not value.is_real:
+        return False
+    if abs(value - decimal) > abs(decimal) * Rational(1, 1000):
+        return False
+    scaled = _evaluated(value) * 10**digits
+    return decimal * 10**digits in (floor(scaled + Rational(1, 2)), floor(abs(scaled)) * (1 if scaled > 0 else -1))
+
+
+def ratio(one: Any, other: Any) -> Any:
+    """The constant that ``one`` is times ``other``, if it is a constant other than zero; else None."""
+    if one.free_symbols != other.free_symbols or not one.free_symbols:
+        return None
+    for point in _points(one, other):
+        first, second = (side.xreplace(point) for side in (one, other))
+        if _is_zero(first) or _is_zero(second):
+            continue
+        factor = first / second
+        return factor if equal(one, factor * other) else None
+    return None
+
+
+def _is_zero(number: Any) -> bool:
+    from sympy import nan, zoo
+
+    return number in (nan, zoo) or number.is_infinite or bool(number.is_zero) or abs(complex(number.evalf(15))) < 1e-12
+
+
+def clearly_different(one: Any, other: Any) -> bool:
+    """Whether two expressions have clearly different values, which is quicker to see than whether they are equal."""
+    if _slow(one) or _slow(other):
+        return False
+    for point in _points(one, other):
+        try:
+            first, second = (complex(side.evalf(15, subs=point)) for side in (one, other))
+        except (ArithmeticError, NotImplementedError, TypeError, ValueError, AttributeError):
+            return False  # no number: exact comparison decides
+        if point and (abs(first.imag) > 1e-9 * abs(first)) != (abs(second.imag) > 1e-9 * abs(second)):
+            continue  # one of them is not real there
+        if abs(first - second) > CLEARLY * max(abs(first), abs(second)):
+            return True
+    return False
+
+
+def _slow(side: Any) -> bool:
+    from sympy import Derivative, Integral, Limit, MatrixExpr, Product, Sum
+
+    return side.has(Derivative, Integral, Limit, MatrixExpr, Product, Sum)
+
+
+def _evaluated(side: Any) -> Any:
+    """Integrals, sums, limits and factorials by their values, where sympy finds these."""
+    from sympy import Symbol
+    from sympy.functions.elementary.hyperbolic import HyperbolicFunction
+
+    value = side.doit()
+    if _slow(value):
+        from sympy import Derivative, Integral, Limit, Product, Sum
+
+        value = value.xreplace(
+            {part: Symbol(str(part)) for part in value.atoms(Derivative, Integral, Limit, Product, Sum)}
+        )
+    from sympy import exp
+
+    return value.rewrite(exp) if value.has(HyperbolicFunction) else value
+
+
+def _points(one: Any, other: Any) -> Iterator[dict[Any, Any]]:
+    from sympy import I, Rational
+
+    symbols = {symbol: symbol.name for symbol in one.free_symbols | other.free_symbols}
+    names = sorted(set(symbols.values()))
+    for first, step in POINTS if symbols else POINTS[:1]:
+        yield {
+            symbol: Rational(*first)
+            + names.index(name) * Rational(*step)
+            + (I * Rational(3, 7) if name in COMPLEX else 0)
+            for symbol, name in symbols.items()
+        }
+
+
+def _vanishes(one: Any, other: Any) -> bool | None:
+    """Whether the difference is zero at every point where both sides are real numbers; None if there is no number."""
+    difference, compared = one - other, False
+    for point in _points(one, other):
+        zero = _certain_zero(difference, point)
+        if zero is None:
+            return None
+        if not zero:
+            if (
+                point
+                and not any(name in COMPLEX for name in map(str, point))
+                and _imaginary(one, point) != _imaginary(other, point)
+            ):
+                continue
+            return False
+        compared = True
+    return True if compared else None
+
+
+def _imaginary(side: Any, point: dict[Any, Any]) -> bool:
+    try:
+        value = complex(side.evalf(15, subs=point))
+    except (ArithmeticError, TypeError, ValueError):
+        return True
+    return abs(value.imag) > 1e-9 * abs(value)
+
+
+def _certain_zero(difference: Any, point: dict[Any, Any]) -> bool | None:
+    """Whether a number is zero; None if no precision shows a first digit, or it is no number."""
+    from sympy import Float, nan, zoo
+
+    if difference == 0:
+        return True
+    try:
+        value = difference.evalf(3, subs=point, maxn=MOST_DIGITS)
+        parts = value.as_real_imag()
+    except (ArithmeticError, NotImplementedError, TypeError, ValueError, AttributeError):
+        return None
+    if value in (nan, zoo) or not all(part.is_Number for part in parts):
+        return None
+    return all(part == 0 or (isinstance(part, Float) and part._prec == 1) for part in parts)
+
+
+def _simplifies(difference: Any) -> bool:
+    from sympy import simplify
+
+    return simplify(difference) == 0

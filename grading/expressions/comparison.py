@@ -1,0 +1,307 @@
+"""Whether two forms are the same answer. Neither is preferred: which of them is the gold answer makes no difference."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from grading.expressions.algebra import approximates, equal, ratio
+from grading.expressions.forms import Based, Builder, Congruence, Form, Group, Region, Relation, Value, Words
+from grading.expressions.regions import numbers_of, variable_of
+from grading.expressions.units import PERCENT
+
+SAME_DIGITS = 3  # so many digits that one side repeats with a base mean that the other has left the base out
+UNORDERED = ("list", "set", "product", "lor", "land")
+FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
+
+
+def same(one: Form, other: Form) -> bool:
+    """Whether two forms state the same."""
+    one, other = _without_name(one, other), _without_name(other, one)
+    if isinstance(one, Value) and isinstance(other, Value):
+        return _same_value(one, other)
+    if isinstance(one, Based) or isinstance(other, Based):
+        return _same_number(one, other)
+    if isinstance(one, Group) and isinstance(other, Group) and (same := _same_group(one, other)) is not None:
+        return same
+    if isinstance(one, Relation) and isinstance(other, Relation) and _same_relation(one, other):
+        return True
+    if isinstance(one, Builder) and isinstance(other, Builder) and _same_builder(one, other):
+        return True
+    if isinstance(one, Congruence) or isinstance(other, Congruence):
+        return isinstance(one, Congruence) and isinstance(other, Congruence) and _same_congruence(one, other)
+    if isinstance(one, Words) or isinstance(other, Words):
+        return one == other
+    for single, many in ((one, other), (other, one)):
+        if (
+            isinstance(many, Group)
+            and many.kind == "set"
+            and len(many.items) == 1
+            and not isinstance(single, Group | Region)
+        ):
+            return same_or_tuple(single, many.items[0])
+        if isinstance(many, Group) and many.kind == "ratio" and isinstance(single, Value) and len(many.items) == 2:
+            first, second = (item.expression for item in many.items if isinstance(item, Value))
+            return equal(first / second, single.expression) and single.unit is None
+    return _same_region(one, other)
+
+
+def same_or_tuple(single: Form, item: Form) -> bool:
+    return same(single, item)
+
+
+def _without_name(form: Form, other: Form) -> Form:
+    """The value of ``b = 2`` or ``x = 1, x = 2`` where the other form states values alone."""
+    if isinstance(form, Group) and form.kind == "list" and form.items:
+        named = [item for item in form.items if isinstance(item, Relation)]
+        others = other.items if isinstance(other, Group) else (other,)
+        if len(named) == len(form.items) and len({item.name for item in named}) == 1 and not _has_relation(others):
+            return Group("list", tuple(_without_name(item, others[0]) if others else item for item in named))
+        return form
+    if (
+        not isinstance(form, Relation)
+        or not form.name
+        or isinstance(other, Relation | Builder)
+        or _has_relation([other])
+    ):
+        return form
+    if isinstance(other, Region) and form.signs != ("in",):
+        return form
+    if form.signs == ("in",):
+        return form.sides[1]
+    if set(form.signs) != {"="}:
+        return form
+    values = form.sides[1:]
+    return values[-1] if all(same(values[0], value) for value in values[1:]) else form
+
+
+def _has_relation(forms: Sequence[Form]) -> bool:
+    return any(isinstance(form, Relation) or (isinstance(form, Group) and _has_relation(form.items)) for form in forms)
+
+
+def _same_value(one: Value, other: Value) -> bool:
+    if one.unit != other.unit and PERCENT in (one.unit, other.unit):
+        if one.unit and other.unit:
+            return False
+        percent, plain = (one, other) if one.unit == PERCENT else (other, one)
+        return _same_numbers(percent, plain, 100) or _same_numbers(percent, plain)
+    if one.unit and other.unit:
+        return one.unit == other.unit and _same_numbers(one, other)
+    unit = one.unit or other.unit
+    if unit and (one.expression.free_symbols or other.expression.free_symbols):
+        quantity, plain = (one, other) if one.unit else (other, one)
+        if not quantity.expression.free_symbols:
+            return equal(quantity.expression * _letters(unit), plain.expression)
+    return _same_numbers(one, other)
+
+
+def _letters(unit: str) -> Any:
+    """A unit as the product of the letters that spell it, for ``5\\text{ m}`` beside ``5m``."""
+    from sympy import Mul, Symbol
+
+    return Mul(*(Symbol(letter) for letter in unit if letter.isalpha()))
+
+
+def _same_numbers(one: Value, other: Value, divisor: int = 1) -> bool:
+    first, second = one.expression, other.expression
+    if divisor != 1:
+        first = first / divisor
+    if equal(first, second):
+        return True
+    if one.digits is not None and other.digits is not None:
+        return False
+    if one.digits is not None and divisor == 1 and not second.has(*_matrices()):
+        return approximates(first, one.digits, second)
+    if other.digits is not None and not first.has(*_matrices()):
+        return approximates(second, other.digits, first)
+    return False
+
+
+def _matrices() -> tuple[Any, ...]:
+    from sympy import MatrixBase, MatrixExpr
+
+    return MatrixBase, MatrixExpr
+
+
+def _same_number(one: Form, other: Form) -> bool:
+    """A number with its base beside one with a base or without."""
+    if isinstance(one, Based) and isinstance(other, Based):
+        return one.base == other.base and one.numeral.lstrip("0") == other.numeral.lstrip("0")
+    based, plain = (one, other) if isinstance(one, Based) else (other, one)
+    if not isinstance(based, Based) or not isinstance(plain, Value) or not plain.expression.is_Integer or plain.unit:
+        return False
+    if not 2 <= based.base <= 10 or any(int(digit) >= based.base for digit in based.numeral):
+        return False
+    if len(based.numeral) >= SAME_DIGITS and based.numeral == str(plain.expression):
+        return True
+    return int(based.numeral, based.base) == plain.expression
+
+
+def _same_group(one: Group, other: Group) -> bool | None:
+    """None if the two kinds can only be compared as sets of numbers."""
+    kinds = {one.kind, other.kind}
+    if len(kinds) == 1 and one.kind == "set":
+        return _matched(_distinct(one.items), _distinct(other.items))
+    if kinds <= {"list", "lor", "set"}:
+        if kinds == {"lor"} and numbers_of(one) is not None and numbers_of(other) is not None:
+            return None
+        if "set" in kinds:
+            return _matched(_distinct(one.items), _distinct(other.items))
+        return _matched(one.items, other.items)
+    if kinds <= {"list", "land"}:
+        return _matched(one.items, other.items)
+    if len(kinds) == 1 and one.kind == "ratio":
+        return _proportional(one, other)
+    if kinds == {"list", "()"} or kinds == {"sequence", "()"}:  # a bare list beside a tuple: its order counts
+        if _is_list_of(one) or _is_list_of(other):
+            return False
+        return _in_order(one.items, other.items)
+    if len(kinds) == 1:
+        return _matched(one.items, other.items) if one.kind in UNORDERED else _in_order(one.items, other.items)
+    for single, many in ((one, other), (other, one)):
+        if many.kind == "set" and len(many.items) == 1 and single.kind in ("()", "[]", "(]", "[)"):
+            return same(single, many.items[0])
+    if kinds & {"lor", "land"}:
+        return None
+    return False
+
+
+def _is_list_of(group: Group) -> bool:
+    return group.kind == "list" and any(isinstance(item, Group) for item in group.items)
+
+
+def _distinct(items: Sequence[Form]) -> list[Form]:
+    result: list[Form] = []
+    for item in items:
+        if not any(same(item, other) for other in result):
+            result.append(item)
+    return result
+
+
+def _matched(ones: Sequence[Form], others: Sequence[Form]) -> bool:
+    """Whether each form has a partner that states the same."""
+    if len(ones) != len(others):
+        return False
+    left = list(others)
+    for one in ones:
+        for position, other in enumerate(left):
+            if same(one, other):
+                del left[position]
+                break
+        else:
+            return False
+    return True
+
+
+def _in_order(ones: Sequence[Form], others: Sequence[Form]) -> bool:
+    return len(ones) == len(others) and all(same(one, other) for one, other in zip(ones, others, strict=True))
+
+
+def _proportional(one: Group, other: Group) -> bool:
+    pairs = [
+        (a.expression, b.expression)
+        for a, b in zip(one.items, other.items, strict=False)
+        if isinstance(a, Value) and isinstance(b, Value)
+    ]
+    if len(one.items) != len(other.items) or len(pairs) != len(one.items):
+        return False
+    first, second = pairs[0]
+    return all(equal(first * b, a * second) for a, b in pairs[1:])
+
+
+def _same_congruence(one: Congruence, other: Congruence) -> bool:
+    if not equal(one.modulus, other.modulus):
+        return False
+    left = [congruence.left for congruence in (one, other)]
+    if None in left:
+        residues = one.right - other.right
+    elif not equal(*left):
+        return False
+    else:
+        residues = one.right - other.right
+    multiple = (residues / one.modulus).doit()
+    return bool(multiple.is_Integer)
+
+
+def _same_builder(one: Builder, other: Builder) -> bool:
+    return same(one.element, other.element) and same(one.conditions, other.conditions)
+
+
+def _same_relation(one: Relation, other: Relation) -> bool:
+    for candidate in (other, _reversed(other)):
+        if (
+            candidate
+            and one.signs == candidate.signs
+            and all(same(a, b) for a, b in zip(one.sides, candidate.sides, strict=True))
+        ):
+            return True
+    if len(one.signs) != 1 or len(other.signs) != 1:
+        return False
+    differences = [_difference(relation) for relation in (one, other)]
+    if None in differences:
+        return False
+    first, second = differences
+    factor = ratio(first, second)
+    sign, other_sign = one.signs[0], other.signs[0]
+    if factor is None and sign == other_sign == "=":
+        from sympy import numer, together
+
+        factor = ratio(numer(together(first)), numer(together(second)))
+    if factor is None:
+        return False
+    if sign in ("=", "!="):
+        return sign == other_sign
+    if not factor.is_real:
+        return False
+    return other_sign == (sign if factor > 0 else FLIPPED[sign])
+
+
+def _reversed(relation: Relation) -> Relation | None:
+    if not all(sign in FLIPPED for sign in relation.signs):
+        return None
+    return Relation(tuple(FLIPPED[sign] for sign in reversed(relation.signs)), relation.sides[::-1])
+
+
+def _difference(relation: Relation) -> Any:
+    sides = [side.expression for side in relation.sides if isinstance(side, Value) and side.unit is None]
+    if len(sides) != 2 or any(side.has(*_matrices()) for side in sides):
+        return None
+    return sides[0] - sides[1]
+
+
+def _same_region(one: Form, other: Form) -> bool:
+    """Two sets of numbers, one of which is a relation or a set operation."""
+    names = [variable_of(form) for form in (one, other)]
+    if all(names) and names[0] != names[1]:
+        return False
+    first, second = numbers_of(one), numbers_of(other)
+    if first is None or second is None:
+        return False
+    return _same_numbers_of(first, second)
+
+
+def _same_numbers_of(one: Any, other: Any) -> bool:
+    from sympy import FiniteSet, Interval, Union
+
+    if one == other:
+        return True
+    pieces = [set_.args if isinstance(set_, Union) else (set_,) for set_ in (one, other)]
+    if len(pieces[0]) != len(pieces[1]):
+        return False
+    left = list(pieces[1])
+    for piece in pieces[0]:
+        for position, candidate in enumerate(left):
+            if isinstance(piece, Interval) and isinstance(candidate, Interval):
+                agree = (
+                    (piece.left_open, piece.right_open) == (candidate.left_open, candidate.right_open)
+                    and equal(piece.start, candidate.start)
+                    and equal(piece.end, candidate.end)
+                )
+            elif isinstance(piece, FiniteSet) and isinstance(candidate, FiniteSet):
+                agree = _matched([Value(value) for value in piece.args], [Value(value) for value in candidate.args])
+            else:
+                agree = piece == candidate
+            if agree:
+                del left[position]
+                break
+        else:
+            return False
+    return True

@@ -1,0 +1,72 @@
+r"""What an answer can be: a value, words, a list, a set, a tuple or interval, a relation, a region, a congruence."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Value:
+    """An expression or a matrix, with its unit; ``digits``: of a plain decimal number, those after the point."""
+
+    expression: Any
+    unit: str | None = None
+    digits: int | None = None
+
+
+@dataclass(frozen=True)
+class Based:
+    """A number with the base in which it is written."""
+
+    numeral: str
+    base: int
+
+
+@dataclass(frozen=True)
+class Words:
+    """Prose without a formula."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """Several forms. ``kind``: list | sequence | set | product | ratio | quantity, or the brackets of a tuple."""
+
+    kind: str
+    items: tuple["Form", ...]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A chain such as ``a <= x < b``; ``name``: the first side, if it is a name such as ``b``, ``f(x)`` or ``AB``."""
+
+    signs: tuple[str, ...]
+    sides: tuple["Form", ...]
+    name: str | None = None
+
+
+@dataclass(frozen=True)
+class Region:
+    """A set of numbers that sympy knows, such as a union of intervals."""
+
+    numbers: Any
+
+
+@dataclass(frozen=True)
+class Builder:
+    """The set of ``element`` for all that meet the conditions."""
+
+    element: "Form"
+    conditions: "Form"
+
+
+@dataclass(frozen=True)
+class Congruence:
+    """``left`` = ``right`` modulo ``modulus``; without ``left`` the residue alone."""
+
+    left: Any
+    right: Any
+    modulus: Any
+
+
+Form = Value | Based | Words | Group | Relation | Region | Builder | Congruence

@@ -1,0 +1,354 @@
+r"""A normalised answer as a form, read to its end.
+
+`read` takes the text apart at the signs that divide it (commas, brackets, relations, set operations) and has each piece
+read by `grading.expressions.terms`. What has a part that nothing reads is not read at all; there is no fallback.
+"""
+
+from functools import lru_cache
+
+from core.text.patterns import compile_full_match, compile_quick_pattern
+from grading.expressions.forms import Based, Builder, Congruence, Form, Group, Region, Relation, Value, Words
+from grading.expressions.regions import numbers_of
+from grading.expressions.terms import GREEK, read_term, with_functions
+from grading.expressions.tokens import Unread, closing, divide, enclosed, strip, tokens
+from grading.expressions.units import split_unit
+
+MOST_ITEMS = 200
+RELATIONS = {
+    "=": "=", "<": "<", ">": ">", "\\le": "<=", "\\ge": ">=", "\\neq": "!=", "\\in": "in", "\\notin": "notin",
+    "\\equiv": "equiv", "\\approx": "approx",
+}  # fmt: skip
+SET_OPERATIONS = ("\\cup", "\\cap", "\\setminus", "\\backslash")
+NUMBER_SETS = {
+    f"\\mathbb{{{letter}}}": name
+    for letter, name in zip("NZQRC", ("Naturals", "Integers", "Rationals", "Reals", "Complexes"), strict=True)
+}
+DOTS = ("\\ldots", "\\cdots", "\\dots", "...")
+_ACCENTS = ("hat", "bar", "vec", "mathbf", "overline", "mathcal", "dot")
+_NAME_STARTS = (*_ACCENTS, "ell", "hbar")
+DOT_WORDS = Words("...")
+
+_PROSE = compile_full_match(r"[a-zA-Z][a-zA-Z '\-]*[a-zA-Z.!?]")
+_LONG_WORD = compile_quick_pattern(r"[a-zA-Z]{4}|[a-zA-Z]*[aeiouAEIOU][a-zA-Z]*[a-zA-Z]{2}|[A-Z]?[a-z]*[aeiou][a-z]{2}")
+_TEXT = compile_quick_pattern(r"\\text ?\{([^{}]*)\}")
+_JOINED = compile_quick_pattern(r"\\text ?\{([^{}]*?)\s*\b(and|or)\s*\}")
+_JOIN = compile_quick_pattern(r"(?<![a-zA-Z\\{])(and|or)(?![a-zA-Z}])")
+_BASED = compile_full_match(r"(\d{1,200})_ ?\{? ?(\d{1,4}) ?\}?")
+_DECIMAL = compile_full_match(r"[+-]?\d*\.(\d+)")
+_OPTION = compile_full_match(r"\(?([A-J])[.):]\)? (\S.*)")
+_NO_SOLUTION = compile_full_match(
+    r"(?:there (?:is|are) )?no (?:real |integer )?(?:solutions?|roots?)(?: exists?)?\.?|no (?:real )?values?"
+)
+_CLOCK = compile_full_match(r"\d{1,2}(?: ?: ?\d\d){1,2}")
+
+
+@lru_cache(maxsize=4096)
+def read(text: str) -> Form | None:
+    """The form of a normalised answer; None if it has a part that nothing reads."""
+    try:
+        return _read(text)
+    except Unread:
+        return None
+
+
+def _read(text: str) -> Form:
+    prose = " ".join(_TEXT.sub(r"\1", text).split())
+    if _NO_SOLUTION(prose.lower()):
+        return Group("set", ())
+    if option := _OPTION(prose):
+        return Group("()", (Words(option.group(1)), _read(option.group(2))))
+    whole_text = _TEXT.fullmatch(text)
+    if _PROSE(prose) and (whole_text or _is_word(prose)):
+        return Words(prose.casefold().rstrip(".!?"))
+    text = _JOINED.sub(
+        lambda match: (
+            (f"\\text{{{match.group(1)}}}" if match.group(1).strip() else "")
+            + f" \\{'lor' if match.group(2) == 'or' else 'land'} "
+        ),
+        text,
+    )
+    text = _JOIN.sub(lambda match: f" \\{'lor' if match.group(1) == 'or' else 'land'} ", text)
+    text = text.replace("\\vee", "\\lor").replace("\\wedge", "\\land")
+    return _read_list(tokens(text.strip()))
+
+
+def _is_word(text: str) -> bool:
+    """Whether letters are a word and not a product: four of them, or three with a vowel, in any of the words."""
+    return text.lower() == "no" or (
+        any(
+            len(word) >= 4
+            or (len(word) == 3 and any(letter in "aeiouAEIOU" for letter in word) and word not in ("abc",))
+            for word in text.replace("-", " ").split()
+        )
+        and not any(
+            word in ("sin", "cos", "tan", "log", "exp", "sqrt", "arctg", "arcsin", "arccos", "arctan")
+            for word in text.split()
+        )
+    )
+
+
+def _read_list(parts: list[str]) -> Form:
+    """Parts with commas, semicolons, "and" or "or" between them, or one of them alone."""
+    parts = strip(parts)
+    for separators in (("\\lor",), ("\\land",), (";",), (",",)):
+        pieces, signs = divide(parts, separators)
+        if signs:
+            pieces = [piece for piece in pieces if piece or separators != (",",)]
+            if len(pieces) > MOST_ITEMS or not all(pieces):
+                raise Unread("a list with nothing between its commas")
+            return _grouped(separators[0], [_read_list(piece) for piece in pieces])
+    return _read_item(parts)
+
+
+def _grouped(separator: str, items: list[Form]) -> Form:
+    """A list; ``x = 1, 2`` names its values, lists in it are its items, and one with dots has an order."""
+    flat: list[Form] = []
+    for item in items:
+        flat += item.items if isinstance(item, Group) and item.kind in ("list", "sequence") else [item]
+    first = flat[0]
+    if isinstance(first, Relation) and first.name and all(isinstance(item, Value) for item in flat[1:]):
+        flat = [first, *(Relation(first.signs, (first.sides[0], item), first.name) for item in flat[1:])]
+    if len(flat) == 1:
+        return flat[0]
+    if separator in ("\\lor", "\\land") and any(isinstance(item, Relation) and item.signs != ("=",) for item in flat):
+        return Group(separator[1:], tuple(flat))
+    return Group("sequence" if DOT_WORDS in flat else "list", tuple(flat))
+
+
+def _read_item(parts: list[str]) -> Form:
+    if not parts:
+        raise Unread("nothing there")
+    if "".join(parts) in DOTS:
+        return DOT_WORDS
+    if parts[0] == "=":
+        return _read_item(strip(parts[1:]))
+    sides, signs = divide(parts, RELATIONS)
+    if signs:
+        return _read_relation(sides, signs)
+    if parts[-1:] == [")"] and (position := _modulus(parts)):
+        return _read_congruence([], parts, position)
+    operands, operations = divide(parts, SET_OPERATIONS)
+    if operations:
+        return _read_region(operands, operations)
+    literal = "".join(parts).strip()
+    if literal in NUMBER_SETS:
+        import sympy
+
+        return Region(getattr(sympy.S, NUMBER_SETS[literal]))
+    if literal == "\\emptyset":
+        return Group("set", ())
+    if enclosed(parts) and (form := _read_bracket(parts)):
+        return form
+    return _read_value(parts)
+
+
+def _read_bracket(parts: list[str]) -> Form | None:
+    """A set, a tuple or an interval; None for a bracket around one expression."""
+    inside = strip(parts[1:-1])
+    opening, end = parts[0], parts[-1]
+    if (opening, end) == ("\\{", "\\}"):
+        return _read_set(inside)
+    if (opening, end) == ("{", "}"):
+        return _read_list(inside)
+    if opening not in ("(", "[", "\\langle") or end not in (")", "]", "\\rangle"):
+        return None
+    pieces, commas = divide(inside, (",", ";"))
+    if not commas:
+        if opening == "(" and end == ")":
+            return _read_list(inside)
+        return None
+    if not all(pieces):
+        raise Unread("a tuple with nothing between its commas")
+    brackets = ("(" if opening == "\\langle" else opening) + (")" if end == "\\rangle" else end)
+    return _expanded(brackets, [_read_item(piece) for piece in pieces])
+
+
+def _expanded(brackets: str, items: list[Form]) -> Form:
+    """A tuple; the two tuples if one of its items is a pair of values ``a \\pm b``."""
+    double = [position for position, item in enumerate(items) if isinstance(item, Group) and item.kind == "list"]
+    if not double:
+        return Group(brackets, tuple(items))
+    (position,) = double if len(double) == 1 else (None,)
+    if position is None:
+        raise Unread("more than one ± in a tuple")
+    item = items[position]
+    assert isinstance(item, Group)
+    return Group(
+        "list", tuple(Group(brackets, (*items[:position], value, *items[position + 1 :])) for value in item.items)
+    )
+
+
+def _read_set(inside: list[str]) -> Form:
+    for separators in (("\\mid",), ("|",), (":",)):
+        pieces, signs = divide(inside, separators)
+        if signs and (separators != ("|",) or len(signs) % 2):
+            element, conditions = pieces[0], inside[inside.index(separators[0]) + 1 :]
+            return Builder(_read_item(element), _read_list(strip(conditions)))
+    if not inside:
+        return Group("set", ())
+    form = _read_list(inside)
+    items = form.items if isinstance(form, Group) and form.kind in ("list", "sequence") else (form,)
+    return Group("sequence" if DOT_WORDS in items else "set", items)
+
+
+def _read_region(operands: list[list[str]], operations: list[str]) -> Form:
+    numbers = [numbers_of(_read_item(operand)) for operand in operands]
+    if any(region is None for region in numbers):
+        raise Unread("no set of numbers")
+    result = numbers[0]
+    for operation, region in zip(operations, numbers[1:], strict=True):
+        if operation == "\\cup":
+            result = result.union(region)
+        elif operation == "\\cap":
+            result = result.intersect(region)
+        else:
+            result = result - region
+    return Region(result)
+
+
+def _read_relation(sides: list[list[str]], signs: list[str]) -> Form:
+    kinds = tuple(RELATIONS[sign] for sign in signs)
+    if not all(sides):
+        raise Unread("a relation without one of its sides")
+    if kinds[-1] in ("equiv", "=") and (position := _modulus(sides[-1])):
+        if len(sides) != 2:
+            raise Unread("a chain of congruences")
+        return _read_congruence(sides[0], sides[-1], position)
+    if "equiv" in kinds or "approx" in kinds:
+        raise Unread("a relation that is not compared")
+    name = name_of(sides[0])
+    first = _named(sides[0], name) if name else _read_item(sides[0])
+    forms = (first, *(_read_item(side) for side in sides[1:]))
+    if any(isinstance(form, Relation | Congruence) for form in forms):
+        raise Unread("a relation in a relation")
+    if kinds == ("=",) and isinstance(forms[1], Group) and forms[1].kind == "list":  # x = ±2
+        return Group("list", tuple(Relation(kinds, (first, value), name) for value in forms[1].items))
+    return Relation(kinds, forms, name)
+
+
+def _named(side: list[str], name: str) -> Form:
+    try:
+        return _read_value(side)
+    except Unread:
+        return Words(name)
+
+
+def name_of(side: list[str]) -> str | None:
+    r"""The name that a side is, such as ``b``, ``x_1``, ``f(x)``, ``AB``, ``\text{area}``; None if it is none."""
+    parts = [part for part in side if not part.isspace()]
+    text = "".join(parts)
+    if not parts:
+        return None
+    if len(parts) == 1 and parts[0].startswith("\\text"):
+        return text
+    if parts[0] in ("\\angle", "\\triangle", "\\overline", "\\vec", "|") and all(
+        part in "|{}" or part.isupper() for part in parts[1:]
+    ):
+        return text
+    if all(part.isalpha() and part.isupper() for part in parts):
+        return text
+    first = parts[0]
+    if not ((len(first) == 1 and first.isalpha()) or first[1:] in GREEK or first[1:] in _NAME_STARTS):
+        return None
+    position = 1
+    if first[1:] in _ACCENTS:
+        position = closing(parts, 1) + 1 if parts[1:2] == ["{"] else 2
+    while position < len(parts):
+        if parts[position] == "_" or (parts[position] == "^" and _is_mark(parts, position)):
+            position = closing(parts, position + 1) + 1 if parts[position + 1 : position + 2] == ["{"] else position + 2
+        elif parts[position] == "'":
+            position += 1
+        elif parts[position] == "(" and closing(parts, position) == len(parts) - 1:
+            return (
+                text if all(part.isalnum() or part in ",()" or part[1:] in GREEK for part in parts[position:]) else None
+            )
+        else:
+            return None
+    return text
+
+
+def _is_mark(parts: list[str], position: int) -> bool:
+    """Whether an exponent marks a name: the inverse of a function, a prime, a star."""
+    text = "".join(
+        parts[position + 1 : closing(parts, position + 1) + 1]
+        if parts[position + 1 : position + 2] == ["{"]
+        else parts[position + 1 : position + 2]
+    )
+    return text.strip("{}") in ("-1", "\\prime", "*", "\\prime\\prime")
+
+
+def _modulus(parts: list[str]) -> int:
+    r"""Where ``\pmod{m}``, ``\pmod m`` or ``(mod m)`` starts in the tokens; 0 if there is none."""
+    for position, part in enumerate(parts):
+        if part in ("\\pmod", "\\bmod", "\\mod"):
+            return position
+        if part == "(" and "".join(parts[position + 1 :]).lstrip().removeprefix("\\").replace("text{", "").startswith(
+            "mod"
+        ):
+            return position
+    return 0
+
+
+def _read_congruence(left: list[str], right: list[str], position: int) -> Congruence:
+    rest = [part for part in right[position:] if not part.isspace()]
+    text = "".join(rest)
+    for start in ("\\pmod", "\\bmod", "\\mod", "(\\mod", "(\\bmod", "(\\text{mod}", "(\\text{mod }", "(mod"):
+        if text.startswith(start):
+            text = text.removeprefix(start)
+            break
+    if rest[0] == "(":
+        text = text.removesuffix(")")
+    modulus = read_term(tokens(text.strip("{} ")))
+    return Congruence(read_term(left) if left else None, read_term(right[:position]), modulus)
+
+
+def _read_value(parts: list[str]) -> Form:
+    """A number, an expression, a quantity with its unit, several of them, a ratio or a time of the day."""
+    text = "".join(parts).strip()
+    if based := _BASED(text):
+        return Based(based.group(1), int(based.group(2)))
+    rest, unit, power = split_unit(text)
+    prose = " ".join(_TEXT.sub(r"\1", text).split())
+    if unit is None and _PROSE(prose) and ("\\text" in text or _is_word(prose)):
+        return Words(prose.casefold().rstrip("."))
+    if unit and (form := _several_quantities(rest, text)):
+        return form
+    parts = with_functions(tokens(rest))
+    pieces, colons = divide(parts, (":",))
+    if colons:
+        return Group("time" if _CLOCK(rest) else "ratio", tuple(Value(read_term(piece), unit) for piece in pieces))
+    if any(part in ("\\pm", "\\mp") for part in parts):
+        return _both_signs(parts, unit)
+    digits = _DECIMAL(rest)
+    expression = read_term(parts)
+    return Value(
+        expression * 10**power if power else expression, unit, len(digits.group(1)) if digits and not power else None
+    )
+
+
+def _both_signs(parts: list[str], unit: str | None) -> Form:
+    if sum(part in ("\\pm", "\\mp") for part in parts) > 1:
+        raise Unread("more than one ±")
+    signs = ({"\\pm": "+", "\\mp": "-"}, {"\\pm": "-", "\\mp": "+"})
+    return Group("list", tuple(Value(read_term([sign.get(part, part) for part in parts]), unit) for sign in signs))
+
+
+def _several_quantities(rest: str, text: str) -> Form | None:
+    r"""``3 \text{ hours } 20 \text{ minutes}`` and ``4\text{ ft} \times 12\text{ ft}``; None for one quantity."""
+    if "\\text" not in rest and not any(character.isalpha() for character in rest.replace("\\times", "")):
+        return None
+    factors, times = divide(tokens(text), ("\\times", "\\cdot", "*"))
+    if times and all("\\text" in "".join(factor) or split_unit("".join(factor))[1] for factor in factors):
+        return Group("product", tuple(_read_value(factor) for factor in factors))
+    if "\\text" in rest:
+        for position in range(len(rest) - 1, 0, -1):
+            if rest[position - 1] in "} " and rest[position].isdigit():
+                head = rest[:position].strip().removesuffix(",")
+                if split_unit(head)[1]:
+                    quantities = [_read_value(tokens(head)), _read_value(tokens(text[position:]))]
+                    flat = [
+                        item for form in quantities for item in (form.items if isinstance(form, Group) else (form,))
+                    ]
+                    return Group("quantity", tuple(flat))
+        raise Unread("words in a formula")
+    return None

@@ -1,0 +1,466 @@
+r"""One mathematical expression, without relation, list or unit, as sympy reads it: by the grammar of latex2sympy2.
+
+That grammar must match the whole text, but its lexer takes the start of a command for another one (``\leftarrow`` for
+``\le``), and its conversion leaves out what it cannot compute with (the base of ``10_2``, the prime of ``y'``). So only
+commands that it knows come here, every other token is refused, and what is left out is refused or written otherwise.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+from core.text.patterns import compile_full_match
+from grading.expressions.tokens import Unread, closing, strip
+
+FUNCTIONS = frozenset(
+    [
+        "sin",
+        "cos",
+        "tan",
+        "cot",
+        "sec",
+        "csc",
+        "arcsin",
+        "arccos",
+        "arctan",
+        "arccot",
+        "arcsec",
+        "arccsc",
+        "sinh",
+        "cosh",
+        "tanh",
+        "arsinh",
+        "arcosh",
+        "artanh",
+        "log",
+        "ln",
+        "exp",
+        "max",
+        "min",
+        "gcd",
+        "lcm",
+    ]
+)
+SCHOOLS = {  # names of functions in other countries
+    "tg": "tan", "ctg": "cot", "cotg": "cot", "cosec": "csc", "arctg": "arctan", "arcctg": "arccot",
+    "arcsinh": "arsinh", "arccosh": "arcosh", "arctanh": "artanh", "sh": "sinh", "ch": "cosh", "th": "tanh",
+    "asin": "arcsin", "acos": "arccos", "atan": "arctan", "arsh": "arsinh", "arch": "arcosh", "arth": "artanh",
+}  # fmt: skip
+GREEK = frozenset(
+    [
+        "alpha",
+        "beta",
+        "delta",
+        "epsilon",
+        "zeta",
+        "eta",
+        "theta",
+        "iota",
+        "kappa",
+        "lambda",
+        "mu",
+        "nu",
+        "xi",
+        "pi",
+        "rho",
+        "sigma",
+        "tau",
+        "upsilon",
+        "phi",
+        "chi",
+        "psi",
+        "omega",
+        "Delta",
+        "Theta",
+        "Lambda",
+        "Xi",
+        "Pi",
+        "Sigma",
+        "Upsilon",
+        "Phi",
+        "Psi",
+        "Omega",
+    ]
+)
+_OPERATORS = frozenset(
+    ["cdot", "times", "div", "infty", "lfloor", "rfloor", "lceil", "rceil", "prime", "int", "sum", "prod", "lim", "to"]
+)
+_SYMBOLS = frozenset(["ell", "hbar", "partial", "nabla", "square"])
+_ACCENTS = frozenset(
+    [
+        "overline",
+        "bar",
+        "hat",
+        "vec",
+        "mathbf",
+        "mathcal",
+        "boldsymbol",
+        "overrightarrow",
+        "tilde",
+        "widetilde",
+        "dot",
+        "ddot",
+    ]
+)
+_COMMANDS = frozenset(f"\\{name}" for name in FUNCTIONS | GREEK | _OPERATORS | _SYMBOLS)
+_CHARACTERS = frozenset("+-*/()[]{}^_!|,&")
+_MATRICES = frozenset(("pmatrix", "bmatrix", "matrix", "vmatrix"))
+_UPRIGHT_LETTERS = frozenset(
+    "dEI"
+)  # which alone are a differential, a power of ten and the imaginary unit in its grammar
+_BARE_NAMES = FUNCTIONS | SCHOOLS.keys() | {"pi", "sqrt", "lg", "alpha", "beta", "theta", "lambda"}
+_DECIMAL = compile_full_match(r"\d*\.\d+")
+_INTEGER = compile_full_match(r"\d+")
+
+
+def read_term(parts: Sequence[str]) -> Any:
+    """The sympy expression or matrix that the tokens are; Unread if a token has no part in it."""
+    from sympy import Expr, MatrixBase
+
+    parts = strip(parts)
+    if not parts:
+        raise Unread("nothing there")
+    if parts[0] == "[" and closing(parts, 0) == len(parts) - 1:
+        raise Unread("square brackets around one expression")
+    text = "".join(_written(_with_mixed_numbers(parts)))
+    form = _parse(f"+{text}" if text.startswith("{") else text)  # braces around all of it are a set in its grammar
+    if not isinstance(form, Expr | MatrixBase):
+        raise Unread("no expression")
+    return _canonical(form)
+
+
+@lru_cache(maxsize=2048)
+def _parse(text: str) -> Any:
+    try:
+        return _reader().parse(text)
+    except RecursionError:
+        raise Unread("nested too deeply") from None
+    except Exception as error:  # its grammar raises plain Exceptions, and sympy whatever an operand leads to
+        raise Unread(str(error).partition("\n")[0] or type(error).__name__) from None
+
+
+@lru_cache(maxsize=1)
+def _reader() -> Any:
+    """latex2sympy2's conversion, strict: numbers are exact, and nothing is left out."""
+    import sympy
+    from latex2sympy2_extended.latex2sympy2 import ConversionConfig, _Latex2Sympy
+
+    class Reader(_Latex2Sympy):
+        def parse_number(self, text: str) -> Any:
+            return sympy.Rational(text)
+
+        def convert_postfix_list(self, arr: Any, i: int = 0) -> Any:
+            factors = [self.convert_postfix(part) for part in arr[i:]]
+            if not all(isinstance(factor, sympy.Expr | sympy.MatrixBase) for factor in factors):
+                raise Unread("a factor is no expression")
+            if any(isinstance(factor, sympy.MatrixBase) for factor in factors):
+                return sympy.MatMul(*factors, evaluate=False).doit()
+            return factors[0] if len(factors) == 1 else sympy.Mul(*factors, evaluate=False)
+
+        def convert_atom(self, atom: Any) -> Any:
+            number = atom.number_subexpr()
+            if number and number.subexpr():
+                raise Unread("a number with an index")
+            return super().convert_atom(atom)
+
+    return Reader(is_real=None, config=ConversionConfig(interpret_as_mixed_fractions=False, lowercase_symbols=False))
+
+
+def _canonical(form: Any) -> Any:
+    """``i`` as the imaginary unit, and functions of a name that sympy does not know as symbols."""
+    from sympy import I, Product, Sum, Symbol
+    from sympy.core.function import AppliedUndef
+
+    if not form.has(Sum, Product):  # in which i counts
+        form = form.xreplace({symbol: I for symbol in form.free_symbols if symbol.name == "i"})
+    return form.xreplace({call: Symbol(str(call)) for call in form.atoms(AppliedUndef)})
+
+
+def _with_mixed_numbers(parts: list[str]) -> list[str]:
+    """``1 1/2`` and ``1\\frac12`` as fractions; Unread for other numbers that stand side by side."""
+    result: list[str] = []
+    position = 0
+    while position < len(parts):
+        part = parts[position]
+        after = position + 1 + (position + 1 < len(parts) and parts[position + 1].isspace())
+        is_script = result[-1:] in (["^"], ["_"])
+        fraction = _fraction(parts, after) if _INTEGER(part) and not is_script else None
+        if fraction:
+            over, under, end = fraction
+            if not 0 < over < under:
+                raise Unread("a number before a fraction")
+            result += ["{", "\\frac", "{", str(int(part) * under + over), "}", "{", str(under), "}", "}"]
+            position = end
+            continue
+        if part[0].isdigit() and not is_script and after < len(parts) and parts[after][0] in "0123456789.":
+            raise Unread("numbers side by side")
+        result.append(part)
+        position += 1
+    return result
+
+
+def _fraction(parts: list[str], start: int) -> tuple[int, int, int] | None:
+    """Numerator, denominator and end of a fraction of integers that starts at ``start``."""
+    rest = [part for part in parts[start : start + 12] if not part.isspace()]
+    if rest[:1] == ["\\frac"]:
+        end = start + 1
+        numbers: list[int] = []
+        for _ in range(2):
+            argument, end = _argument(parts, end)
+            if len(argument) != 1 or not _INTEGER(argument[0]) or len(argument[0]) > 300:
+                return None
+            numbers.append(int(argument[0]))
+        return (*numbers, end) if end == len(parts) or parts[end] not in ("^", "!") else None  # type: ignore[return-value]
+    slash = parts[start : start + 3]
+    if len(slash) == 3 and _INTEGER(slash[0]) and slash[1] == "/" and _INTEGER(slash[2]) and parts[start - 1].isspace():
+        end = start + 3
+        if max(map(len, slash)) > 300 or (
+            end < len(parts) and (parts[end] in "^!/_" or parts[end][0] in "(\\" or parts[end].isalpha())
+        ):
+            raise Unread("a number before a fraction")
+        return int(slash[0]), int(slash[2]), end
+    return None
+
+
+def _argument(parts: list[str], start: int) -> tuple[list[str], int]:
+    """The argument of a command that starts at ``start``, and its end; of a number without braces one digit."""
+    while start < len(parts) and parts[start].isspace():
+        start += 1
+    if start >= len(parts):
+        raise Unread("an argument is missing")
+    part = parts[start]
+    if part == "{":
+        end = closing(parts, start)
+        return strip(parts[start + 1 : end]), end + 1
+    if _INTEGER(part) and len(part) > 1:
+        parts[start : start + 1] = [part[0], part[1:]]
+        return [part[0]], start + 1
+    if part in ("\\frac", "\\binom"):
+        _, end = _argument(parts, start + 1)
+        _, end = _argument(parts, end)
+        return parts[start:end], end
+    if part == "\\sqrt":
+        end = start + 1
+        if end < len(parts) and parts[end] == "[":
+            end = closing(parts, end) + 1
+        _, end = _argument(parts, end)
+        return parts[start:end], end
+    if part in CLOSING_OR_OPERATOR:
+        raise Unread("an argument is missing")
+    return [part], start + 1
+
+
+CLOSING_OR_OPERATOR = frozenset("+-*/^_!|,&)]}")
+
+
+def _written(parts: list[str]) -> Iterator[str]:
+    """The tokens as the grammar wants them; Unread for those that it would not read, or read wrongly."""
+    position, degrees = 0, _in_degrees(parts)
+    parts = list(parts)
+    base = ""  # of the indices and exponents
+    integral = "\\int" in parts
+    while position < len(parts):
+        part = parts[position]
+        position += 1
+        base = part if part not in ("^", "_") and not part.isspace() else base
+        if part.isspace():
+            yield " "
+        elif part.isdigit() and part.isascii():
+            if _is_degree(parts, position) and degrees:
+                position = _is_degree(parts, position)
+                yield f"{{\\frac{{{part} \\pi}}{{180}}}}"
+            elif len(part.lstrip("0")) > 1000:
+                raise Unread("a long number")
+            else:
+                yield part
+        elif _DECIMAL(part):
+            whole, _, digits = part.partition(".")
+            if position < len(parts) and parts[position] == ".":
+                raise Unread("a number with two points")
+            if _is_degree(parts, position) and degrees:
+                position = _is_degree(parts, position)
+                yield f"{{\\frac{{{int(whole + digits)} \\pi}}{{{180 * 10 ** len(digits)}}}}}"
+            else:
+                yield f"{{\\frac{{{int(whole + digits)}}}{{1{'0' * len(digits)}}}}}"
+        elif part in ("\\frac", "\\binom"):
+            over, position = _argument(parts, position)
+            under, position = _argument(parts, position)
+            if part == "\\frac" and (name := _derivative(over, under)):
+                yield name
+                continue
+            yield f"{part}{{{''.join(_written(over))}}}{{{''.join(_written(under))}}}"
+        elif part == "\\sqrt":
+            root: list[str] = []
+            if position < len(parts) and parts[position] == "[":
+                end = closing(parts, position)
+                root, position = parts[position + 1 : end], end + 1
+            start = position
+            argument, position = _argument(parts, position)
+            if (
+                position < len(parts)
+                and parts[position][0].isdigit()
+                and parts[position - 1][0].isdigit()
+                and parts[start] != "{"
+            ):
+                raise Unread("a root of several digits without braces")
+            yield "\\sqrt" + (f"[{''.join(_written(root))}]" if root else "") + f"{{{''.join(_written(argument))}}}"
+        elif part in ("^", "_"):
+            written, position = _script(parts, position, part, base)
+            yield written
+        elif part == "'":
+            count = 1
+            while position < len(parts) and parts[position] == "'":
+                count, position = count + 1, position + 1
+            yield "^{" + "\\prime " * count + "}"
+        elif part == "\\begin":
+            written, position = _matrix(parts, position)
+            yield written
+        elif part[1:] in _ACCENTS:
+            argument, position = _argument(parts, position)
+            name = "".join(argument)
+            if not name.replace(" ", "").replace("\\", "").isalnum():
+                raise Unread(f"{part} of a formula")
+            yield f"{part}{{{name}}}"
+        elif part in ("\\angle", "\\triangle"):
+            end = position
+            while end < len(parts) and (parts[end].isspace() or (parts[end].isalpha() and len(parts[end]) == 1)):
+                end += 1
+            name = "".join(parts[position:end]).replace(" ", "")
+            if not name:
+                raise Unread(f"{part} of nothing")
+            position = end
+            name = min(name, name[::-1]) if part == "\\angle" else "".join(sorted(name))
+            yield f"\\mathrm{{{part[1:]}{name}}}"
+        elif part in ("\\gamma", "\\Gamma"):
+            yield f"\\mathrm{{{part[1:]}}}"
+        elif part.startswith("\\text"):
+            raise Unread("words in a formula")
+        elif part in _UPRIGHT_LETTERS and not (part == "d" and integral):
+            yield f"\\mathrm{{{part}}}"
+        elif part == "e" and "".join(parts[position:]).lstrip().startswith("_"):
+            yield "\\mathrm{e}"
+        elif (len(part) == 1 and part.isalpha() and part.isascii()) or part in _COMMANDS:
+            yield f"{part} "
+        elif part in _CHARACTERS:
+            if part == "!" and position < len(parts) and parts[position] == "!":
+                raise Unread("a double factorial")
+            yield part
+        else:
+            raise Unread(f"{part} is unknown")
+
+
+def _script(parts: list[str], position: int, sign: str, base: str) -> tuple[str, int]:
+    """An index or exponent, and its end. An index may be a word; a degree sign without trigonometry means nothing."""
+    if sign == "^" and (end := _is_degree(parts, position - 1)):
+        return "", end
+    start = position
+    while start < len(parts) and parts[start].isspace():
+        start += 1
+    if start < len(parts) and parts[start][0].isdigit():
+        return f"{sign}{{{''.join(_written([parts[start]]))}}}", start + 1
+    if start < len(parts) and parts[start] in "+-":
+        argument, end = _argument(parts, start + 1)
+        argument = [parts[start], *argument]
+    elif start < len(parts) and parts[start] == "(" and sign == "^":
+        end = closing(parts, start) + 1
+        argument = parts[start:end]
+    else:
+        argument, end = _argument(parts, start)
+    if sign == "_" and base in ("\\sum", "\\prod") and "=" in argument:
+        start = argument.index("=")
+        first, last = ("".join(_written(side)) for side in (argument[:start], argument[start + 1 :]))
+        return f"_{{{first}={last}}}", end
+    if sign == "_" and base not in ("\\log", "\\int", "\\lim", "\\sum", "\\prod"):
+        name = "".join(part[6:-1] if part.startswith("\\text{") else part.lstrip("\\") for part in argument)
+        name = "".join(name.split())
+        if name.replace(",", "").isalnum() and name.isascii():
+            return f"_{{{name if name.isdigit() else ' '.join(name)}}}", end
+    return f"{sign}{{ {''.join(_written(argument))}}}", end
+
+
+def _is_degree(parts: list[str], position: int) -> int:
+    r"""The end of ``^\circ`` or ``^{\circ}`` at ``position``; 0 if it is not there."""
+    rest = parts[position : position + 4]
+    if rest[:1] != ["^"]:
+        return 0
+    if rest[1:2] in (["\\circ"], ["\\degree"]):
+        return position + 2
+    return position + 4 if rest[1:] in (["{", "\\circ", "}"], ["{", "\\degree", "}"]) else 0
+
+
+def _in_degrees(parts: list[str]) -> bool:
+    return any(part[1:] in FUNCTIONS for part in parts if part.startswith("\\"))
+
+
+def _derivative(over: list[str], under: list[str]) -> str | None:
+    """A name for ``dy/dx``, which is no quotient; None for other fractions."""
+    top, bottom = ([part for part in side if not part.isspace()] for side in (over, under))
+    sign = bottom[:1]
+    if sign not in (["d"], ["\\partial"]) or top[:1] != sign or len(bottom) < 2 or bottom[1] in CLOSING_OR_OPERATOR:
+        return None
+    name = "".join(part.lstrip("\\") for part in (*top, "over", *bottom) if part not in "{}")
+    kept = "".join(character if character.isalnum() else f"u{ord(character):x}" for character in name)
+    return f"\\mathrm{{{kept}}}"
+
+
+def _matrix(parts: list[str], position: int) -> tuple[str, int]:
+    r"""A matrix from after its ``\begin`` to its end."""
+    kind = "".join(parts[position + 1 : closing(parts, position)]) if parts[position : position + 1] == ["{"] else ""
+    start = closing(parts, position) + 1 if kind else position
+    if kind == "array" and parts[start : start + 1] == ["{"]:
+        start, kind = closing(parts, start) + 1, "matrix"
+    end = closing(parts, position - 1)
+    if kind not in _MATRICES or parts[end + 1 : end + 2] != ["{"]:
+        raise Unread(f"an environment {kind}")
+    kind = "pmatrix" if kind == "matrix" else kind
+    rows: list[list[list[str]]] = [[[]]]
+    depth = 0
+    for part in parts[start:end]:
+        depth += (part == "{") - (part == "}")
+        if part == "\\\\" and not depth:
+            rows.append([[]])
+        elif part == "&" and not depth:
+            rows[-1].append([])
+        else:
+            rows[-1][-1].append(part)
+    if not any(strip(cell) for cell in rows[-1]):
+        rows.pop()
+    written = "\\\\".join("&".join("".join(_written(_with_mixed_numbers(strip(cell)))) for cell in row) for row in rows)
+    return (
+        f"\\begin{{{kind}}}{written}\\end{{{kind}}}",
+        closing(parts, end + 1) + 1,
+    )
+
+
+def with_functions(parts: Sequence[str]) -> list[str]:
+    r"""The tokens with functions of other schools and bare names as commands: ``arctg``, ``\lg``, ``sqrt(2)``."""
+    result: list[str] = []
+    position = 0
+    while position < len(parts):
+        end = position
+        while end < len(parts) and len(parts[end]) == 1 and parts[end].isalpha() and parts[end].isascii():
+            end += 1
+        run = "".join(parts[position:end])
+        if end == position:
+            part = parts[position]
+            name, end = (part[1:] if part[1:].isalpha() and part[0] == "\\" else ""), position + 1
+            run, letters = name, [part]
+        else:
+            name, letters = (run if run in _BARE_NAMES else ""), list(run)
+        if name == "lg":
+            result += ["\\log", "_", "{", "10", "}"]
+        elif name in SCHOOLS:
+            result.append(f"\\{SCHOOLS[name]}")
+        elif name == "sqrt" and letters != ["\\sqrt"]:
+            if end < len(parts) and parts[end] == "(":
+                close = closing(parts, end)
+                result += ["\\sqrt", "{", *with_functions(parts[end + 1 : close]), "}"]
+                end = close + 1
+            else:
+                result.append("\\sqrt")
+        elif name in _BARE_NAMES and letters[0][0] != "\\":
+            result.append(f"\\{name}")
+        else:
+            result += letters
+        position = end
+    return result

@@ -1,0 +1,306 @@
+r"""Units behind numbers: ``5\text{ cm}^2``, ``5 apples``, ``9 (apples)``, ``\$5``, ``50\%``, ``41^\circ``.
+
+A unit is one to five words that name a thing. Words that hedge, deny or join (`NO_UNIT`) are none, so that
+``4\text{ or possibly 5}`` is not 4.
+"""
+
+from core.text.patterns import compile_full_match, compile_quick_pattern
+
+PERCENT, DEGREE = "%", "degree"
+UNIT_NAMES = {
+    name: short
+    for short, names in {
+        "m": "meter metre", "cm": "centimeter centimetre", "mm": "millimeter millimetre", "km": "kilometer kilometre",
+        "kg": "kilogram", "g": "gram", "l": "liter litre L", "s": "second sec", "min": "minute mins", "h": "hour hr",
+        "in": "inch inche", "ft": "foot feet", "mi": "mile", "yd": "yard", "lb": "pound-mass lbs", "oz": "ounce",
+        "degree": "deg", "percent": "pct", "dollar": "usd", "euro": "eur", "pm": "p.m", "am": "a.m", "mph": "mi/h",
+        "gal": "gallon", "N": "newton", "J": "joule", "W": "watt", "V": "volt", "Hz": "hertz", "Pa": "pascal",
+        "K": "kelvin", "A": "ampere amp", "rad": "radian", "mL": "milliliter millilitre ml", "day": "d", "yr": "year",
+        "wk": "week", "unit": "units",
+    }.items()
+    for name in names.split()
+}  # fmt: skip
+_SHORT = frozenset(
+    [
+        "m",
+        "cm",
+        "mm",
+        "km",
+        "nm",
+        "dm",
+        "kg",
+        "g",
+        "mg",
+        "l",
+        "L",
+        "mL",
+        "ml",
+        "dl",
+        "s",
+        "ms",
+        "min",
+        "h",
+        "hr",
+        "in",
+        "ft",
+        "mi",
+        "yd",
+        "lb",
+        "lbs",
+        "oz",
+        "gal",
+        "N",
+        "J",
+        "kJ",
+        "W",
+        "kW",
+        "V",
+        "Hz",
+        "kHz",
+        "MHz",
+        "GHz",
+        "Pa",
+        "kPa",
+        "K",
+        "A",
+        "mA",
+        "mol",
+        "eV",
+        "keV",
+        "MeV",
+        "pm",
+        "am",
+        "rad",
+        "mph",
+        "kph",
+        "rpm",
+        "atm",
+        "sec",
+        "cal",
+        "kcal",
+        "cc",
+        "erg",
+        "dyn",
+        "ohm",
+    ]
+)
+SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+NO_UNIT = (
+    frozenset(
+        [
+            "or",
+            "and",
+            "not",
+            "no",
+            "nor",
+            "but",
+            "if",
+            "when",
+            "where",
+            "is",
+            "are",
+            "was",
+            "be",
+            "been",
+            "being",
+            "possibly",
+            "maybe",
+            "perhaps",
+            "about",
+            "approximately",
+            "around",
+            "almost",
+            "nearly",
+            "roughly",
+            "at",
+            "least",
+            "most",
+            "more",
+            "less",
+            "fewer",
+            "than",
+            "over",
+            "under",
+            "to",
+            "from",
+            "except",
+            "unless",
+            "only",
+            "either",
+            "neither",
+            "both",
+            "mod",
+            "modulo",
+            "with",
+            "without",
+            "for",
+            "any",
+            "all",
+            "every",
+            "some",
+            "none",
+            "each",
+            "other",
+            "another",
+            "else",
+            "then",
+            "also",
+            "exactly",
+            "cannot",
+            "can",
+            "could",
+            "would",
+            "should",
+            "might",
+            "may",
+            "must",
+            "will",
+            "wrong",
+            "incorrect",
+            "false",
+            "never",
+            "i",
+            "think",
+            "guess",
+            "assume",
+            "assuming",
+            "given",
+            "since",
+            "because",
+            "by",
+            "between",
+            "up",
+            "down",
+            "plus",
+            "minus",
+            "times",
+            "divided",
+            "half",
+            "double",
+            "twice",
+            "even",
+            "odd",
+            "positive",
+            "negative",
+            "dozen",
+            "solution",
+            "solutions",
+            "through",
+            "until",
+            "above",
+            "below",
+            "after",
+            "before",
+            "as",
+            "the",
+            "which",
+            "that",
+            "this",
+            "these",
+            "those",
+            "such",
+            "so",
+        ]
+    )
+    | SCALES.keys()
+)
+MOST_WORDS = 5
+_TEXT_UNIT = compile_quick_pattern(r"(?:\s|\\cdot ?|/)*\\text ?\{[^{}]*\}(?:\s?\^\s?(?:\{\s?-?\s?\d\s?\}|\d))?\s*\Z")
+_BARE_UNIT = compile_quick_pattern(
+    r"(?<=[\d}\]) ])([a-zA-Z]{1,20}(?:[ /][a-zA-Z]{1,20}){0,4})(\s?\^\s?(?:\{\s?-?\d\s?\}|\d))?\Z"
+)
+_PARENTHESIS = compile_quick_pattern(r"(?<=[\d}]) ?\((?:\\text ?\{)?([a-zA-Z][a-zA-Z /]{1,60})\}?\)\Z")
+_DEGREES = compile_quick_pattern(
+    r"\s?\^\s?(?:\\(?:circ|degree) ?|\{\s?\\(?:circ|degree)\s?\}) ?(?:\\text ?\{ ?([CF]) ?\}|([CF]))?\s?\Z"
+)
+_PERCENT = compile_quick_pattern(r"\s?\\?%\s?\Z")
+_MONEY = compile_quick_pattern(r"\A(-?)\s?(?:\\\$|\\text ?\{ (euros|pounds|yen)\})\s?(?=[\d.\\])")
+_WORDS = compile_full_match(r"[a-zA-Z][a-zA-Z .\-]*")
+_UNIT = compile_full_match(r"[a-zA-Z][a-zA-Z .\-^/\d*]*")
+
+
+def split_unit(text: str) -> tuple[str, str | None, int]:
+    r"""An answer without its unit, the unit under its short name (None if there is none), and a power of ten.
+
+    >>> split_unit(r"5\text{ square meters}"), split_unit("9 (apples)"), split_unit(r"2\text{ million}")
+    (('5', 'm^2', 0), ('9', 'apple', 0), ('2', None, 6))
+    >>> split_unit(r"4\text{ or 5}"), split_unit("3x")
+    (('4\\text{ or 5}', None, 0), ('3x', None, 0))
+    """
+    if money := _MONEY.match(text):
+        rest, unit, power = split_unit(text[money.end() :])
+        name = _short(money.group(2) or "dollars")
+        return (text, None, 0) if unit not in (None, name) else (money.group(1) + rest, name, power)
+    if percent := _PERCENT.search(text):
+        return text[: percent.start()], PERCENT, 0
+    if degrees := _DEGREES.search(text):
+        scale = degrees.group(1) or degrees.group(2) or ""
+        return text[: degrees.start()], DEGREE + scale, 0
+    if parenthesis := _PARENTHESIS.search(text):
+        unit = _name(parenthesis.group(1))
+        return (text[: parenthesis.start()], *unit) if unit else (text, None, 0)
+    rest, pieces = text, []
+    while (piece := _TEXT_UNIT.search(rest)) and len(pieces) < MOST_WORDS:
+        pieces.insert(0, piece.group())
+        rest = rest[: piece.start()]
+    if pieces and rest.strip():
+        unit = _name("".join(pieces))
+        return (rest.strip(), *unit) if unit else (text, None, 0)
+    if bare := _BARE_UNIT.search(text):
+        words, start = bare.group(1), bare.start()
+        blank = text[start - 1 : start] == " "
+        known = all(word in _SHORT and (len(word) > 1) for word in words.replace("/", " ").split())
+        long = blank and all(len(word) >= 2 for word in words.replace("/", " ").split()) and len(words) >= 3
+        number = text[:start].rstrip()[-1:]
+        if (known or long) and number and (number.isdigit() or number == "}"):
+            unit = _name(words + (bare.group(2) or ""))
+            return (text[:start].strip(), *unit) if unit else (text, None, 0)
+    return text, None, 0
+
+
+def _name(text: str) -> tuple[str | None, int] | None:
+    """Short name and power of ten of a unit; None if the words are no unit."""
+    for command in ("\\text", "\\cdot", "{", "}"):
+        text = text.replace(command, " " if command == "\\cdot" else "")
+    text = " ".join(text.replace("/", " per ").split()).strip(" .")
+    if not text or not _UNIT(text):
+        return None
+    words = text.split()
+    power = 0
+    while words and words[0].lower() in SCALES:
+        power += SCALES[words.pop(0).lower()]
+    if len(words) > MOST_WORDS + 2 or any(word.lower().strip(".") in NO_UNIT for word in words):
+        return None
+    if words and words[0].lower() in ("percent", "pct") and len(words) == 1:
+        return PERCENT, power
+    if any(len(word) > 1 and not any(character.isalpha() for character in word) for word in words):
+        return None
+    return (_compound(words) if words else None), power
+
+
+def _compound(words: list[str]) -> str:
+    """``square meters per hour`` as ``m^2/h``."""
+    result, power = "", ""
+    for word in words:
+        lower = word.lower()
+        if lower in ("square", "sq", "sq."):
+            power = "^2"
+        elif lower in ("cubic", "cu", "cu."):
+            power = "^3"
+        elif lower == "per":
+            result += "/"
+        elif lower not in ("of", "in", "a", "an"):
+            result += ("" if not result or result.endswith("/") else " ") + _short(word) + power
+            power = ""
+    return result.replace(" ^", "^") or "unit"
+
+
+def _short(word: str) -> str:
+    base, _, power = word.strip(".").partition("^")
+    if base in _SHORT or len(base) == 1:
+        name = UNIT_NAMES.get(base, base)
+    else:
+        lower = base.lower()
+        singular = lower[:-1] if len(lower) > 3 and lower.endswith("s") and not lower.endswith("ss") else lower
+        name = UNIT_NAMES.get(lower, UNIT_NAMES.get(singular, singular))
+    return name + (f"^{power}" if power else "")
