@@ -81,7 +81,10 @@ def test_a_comparison_that_left_its_process_large_gets_a_new_one():
         grader.verify("\\sqrt{4}", "2")
         (worker,) = set(children(os.getpid())) - before
         compares = children(worker)
-        assert grader.verify("\\int_0^1 (x+y)^{200000} dx", "5") is Verdict.TIMEOUT
+        for power in range(20_000, 20_012):  # each leaves some of its terms in sympy's caches
+            grader.verify(f"\\int_0^1 (1+x)^{{{power}}} dx", "5")
+            if children(worker) != compares:
+                break
         wait_gone(set(compares), 5.0)
         assert grader.verify("\\sqrt{9}", "3") is Verdict.CORRECT
 
