@@ -12,7 +12,7 @@ from targets.filter.context import FilterContext
 from targets.filter.filters import Stage, rejections
 from targets.filter.profile import measure
 from targets.read.response_format import Parts, parse_response
-from targets.select.dedupe import dedupe_key, minhash, problem_digest
+from targets.select.dedupe import dedupe_key, minhash, spelling_digest
 from targets.trace import Rejection, Trace
 
 VERDICTS = {
@@ -126,7 +126,7 @@ def _describe(trace: Trace, context: FilterContext) -> None:
     """What duplicates and checks need to know of an accepted trace."""
     problem, gold, text = trace.problem or "", trace.gold or "", trace.target.encode()
     trace.response = trace.system = trace.target_token_ids = None  # the target holds what is needed of it
-    trace.problem_digest, trace.dedupe_key = problem_digest(problem), dedupe_key(problem, gold)
+    trace.problem_digest, trace.dedupe_key = spelling_digest(problem), dedupe_key(problem, gold)
     trace.target_digest, trace.target_bytes = digest_bytes(text)[:32], len(text)
     if context.config.keep == "diverse":
         trace.minhash = minhash(trace.target)

@@ -65,6 +65,7 @@ FILTERS: tuple[Filter, ...] = (
     Filter("no_answer", "nothing after the thoughts", Stage.RESPONSE),
     Filter("empty_reasoning", "no thoughts", Stage.RESPONSE),
     Filter("chat_tokens", "chat-template tokens inside the text", Stage.RESPONSE),
+    Filter("double_escaped", "LaTeX commands with two backslashes", Stage.TARGET, rules.double_escaped),
     Filter("no_box", "no boxed answer after the thoughts", Stage.TARGET, rules.no_box),
     Filter("loop", "repeats itself (compresses below min_compression_ratio)", Stage.TARGET, rules.loop),
     Filter("ngram_loop", "a run of 16 words occurs max_repeats times", Stage.TARGET, rules.ngram_loop),

@@ -27,6 +27,13 @@ REFUSAL = compile_pattern(
     r"|I (?:can(?:no|')t|am (?:not able|unable) to|won't) (?:help|assist|answer|solve|provide|complete|fulfil|comply)"
     r"|As an? (?:AI|artificial intelligence|large language model|language model)\b)"
 )
+# Two backslashes (or four, …) before a name that no word or variable after a line break has.
+DOUBLE_ESCAPED = compile_quick_pattern(
+    r"(?<!\\)(?:\\\\)+(?:(?:boxed|fbox|[dtc]?frac|sqrt|operatorname|overline|binom)(?![a-zA-Z])"
+    r"|(?:text|begin|end|math[a-z]{2,4})\s?{|(?:left|right)\s?[(\[{|]"
+    r"|(?:cdot|ldots|leq|geq|neq|infty|circ|pi|alpha|beta|gamma|theta|lambda|sin|cos|tan|log|ln)(?![a-zA-Z])"
+    r"|\([^()\n]{1,200}\\\\\))"
+)
 RUN = 16  # words: shorter runs recur in honest work ("so the value of x is equal to")
 SHORTEST_LINE = 10  # characters: "Wait," and "Step 2" do too
 # Scripts that a mathematical text in English does not use, and the replacement character. Greek and symbols stay.
@@ -72,6 +79,14 @@ def refusal(trace: Trace, context: FilterContext) -> str | None:
     """The answer, or a response without markers, begins by declining."""
     match = REFUSAL.match(trace.conclusion)
     return f"{match.group().strip()!r}" if match else None
+
+
+def double_escaped(trace: Trace, context: FilterContext) -> str | None:
+    r"""LaTeX whose backslashes were escaped once too often: ``\\frac{1}{2}`` is a line break and the letters "frac"."""
+    for name in ("problem", "gold", "target"):
+        if match := DOUBLE_ESCAPED.search(getattr(trace, name) or ""):
+            return f"{match.group()[:QUOTED]!r} in the {name}: read the source's texts as JSON once more"
+    return None
 
 
 def no_box(trace: Trace, context: FilterContext) -> str | None:

@@ -1,9 +1,11 @@
 """Which problems are the same, and which of their traces stay.
 
-Exact duplicates agree once blanks, case and math delimiters are left out. Near duplicates are alike by the MinHash of
-their three-character shingles, then by a similarity of at least ``near_duplicate`` percent, AND have the same numbers
-and operators in the same order AND the same gold answer. By similarity alone, problems that differ in one number would
-be one: of the 294 pairs of MATH-train problems that reach 95 percent, 280 have different answers.
+Exact duplicates agree once runs of blanks and math delimiters are left out. Texts that differ in case or in blanks
+within (``x`` and ``X``, ``11/2`` and ``1 1/2``) are duplicates only with the same gold answer. Near duplicates are
+alike by the MinHash of their three-character shingles, then by a similarity of at least ``near_duplicate`` percent, AND
+have the same numbers and operators in the same order AND the same gold answer. By similarity alone, problems that
+differ in one number would be one: of the 294 pairs of MATH-train problems that reach 95 percent, 280 have different
+answers.
 
 What the decision needs of each trace is in a database file, so that memory does not grow with their number.
 """
@@ -43,8 +45,13 @@ def problem_text(problem: str) -> str:
 
 
 def problem_digest(problem: str) -> str:
-    """Name of a problem: equal for exact duplicates. 32 hex digits."""
+    """Name of a problem whatever its case and blanks: what pass rates and splits go by. 32 hex digits."""
     return digest_bytes(problem_text(problem).replace(" ", "").encode())[:32]
+
+
+def spelling_digest(problem: str) -> str:
+    """Name of a problem as it is spelled: only math delimiters and runs of blanks do not matter. 32 hex digits."""
+    return digest_bytes(" ".join(DELIMITERS.sub("", problem).split()).encode())[:32]
 
 
 def dedupe_key(problem: str, gold: str) -> str:
@@ -74,7 +81,8 @@ class Duplicates:
             "PRAGMA synchronous = OFF",
             "PRAGMA temp_store = FILE",
             f"PRAGMA cache_size = -{CACHE_KIB}",
-            "CREATE TABLE problem (number INTEGER PRIMARY KEY, digest TEXT UNIQUE, dedupe_key TEXT, text TEXT,"
+            "CREATE TABLE spelling (digest TEXT PRIMARY KEY, problem INTEGER)",
+            "CREATE TABLE problem (number INTEGER PRIMARY KEY, text_and_gold TEXT UNIQUE, dedupe_key TEXT, text TEXT,"
             " same_as INTEGER, similarity REAL)",
             "CREATE INDEX of_dedupe_key ON problem (dedupe_key)",
             "CREATE TABLE trace (position INTEGER PRIMARY KEY, id TEXT, owner INTEGER, problem INTEGER,"
@@ -117,16 +125,24 @@ class Duplicates:
 
     def _problem(self, trace: Trace) -> tuple[int, int]:
         """(number of the trace's problem, number of the problem it repeats: itself, if none)."""
-        look_up = "SELECT number, coalesce(same_as, number) FROM problem WHERE digest = ?"
-        if numbers := self._database.execute(look_up, (trace.problem_digest,)).fetchone():
-            return numbers
+        numbers = "SELECT number, coalesce(same_as, number) FROM problem"
+        by_spelling = f"{numbers} JOIN spelling ON problem = number WHERE digest = ?"
+        if row := self._database.execute(by_spelling, (trace.problem_digest,)).fetchone():
+            return row
         text = problem_text(trace.problem or "")
-        same_as, similarity = self._repeated(text, trace.dedupe_key)
-        statement = "INSERT INTO problem (digest, dedupe_key, text, same_as, similarity) VALUES (?, ?, ?, ?, ?)"
-        values = (trace.problem_digest, trace.dedupe_key, text, same_as, similarity)
-        number = self._database.execute(statement, values).lastrowid
-        assert number is not None
-        return number, same_as or number
+        text_and_gold = f"{problem_digest(trace.problem or '')} {normalize(trace.gold or '')}"
+        row = self._database.execute(f"{numbers} WHERE text_and_gold = ?", (text_and_gold,)).fetchone()
+        if row is None:
+            same_as, similarity = self._repeated(text, trace.dedupe_key)
+            statement = (
+                "INSERT INTO problem (text_and_gold, dedupe_key, text, same_as, similarity) VALUES (?, ?, ?, ?, ?)"
+            )
+            values = (text_and_gold, trace.dedupe_key, text, same_as, similarity)
+            number = self._database.execute(statement, values).lastrowid
+            assert number is not None
+            row = number, same_as or number
+        self._database.execute("INSERT INTO spelling VALUES (?, ?)", (trace.problem_digest, row[0]))
+        return row
 
     def _repeated(self, text: str, key: str | None) -> tuple[int | None, float | None]:
         """The earliest problem of this `dedupe_key` that repeats none itself and that ``text`` is similar to."""

@@ -29,7 +29,7 @@ class Difficulty:
         """Give an accepted ``trace`` the pass rate of its problem; reject it if that is out of bounds or not known."""
         if trace.reasons:
             return
-        rate = trace.pass_rate = self.rates.get(str(trace.problem_digest))
+        rate = trace.pass_rate = self.rates.get(problem_digest(trace.problem or ""))
         if self.bounds is None:
             return
         low, high = self.bounds

@@ -70,6 +70,9 @@ def test_each_reason_is_given_to_the_row_that_earns_it(tmp_path: Path, tokenizer
         (good(20, response=f"<think>\n{RUNS}\n</think>\n\n\\boxed{{40}}"), "ngram_loop"),
         (good(21, problem="Prove that there are infinitely many primes.", answer="42"), "proof"),
         (good(22, answer="Proof omitted."), "proof"),
+        (good(23, answer="notfound"), "proof"),
+        (good(24, response="<think>\nhm\n</think>\n\n\\\\boxed{48}"), "double_escaped"),
+        (good(25, response="<think>\nso \\\\frac{50}{1} it is\n</think>\n\n\\boxed{50}"), "double_escaped"),
     ]
     prepared = run(
         jsonl(*(case for case, _ in cases)),
@@ -186,6 +189,29 @@ def test_the_survivor_of_a_problem_follows_the_rule(tmp_path: Path, tokenizer: P
     assert survivors(traces_per_problem=3) == [0, 1, 2]
     assert survivors(traces_per_problem=9) == [0, 1, 2]  # the fourth is the second again
     assert survivors(keep="shortest", traces_per_problem=2) == [1, 2]
+
+
+def test_problems_that_differ_in_case_or_blanks_are_one_only_with_one_answer(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
+) -> None:
+    def asked(problem: str, answer: str) -> dict[str, Any]:
+        return good(1, problem=problem, answer=answer, response=f"<think>\nhm\n</think>\n\n\\boxed{{{answer}}}")
+
+    source = jsonl(
+        asked("Add 2 1/3 to 5, and write a fraction.", "\\frac{22}{3}"),
+        asked("Add 21/3 to 5, and write a fraction.", "12"),
+        asked("If N = 4 and n = 9, what is N?", "4"),
+        asked("If N = 4 and n = 9, what is n?", "9"),
+        asked("If n = 4 and N = 9, what is n?", "4"),  # the third in other letters, with its answer
+        asked("How many zeros has 10 000?", "4"),
+        asked("How many zeros has 10000?", "4"),
+        asked("How many  zeros has $10000$?", "5"),  # the same spelling: one problem, whatever its answer
+    )
+    prepared = run(source, tmp_path / "out", tokenizer)
+    assert [int(row["extra_info"]["id"].split(":")[1]) for row in rows(prepared.prepared)] == [0, 1, 2, 3, 5]
+    assert {row["reason"] for row in rows(prepared.rejected)} == {"too_many_per_problem"}
+    profile = rows(prepared.profile)
+    assert len({row["problem_digest"] for row in profile}) == len(profile)
 
 
 def test_what_has_not_changed_is_not_done_again(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:

@@ -12,9 +12,9 @@ from preparing import rows
 
 from core.errors import InputError
 from core.schemas import TARGET
-from targets.breakdown import MOST_VALUES, OTHERS, Breakdown
 from targets.check.expectations import load_checks, validate
 from targets.config import build_config
+from targets.counts import MOST_VALUES, OTHERS, Breakdown
 from targets.prepare import prepare
 from targets.prepared import Prepared, read_prepared
 from targets.read.sources import find_parts

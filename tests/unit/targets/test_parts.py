@@ -21,6 +21,7 @@ from targets.config import build_config
 from targets.filter.batch import VERDICTS
 from targets.filter.filters import FILTERS
 from targets.filter.profile import compression_ratio
+from targets.filter.rules import DOUBLE_ESCAPED
 from targets.prepare import prepare
 from targets.prepared import Prepared
 from targets.select.dedupe import Duplicates, dedupe_key, jaccard, minhash, problem_digest, problem_text
@@ -230,3 +231,24 @@ def test_every_reason_that_the_code_gives_is_in_the_registry() -> None:
 def test_the_documentation_lists_the_filters_as_they_are_registered() -> None:
     page = (ROOT / "docs/targets.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| `(\w+)` \| (.*) \|$", page, re.M) == [(entry.name, entry.title) for entry in FILTERS]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (r"so \\boxed{4}", True),
+        (r"\\frac12 + \\sqrt3", True),
+        (r"\\\\frac{1}{2}", True),
+        (r"an angle of \\pi", True),
+        (r"Find \\(x + 1\\).", True),
+        (r"\\begin{cases}", True),
+        (r"\\left(a", True),
+        (r"so \boxed{4}", False),
+        (r"\begin{cases} a & \text{if } b \\ c \\\text{else} \end{cases}", False),
+        (r"1 & 2 \\3 & 4 \\[4pt] a\\b", False),
+        (r"a=1\\ \frac{1}{2}\\\frac{1}{2}", False),
+        (r"first\\text follows\\left alone", False),
+    ],
+)
+def test_commands_whose_backslashes_were_escaped_twice_are_found(text: str, expected: bool) -> None:
+    assert bool(DOUBLE_ESCAPED.search(text)) is expected

@@ -1,15 +1,12 @@
 """Every response format becomes one form; what was cut or glued is rejected."""
 
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from targets.config import build_config
 from targets.read.response_format import Parts, parse_response
-from targets.read.sources import read_source
 from targets.trace import Rejection
 
 ANALYSIS, FINAL = "<|channel|>analysis<|message|>", "<|start|>assistant<|channel|>final<|message|>"
@@ -137,18 +134,3 @@ def test_any_text_gives_the_form_or_a_rejection(text: str, split_plain: bool) ->
     if isinstance(parts, Parts):
         assert FORM.fullmatch(parts.target())
         assert parts.target().count("<think>") == parts.target().count("</think>") == 1
-
-
-def test_real_traces(shared: Path) -> None:
-    """The counts that the files' own manifest and the project's measurements give."""
-
-    def response_formats(name: str) -> list[str]:
-        source = read_source(build_config({"source": str(shared / "data/traces" / name)}))
-        outcomes = [parse_response(trace.response or "") for trace in source]
-        return [outcome.response_format if isinstance(outcome, Parts) else outcome.reason for outcome in outcomes]
-
-    pilot = response_formats("deepseek_r1_math500_pilot.parquet")
-    assert (pilot.count("think"), pilot.count("no_think")) == (69, 1)
-    budget = response_formats("math_train_budget_forced.parquet")
-    assert len(budget) == 5073
-    assert budget.count("im_start+split") > 4800
