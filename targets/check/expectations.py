@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from core.errors import InputError, explain_validation
 from core.files import read_yaml
 from core.text.patterns import compile_full_match
+from targets.check.explanations import explain_construction, explain_failure
 from targets.target_tables import read_metadata, readable
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def validate(
     metadata = [name for name in frame.columns if name.startswith("metadata.")]
     expected = [_resolve(check, numbers, metadata, suite) for check in checks]
     outcomes = _run(frame, checks, expected, suite, docs)
-    return [_result(*outcome, len(frame)) for outcome in zip(checks, expected, outcomes, strict=True)]
+    return [_result(*outcome, frame) for outcome in zip(checks, expected, outcomes, strict=True)]
 
 
 def drift(profile: Path, previous: Path | None) -> dict[str, float]:
@@ -212,8 +213,8 @@ def _run(
         try:
             expectations.append(configuration.to_domain_obj())
         except (GreatExpectationsError, ValueError, TypeError) as error:
-            where = f"check suite {suite}: {check.name}"
-            raise InputError(f"{where}: {check.type}: {str(error).splitlines()[0]}") from error
+            why = explain_construction(check.type, kwargs, error)
+            raise InputError(f"check suite {suite}: {check.name}: {why}") from error
     batch = context.data_sources.add_pandas("profile").add_dataframe_asset("profile")
     definition = batch.add_batch_definition_whole_dataframe("all")
     validation = gx.ValidationDefinition(
@@ -238,8 +239,10 @@ def _site(folder: Path) -> dict[str, Any]:
     }
 
 
-def _result(check: Check, expected: dict[str, Any], outcome: dict[str, Any], rows: int) -> CheckResult:
-    error = _exception(outcome.get("exception_info") or {})
+def _result(check: Check, expected: dict[str, Any], outcome: dict[str, Any], frame: "pd.DataFrame") -> CheckResult:
+    rows, error = len(frame), _exception(outcome.get("exception_info") or {})
+    if error is not None:
+        error = explain_failure(expected, list(frame.columns), error)
     result = outcome.get("result") or {}
     failing = result.get("unexpected_count")
     observed = result.get("observed_value")
@@ -248,6 +251,8 @@ def _result(check: Check, expected: dict[str, Any], outcome: dict[str, Any], row
         observed = f"{failing} of {rows}: {', '.join(str(value)[:100] for value in values)}"
     elif observed is None and failing == 0:
         observed = f"0 of {rows}"
+    elif observed is None and error is None and not outcome["success"]:
+        observed = "no value to compare"
     if isinstance(observed, list | dict):
         observed = json.dumps(observed)
     elif isinstance(observed, float):

@@ -151,16 +151,57 @@ def test_users_add_checks_without_code(prepared: Prepared, tmp_path: Path) -> No
 
 
 def test_a_check_that_breaks_has_failed_and_says_so(prepared: Prepared, tmp_path: Path) -> None:
-    result = validate(prepared.profile, suite=suite(tmp_path / "s.yaml", kwargs={"column": "gone", "max_value": 1}))[0]
-    assert not result.passed
-    assert result.error and "gone" in result.error
+    def error(kind: str, **kwargs: Any) -> str:
+        result = validate(prepared.profile, suite=suite(tmp_path / "s.yaml", type=kind, kwargs=kwargs))[0]
+        assert not result.passed and result.error and "\n" not in result.error
+        return result.error
+
+    said = error("expect_column_values_to_be_between", column="gone", max_value=1)
+    assert said.startswith("kwargs.column: no column gone; the profile has id, source, ")
+    said = error("expect_column_pair_values_to_be_equal", column_A="id", column_B="soruce")
+    assert said.startswith("kwargs.column_B: no column soruce; the profile has id, source, ")
+    said = error("expect_column_values_to_match_regex", column="id", regex="[a-")
+    assert said.startswith("kwargs.regex: '[a-': Invalid regular expression: ")
+    said = error("expect_column_mean_to_be_between", column="source", max_value=1)
+    assert "mean" in said and "column: 'source'" in said
+
+
+def test_nothing_to_compare_is_no_success(prepared: Prepared, tmp_path: Path) -> None:
+    empty = broken_copy(prepared, tmp_path / "p.parquet", "compression_ratio", [None] * 120)
+    arguments = {"column": "compression_ratio", "max_value": 1}
+    mean = suite(tmp_path / "s.yaml", type="expect_column_mean_to_be_between", kwargs=arguments)
+    (result,) = validate(empty, suite=mean)
+    assert not result.passed and result.observed == "no value to compare" and result.error is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "kwargs", "message"),
+    [
+        ("not_be_null", {"column": "id", "mostly": 1.5}, "mostly: ensure this value is less than or equal to 1.0"),
+        ("not_be_null", {"mostly": 1}, "column: field required; it takes column, "),
+        ("be_between", {"column": "id", "max_valu": 3}, "max_valu: no such argument; it takes "),
+        ("be_between", {"column": ["id"], "max_value": 3}, "column: str type expected (got ['id'])"),
+        ("be_in_set", {"column": "id", "value_set": 3}, "value_set: value is not a valid list (got 3)"),
+    ],
+)  # fmt: skip
+def test_an_argument_that_does_not_fit_is_named(
+    prepared: Prepared, tmp_path: Path, kind: str, kwargs: dict[str, Any], message: str
+) -> None:
+    kind = f"expect_column_values_to_{kind}"
+    path = suite(tmp_path / "s.yaml", type=kind, kwargs=kwargs)
+    with pytest.raises(InputError) as caught:
+        validate(prepared.profile, suite=path)
+    said = str(caught.value)
+    assert said.startswith(f"check suite {path}: mine: {kind}: kwargs.{message}") and "\n" not in said
 
 
 def test_suites_that_do_not_work_are_named(prepared: Prepared, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"mine: no number \$unknown; known: .*max_target_tokens"):
         validate(prepared.profile, suite=suite(tmp_path / "a.yaml", kwargs={"column": "id", "max_value": "$unknown"}))
-    with pytest.raises(InputError, match="mine: expect_nothing"):
-        validate(prepared.profile, suite=suite(tmp_path / "b.yaml", type="expect_nothing"))
+    with pytest.raises(InputError, match=r"mine: expect_column_values_to_be_unqiue: .* did you mean .*to_be_unique\?"):
+        validate(prepared.profile, suite=suite(tmp_path / "b.yaml", type="expect_column_values_to_be_unqiue"))
+    with pytest.raises(InputError, match="min_value and max_value cannot both be None"):
+        validate(prepared.profile, suite=suite(tmp_path / "b.yaml", kwargs={"column": "id"}))
     with pytest.raises(InputError, match="severity"):
         load_checks(suite(tmp_path / "c.yaml", severity="fatal"))
     with pytest.raises(InputError, match="give a YAML file"):
