@@ -140,7 +140,7 @@ class BatchProgress:
         self._report = report
         self._terminal = Terminal(every_s=0)
         self._done = dict.fromkeys(totals, 0)
-        self._skipped = 0
+        self.skipped = 0  # items that were done before
         self._began = time.monotonic()
         self._said = -EVERY_S
 
@@ -148,7 +148,7 @@ class BatchProgress:
         """Count items that were done before; they say nothing about the pace."""
         for benchmark, count in counts.items():
             self._done[benchmark] += count
-            self._skipped += count
+            self.skipped += count
             if self._done[benchmark] == self._totals[benchmark]:
                 self._say(benchmark, time.monotonic())
 
@@ -162,8 +162,8 @@ class BatchProgress:
     def _say(self, benchmark: str, now: float) -> None:
         self._said = now
         done, total = sum(self._done.values()), sum(self._totals.values())
-        made = done - self._skipped
-        enough = made >= SHARE_OF_A_GUESS * (total - self._skipped)
+        made = done - self.skipped
+        enough = made >= SHARE_OF_A_GUESS * (total - self.skipped)
         left_s = (now - self._began) / max(1, made) * (total - done) if enough else None
         numbers = {"done": self._done[benchmark], "total": self._totals[benchmark], "left_s": left_s}
         self._terminal.status(f"{self._stage} {benchmark} {numbers['done']}/{numbers['total']}{after(left_s)}")

@@ -174,6 +174,8 @@ def _sampling_options() -> Parser:
     options.add_argument("--replicas", type=COUNT, help="engines with GPUs of their own (default: as many as fit)")
     options.add_argument("--tensor-parallel", default="auto", metavar="GPUS", type=_gpus,
                          help="GPUs per engine (default %(default)s: as few as the weights need)")  # fmt: skip
+    options.add_argument("--endpoint", metavar="YAML", help="how requests to MODEL@URL differ: {max_tokens_key: "
+                         "max_completion_tokens, leave_out: [seed, temperature, top_p], extra_body: {…}}")  # fmt: skip
     options.add_argument("--trust-remote-code", action="store_true", help="run code that the model folder contains")
     return options
 

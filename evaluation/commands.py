@@ -45,7 +45,7 @@ def generate(options: argparse.Namespace) -> None:
         return
     with _sampling_process(), reporter() as report:
         paths = draw_samples(
-            open_model(options.model, checkpoint=options.checkpoint, **_engines(options)),
+            open_model(options.model, checkpoint=options.checkpoint, **_engines(options, options.model)),
             table,
             options.out,
             benchmarks=options.benchmarks,
@@ -67,7 +67,7 @@ def traces(options: argparse.Namespace) -> None:
     from evaluation.generation.endpoint import Endpoint
     from evaluation.generation.model_source import open_model
     from evaluation.generation.token_budget import Budget
-    from evaluation.generation.traces import draw_traces, read_problems
+    from evaluation.generation.traces import TraceOptions, draw_traces, read_problems
     from evaluation.statistics.solve_rate import verdicts_of
     from grading.grader import Grader
 
@@ -78,23 +78,21 @@ def traces(options: argparse.Namespace) -> None:
         print(options.out)
         return
     problems = read_problems(options.problems, options.problem_column, options.answer_column)
-    teacher = open_model(options.teacher, **_engines(options))
+    teacher = open_model(options.teacher, **_engines(options, options.teacher))
     if isinstance(teacher, Endpoint) and options.concurrency:
         teacher = replace(teacher, concurrency=options.concurrency)
     limited = options.budget_tokens is not None or options.budget_money is not None
     limits = (options.budget_tokens, options.budget_money, options.input_price, options.output_price)
     budget = Budget(*limits) if limited or isinstance(teacher, Endpoint) else None
     with _sampling_process(), reporter() as report, Grader(options.workers, options.limit_s) as grader:
+        log_probs = options.log_probs and not isinstance(teacher, Endpoint)
         drawn = draw_traces(
             teacher,
             problems,
             options.out,
-            sampling=_sampling(options),
+            TraceOptions(_sampling(options), options.system_prompt, budget, log_probs),
             cache=options.cache,
             verify=lambda rows: verdicts_of(rows, grader),
-            system_prompt=options.system_prompt,
-            budget=budget,
-            log_probs=options.log_probs and not isinstance(teacher, Endpoint),
             report=report,
         )
         spent = (budget.prompt_tokens + budget.answer_tokens, budget.cost) if budget else (0, 0.0)
@@ -194,7 +192,7 @@ def compare(options: argparse.Namespace) -> None:
         benchmarks=options.benchmarks,
         limit=options.limit,
         sampling=_sampling(options),
-        engines=_engines(options),
+        engines=_engines(options, *options.models),
         cache=options.cache,
         workers=options.workers,
         limit_s=options.limit_s,
@@ -257,12 +255,20 @@ def _sampling(options: argparse.Namespace) -> "Sampling":
     return Sampling(options.samples, options.temperature, options.top_p, options.max_tokens, options.seed)
 
 
-def _engines(options: argparse.Namespace) -> dict[str, Any]:
+def _engines(options: argparse.Namespace, *models: str) -> dict[str, Any]:
+    """What `open_model` takes for ``models``."""
+    from core.errors import InputError
+    from core.text.parse import parse_yaml
+    from evaluation.generation.endpoint import Endpoint, EndpointOptions
+
+    if options.endpoint and not any(map(Endpoint.parse, models)):
+        raise InputError(f"--endpoint: {', '.join(models)}: no MODEL@URL; leave it out for a model on this machine")
     return {
         "template": options.template,
         "replicas": options.replicas,
         "tensor_parallel": None if options.tensor_parallel == "auto" else int(options.tensor_parallel),
         "trust_remote_code": options.trust_remote_code,
+        "endpoint": EndpointOptions.parse(parse_yaml(options.endpoint or "{}", "--endpoint"), "--endpoint"),
     }
 
 

@@ -4,7 +4,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -18,18 +18,23 @@ class Teacher:
     """What the server does, and what it was asked."""
 
     def __init__(self) -> None:
-        self.asked: Counter[tuple[str, int]] = Counter()  # (problem, seed)
+        self.asked: Counter[tuple[str, int | None]] = Counter()  # (problem, seed)
+        self.requests: list[dict[str, Any]] = []  # what was asked, as it was sent
         self.answered = 0
         self.most = 0  # requests at once
         self.seconds = 0.0
         self.fails_after: int | None = None  # answers
-        self.body: dict[str, Any] | None = None  # instead of an answer
+        self.status = 200
+        self.body: Any = None  # instead of an answer
+        self.refuses: Callable[[dict[str, Any]], dict[str, Any] | None] = lambda request: None  # with status 400
+        self.odd: Callable[[str], Any] = lambda problem: None  # the message of an answer, of another form
         self._now = 0
         self._lock = threading.Lock()
 
-    def answer(self, request: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def answer(self, request: dict[str, Any]) -> tuple[int, Any]:
         with self._lock:
-            self.asked[request["messages"][-1]["content"], request["seed"]] += 1
+            self.asked[request["messages"][-1]["content"], request.get("seed")] += 1
+            self.requests.append(request)
             self._now += 1
             self.most = max(self.most, self._now)
             fails = self.fails_after is not None and sum(self.asked.values()) > self.fails_after
@@ -39,8 +44,11 @@ class Teacher:
             self.answered += not fails
         if fails:
             return 402, {"error": {"message": "the account is empty"}}
-        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": ANSWER}}
-        return 200, self.body or {"id": "x", "object": "chat.completion", "choices": [choice], "usage": TOKENS}
+        if refusal := self.refuses(request):
+            return 400, refusal
+        message = self.odd(request["messages"][-1]["content"]) or {"content": ANSWER}
+        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", **message}}
+        return self.status, self.body or {"id": "x", "object": "chat.completion", "choices": [choice], "usage": TOKENS}
 
 
 @pytest.fixture
@@ -52,7 +60,7 @@ def teacher() -> Iterator[tuple[Teacher, str]]:
         def do_POST(self) -> None:
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             status, body = state.answer(request)
-            data = json.dumps(body).encode()
+            data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
             try:
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")

@@ -1,12 +1,18 @@
 """What an operator can set of targets/generated."""
 
-from typing import Self
+import json
+from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from assets.shared.options import SamplingOptions
-from evaluation.generation.endpoint import CONCURRENCY, Endpoint
+from evaluation.generation.endpoint import CONCURRENCY, Endpoint, EndpointOptions
 from evaluation.generation.token_budget import Budget
+
+
+def endpoint_options(values: Any) -> dict[str, Any]:
+    """``values`` as options of an endpoint; ValueError if they do not fit."""
+    return EndpointOptions.parse(values, "in it").identity()
 
 
 class GenerationOptions(SamplingOptions):
@@ -23,6 +29,9 @@ class GenerationOptions(SamplingOptions):
     samples: int = Field(default=1, ge=1, description="Traces per problem.")
     system_prompt: str | None = Field(default=None, description="System message before every problem.")
     concurrency: int = Field(default=CONCURRENCY, ge=1, description="Requests at once to an endpoint.")
+    endpoint: Annotated[Any, AfterValidator(endpoint_options)] = Field(
+        default={}, description="How requests to an endpoint differ: max_tokens_key, leave_out, extra_body."
+    )
     budget_tokens: int | None = Field(
         default=None, ge=1, description="Most tokens of prompts and answers together that one materialization pays for."
     )
@@ -38,6 +47,8 @@ class GenerationOptions(SamplingOptions):
         Budget(*self.budget())
         if endpoint is None and (self.budget_tokens or self.budget_money):
             raise ValueError("a budget is for endpoints: a teacher on this machine is not paid by the token")
+        if endpoint is None and self.endpoint:
+            raise ValueError("endpoint is for MODEL@URL: a teacher on this machine gets no requests")
         if endpoint is not None and self.template != "training":
             raise ValueError("an endpoint renders prompts with its own chat template: leave out the template")
         return self
@@ -55,6 +66,7 @@ class GenerationOptions(SamplingOptions):
         if Endpoint.parse(self.teacher) is None:
             return arguments
         arguments += ["--concurrency", str(self.concurrency)]
+        arguments += ["--endpoint", json.dumps(self.endpoint)] if self.endpoint else []
         arguments += ["--budget-tokens", str(self.budget_tokens)] if self.budget_tokens else []
         arguments += ["--budget-money", str(self.budget_money)] if self.budget_money else []
         return [*arguments, "--input-price", str(self.input_price), "--output-price", str(self.output_price)]

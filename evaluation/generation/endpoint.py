@@ -8,11 +8,14 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
-from core.errors import InputError, first_line
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator
+
+from core.errors import InputError, explain_validation, first_line
 from core.model.prompts import Messages, PromptRecord
+from evaluation.generation.endpoint_answer import UnreadableAnswer, Usage, read_answer, reason_of
 from evaluation.generation.requests import Completion, SampleRequest, Sampling
 from evaluation.generation.token_budget import Budget
 
@@ -20,11 +23,54 @@ if TYPE_CHECKING:
     import openai
     import pyarrow as pa
 
+    from evaluation.generation.sample_cache import SampleCache
+
 API_KEY = "OPENAI_API_KEY"
 CONCURRENCY = 64  # requests under way at once; the server batches them
 RETRIES = 6  # of a request, with growing pauses, when the server is busy or does not answer
 TIMEOUT_S = 3600.0  # of one response
 REACH_S = 10.0  # of the question whether an endpoint answers at all
+LIMITS, DRAWN = ("max_tokens", "max_completion_tokens"), ("temperature", "top_p", "seed")  # fields of a request
+REQUEST_FIELDS = {"model", "messages", "n", "stream", *LIMITS, *DRAWN}
+REFUSED = (400, 422)  # statuses of a request that the server does not take
+
+
+class EndpointOptions(BaseModel):
+    """How requests to an endpoint differ from plain ones. All of it decides the samples, and is part of their names."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    max_tokens_key: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"  # what the server calls the limit
+    leave_out: frozenset[Literal["seed", "temperature", "top_p"]] = frozenset()  # what the server does not take
+    extra_body: dict[str, JsonValue] = Field(default_factory=dict)  # further fields, such as reasoning_effort
+
+    @field_validator("extra_body")
+    @classmethod
+    def _adds_to_the_request(cls, body: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        json.dumps(body, allow_nan=False)
+        if taken := sorted(REQUEST_FIELDS & body.keys()):
+            raise ValueError(f"{', '.join(taken)} cannot be set here: the sampling options set it")
+        return body
+
+    @classmethod
+    def parse(cls, values: Any, where: str) -> "EndpointOptions":
+        """The options in a mapping; InputError that starts with ``where`` if they do not fit."""
+        if not isinstance(values, dict):
+            raise InputError(f"{where}: expected a mapping, such as {{leave_out: [seed]}}, got {values!r:.80}")
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            raise InputError(f"{where}: {explain_validation(error, cls)}") from error
+
+    def identity(self) -> dict[str, Any]:
+        """What differs from a plain request, as JSON values."""
+        options = self.model_dump(mode="json", exclude_defaults=True)
+        return options | {"leave_out": sorted(self.leave_out)} if self.leave_out else options
+
+    def fields(self, sampling: Sampling, seed: int) -> dict[str, Any]:
+        """The fields of a request for one sample besides the model and the messages."""
+        drawn = {"temperature": sampling.temperature, "top_p": sampling.top_p, "seed": seed}
+        sent = {name: value for name, value in drawn.items() if name not in self.leave_out}
+        return sent | {self.max_tokens_key: sampling.max_tokens, "extra_body": self.extra_body or None}
 
 
 @dataclass(frozen=True)
@@ -33,6 +79,7 @@ class Endpoint:
 
     name: str
     url: str
+    options: EndpointOptions = field(default=EndpointOptions(), repr=False)
     concurrency: int = field(default=CONCURRENCY, repr=False)  # requests under way at once
 
     @classmethod
@@ -59,7 +106,7 @@ class Endpoint:
 
     def decisive(self) -> dict[str, Any]:
         """What decides a sample besides the sampling, the prompt and the number, as far as it can be known."""
-        return {"checkpoint": self.checkpoint, "device": "endpoint"}
+        return {"checkpoint": self.checkpoint, "device": "endpoint", **self.options.identity()}
 
     def render(self, conversation: Messages) -> str:
         """The messages as JSON: the endpoint renders them with its own chat template."""
@@ -70,12 +117,19 @@ class Endpoint:
         return PromptRecord("endpoint", thinking=False)
 
     def draw(
-        self, requests: Sequence[SampleRequest], sampling: Sampling, budget: Budget | None = None
+        self,
+        requests: Sequence[SampleRequest],
+        sampling: Sampling,
+        samples: "SampleCache",
+        *,
+        budget: Budget | None = None,
     ) -> Iterator[tuple[int, Completion]]:
         """(index, completion) in the order in which they finish; fewer than requested where ``budget`` ends.
 
-        After an error no request starts, and what is under way is still given: it may have cost money. Raises
-        InputError if the endpoint refuses the key or the model, cannot be reached, or answers nothing usable.
+        An answer may have cost money. So it goes to ``samples`` before anything else happens to it, also if it cannot
+        be read, and what is under way when something fails, or the command is stopped, is waited for. After an error no
+        request starts. Raises InputError if the endpoint refuses the key or the model, cannot be reached, or answers
+        nothing usable.
         """
         import openai
 
@@ -86,7 +140,7 @@ class Endpoint:
         budget = budget or Budget()
         remaining = iter(enumerate(requests))
         upcoming = next(remaining, None)
-        pending: dict[Future[tuple[Completion, tuple[int, int]]], tuple[int, tuple[int, int]]] = {}
+        pending: dict[Future[tuple[Completion, Usage]], tuple[int, tuple[int, int]]] = {}
         failure: Exception | None = None
         with ThreadPoolExecutor(self.concurrency) as pool:
             while True:
@@ -95,7 +149,7 @@ class Endpoint:
                     most = len(request.prompt.encode()), sampling.max_tokens  # tokens never exceed bytes
                     if not budget.reserve_tokens(*most):
                         break
-                    pending[pool.submit(self._complete, client, request, sampling)] = number, most
+                    pending[pool.submit(self._complete, client, request, sampling, samples)] = number, most
                     upcoming = next(remaining, None)
                 if not pending:
                     break
@@ -124,37 +178,37 @@ class Endpoint:
             raise self._explained(error) from error
 
     def _complete(
-        self, client: "openai.OpenAI", request: SampleRequest, sampling: Sampling
-    ) -> tuple[Completion, tuple[int, int]]:
-        """The answer to one request, and the tokens of the prompt and of the answer (0 if it does not say)."""
-        answer = client.chat.completions.create(
-            model=self.name,
-            messages=json.loads(request.prompt),
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            max_tokens=sampling.max_tokens,
-            seed=request.seed,
-        )
-        if not getattr(answer, "choices", None):
-            raise InputError(
-                f"{self.checkpoint}: the endpoint answered without a choice: is it an OpenAI-compatible one?"
-            )
-        choice = answer.choices[0]
-        thoughts = getattr(choice.message, "reasoning", None) or getattr(choice.message, "reasoning_content", None)
-        text = choice.message.content or ""
-        if thoughts:  # a server that parses thoughts sends them apart
-            text = f"<think>\n{thoughts}\n</think>\n\n{text}" if text else f"<think>\n{thoughts}"
-        usage = answer.usage
-        spent = (usage.prompt_tokens or 0, usage.completion_tokens or 0) if usage else (0, 0)
-        return Completion(text, spent[1], str(choice.finish_reason)), spent
+        self, client: "openai.OpenAI", request: SampleRequest, sampling: Sampling, samples: "SampleCache"
+    ) -> tuple[Completion, Usage]:
+        """The answer to one request, which is in ``samples`` then, and what it took."""
+        raw = client.chat.completions.with_raw_response.create(
+            model=self.name, messages=json.loads(request.prompt), **self.options.fields(sampling, request.seed)
+        ).http_response.text
+        try:
+            completion, usage = read_answer(raw)
+        except UnreadableAnswer as error:
+            file = samples.keep_unread(request.key, raw)
+            raise InputError(f"{self.checkpoint}: {error}; what it sent is in {file}") from error
+        samples.add(request.key, completion)
+        return completion, usage
 
     def _explained(self, error: Any) -> InputError:
         """The InputError that says what the endpoint did."""
         import openai
 
         if isinstance(error, openai.APIStatusError):
+            reason = (reason_of(error.response.text) or error.response.reason_phrase).rstrip(".")
             hint = f"; set {API_KEY}" if error.status_code in (401, 403) else ""
-            return InputError(f"{self.checkpoint}: the endpoint answered {error.status_code}: {error.message}{hint}")
+            hint += _request_hint(reason) if error.status_code in REFUSED else ""
+            return InputError(f"{self.checkpoint}: the endpoint answered {error.status_code}: {reason}{hint}")
         if isinstance(error, openai.APIConnectionError):
             return InputError(f"{self.checkpoint}: the endpoint cannot be reached ({error.__cause__ or error})")
         return error if isinstance(error, InputError) else InputError(f"{self.checkpoint}: {first_line(error)}")
+
+
+def _request_hint(reason: str) -> str:
+    """The option that makes a request that the server takes, if the reason names a field that it does not take."""
+    if "max_completion_tokens" in reason:
+        return "; send it by --endpoint '{max_tokens_key: max_completion_tokens}'"
+    named = [name for name in DRAWN if name in reason]
+    return f"; leave it out by --endpoint '{{leave_out: [{', '.join(named)}]}}'" if named else ""

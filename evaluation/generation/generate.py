@@ -18,7 +18,7 @@ from core.files import write_table
 from core.progress import BatchProgress
 from evaluation.generation.endpoint import Endpoint
 from evaluation.generation.model_source import LocalModel
-from evaluation.generation.requests import Completion, SampleKey, SampleRequest, Sampling, sample_requests
+from evaluation.generation.requests import Completion, SampleRequest, Sampling, sample_requests
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,6 +53,7 @@ def generate(
     Raises InputError for a benchmark that the suite lacks, and a template that needs a chat template that the tokenizer
     lacks.
     """
+    from evaluation.generation.complete import complete
     from evaluation.generation.sample_cache import SampleCache
 
     sampling = sampling or Sampling()
@@ -69,21 +70,8 @@ def generate(
     output = _Output(out, requests, metadata, report)
     group = decisive | {name: value for name, value in asdict(sampling).items() if name != "samples"}
     with SampleCache(cache, group) as samples:
-        cached = samples.lookup(request.key for request in requests)
-        output.progress.skip(Counter(request.benchmark for request in requests if request.key in cached))
-        missing: dict[SampleKey, list[SampleRequest]] = defaultdict(list)
-        for request in requests:
-            if request.key in cached:
-                output.add(request, cached[request.key])
-            else:
-                missing[request.key].append(request)  # several benchmarks may ask for the same prompt
-        unique = [same[0] for same in missing.values()]
-        for number, completion in model.draw(unique, sampling) if unique else ():
-            key = unique[number].key
-            samples.add(key, completion)
-            for request in missing[key]:
-                output.progress.add(request.benchmark)
-                output.add(request, completion)
+        for request, completion in complete(model, requests, sampling, samples, output.progress):
+            output.add(request, completion)
     assert set(output.paths) == set(names), f"not generated: {sorted(set(names) - set(output.paths))}"
     return output.paths
 

@@ -6,6 +6,7 @@ prompts, and the samples themselves.
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from core.errors import InputError
 from core.model.manifest import MANIFEST, parse_manifest
 from core.model.model_folder import HUB_ID, check_model, download_model, model_digest
 from core.model.prompts import Messages, PromptRecord, prompt_frame, render_prompt
-from evaluation.generation.endpoint import Endpoint
+from evaluation.generation.endpoint import Endpoint, EndpointOptions
 from evaluation.generation.requests import Completion, SampleRequest, Sampling
 from evaluation.generation.templates import TRAINING, choose_template, training_system
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from evaluation.generation.replicas import Replicas
+    from evaluation.generation.sample_cache import SampleCache
 
 RUNNER = "VLLM_USE_V2_MODEL_RUNNER"  # a variable that vLLM reads
 
@@ -111,9 +113,23 @@ class LocalModel:
         )
 
     def draw(
-        self, requests: Sequence[SampleRequest], sampling: Sampling, *, log_probs: bool = False
+        self,
+        requests: Sequence[SampleRequest],
+        sampling: Sampling,
+        samples: "SampleCache",
+        *,
+        log_probs: bool = False,
     ) -> Iterator[tuple[int, Completion]]:
-        """(index, completion) in the order in which they finish; a prompt that fills the context gets an empty one."""
+        """(index, completion) in the order in which they finish, kept in ``samples``; a prompt that fills the context
+        gets an empty one.
+        """
+        for number, completion in self._complete(requests, sampling, log_probs):
+            samples.add(requests[number].key, completion)
+            yield number, completion
+
+    def _complete(
+        self, requests: Sequence[SampleRequest], sampling: Sampling, log_probs: bool
+    ) -> Iterator[tuple[int, Completion]]:
         from evaluation.generation.engine import EngineOptions, EngineRequest, context_limit
         from evaluation.generation.replicas import complete_all
 
@@ -143,20 +159,21 @@ class LocalModel:
         yield from complete_all(options, list(groups.values()), self._plan.count)
 
 
-def open_model(name: str, **options: Any) -> LocalModel | Endpoint:
+def open_model(name: str, *, endpoint: EndpointOptions | None = None, **options: Any) -> LocalModel | Endpoint:
     """The model called ``name``: a folder, a hub id such as ``Qwen/Qwen2.5-Math-7B@main``, or an endpoint.
 
-    ``options`` are those of `LocalModel`; an endpoint renders its own prompts and has its own engines.
+    ``options`` are those of `LocalModel`; an endpoint renders its own prompts and has its own engines, and takes
+    ``endpoint``.
 
     Raises InputError if it is none of these, or files of the model are missing or damaged.
     """
-    if endpoint := Endpoint.parse(name):
+    if remote := Endpoint.parse(name):
         if options.get("template", TRAINING) != TRAINING or options.get("chat_template_kwargs"):
             raise InputError(
                 f"{name}: an endpoint renders prompts with its own chat template; leave out the template and its "
-                "arguments"
+                "arguments, or send these by --endpoint '{extra_body: {chat_template_kwargs: {…}}}'"
             )
-        return endpoint
+        return replace(remote, options=endpoint) if endpoint else remote
     folder = Path(name).expanduser()
     if not folder.exists() and (hub := HUB_ID(name)):
         folder, _ = download_model(hub["repository"], hub["revision"])

@@ -5,12 +5,14 @@ is a folder of immutable parquet files:
 
     <root>/<group>/group.json        the model and the sampling, for people to read
     <root>/<group>/<sha256>.parquet  samples, named by their content and written while generation goes on
+    <root>/<group>/unread/*.json     answers of an endpoint that are of no known form, as it sent them
 
 Files only ever appear, and they appear complete: a crash loses at most the samples of the last seconds, and any number
 of processes may write. If you delete a file or a folder, its samples are drawn again.
 """
 
 import json
+import threading
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -19,7 +21,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from core.files import digest_bytes, digest_table, read_parquet, write_json, write_table
+from core.code_digest import SHORT_DIGEST
+from core.files import digest_bytes, digest_table, read_parquet, write_json, write_table, write_text
 from evaluation.generation.requests import Completion, SampleKey
 
 FLUSH_S = 10.0
@@ -55,6 +58,7 @@ class SampleCache:
         self._flush_s = flush_s
         self._rows: list[dict[str, Any]] = []
         self._flushed = time.monotonic()
+        self._lock = threading.Lock()
 
     def __enter__(self) -> "SampleCache":
         return self
@@ -76,14 +80,26 @@ class SampleCache:
         return samples
 
     def add(self, key: SampleKey, completion: Completion) -> None:
-        """Keep one sample; it is on disk within ``flush_s`` seconds of more samples, or at the end."""
+        """Keep one sample; it is on disk within ``flush_s`` seconds of more samples, or at the end. Thread-safe."""
         digest, sample = key
-        self._rows.append({"prompt_digest": digest, "sample": sample, **completion._asdict()})
-        if len(self._rows) >= FLUSH_ROWS or time.monotonic() - self._flushed >= self._flush_s:
-            self.flush()
+        with self._lock:
+            self._rows.append({"prompt_digest": digest, "sample": sample, **completion._asdict()})
+            if len(self._rows) >= FLUSH_ROWS or time.monotonic() - self._flushed >= self._flush_s:
+                self._write()
+
+    def keep_unread(self, key: SampleKey, raw: str) -> Path:
+        """Keep an answer from which no sample can be read, as the endpoint sent it; returns its file."""
+        digest, sample = key
+        file = self.folder / "unread" / f"{digest[:SHORT_DIGEST]}-{sample}.json"
+        write_text(raw, file)
+        return file
 
     def flush(self) -> None:
         """Write the samples that are not on disk yet as one more file."""
+        with self._lock:
+            self._write()
+
+    def _write(self) -> None:
         self._flushed = time.monotonic()
         if not self._rows:
             return

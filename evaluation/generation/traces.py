@@ -1,11 +1,11 @@
 """Traces of a teacher: problems in, one row per answer out, as ``python -m targets`` reads them.
 
 Samples are cached like any others, so that a command that was killed goes on where it was: only what was under way at
-an endpoint, and what it had answered within the last second, is asked for again.
+an endpoint, and what it had answered within the last second, is asked for again. A command that is stopped, or fails,
+waits for what is under way, and loses nothing.
 """
 
 import json
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from core.progress import BatchProgress
 from core.schemas import TARGET_LOG_PROBS
 from evaluation.benchmarks.benchmark_files import read_rows
 from evaluation.generation import sample_cache
+from evaluation.generation.complete import complete
 from evaluation.generation.endpoint import Endpoint
 from evaluation.generation.model_source import LocalModel
 from evaluation.generation.requests import Completion, SampleKey, SampleRequest, Sampling, prompt_digest, sample_seed
@@ -86,17 +87,24 @@ def read_problems(path: Path, problem: str = "problem", answer: str = "answer") 
     return problems
 
 
+@dataclass(frozen=True)
+class TraceOptions:
+    """How traces are drawn. ``log_probs``: a local model's traces have the columns `LOG_PROBS`."""
+
+    sampling: Sampling
+    system_prompt: str | None = None
+    budget: Budget | None = None  # of an endpoint
+    log_probs: bool = False
+
+
 def draw_traces(
     model: LocalModel | Endpoint,
     problems: Sequence[Problem],
     out: Path,
+    options: TraceOptions,
     *,
-    sampling: Sampling,
     cache: Path,
     verify: Callable[[list[dict[str, Any]]], list[str]],
-    system_prompt: str | None = None,
-    budget: Budget | None = None,
-    log_probs: bool = False,
     report: Callable[[dict[str, Any]], None] = lambda event: None,
 ) -> Drawn:
     """Write ``sampling.samples`` (default 1) traces for each problem, with their verdicts, to the parquet file ``out``.
@@ -104,86 +112,75 @@ def draw_traces(
     ``verify`` gives the verdicts of the rows, which have all other columns.
 
     Where the budget ends, the file has the traces that there are; the same command with more goes on from there.
-    With ``log_probs`` a local model's traces have the columns `LOG_PROBS`. Raises InputError for a budget of a local
-    model, and whatever the endpoint refuses.
+    Raises InputError for a budget of a local model, and whatever the endpoint refuses.
     """
-    if budget is not None and isinstance(model, LocalModel):
+    if options.budget is not None and isinstance(model, LocalModel):
         raise InputError("a budget is for endpoints: a teacher on this machine is not paid by the token; leave it out")
-    requests = _requests(model, problems, sampling, system_prompt)
-    decisive = model.decisive()
-    group = decisive | {name: value for name, value in asdict(sampling).items() if name != "samples"}
-    progress = BatchProgress(NAME, {NAME: len(requests)}, report)
-    kept = group | {sample_cache.LOG_PROBS: True} if log_probs else group
-    with sample_cache.SampleCache(cache, kept, flush_s=FLUSH_S) as samples:
-        completions = samples.lookup(request.key for request in requests)
-        cached = sum(request.key in completions for request in requests)
-        progress.skip({NAME: cached})
-        missing: dict[SampleKey, list[SampleRequest]] = defaultdict(list)
-        for request in requests:
-            if request.key not in completions:
-                missing[request.key].append(request)  # a file may hold a problem twice
-        unique = [same[0] for same in missing.values()]
-        for number, completion in _draw(model, unique, sampling, budget, log_probs):
-            key = unique[number].key
-            samples.add(key, completion)
-            completions[key] = completion
-            for _ in missing[key]:
-                progress.add(NAME)
+    requests = _requests(model, problems, options)
+    group = model.decisive() | {name: v for name, v in asdict(options.sampling).items() if name != "samples"}
     lineage = {**group, "prompt": requests[0].prompt.replace(problems[0].text, PROBLEM)}
     generation = digest_bytes(json.dumps(lineage, sort_keys=True).encode())[:SHORT_DIGEST]
-    rows = [
-        {
-            "problem": problems[int(request.benchmark)].text,
-            "answer": problems[int(request.benchmark)].answer,
-            "id": request.id,
-            "sample": request.sample,
-            "teacher": model.name if isinstance(model, Endpoint) else model.checkpoint,
-            "generation": generation,
-            **_columns(completions[request.key]),
-        }
-        for request in requests
-        if request.key in completions
-    ]
+    completions, cached = _completions(model, requests, options, cache, group, report)
+    facts = {
+        "teacher": model.name if isinstance(model, Endpoint) else model.checkpoint,
+        "generation": generation,
+    }
+    rows = _rows(problems, requests, completions, facts)
     for row, verdict in zip(rows, verify(rows), strict=True):
         row["verdict"] = verdict
     metadata = {"generation": generation, "lineage": json.dumps(lineage, sort_keys=True)}
-    schema = pa.schema([*TRACE, *(LOG_PROBS if log_probs else ())])
+    schema = pa.schema([*TRACE, *(LOG_PROBS if options.log_probs else ())])
     write_table(pa.Table.from_pylist(rows, schema=schema), out, metadata)
     return Drawn(len(rows), len(requests), cached)
 
 
-def _draw(
-    model: LocalModel | Endpoint,
-    requests: Sequence[SampleRequest],
-    sampling: Sampling,
-    budget: Budget | None,
-    log_probs: bool,
-) -> Any:
-    if not requests:
-        return ()
-    if isinstance(model, Endpoint):
-        return model.draw(requests, sampling, budget)
-    return model.draw(requests, sampling, log_probs=log_probs)
-
-
-def _columns(completion: Completion) -> dict[str, Any]:
-    """The columns of a trace that a completion fills."""
-    columns = completion._asdict()
-    for field, name in zip(LOG_PROBS, ("log_probs", "token_ids"), strict=True):
-        columns[field.name] = columns.pop(name)
-    return columns
-
-
-def _requests(
-    model: LocalModel | Endpoint, problems: Sequence[Problem], sampling: Sampling, system_prompt: str | None
-) -> list[SampleRequest]:
-    """One request per trace, those of a problem together; the benchmark of a request is the problem's position."""
+def _requests(model: LocalModel | Endpoint, problems: Sequence[Problem], options: TraceOptions) -> list[SampleRequest]:
+    """One request per trace, those of a problem together."""
     requests = []
-    for position, problem in enumerate(problems):
-        prompt = model.render(messages(problem.text, system_prompt))
+    for problem in problems:
+        prompt = model.render(messages(problem.text, options.system_prompt))
         digest = prompt_digest(prompt)
         requests += [
-            SampleRequest(str(position), problem.id, k, prompt, digest, sample_seed(sampling.seed, digest, k))
-            for k in range(sampling.samples or 1)
+            SampleRequest(NAME, problem.id, k, prompt, digest, sample_seed(options.sampling.seed, digest, k))
+            for k in range(options.sampling.samples or 1)
         ]
     return requests
+
+
+def _completions(
+    model: LocalModel | Endpoint,
+    requests: Sequence[SampleRequest],
+    options: TraceOptions,
+    cache: Path,
+    group: dict[str, Any],
+    report: Callable[[dict[str, Any]], None],
+) -> tuple[dict[SampleKey, Completion], int]:
+    """The completions that there are, and the number of requests that were answered before."""
+    progress = BatchProgress(NAME, {NAME: len(requests)}, report)
+    chosen = {"budget": options.budget} if isinstance(model, Endpoint) else {"log_probs": options.log_probs}
+    kept = group | {sample_cache.LOG_PROBS: True} if options.log_probs else group
+    with sample_cache.SampleCache(cache, kept, flush_s=FLUSH_S) as samples:
+        pairs = complete(model, requests, options.sampling, samples, progress, **chosen)
+        completions = {request.key: completion for request, completion in pairs}
+    return completions, progress.skipped
+
+
+def _rows(
+    problems: Sequence[Problem],
+    requests: Sequence[SampleRequest],
+    completions: dict[SampleKey, Completion],
+    facts: dict[str, str],
+) -> list[dict[str, Any]]:
+    """The TRACE rows of the requests that were answered, without their verdicts."""
+    by_id = {problem.id: problem for problem in problems}
+    rows = []
+    for request in requests:
+        if request.key not in completions:
+            continue
+        columns = completions[request.key]._asdict()
+        for field, name in zip(LOG_PROBS, ("log_probs", "token_ids"), strict=True):
+            columns[field.name] = columns.pop(name)
+        problem = by_id[request.id]
+        stated = {"problem": problem.text, "answer": problem.answer, "id": problem.id, "sample": request.sample}
+        rows.append({**stated, **facts, **columns})
+    return rows

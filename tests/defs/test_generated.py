@@ -56,6 +56,8 @@ def test_without_the_section_there_is_no_asset_and_with_it_one_more_source():
         ({"BUDGET_TOKENS": "100"}, ["a budget is for endpoints"]),
         ({"TEACHER": "a@http://b/v1", "BUDGET_MONEY": "1"}, ["give the input price and the output price"]),
         ({"TEACHER": "a@http://b/v1", "TEMPLATE": "own"}, ["leave out the template"]),
+        ({"ENDPOINT": "{leave_out: [seed]}"}, ["endpoint is for MODEL@URL"]),
+        ({"TEACHER": "a@http://b/v1", "ENDPOINT": "{leave_out: [n]}"}, ["generate.endpoint", "leave_out.0", "'seed'"]),
         ({"TEACHER": "a@http://me:key@b/v1"}, ["give the key in the variable OPENAI_API_KEY"]),
     ],
 )
@@ -69,12 +71,15 @@ def test_a_mistake_in_the_section_is_one_message(changes, parts):
 
 def test_paid_traces_are_verified_prepared_and_reused(build, teacher, problems, training_interpreter):
     state, name = teacher
-    project = build(**FEW, **configured(name, problems, samples=2, input_price=1, output_price=2))
+    endpoint = {"max_tokens_key": "max_completion_tokens", "extra_body": {"reasoning_effort": "low"}}
+    project = build(**FEW, **configured(name, problems, samples=2, input_price=1, output_price=2, endpoint=endpoint))
     result = project.run(*KEYS)
     assert result.success and accounted(result)
     generated, prepared = project.metadata("targets/generated"), project.metadata("targets/prepared")
     assert (generated["dagster/row_count"], generated["problems"], generated["cache hits"]) == (26, 13, 0)
     assert (generated["tokens paid for this time"], generated["cost this time"]) == (26 * 30, 26 * 40 / 1e6)
+    assert state.requests[0]["max_completion_tokens"] == 50 and state.requests[0]["reasoning_effort"] == "low"
+    assert generated["lineage"]["extra_body"] == {"reasoning_effort": "low"}
     assert generated["teacher"] == name and generated["verified"] == pytest.approx(24 / 26, abs=1e-3)
     assert "| wrong | 2 |" in generated["verdicts"] and generated["lineage"]["temperature"] == 0.6
     table = pq.read_table(project.metadata("targets/train")["file"])

@@ -64,6 +64,15 @@ def test_an_endpoint_is_sampled_like_a_model(model, suite, endpoint, tmp_path, c
     assert not any(b"s3cret" in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
     again = run("--model", f"tiny@{endpoint}", *options, "--out", tmp_path / "again")
     assert pq.read_table(tmp_path / "again" / "arithmetic.parquet").equals(remote), again.stdout
+    # What the options of an endpoint send is what the server takes, and names other samples.
+    other = "{max_tokens_key: max_completion_tokens, leave_out: [seed, top_p], extra_body: {top_k: 1}}"
+    run("--model", f"tiny@{endpoint}", *options, "--endpoint", other, "--out", tmp_path / "other")
+    changed = pq.read_table(tmp_path / "other" / "arithmetic.parquet")
+    assert changed["response"].to_pylist() == local["response"].to_pylist()
+    assert len(list(cache.rglob("group.json"))) == 3
+    wrong = ("--endpoint", "{extra_body: {min_tokens: many}}", "--out", tmp_path / "wrong")
+    refused = run("--model", f"tiny@{endpoint}", *options, *wrong, check=False)
+    assert refused.returncode == 2 and "answered 400" in refused.stderr and "min_tokens" in refused.stderr
     missing = run("--model", f"other@{endpoint}", *options, "--out", tmp_path / "missing", check=False)
     assert missing.returncode == 2 and "answered 404" in missing.stderr
 

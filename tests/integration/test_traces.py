@@ -20,6 +20,7 @@ pytest.importorskip("openai")
 
 from teachers import ANSWER
 
+BOX = r"\boxed{4}"
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -126,6 +127,104 @@ def test_an_answer_that_makes_no_sense_is_one_message(teacher: Any, problems: Pa
     done = run(name, problems)
     assert done.returncode == 2 and "answered without a choice" in done.stderr, done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_answers_of_every_form_are_traces(teacher: Any, problems: Path) -> None:
+    state, name = teacher
+    parts = {"content": [{"type": "thinking", "thinking": [{"text": "we add"}]}, {"type": "text", "text": BOX}]}
+    apart = {"content": BOX, "reasoning": {"text": "we add"}}
+    both = {"content": ANSWER, "reasoning_content": "we add"}
+    forms = [parts, apart, both, {"content": ANSWER}]
+    state.odd = lambda problem: forms[int(problem.split("-")[1].removesuffix("=?")) % 4]
+    done = run(name, problems)
+    assert done.returncode == 0, done.stderr
+    assert {(row["response"], row["verdict"]) for row in traces(problems)} == {(ANSWER, "correct")}
+
+
+def test_an_answer_of_no_known_form_is_kept_and_costs_no_other(teacher: Any, problems: Path) -> None:
+    state, name = teacher
+    state.seconds = 0.1
+    state.odd = lambda problem: {"content": 4} if "3-3" in problem else None
+    done = run(name, problems, "--concurrency", 4)
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    assert "answered in a form that is not known: 4 where a text is expected; what it sent is in " in done.stderr
+    (unread,) = (problems.parent / "cache").rglob("unread/*.json")
+    assert str(unread) in done.stderr and json.loads(unread.read_text())["choices"][0]["message"]["content"] == 4
+    before, state.odd = len(state.requests), lambda problem: None
+    assert run(name, problems).returncode == 0
+    assert len(state.requests) == 12 + 1 and before < 12  # the one that was not read is asked again, no other
+
+
+def test_a_command_that_is_stopped_waits_for_what_it_pays_for(teacher: Any, problems: Path) -> None:
+    state, name = teacher
+    state.seconds = 2.0
+    process = subprocess.Popen(command(name, problems, "--concurrency", 5), cwd=ROOT, stdout=subprocess.DEVNULL)
+    while len(state.requests) < 5:
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) != 0 and len(state.requests) == 5
+    state.seconds = 0.0
+    assert run(name, problems).returncode == 0
+    assert set(state.asked.values()) == {1} and len(state.asked) == 12
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "message"),
+    [
+        (
+            422,
+            {"detail": [{"loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]},
+            "answered 422: body.seed: ",
+        ),
+        (400, {"message": "the prompt is too long"}, "answered 400: the prompt is too long"),
+        (403, {"error": "not in your plan"}, "answered 403: not in your plan; set OPENAI_API_KEY"),
+        (404, "<html>nothing here</html>", "answered 404: <html>nothing here</html>"),
+        (200, {"error": {"message": "Provider returned error"}}, "answered without a choice: Provider returned error"),
+        (200, "<html>log in</html>", "answered without a choice: <html>log in</html>"),
+    ],
+)
+def test_what_the_endpoint_says_is_passed_on(
+    teacher: Any, problems: Path, status: int, body: Any, message: str
+) -> None:
+    state, name = teacher
+    state.status, state.body = status, body
+    done = run(name, problems, "--concurrency", 1)
+    assert done.returncode == 2 and message in done.stderr and len(done.stderr.splitlines()) <= 2, done.stderr
+    assert "seed" not in message or "leave it out by --endpoint '{leave_out: [seed]}'" in done.stderr
+
+
+def test_requests_are_what_the_server_takes(teacher: Any, problems: Path) -> None:
+    state, name = teacher
+
+    def refuses(request: dict[str, Any]) -> dict[str, Any] | None:
+        if "max_tokens" in request:
+            return {"error": {"message": "Unsupported parameter: use max_completion_tokens instead of max_tokens"}}
+        if "seed" in request or "temperature" in request:
+            return {"error": {"message": "seed and temperature are not supported"}}
+        return None
+
+    state.refuses = refuses
+    done = run(name, problems)
+    assert "send it by --endpoint '{max_tokens_key: max_completion_tokens}'" in done.stderr
+    done = run(name, problems, "--endpoint", "{max_tokens_key: max_completion_tokens}")
+    assert "leave it out by --endpoint '{leave_out: [temperature, seed]}'" in done.stderr
+    state.requests.clear()
+    body = "extra_body: {reasoning_effort: low, chat_template_kwargs: {enable_thinking: false}}"
+    options = f"{{max_tokens_key: max_completion_tokens, leave_out: [temperature, seed], {body}}}"
+    assert run(name, problems, "--endpoint", options).returncode == 0
+    sent = state.requests[0]
+    assert sent.keys() == {
+        "model", "messages", "top_p", "max_completion_tokens", "reasoning_effort", "chat_template_kwargs",
+    }  # fmt: skip
+    assert (sent["max_completion_tokens"], sent["chat_template_kwargs"]) == (50, {"enable_thinking": False})
+    assert run(name, problems, "--endpoint", options.replace("temperature, seed", "seed, temperature")).returncode == 0
+    assert len(state.requests) == 12  # the same samples
+    generation = traces(problems)[0]["generation"]
+    for other in (options.replace("low", "high"), options.replace("false", "true")):
+        assert run(name, problems, "--endpoint", other).returncode == 0
+        assert traces(problems)[0]["generation"] != generation
+    assert len(state.requests) == 36
 
 
 def test_the_traces_are_a_source_of_targets(teacher: Any, problems: Path, tokenizer: Path) -> None:

@@ -9,6 +9,7 @@ CHOICE_YAML = SUITE_YAML.replace("title: Mine", "title: Mine, grader: choice")
 LONE = '{"q": "\\ud800 1+1=?", "a": "2"}\n'
 
 GENERATE = "evaluation generate --suite suite.parquet --out out --model"
+REMOTE = "m@http://127.0.0.1:9/v1"
 GRADE = "evaluation grade --suite suite.parquet --samples samples --out out"
 SUITE = "evaluation suite --out out.parquet"
 REPORT = "evaluation report --suite suite.parquet --base graded --policy graded --out out.html"
@@ -32,6 +33,21 @@ ROWS: list[Row] = [
         {},
         "a budget is for endpoints",
     ),
+    (f"{GENERATE} model --endpoint '{{leave_out: [seed]}}'", {}, "--endpoint: model: no MODEL@URL; leave it out"),
+    (f"{GENERATE} {REMOTE} --endpoint [seed]", {}, "--endpoint: expected a mapping, such as {leave_out: [seed]}"),
+    (f"{GENERATE} {REMOTE} --endpoint '{{leave_out: [n]}}'", {}, "--endpoint: leave_out.0: Input should be 'seed'"),
+    (
+        f"{GENERATE} {REMOTE} --endpoint '{{extra_bdy: {{}}}}'",
+        {},
+        "extra_bdy is not a setting; did you mean extra_body?",
+    ),
+    (
+        f"{GENERATE} {REMOTE} --endpoint '{{extra_body: {{n: 2}}}}'",
+        {},
+        "extra_body: n cannot be set here: the sampling",
+    ),
+    (f"{GENERATE} {REMOTE} --endpoint '{{extra_body: {{x: .nan}}}}'", {}, "extra_body"),
+    (f"{GENERATE} {REMOTE} --endpoint '{{'", {}, "--endpoint: not YAML"),
     ("evaluation difficulty --samples none.parquet --out d.parquet", {}, "none.parquet"),
     ("evaluation difficulty --samples targets.parquet --out d.parquet", {}, "targets.parquet"),
     (
