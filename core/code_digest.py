@@ -20,6 +20,7 @@ VERDICT_CODE = (
     "grading/grader.py",
     "grading/answers.py",
     "grading/choices.py",
+    "grading/choice_sets.py",
     "grading/pairs.py",
     "grading/spelling.py",
     "grading/expressions",

@@ -78,6 +78,7 @@ def read_table(
 ) -> "pa.Table":
     """The columns of ``schema`` from a parquet file, with the file's own metadata.
 
+    ``optional``: columns that may be missing, or have empty places.
     ``largest``: bytes that its columns may take; None, for files that the project wrote: any.
 
     Raises:
@@ -94,10 +95,13 @@ def read_table(
         with contextlib.suppress(OSError, pa.ArrowInvalid):  # `read_parquet` says what is wrong
             present = pq.read_schema(path).names
         table = read_parquet(path, advice, columns=[name for name in schema.names if name in present])
-    if missing := [name for name in schema.names if name not in table.schema.names]:
+    if missing := [name for name in schema.names if name not in table.schema.names and name not in optional]:
         raise InputError(f"{path}: no column {', '.join(missing)}; {advice}")
     columns = []
     for field in schema:
+        if field.name not in table.schema.names:
+            columns.append(pa.nulls(table.num_rows, field.type))
+            continue
         column = table[field.name]
         if not _holds(column.type, field.type):
             raise InputError(f"{path}: column {field.name}: expected {field.type}, got {column.type}; {advice}")

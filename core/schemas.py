@@ -115,7 +115,8 @@ BENCHMARK = pa.schema(
         ("id", pa.string()),
         ("problem", pa.string()),  # what contamination checks compare
         ("prompt", pa.list_(MESSAGE)),  # what the chat template renders
-        ("gold", pa.string()),
+        ("gold", pa.string()),  # of a choice the label of the right option, or all labels to choose: "A, C"
+        ("alternatives", pa.list_(pa.string())),  # other right answers, any of which counts; null: none
         ("grader", pa.string()),  # "math" | "choice"
         ("subject", pa.string()),  # subject or difficulty, where known
     ]
@@ -130,7 +131,7 @@ SAMPLE = pa.schema(
         ("prompt", pa.string()),  # rendered text that the model saw
         ("response", pa.string()),
         ("tokens", pa.int32()),
-        ("finish_reason", pa.string()),  # "stop" | "length"
+        ("finish_reason", pa.string()),  # "stop" | "length" | what an endpoint says, such as "content_filter"
         ("seed", pa.int64()),
     ]
 )
@@ -139,7 +140,7 @@ SAMPLE = pa.schema(
 GRADED = pa.schema(
     [
         *SAMPLE,
-        ("gold", pa.string()),
+        ("gold", pa.string()),  # of several right answers the one that the response gives, or else the first
         ("extracted", pa.string()),
         ("verdict", pa.string()),  # grading.grader.Verdict
         ("reason", pa.string()),  # why

@@ -13,7 +13,7 @@ from evaluation.benchmarks.suite import suite_entries
 if TYPE_CHECKING:
     import pyarrow as pa
 
-OPTIONAL = ("subject", "extracted", "reason")  # columns that may be empty
+OPTIONAL = ("alternatives", "subject", "extracted", "reason")  # columns that may be missing or empty
 
 
 def read_suite_file(path: Path) -> "pa.Table":

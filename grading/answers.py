@@ -6,6 +6,7 @@ That is the rule of rewards, targets and benchmarks.
 from core.text.patterns import compile_quick_pattern
 
 THINK_END = "</think>"
+SEPARATOR = ", "  # between the labels of a gold answer that names several options
 BOX = compile_quick_pattern(r"\\(?:boxed|fbox)(?![a-zA-Z])\s*")
 _BARE_BOX = compile_quick_pattern(r"[^\s$]*")
 

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 from core.errors import InputError
 from core.model.prompts import PromptRecord
 from grading import whole_text
-from grading.answers import answer_part, extract_boxed
+from grading.answers import SEPARATOR, answer_part, extract_boxed
+from grading.choice_sets import extract_choices, same_choices
 from grading.choices import extract_choice, same_choice
 from grading.pairs import compare_numbers
 from grading.pool import PROGRAM, WorkerPool
@@ -104,13 +105,18 @@ class Grader:
     def grade(
         self, text: str, gold: str, kind: str = "math", *, thinking: bool = True, truncated: bool = False
     ) -> Grade:
-        """Grade a response; one that was ``truncated`` at the token limit scores 0 whatever it contains."""
+        """Grade a response; one that was ``truncated`` at the token limit scores 0 whatever it contains.
+
+        The gold answer of a choice is a label, or several such as "A, C", all of which have to be chosen.
+        """
         if kind not in GRADERS:
             raise ValueError(f"unknown grader {kind!r}: expected one of {', '.join(GRADERS)}")
         if self._rule == "whole-text" and kind == "math":
             return self._grade_whole_text(text, gold, thinking=thinking, truncated=truncated)
         part = answer_part(text, thinking=thinking)
-        extracted = None if part is None else (extract_boxed if kind == "math" else extract_choice)(part)
+        several = kind == "choice" and SEPARATOR in gold
+        extract = extract_boxed if kind == "math" else extract_choices if several else extract_choice
+        extracted = None if part is None else extract(part)
         if truncated:
             return Grade(Verdict.TRUNCATED, extracted, "stopped at the token limit")
         if part is None:
@@ -118,7 +124,7 @@ class Grader:
         if extracted is None:
             return Grade(Verdict.NO_ANSWER, None, "nothing boxed" if kind == "math" else "no option chosen")
         if kind == "choice":
-            correct = same_choice(extracted, gold)
+            correct = (same_choices if several else same_choice)(extracted, gold)
             return Grade(Verdict.CORRECT if correct else Verdict.WRONG, extracted, "by letter")
         verdict, reason = self._compare(extracted, gold)
         return Grade(verdict, extracted, reason)
@@ -193,7 +199,8 @@ def grade_table(
     """The GRADED table of a SAMPLE table of one benchmark, with the same rows in the same order.
 
     With ``thinking`` an answer counts only after ``</think>``; None leaves that to the prompt template of the samples.
-    A sample that was cut at the token limit scores 0; with ``truncated="by_text"`` its text decides, as for any other.
+    Of several right answers any one counts; ``gold`` is the one that the response gives, or else the first. A sample
+    that was cut at the token limit scores 0; with ``truncated="by_text"`` its text decides, as for any other.
     Raises InputError for a grader that does not exist, and if the samples do not cover the problems of the suite
     equally, because a missing row would change the score.
     """
@@ -222,23 +229,34 @@ def grade_table(
             f"{', '.join(GRADERS)}"
         )
     needs_end = PromptRecord.of(samples).thinking if thinking is None else thinking
-    grades = grader.grade_many(
-        ((row["response"] or "", problems[row["id"]]["gold"], problems[row["id"]]["grader"]) for row in rows),
-        thinking=needs_end,
-        truncated=[truncated == "zero" and row["finish_reason"] == "length" for row in rows],
+    golds = [[problems[row["id"]]["gold"], *(problems[row["id"]]["alternatives"] or ())] for row in rows]
+    cut = [truncated == "zero" and row["finish_reason"] == "length" for row in rows]
+    grades = iter(
+        grader.grade_many(
+            [
+                (row["response"] or "", gold, problems[row["id"]]["grader"])
+                for row, right in zip(rows, golds, strict=True)
+                for gold in right
+            ],
+            thinking=needs_end,
+            truncated=[flag for flag, right in zip(cut, golds, strict=True) for _ in right],
+        )
     )
-    graded = [
-        {
-            **row,
-            "gold": problems[row["id"]]["gold"],
-            "extracted": grade.extracted,
-            "verdict": str(grade.verdict),
-            "reason": grade.reason,
-            "subject": problems[row["id"]]["subject"],
-            "score": grade.score,
-        }
-        for row, grade in zip(rows, grades, strict=True)
-    ]
+    graded = []
+    for row, right in zip(rows, golds, strict=True):
+        by_gold = [(gold, next(grades)) for gold in right]
+        gold, grade = max(by_gold, key=lambda pair: pair[1].score)  # the first where none is right
+        graded.append(
+            {
+                **row,
+                "gold": gold,
+                "extracted": grade.extracted,
+                "verdict": str(grade.verdict),
+                "reason": grade.reason,
+                "subject": problems[row["id"]]["subject"],
+                "score": grade.score,
+            }
+        )
     assert len(graded) == samples.num_rows, "a sample was lost in grading"
     metadata = {
         **(samples.schema.metadata or {}),

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InputError
 from core.model.prompts import PROBLEM, messages
 from evaluation.benchmarks.benchmark_files import find_rows
-from evaluation.benchmarks.golds import choice_label, option_index, read_gold
+from evaluation.benchmarks.golds import choice_labels, option_indices, read_golds
 from evaluation.benchmarks.options import LETTERS, labels_in, read_options, shuffled, with_options
 from evaluation.benchmarks.suite import ENTRIES_KEY, Benchmark, Source
+from grading.answers import SEPARATOR
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +26,7 @@ class Problem:
     id: str
     text: str
     gold: str
+    alternatives: tuple[str, ...] = ()  # other right answers, any of which counts
     subject: str | None = None
     question: str | None = None
 
@@ -85,6 +87,7 @@ def read_benchmark(
                 (benchmark.prompt or PROBLEM).replace(PROBLEM, problem.question or problem.text), system_prompt
             ),
             "gold": problem.gold,
+            "alternatives": problem.alternatives or None,
             "grader": benchmark.grader,
             "subject": problem.subject,
         }
@@ -129,7 +132,7 @@ def _from_files(benchmark: Benchmark, roots: Sequence[Path], seed: int) -> list[
                 f"{where}: the same problem as an earlier row (id {problem.id}); remove it, map an id column, or set "
                 "`repeated: true` in the suite if the copies stand for avg@k"
             )
-        if first.gold != problem.gold:
+        if (first.gold, first.alternatives) != (problem.gold, problem.alternatives):
             raise InputError(f"{where}: gold answer {problem.gold!r}, but an earlier copy has {first.gold!r}")
     if not problems:
         conditions = ", ".join(f"{key} = {value}" for key, value in source.where.items()) or "any row"
@@ -142,22 +145,25 @@ def _problem(row: dict[str, Any], source: Source, grader: str, where: str, seed:
     paths = [columns.problem] if isinstance(columns.problem, str) else columns.problem
     text = " ".join(_text(_value(row, path, where), f"{where}: column {path}") for path in paths)
     gold_column = f"{where}: column {columns.gold}"
-    gold = read_gold(_value(row, columns.gold, where), source.answer_form, gold_column)
-    if gold and columns.options:
+    golds = read_golds(_value(row, columns.gold, where), source.answer_form, gold_column)
+    if golds and columns.options:
         labels = _value(row, columns.labels, where) if columns.labels else None
         options = read_options(_value(row, columns.options, where), labels, f"{where}: column {columns.options}")
         count = len(options.texts)
-        right = option_index(gold, options.labels, count, source.index_base, gold_column)
+        right = option_indices(golds, options.labels, count, source.index_base, gold_column)
         order = shuffled(options.texts, f"{seed}/{text}") if source.shuffle_options else list(range(count))
-        text, gold = with_options(text, [options.texts[index] for index in order]), LETTERS[order.index(right)]
-    elif gold and grader == "choice":
-        gold = choice_label(gold, labels_in(text), source.index_base, gold_column)
-    for name, value, column in (("problem", text, ", ".join(paths)), ("gold answer", gold, columns.gold)):
-        if not value.strip():
+        text = with_options(text, [options.texts[index] for index in order])
+        golds = sorted(LETTERS[order.index(index)] for index in right)
+    elif golds and grader == "choice":
+        golds = sorted(choice_labels(golds, labels_in(text), source.index_base, gold_column))
+    for name, value, column in (("problem", text.strip(), ", ".join(paths)), ("gold answer", golds, columns.gold)):
+        if not value:
             raise InputError(f"{where}: the {name} (column {column}) is empty; add it or remove the row")
+    if source.gold_list == "all":
+        golds = [SEPARATOR.join(golds)]
     identity = str(_value(row, columns.id, where)) if columns.id else hashlib.sha256(text.encode()).hexdigest()[:16]
     subject = _value(row, columns.subject, where) if columns.subject else None
-    return Problem(identity, text, gold, None if subject is None else str(subject))
+    return Problem(identity, text, golds[0], tuple(golds[1:]), None if subject is None else str(subject))
 
 
 def _value(row: dict[str, Any], path: str, where: str) -> Any:

@@ -9,25 +9,30 @@ from decimal import Decimal
 from typing import Any
 
 from core.errors import InputError
+from core.text.patterns import compile_quick_pattern
 from evaluation.benchmarks.options import LETTERS, POSITIONS
 from grading.answers import extract_boxed
 from grading.gold import AnswerForm, explain_unreadable, gold_answer
 
+_BETWEEN = compile_quick_pattern(r"(?i)[,;/&+、，\s]|\band\b")  # the labels of one text
 EMPTY_CELLS = ("nan", "<na>", "nat")  # what pandas writes for an empty cell
 
 
-def read_gold(value: Any, form: AnswerForm, where: str) -> str:
-    """The gold answer in a cell: a text or a number; the parts of a list are joined by commas. "" for an empty cell.
+def read_golds(value: Any, form: AnswerForm, where: str) -> list[str]:
+    """The gold answers in a cell: a text, a number or a list of them. None for an empty cell.
 
     Raises InputError, which starts with ``where``, for any other value, and for a text that has not the ``form``.
     """
     if value is None:
-        return ""
-    return ", ".join(_answer(part, form, where) for part in (value if isinstance(value, list) else [value]))
+        return []
+    golds = [_answer(part, form, where) for part in (value if isinstance(value, list) else [value])]
+    return golds if all(golds) else []
 
 
-def option_index(gold: str, labels: Sequence[str] | None, options: int, index_base: int | None, where: str) -> int:
-    """The place, from 0, of the option that ``gold`` names.
+def option_indices(
+    golds: Sequence[str], labels: Sequence[str] | None, options: int, index_base: int | None, where: str
+) -> list[int]:
+    """The places, from 0, of the options that gold answers name.
 
     Args:
         labels: the file's own labels of the options, in their order. None: A to J, or positions from 1.
@@ -39,32 +44,45 @@ def option_index(gold: str, labels: Sequence[str] | None, options: int, index_ba
     elif labels is not None:
         names = list(labels)
     else:
-        names = list((POSITIONS if gold.removesuffix(".0").isdigit() else LETTERS)[:options])
-    return names.index(_label(gold, names, f"any of its {options} options ({', '.join(names)})", where))
+        names = list((POSITIONS if golds[0][:1].isdigit() else LETTERS)[:options])
+    named = _labels(golds, names, f"any of its {options} options ({', '.join(names)})", where)
+    return [names.index(label) for label in named]
 
 
-def choice_label(gold: str, labels: Sequence[str], index_base: int | None, where: str) -> str:
-    """The label of the option that ``gold`` names, of a question whose text has the options.
+def choice_labels(golds: Sequence[str], labels: Sequence[str], index_base: int | None, where: str) -> list[str]:
+    """The labels of the options that gold answers name, of a question whose text has the options.
 
     ``labels``: those that were recognised in the text; none: any that the grader knows. ``index_base``: see
-    `option_index`.
+    `option_indices`.
     """
     if index_base is not None:
         letters = [label for label in labels if label in LETTERS] or list(LETTERS)
-        return letters[option_index(gold, None, len(letters), index_base, where)]
+        return [letters[index] for index in option_indices(golds, None, len(letters), index_base, where)]
     expected = f"any option in its text ({', '.join(labels)})" if labels else "an option, A to J or 1 to 10"
-    return _label(gold, labels or (*LETTERS, *POSITIONS), expected, where)
+    return [label.upper() for label in _labels(golds, labels or (*LETTERS, *POSITIONS), expected, where)]
 
 
-def _label(gold: str, labels: Collection[str], expected: str, where: str) -> str:
-    bare = gold[1:-1].strip() if gold.startswith("(") and gold.endswith(")") else gold
-    for name in (bare, bare.upper(), bare.removesuffix(".0")):  # pandas makes 3.0 of a position
-        if name in labels:
-            return name
-    raise InputError(
-        f"{where}: gold answer {gold!r:.80} is not the label of {expected}; write the label alone, or map the file's "
-        "own `labels`; `index_base: 0` reads positions that are counted from 0"
-    )
+def _labels(golds: Sequence[str], known: Collection[str], expected: str, where: str) -> list[str]:
+    """The labels that gold answers name, each once; one text may name several, as "A, C", "A and C" or "AC"."""
+    labels = []
+    for gold in golds:
+        parts = _BETWEEN.sub(" ", gold).split()
+        if gold.isalpha() and not _label(gold, known):
+            parts = list(gold)
+        named = [_label(gold, known)] if _label(gold, known) else [_label(part, known) for part in parts]
+        if not all(named):
+            raise InputError(
+                f"{where}: gold answer {gold!r:.80} is not the label of {expected}; write the label alone, or map the "
+                "file's own `labels`; `index_base: 0` reads positions that are counted from 0"
+            )
+        labels += named
+    return list(dict.fromkeys(filter(None, labels)))
+
+
+def _label(text: str, known: Collection[str]) -> str | None:
+    bare = text[1:-1].strip() if text.startswith("(") and text.endswith(")") else text
+    names = (bare, bare.upper(), bare.removesuffix(".0"))  # pandas makes 3.0 of a position
+    return next((name for name in names if name in known), None)
 
 
 def _answer(value: Any, form: AnswerForm, where: str) -> str:

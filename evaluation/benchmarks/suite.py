@@ -58,6 +58,7 @@ class Source(BaseModel):
     where: dict[str, str] = Field(default_factory=dict)  # dotted path -> value that kept rows have
     columns: Columns = Columns()
     answer_form: AnswerForm = "text"  # of the column `gold` (see `grading.gold`)
+    gold_list: Literal["all", "any"] = "all"  # a list of golds: all of them are the answer, or any one of them is
     index_base: Literal[0, 1] | None = (
         None  # gold is the position of the right option, counted from it; none: its label
     )

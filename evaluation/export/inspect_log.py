@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 VERSION = 2  # of the format
-STOP_REASONS = {"stop": "stop", "length": "max_tokens"}  # ours -> Inspect's
+STOP_REASONS = {"stop": "stop", "length": "max_tokens", "content_filter": "content_filter"}  # ours -> Inspect's
 ROWS = 256  # that are texts at the same time
 
 
@@ -221,7 +221,7 @@ class _Log:
             "messages": [{"role": "user", "content": row["prompt"], "source": "input"}, answer],
             "output": {
                 "model": self.model,
-                "choices": [{"message": answer, "stop_reason": STOP_REASONS[row["finish_reason"]]}],
+                "choices": [{"message": answer, "stop_reason": STOP_REASONS.get(row["finish_reason"], "unknown")}],
                 "usage": usage,
             },
             "scores": {self.benchmark.grader: score},

@@ -102,6 +102,7 @@ class _Task:
             "text": self.prompts.get(row["id"]) or contents["user"],
             "problem": row["problem"],
             "gold": row["gold"],
+            "alternatives": row["alternatives"] or [],
             "grader": row["grader"],
             "thinking": self.thinking,
         }

@@ -31,10 +31,13 @@ def load(file: str, **_: Any) -> dict[str, Any]:
 def grade(doc: dict[str, Any], results: list[list[str]]) -> dict[str, float]:
     """The share of right responses to one problem."""
     (responses,) = results
-    grades = [
-        _grader().grade(response, doc["gold"], doc["grader"], thinking=doc["thinking"]).score for response in responses
-    ]
-    return {"accuracy": sum(grades) / len(grades)}
+    golds = [doc["gold"], *doc["alternatives"]]
+    scores = [max(_score(response, gold, doc) for gold in golds) for response in responses]
+    return {"accuracy": sum(scores) / len(scores)}
+
+
+def _score(response: str, gold: str, doc: dict[str, Any]) -> float:
+    return _grader().grade(response, gold, doc["grader"], thinking=doc["thinking"]).score
 
 
 @cache

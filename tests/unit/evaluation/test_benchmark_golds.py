@@ -2,11 +2,16 @@
 
 import json
 
+import pyarrow as pa
 import pytest
 from benchmark_files import entry, write_lines
 
 from core.errors import InputError
-from evaluation.benchmarks.benchmark_problems import read_benchmark
+from core.files import write_table
+from core.schemas import SAMPLE
+from evaluation.benchmarks.benchmark_problems import read_benchmark, read_suite
+from evaluation.sample_tables import read_suite_file
+from grading.grader import Grader, grade_table
 
 ASKED = "Which is red?\nA) blood\nB) grass\nC) snow"
 
@@ -58,7 +63,9 @@ def test_the_last_box_of_a_solution_is_the_answer(tmp_path):
     assert read_benchmark(entry(answer_form="boxed"), [tmp_path])["gold"].to_pylist() == ["7"]
 
 
-@pytest.mark.parametrize("gold", ["A) blood", "B.", "Yes", "D", "K", "0", "1", "", "blood", "A or B"])
+@pytest.mark.parametrize(
+    "gold", ["A) blood", "B.", "Yes", "D", "K", "0", "1", "", "blood", "A or B", "A, D", ["A", "K"]]
+)
 def test_a_choice_that_is_no_label_of_the_question_is_refused(tmp_path, gold):
     write_lines(tmp_path / "mine.jsonl", {"q": ASKED, "a": gold})
     said = refusal(tmp_path, entry(grader="choice"))
@@ -121,3 +128,58 @@ def test_a_problem_is_one_question(tmp_path, problem, message):
     write_lines(tmp_path / "mine.jsonl", {"q": problem, "a": "2"})
     said = refusal(tmp_path, entry())
     assert "row 1: column q: the problem" in said and message in said, json.dumps(problem)
+
+
+def graded(tmp_path, benchmark, *responses) -> list[tuple[str, float]]:
+    """(gold, score) of responses to the first problem of a benchmark, through the suite's file."""
+    suite = read_suite([benchmark], [tmp_path])
+    write_table(suite, tmp_path / "suite.parquet")
+    suite = read_suite_file(tmp_path / "suite.parquet")
+    problem = {"benchmark": "mine", "id": suite["id"][0].as_py()}
+    rows = [{**problem, "sample": k, "response": f"</think>{text}"} for k, text in enumerate(responses)]
+    with Grader() as grader:
+        table = grade_table(pa.Table.from_pylist(rows, schema=SAMPLE), suite, grader)
+    return list(zip(table["gold"].to_pylist(), table["score"].to_pylist(), strict=True))
+
+
+def test_any_gold_of_a_list_may_be_the_right_one(tmp_path):
+    write_lines(tmp_path / "mine.jsonl", {"q": "A root of x^2=4?", "a": ["2", -2]})
+    answers = (r"\boxed{2}", r"\boxed{-2}", r"\boxed{4}", "2")
+    assert graded(tmp_path, entry(gold_list="any"), *answers) == [("2", 1), ("-2", 1), ("2", 0), ("2", 0)]
+    assert graded(tmp_path, entry(), *answers, r"\boxed{2, -2}") == [("2, -2", 0)] * 4 + [("2, -2", 1)]
+
+
+@pytest.mark.parametrize("gold", ["A, C", "AC", "C and A", "(A) (C)", "A;C", ["C", "A"], "a,c"])
+def test_several_letters_are_all_to_be_chosen_or_any_of_them(tmp_path, gold):
+    write_lines(tmp_path / "mine.jsonl", {"q": ASKED, "a": gold})
+    answers = (r"\boxed{A, C}", r"\boxed{CA}", "ANSWER: A and C", r"\boxed{A}", r"\boxed{A, B, C}", r"\boxed{C}", "No.")
+    every = graded(tmp_path, entry(grader="choice"), *answers)
+    assert every == [("A, C", score) for score in (1, 1, 1, 0, 0, 0, 0)]
+    either = graded(tmp_path, entry(grader="choice", gold_list="any"), *answers[:2], *answers[3:])
+    assert either == [("A", 0), ("A", 0), ("A", 1), ("A", 0), ("C", 1), ("A", 0)]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_several_right_options_keep_their_texts(tmp_path, shuffle):
+    texts = ["red", "blue", "cat", "dog"]
+    columns = {"problem": "q", "options": "o", "gold": "a"}
+    for gold, more in (
+        ("A, B", {}),
+        (["A", "B"], {}),
+        ([0, 1], {"index_base": 0}),
+        ("1,2", {}),
+        ("1,2", {"index_base": 1}),
+    ):
+        write_lines(tmp_path / "mine.jsonl", {"q": "Which are colours?", "o": texts, "a": gold})
+        benchmark = entry(grader="choice", columns=columns, shuffle_options=shuffle, **more)
+        row = read_benchmark(benchmark, [tmp_path], seed=5).to_pylist()[0]
+        lines = dict(line.split(") ") for line in row["problem"].split("\n")[2:6])
+        assert sorted(lines[label] for label in row["gold"].split(", ")) == ["blue", "red"]
+
+
+def test_a_suite_without_alternatives_is_one_with_none(tmp_path):
+    write_lines(tmp_path / "mine.jsonl", {"q": "1+1", "a": 2})
+    suite = read_suite([entry()], [tmp_path])
+    assert suite["alternatives"].to_pylist() == [None]
+    write_table(suite.drop_columns("alternatives"), tmp_path / "suite.parquet")
+    assert read_suite_file(tmp_path / "suite.parquet").equals(suite)

@@ -12,6 +12,7 @@ import yaml
 from core.schemas import BENCHMARK
 from evaluation.__main__ import main
 from evaluation.benchmarks.suite import ENTRIES_KEY
+from evaluation.export.lm_eval_grader import grade
 from evaluation.statistics.scores import summarize
 
 
@@ -25,6 +26,8 @@ def files(graded, tmp_path):
     pq.write_table(suite.replace_schema_metadata({ENTRIES_KEY: json.dumps([entry])}), tmp_path / "suite.parquet")
     (tmp_path / "graded").mkdir()
     table = graded({"p": [1, 0], "q": [0, "truncated"]}, checkpoint="c" * 64)
+    ends = pa.array(["stop", "content_filter", "unknown", "length"])  # as an endpoint may state them
+    table = table.set_column(table.schema.names.index("finish_reason"), "finish_reason", ends)
     pq.write_table(table, tmp_path / "graded" / "b.parquet")
     os.utime(tmp_path / "graded" / "b.parquet", (1e9, 1e9))
     return tmp_path / "suite.parquet", tmp_path / "graded"
@@ -48,7 +51,8 @@ def test_a_log_has_every_sample_and_the_scores(files, tmp_path):
     assert [(s["id"], s["epoch"], s["scores"]["math"]["value"]) for s in samples] == [
         ("p", 1, "C"), ("p", 2, "I"), ("q", 1, "I"), ("q", 2, "I"),
     ]  # fmt: skip
-    assert samples[3]["output"]["choices"][0]["stop_reason"] == "max_tokens"
+    ends = [sample["output"]["choices"][0]["stop_reason"] for sample in samples]
+    assert ends == ["stop", "content_filter", "unknown", "max_tokens"]
 
 
 def test_the_same_results_give_the_same_log(files, tmp_path):
@@ -82,3 +86,8 @@ def test_tasks_ask_the_messages_of_the_suite_or_the_prompts_of_samples(files, tm
     assert asked["messages"] == [("Box it.", "1+1=?", "7")] * 2
     assert asked["prompts"] == [("", "<user>p=?", "7"), ("", "<user>q=?", "7")]
     assert yaml.safe_load((tmp_path / "prompts" / "luffy.yaml").read_text())["task"] == ["luffy_b"]
+
+
+def test_a_task_counts_any_of_several_right_answers():
+    doc = {"gold": "2", "alternatives": ["-2"], "grader": "math", "thinking": False}
+    assert grade(doc, [[r"\boxed{-2}", r"\boxed{2}", r"\boxed{3}", "2"]]) == {"accuracy": 0.5}
