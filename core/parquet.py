@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROWS_PER_READ = 256
-READ_BYTES = 1 << 30  # of memory that reading one batch may take
+# Of address space that reading one batch may take; Arrow's allocator reserves 1 GiB of it before it uses any.
+READ_BYTES = 3 << 30
 BUFFER_BYTES = 1 << 20
 
 
@@ -37,7 +38,7 @@ def within_memory(values: Iterator[Any], where: str) -> Iterator[Any]:
                 value = next(values, None)
         except MemoryError as error:
             raise InputError(
-                f"{where}: a part of it takes more than {READ_BYTES >> 20:,} MiB of memory to read; write the file "
+                f"{where}: a part of it takes more than {READ_BYTES >> 30} GiB of memory to read; write the file "
                 "again with smaller row groups, pages and values"
             ) from error
         if value is None:

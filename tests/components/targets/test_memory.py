@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from core import parquet as core_parquet
 from core.code_digest import PROJECT
 from core.errors import InputError
 from targets.config import build_config
@@ -93,13 +93,19 @@ QUICK = ("a line of 400 MiB", "rows with new keys")
 def test_a_small_file_does_not_fill_the_memory(tmp_path: Path, name: str) -> None:
     file, write = BOMBS[name]
     write(tmp_path / file)
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURE, str(tmp_path / file)], cwd=PROJECT, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    mib, result = done.stdout.split(" ", 1)
+    done = measured(tmp_path / file)
+    mib, result = done.split(" ", 1)
     print(f"{name}: {mib} MiB, {result}")
     assert int(mib) < LIMIT_MIB, result
+
+
+def measured(path: Path, before: str = "") -> str:
+    """What `MEASURE` prints of a file, in a process that runs ``before`` first."""
+    done = subprocess.run(
+        [sys.executable, "-c", before + MEASURE, str(path)], cwd=PROJECT, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def read(path: Path) -> list[Any]:
@@ -124,10 +130,18 @@ def test_a_row_group_that_does_not_fit_into_memory_is_one_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parquet(repeated(2_000_000, 256))(tmp_path / "x.parquet")
-    assert len(read(tmp_path / "x.parquet")) == 256
-    monkeypatch.setattr(core_parquet, "READ_BYTES", 64 << 20)
-    with pytest.raises(InputError, match=r"x\.parquet: row group 0: a part of it takes more than .*smaller row groups"):
-        read(tmp_path / "x.parquet")
+    # This allocator reserves nothing in advance.
+    monkeypatch.setenv("ARROW_DEFAULT_MEMORY_POOL", "system")
+    assert "{'too_large': 256}" in measured(tmp_path / "x.parquet")  # each row alone, by max_text_bytes
+    limit = f"from core import parquet; parquet.READ_BYTES = {64 << 20}\n"
+    expected = r"InputError: .*x\.parquet: row group 0: a part of it takes more than .*smaller row groups"
+    assert re.search(expected, measured(tmp_path / "x.parquet", limit))
+
+
+def test_an_ordinary_file_is_read_in_a_process_of_its_own(tmp_path: Path) -> None:
+    response = "<think>\n" + "and so on, " * 2_000 + "\n</think>\n\n\\boxed{2}"
+    parquet(pa.array([response] * 2_000), use_dictionary=False)(tmp_path / "x.parquet")
+    assert "{'accepted': 2000}" in measured(tmp_path / "x.parquet")
 
 
 def test_a_batch_of_long_rows_is_read_row_by_row(tmp_path: Path) -> None:
