@@ -98,7 +98,7 @@ def test_a_killed_run_remembers_what_it_replays_and_what_waits_for_a_supervised_
     stores = [read_store(folder_of(run.out / "checkpoints", 4)) for run in (unbroken, broken)]
     assert stores[0].keys() == stores[1].keys()
     for prompt, kept in stores[0].items():
-        assert kept.trajectory.tokens == stores[1][prompt].trajectory.tokens
+        assert [one.tokens for one in kept.trajectories] == [one.tokens for one in stores[1][prompt].trajectories]
         assert kept.successes == stores[1][prompt].successes
 
 

@@ -8,6 +8,7 @@ whole batch of an update (all micro-batches of all ranks), which the caller give
 supervised loss. Only the published modes tell the two apart; ``docs/algorithm.md`` derives their scale.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -24,6 +25,7 @@ Reduce = Callable[[Tensor, Tensor, "BatchSize"], tuple[Tensor, Count]]
 
 # Sizes of the published run, whose gradient ``seq64-mean-token-sum-norm`` has: 64 prompts x 8 samples per update on 8
 # ranks, and micro-batches of 32,768 tokens for responses of at most 8,192.
+RANKS = 8
 SEQUENCES_PER_RANK = 64
 RESPONSES_PER_MICRO_BATCH = 4
 
@@ -65,14 +67,15 @@ def agg_loss(
 ) -> Float[Tensor, ""]:
     """Reduce the token losses of a micro-batch to its share of the policy loss of the batch.
 
-    ============================= ==========================================================================
-    ``token-mean``                sum of all token losses / tokens (Z of arXiv 2504.14945, equation 5)
-    ``seq-mean-token-mean``       sum over rows of the row's token mean / sequences
-    ``seq-mean-token-sum``        sum of all token losses / sequences
-    ``constant``                  sum of all token losses / (response_length x sequences)
-    ``seq64-mean-token-sum-norm`` sum of all token losses / (response_length x batch_sequences / 64)
-    ``published``                 sum over the ranks of (sum of the rank's token losses / response_length) / ranks
-    ============================= ==========================================================================
+    ====================================== ============================================================================
+    ``token-mean``                         sum of all token losses / tokens (Z of arXiv 2504.14945, equation 5)
+    ``seq-mean-token-mean``                sum over rows of the row's token mean / sequences
+    ``seq-mean-token-sum``                 sum of all token losses / sequences
+    ``constant``                           sum of all token losses / (response_length x sequences)
+    ``seq64-mean-token-sum-norm``          sum of all token losses / (response_length x batch_sequences / 64)
+    ``seq64-mean-token-sum-norm-occupied`` the same
+    ``published``                          mean over the ranks of sum of the rank's token losses / response_length
+    ====================================== ============================================================================
 
     The shares of any split add up, except that ``published`` depends on the number of ranks.
 
@@ -102,12 +105,13 @@ def agg_mean(
 ) -> Float[Tensor, ""]:
     """Reduce token entropies, KL or supervised losses of a micro-batch to its share of the batch's.
 
-    ============================= ==========================================================================
-    ``seq64-mean-token-sum-norm`` sum / tokens x the micro-batches of a rank, if the published run had this batch:
-                                  64 batch_tokens / (4 response_length x batch_sequences)
-    ``published``                 the micro-batch's mean, so that a rank has the sum of those of its micro-batches
-    any other                     as `agg_loss`
-    ============================= ==========================================================================
+    ====================================== ============================================================================
+    ``seq64-mean-token-sum-norm``          sum / tokens x micro-batches of a rank, if the published run had this batch:
+                                           64 batch_tokens / (4 response_length x batch_sequences)
+    ``seq64-mean-token-sum-norm-occupied`` sum / tokens x those of them that hold one of ``sequences``, in expectation
+    ``published``                          the micro-batch's mean; a rank has the sum over its micro-batches
+    any other                              as `agg_loss`
+    ====================================== ============================================================================
 
     >>> values, mask = torch.tensor([[1.0, 3.0], [8.0, 0.0]]), torch.tensor([[1, 1], [1, 0]])
     >>> size = BatchSize(tokens=3, batch_tokens=3, batch_sequences=2, response_length=2)
@@ -154,6 +158,20 @@ def seq64_mean_token_sum_norm(losses: Tensor, mask: Tensor, size: BatchSize) -> 
 def seq64_token_mean(values: Tensor, mask: Tensor, size: BatchSize) -> tuple[Tensor, Count]:
     budget = RESPONSES_PER_MICRO_BATCH * size["response_length"] * size["batch_sequences"] / SEQUENCES_PER_RANK
     return values.sum(), size["tokens"] * budget / size["batch_tokens"]
+
+
+def seq64_occupied_mean(values: Tensor, mask: Tensor, size: BatchSize) -> tuple[Tensor, Count]:
+    """As `seq64_token_mean`, but a micro-batch that holds none of the rows that are averaged adds nothing.
+
+    A published rank has ``K = ceil(tokens / 32768)`` micro-batches. Of the ``M = 8 K`` of an update, ``r`` rows are in
+    ``M (1 - (1 - 1 / M)^r)`` in expectation, and each of those adds its mean.
+    """
+    ranks = size["batch_sequences"] / SEQUENCES_PER_RANK  # those that would share the batch: 8 in the published run
+    limit = RESPONSES_PER_MICRO_BATCH * size["response_length"]
+    micro_batches = math.ceil(size["batch_tokens"] / (limit * ranks))
+    rows, updates = size["sequences"] * RANKS / ranks, RANKS * micro_batches
+    occupied = micro_batches * (1.0 - (1.0 - 1.0 / updates) ** rows)
+    return values.sum(), size["tokens"] / occupied
 
 
 def published(losses: Tensor, mask: Tensor, size: BatchSize) -> tuple[Tensor, Count]:

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from training.algorithms.off_policy_schedule import ALWAYS, UNTIL_SOLVED, require_schedule
 from training.algorithms.option_block import Options, contradiction
+from training.algorithms.option_conflicts import CONFLICTS
 from training.algorithms.registry import (
     CORRECTIONS,
     GATES,
@@ -123,7 +124,7 @@ class GateOptions(Options):
 
 
 class SRFTOptions(Options):
-    """Weights by the policy's entropy, and advantages by outcome (``training.algorithms.methods.srft``)."""
+    """Weights by the entropy of each row, and advantages by outcome (``training.algorithms.methods.srft``)."""
 
     use: bool = False
     sign: Literal["minus", "plus"] = "minus"  # of the entropy in the supervised loss's factor exp(+-H)
@@ -134,7 +135,7 @@ class ReLIFTOptions(Options):
     """Supervised steps on the targets of prompts that the policy does not solve (``methods.relift``)."""
 
     use: bool = False
-    buffer: Annotated[int, Field(ge=1)] = 128  # prompts that are waited for, and imitated in one step
+    buffer: Annotated[int, Field(ge=1)] = 128  # prompts that are waited for, and learned from in one step
 
 
 class ReplayOptions(Options):
@@ -150,6 +151,7 @@ class LengthPenaltyOptions(Options):
 
     use: bool = False
     buffer: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2  # share of the response limit over which it grows
+    factor: Positive = 0.5  # what a response at the limit loses, of the 1 between a wrong and a right answer
 
 
 class EntropyOptions(Options):
@@ -211,6 +213,8 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
     """The algorithm of a recipe: its section ``mixed``, and verl's clip range, which stands in verl's section."""
 
     loss_agg_mode: Annotated[str, AfterValidator(LOSS_AGG_MODES.require)] = "token-mean"
+    regularize_on: Baseline = "all_samples"  # the tokens whose entropy and KL the loss has
+    skip_grad_norm: Positive | None = None  # an update with a larger gradient norm is left out
     prefix: PrefixOptions = PrefixOptions()
     # which prompts get the samples with a prefix
     off_policy_schedule: Annotated[str, AfterValidator(require_schedule)] = ALWAYS
@@ -272,70 +276,26 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
                 why = f"no group has more successes: {sampled} of its samples are on-policy"
                 raise contradiction("gate.gamma", self.gate.gamma, "rollout.n", n, why)
 
+    @property
+    def needs_policy_worker(self) -> bool:
+        """Whether verl's own worker cannot make the updates (``training.verl_hooks.actor_worker``)."""
+        return self.relift.use or self.skip_grad_norm is not None
+
+    @property
+    def before_replay(self) -> Self:
+        """The options of the updates before replay starts, which have PPO's clip (ExGRPO)."""
+        return self.model_copy(update={"loss_remove_clip": False})
+
     @model_validator(mode="after")
     def _check_combinations(self) -> Self:
-        low, high, clip = self.off_min_clip, self.off_max_clip, self.clip_upper_bound
-        if low is not None and high is not None and low > high:
-            raise contradiction("off_min_clip", low, "off_max_clip", high, "the minimum is above the maximum")
-        if self.loss_remove_clip and clip is not None:
-            raise contradiction("loss_remove_clip", True, "clip_upper_bound", clip, "there is no clip to bound")
-        if self.on_policy_loss == "reinforce" and not self.loss_remove_clip:
-            raise contradiction("on_policy_loss", "reinforce", "loss_remove_clip", False, "it has no ratio to clip")
-        if self.loss_remove_clip and self.on_policy_loss == "cispo":
-            why = "its clipped ratio is the weight of a token"
-            raise contradiction("on_policy_loss", "cispo", "loss_remove_clip", True, why)
-        if self.on_policy_loss != "ppo" and self.on_policy_reshape != "no_reshape":
-            keys = "on_policy_loss", "on_policy_reshape"
-            why = "only ppo has a ratio of each token to reshape"
-            raise contradiction(keys[0], self.on_policy_loss, keys[1], self.on_policy_reshape, why)
-        for name, weighted in (("off_policy_reshape", ("logp", "p_logp")), ("on_policy_reshape", ("p_logp",))):
-            reshape, weight = getattr(self, name), getattr(self, f"{name}_weight")
-            exponent = getattr(self, f"{name}_pow_exp")
-            if weight != 1.0 and reshape not in weighted:
-                why = f"only {' and '.join(weighted)} have a weight"
-                raise contradiction(f"{name}_weight", weight, name, reshape, why)
-            if exponent != 0.5 and reshape != "pow":
-                raise contradiction(f"{name}_pow_exp", exponent, name, reshape, "only pow has an exponent")
-        if not self.use_off_policy_loss:
-            given = {name: getattr(self, name) for name in OFF_POLICY_LOSS} | {"prefix.alpha": self.prefix.alpha}
-            for name, value in given.items():
-                if value != OFF_POLICY_LOSS.get(name, 1.0):
-                    why = "off-policy tokens have no policy loss"
-                    raise contradiction("use_off_policy_loss", False, name, value, why)
-        if self.use_target_probs and self.prefix.n_prefix == 0:
-            raise contradiction("use_target_probs", True, "prefix.n_prefix", 0, "no sample has off-policy tokens")
-        if self.sft_multitask.use and self.prefix.n_prefix == 0:
-            raise contradiction("sft_multitask.use", True, "prefix.n_prefix", 0, "no sample has off-policy tokens")
-        if self.off_policy_schedule != ALWAYS and self.prefix.n_prefix == 0:
-            raise contradiction(
-                "off_policy_schedule", self.off_policy_schedule, "prefix.n_prefix", 0, "no sample has off-policy tokens"
-            )
-        if self.replay.use and self.prefix.n_prefix != 0:
-            why = "the first sample of a group is replayed"
-            raise contradiction("replay.use", True, "prefix.n_prefix", self.prefix.n_prefix, why)
-        if self.replay.use and not self.use_off_policy_loss:
-            why = "a replayed sample is off-policy"
-            raise contradiction("replay.use", True, "use_off_policy_loss", False, why)
-        if self.srft.use:
-            needed = {"on_policy_loss": "reinforce", "sft_multitask.use": True, "sft_multitask.complement": False}
-            given = (self.on_policy_loss, self.sft_multitask.use, self.sft_multitask.complement)
-            for (name, value), other in zip(needed.items(), given, strict=True):
-                if value != other:
-                    raise contradiction("srft.use", True, name, other, f"SRFT has {name}={str(value).lower()}")
-            if self.length_penalty.use:
-                why = "an on-policy sample's advantage is its outcome"
-                raise contradiction("srft.use", True, "length_penalty.use", True, why)
-        if self.gate.type != "none":
-            why = "the gate chooses between the policy loss of samples and the supervised loss of the target"
-            if not self.sft_multitask.use:
-                raise contradiction("gate.type", self.gate.type, "sft_multitask.use", False, why)
-            if self.use_off_policy_loss:
-                raise contradiction("gate.type", self.gate.type, "use_off_policy_loss", True, why)
+        for first, second, why, holds in CONFLICTS:
+            if holds(self):
+                raise contradiction(first, self.value(first), second, self.value(second), why)
         return self
 
-
-# The options that say how off-policy tokens enter the policy loss, and the values that say nothing.
-OFF_POLICY_LOSS = {
-    name: LossOptions.model_fields[name].default
-    for name in ("off_policy_reshape", "off_max_clip", "off_min_clip", "use_target_probs")
-}
+    def value(self, name: str) -> Any:
+        """The value of the option ``name``, such as ``prefix.n_prefix``."""
+        value: Any = self
+        for part in name.split("."):
+            value = getattr(value, part)
+        return value

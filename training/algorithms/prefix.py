@@ -39,12 +39,14 @@ def prefix_ratio(
     ``linear_max``      U(m, (10 - i) M / 10)
     ``linear_variance`` normal about ``linear`` with standard deviation ``std``, held within [m, M]
     ``reverse_linear``  U(m, (i + 1) M / 10)
-    ``binomial``        m + (M - m) k / 5, k from Binomial(5, 0.05 + 0.45 (1 + cos(pi step / S)))
+    ``binomial``        m + (M - m) k / 5, k from Binomial(5, 0.05 + 0.45 (1 + cos(pi t / S))) with t = step + 1; k = 0
+                        for t > S
     ``fixed``           ``n_prefix`` evenly spaced values of [m, M]; one value is M
     ==================  ===================================================================
 
-    ``binomial`` is the hint of UFT (arXiv 2505.16984), which stays at its last chance after S steps. The original
-    implementation names ``linear_variance`` and never draws from it; the normal distribution is ours.
+    ``binomial`` is the hint of UFT (arXiv 2505.16984), whose implementation counts steps from 1 and gives no hint after
+    S of them. The original implementation names ``linear_variance`` and never draws from it; the normal distribution is
+    ours.
 
     >>> half = PrefixOptions(n_prefix=1, strategy="linear", min=0.0, max=0.8, steps=100)
     >>> [prefix_ratio(half, 50, sample_id=i, n=3) for i in range(3)]
@@ -97,8 +99,10 @@ def reverse_linear(options: PrefixOptions, sample: Sample) -> float:
 
 
 def binomial(options: PrefixOptions, sample: Sample) -> float:
-    progress = min(sample.step / options.steps, 1.0)
-    q = HINT_LOW + (1.0 - 2.0 * HINT_LOW) * 0.5 * (1.0 + math.cos(math.pi * progress))
+    step = sample.step + 1
+    if step > options.steps:
+        return options.min
+    q = HINT_LOW + (1.0 - 2.0 * HINT_LOW) * 0.5 * (1.0 + math.cos(math.pi * step / options.steps))
     chunks, below = 0, (1.0 - q) ** HINT_CHUNKS
     while sample.draw > below and chunks < HINT_CHUNKS:
         chunks += 1

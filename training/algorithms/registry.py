@@ -6,6 +6,7 @@ without torch.
 """
 
 from collections.abc import Callable
+from functools import cache
 from pkgutil import resolve_name
 from typing import Any
 
@@ -17,13 +18,18 @@ class Registry(dict[str, str]):
 
     def function(self, name: str) -> Callable[..., Any]:
         """The function registered as ``name``; a ValueError that lists the names for any other."""
-        return resolve_name(self[self.require(name)])
+        return _resolve(self[self.require(name)])
 
     def require(self, name: str) -> str:
         """Return ``name`` if it is registered; a ValueError that lists the names otherwise."""
         if name not in self:
             raise ValueError(f"got {name!r}, expected one of {', '.join(self)}")
         return name
+
+
+@cache
+def _resolve(target: str) -> Callable[..., Any]:
+    return resolve_name(target)
 
 
 # (old_log_prob, log_prob, advantages, response_mask, off_policy_mask, options: LossOptions) -> (losses, stats)
@@ -58,6 +64,7 @@ LOSS_AGG_MODES = Registry(
         "seq-mean-token-sum": "training.algorithms.aggregate:seq_mean_token_sum",
         "constant": "training.algorithms.aggregate:constant",
         "seq64-mean-token-sum-norm": "training.algorithms.aggregate:seq64_mean_token_sum_norm",
+        "seq64-mean-token-sum-norm-occupied": "training.algorithms.aggregate:seq64_mean_token_sum_norm",
         "published": "training.algorithms.aggregate:published",
     }
 )
@@ -65,6 +72,7 @@ LOSS_AGG_MODES = Registry(
 MEAN_AGG_MODES = Registry(
     {
         "seq64-mean-token-sum-norm": "training.algorithms.aggregate:seq64_token_mean",
+        "seq64-mean-token-sum-norm-occupied": "training.algorithms.aggregate:seq64_occupied_mean",
         "published": "training.algorithms.aggregate:published_mean",
     }
 )

@@ -42,12 +42,13 @@ class TrainerState:
     """What a trainer needs beyond verl's files in order to resume."""
 
     entropy: Mapping[str, float] = field(default_factory=dict)  # EntropyController.state_dict()
-    dispatched: int = 0  # prompts that samples were drawn for, with asynchronous rollouts
+    dispatched: int = 0  # prompts that came from the dataset, with asynchronous rollouts and with mixed.replay
     solved: Sequence[
         int
     ] = ()  # prompts that need no off-policy samples any more, with mixed.off_policy_schedule=until_solved
     unsolved: Sequence[int] = ()  # prompts whose targets wait for a supervised step, with mixed.relift
     retired: Sequence[int] = ()  # prompts that are not replayed any more, with mixed.replay
+    absent: Sequence[int] = ()  # those of them that have left the dataset
     replaying: bool = False  # whether replay has started
 
 

@@ -96,6 +96,8 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
     _check_values(config)
     options = mixed_options(config)
     lay_out_rollouts(config)
+    if options.srft.use:
+        config.actor_rollout_ref.actor.calculate_entropy = True  # it weighs the losses, whatever its bonus is
     if options.replay.use:
         config.data.gen_batch_size = 1  # one prompt at a time, because some of a batch are not the dataset's next
     AlertOptions.of(config)

@@ -11,7 +11,7 @@ from training.algorithms.advantage import apply_prefix_weights, group_advantage
 from training.algorithms.correction import rollout_correction
 from training.algorithms.methods.gate import group_gate
 from training.algorithms.methods.length_penalty import length_penalty
-from training.algorithms.methods.srft import outcome_advantage, supervised_scale
+from training.algorithms.methods.srft import outcome_advantage
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.tensors import mask_of_prefix
 from training.verl_hooks.metrics import staleness_metrics, token_metrics
@@ -67,7 +67,6 @@ class Advantages:
 
     fields: dict[str, torch.Tensor]
     metrics: dict[str, float]
-    sft_scale: float = 1.0  # of the supervised loss
 
 
 def compute_advantages(
@@ -96,11 +95,9 @@ def compute_advantages(
     )
     metrics |= {f"rollout_correction/{name}": value for name, value in correction_metrics.items()}
     metrics |= token_metrics(rows["entropy"], mask, off_policy_mask)
-    sft_scale = 1.0
     if options.srft.use:
-        outcomes = outcome_advantage(samples.solved, metrics.get("actor/entropy", 0.0), options.srft)
+        outcomes = outcome_advantage(samples.solved, options.srft)
         advantages = torch.where(off_policy_mask, advantages, outcomes.unsqueeze(-1) * mask)
-        sft_scale = supervised_scale(metrics.get("actor/off_policy_entropy", 0.0), options.srft)
     ages = updates - fit_width(rows["rollout_versions"], mask.shape[1])
     drift = rows["old_log_probs"] - rows["rollout_log_probs"]
     metrics |= staleness_metrics(ages, mask & ~off_policy_mask, drift)
@@ -113,4 +110,4 @@ def compute_advantages(
         metrics["groups/supervised"] = float(1.0 - policy[samples.sampled].mean())
     if options.has_teacher_log_probs:
         fields["off_policy_log_probs"] = fit_width(rows["off_policy_log_probs"], mask.shape[1])
-    return Advantages(fields, metrics, sft_scale)
+    return Advantages(fields, metrics)

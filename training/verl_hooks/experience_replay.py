@@ -21,8 +21,7 @@ SCHEMA = pa.schema(
     {
         "prompt": pa.int64(),
         "successes": pa.int32(),
-        "entropy": pa.float64(),
-        "tokens": pa.list_(pa.int64()),
+        "tokens": pa.list_(pa.int32()),
         "log_probs": pa.list_(pa.float32()),
     }
 )
@@ -59,22 +58,24 @@ def insert(store: ReplayStore, rows: TensorDict, index: Sequence[str]) -> None:
 
 def _trajectory(row: TensorDict) -> Trajectory:
     mask = row["response_mask"].bool()
-    entropy = float(row["entropy"][mask].double().mean())
-    return Trajectory(row["responses"][mask].tolist(), row["old_log_probs"][mask].tolist(), entropy)
+    return Trajectory(row["responses"][mask].tolist(), row["old_log_probs"][mask].tolist())
 
 
 def write_store(store: ReplayStore, folder: Path) -> None:
     """Write the trajectories of ``store`` into the checkpoint ``folder``."""
     rows = [
-        {"prompt": prompt, "successes": kept.successes, **vars(kept.trajectory)}
+        {"prompt": prompt, "successes": kept.successes, **vars(trajectory)}
         for prompt, kept in sorted(store.experiences.items())
+        for trajectory in kept.trajectories
     ]
     write_table(pa.Table.from_pylist(rows, schema=SCHEMA), folder / FILE)
 
 
 def read_store(folder: Path) -> dict[int, Experience]:
     """The trajectories that `write_store` wrote."""
-    return {
-        row.pop("prompt"): Experience(row.pop("successes"), Trajectory(**row))
-        for row in pq.read_table(folder / FILE, schema=SCHEMA).to_pylist()
-    }
+    successes: dict[int, int] = {}
+    trajectories: dict[int, list[Trajectory]] = {}
+    for row in pq.read_table(folder / FILE, schema=SCHEMA).to_pylist():
+        successes[row["prompt"]] = row["successes"]
+        trajectories.setdefault(row["prompt"], []).append(Trajectory(row["tokens"], row["log_probs"]))
+    return {prompt: Experience(successes[prompt], kept) for prompt, kept in trajectories.items()}

@@ -5,11 +5,11 @@ loss nor its gradient depends on how the batch was cut into micro-batches, ranks
 ``published``).
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from tensordict import TensorDict
+from torch import Tensor
 from verl.trainer.ppo.core_algos import kl_penalty
 from verl.utils import tensordict_utils as tu
 from verl.utils.metric import AggregationType, Metric
@@ -18,21 +18,45 @@ from verl.workers.utils.padding import no_padding_2_padding
 
 from training.algorithms.aggregate import BatchSize, agg_loss, agg_mean
 from training.algorithms.methods.sft_schedule import policy_weight
+from training.algorithms.methods.srft import entropy_advantage, row_entropy, supervised_scale
+from training.algorithms.mixed_loss import Stats
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.registry import LOSSES, MEAN_AGG_MODES
 from training.algorithms.sft import sft_token_loss
 from training.algorithms.tensors import mask_of_prefix
 from training.verl_hooks.metrics import pair_of_sums
 
+Losses = tuple[Tensor, dict[str, Metric]]
+
+
+@dataclass(frozen=True, eq=False)
+class MicroBatch:
+    """A micro-batch, padded to ``[batch, response]``, and the counts of the update that it belongs to.
+
+    ``mask`` has the tokens that count: where a gate gives a row the weight 0, it is as if the row had been dropped.
+    """
+
+    fields: TensorDict
+    log_prob: Tensor
+    entropy: Tensor | None
+    mask: Tensor
+    off_policy_mask: Tensor
+    size: BatchSize
+    counts: TensorDict
+
+    def size_of(self, tokens: str, sequences: str) -> BatchSize:
+        """``size`` for a term that only some tokens have; 1 for none of them, whose sum is 0 too."""
+        return replace(self.size, tokens=max(self.counts[tokens], 1), sequences=max(self.counts[sequences], 1))
+
 
 def mixed_policy_loss(
     actor: ActorConfig,
     options: MixedPolicyOptions,
     response_length: int,
-    model_output: dict[str, torch.Tensor],
+    model_output: dict[str, Tensor],
     data: TensorDict,
     dp_group: Any = None,
-) -> tuple[torch.Tensor, dict[str, Metric]]:
+) -> Losses:
     """The share of one micro-batch in the loss of its update, and its metrics.
 
     ``pg_loss``, ``entropy_loss``, ``kl_loss`` and ``sft_loss`` are the terms as they are optimised. Means over tokens
@@ -40,72 +64,123 @@ def mixed_policy_loss(
     """
     if tu.get_non_tensor_data(data, "sft_update", False):
         return sft_update_loss(model_output, data)
-    log_prob = no_padding_2_padding(model_output["log_probs"], data)  # [batch, response]
-    fields = ["response_mask", "old_log_probs", "advantages", "rollout_is_weights", "prefix_length"]
-    if actor.use_kl_loss:
-        fields.append("ref_log_prob")
-    if options.has_teacher_log_probs:
-        fields.append("off_policy_log_probs")
-    if options.gate.type != "none":
-        fields.append("gate")
-    batch = data.select(*fields).to_padded_tensor()
-    mask = batch["response_mask"].bool()
-    off_policy_mask = mask_of_prefix(batch["prefix_length"], mask)
-    mode, size = options.loss_agg_mode, batch_size(data, response_length)
+    batch = read_micro_batch(actor, options, response_length, model_output, data)
+    supervised = options.sft_multitask
+    sft_coef = tu.get_non_tensor_data(data, "sft_coef", supervised.coef)
 
-    old_log_prob, advantages = batch["old_log_probs"], batch["advantages"]
-    token_loss = LOSSES.function(options.loss)
-    phi = {"target_probs": batch["off_policy_log_probs"].exp()} if options.has_teacher_log_probs else {}
-    losses, stats = token_loss(old_log_prob, log_prob, advantages, mask, off_policy_mask, options, **phi)
-    losses = losses * batch["rollout_is_weights"]
-    if options.gate.type != "none":
-        losses = losses * batch["gate"]
-    terms = {"pg_loss": agg_loss(losses, mask, mode, size if options.use_off_policy_loss else on_policy(size, data))}
-    loss, supervised = terms["pg_loss"], options.sft_multitask
-    coef = tu.get_non_tensor_data(data, "sft_coef", supervised.coef)
+    terms: dict[str, Tensor] = {}
+    terms["pg_loss"], stats = policy_term(batch, options)
+    loss = terms["pg_loss"]
     if supervised.use and supervised.complement:
-        loss = loss * policy_weight(supervised, coef)
-    if (entropy := model_output.get("entropy")) is not None:
+        loss = loss * policy_weight(supervised, sft_coef)
+    mask, size = regularized(batch, options)
+    if batch.entropy is not None:
         coefficient = tu.get_non_tensor_data(data, "entropy_coeff", actor.entropy_coeff)
-        terms["entropy_loss"] = agg_mean(no_padding_2_padding(entropy, data), mask, mode, size)
+        terms["entropy_loss"] = agg_mean(batch.entropy, mask, options.loss_agg_mode, size)
         loss = loss - coefficient * terms["entropy_loss"]
     if actor.use_kl_loss:
-        divergence = kl_penalty(log_prob, batch["ref_log_prob"], actor.kl_loss_type)
-        terms["kl_loss"] = agg_mean(divergence, mask, mode, size)
+        divergence = kl_penalty(batch.log_prob, batch.fields["ref_log_prob"], actor.kl_loss_type)
+        terms["kl_loss"] = agg_mean(divergence, mask, options.loss_agg_mode, size)
         loss = loss + actor.kl_loss_coef * terms["kl_loss"]
     if supervised.use:
-        mode = mode if mode in MEAN_AGG_MODES else "token-mean"
-        size = replace(size, tokens=max(data["off_policy_tokens"], 1))
-        sft_losses = sft_token_loss(log_prob, off_policy_mask, supervised.weight)
-        if options.gate.type != "none":
-            sft_losses = sft_losses * batch["gate"]
-        terms["sft_loss"] = agg_mean(sft_losses, off_policy_mask, mode, size)
-        loss = loss + coef * terms["sft_loss"]
+        terms["sft_loss"] = supervised_term(batch, options)
+        loss = loss + sft_coef * terms["sft_loss"]
+    return loss, as_metrics(terms, stats)
 
+
+def read_micro_batch(
+    actor: ActorConfig,
+    options: MixedPolicyOptions,
+    response_length: int,
+    model_output: dict[str, Tensor],
+    data: TensorDict,
+) -> MicroBatch:
+    """``data`` with the fields that ``options`` need, and the model's log-probabilities and entropies."""
+    gated = options.gate.type != "none"
+    fields = ["response_mask", "old_log_probs", "advantages", "rollout_is_weights", "prefix_length"]
+    optional = {
+        "ref_log_prob": actor.use_kl_loss,
+        "off_policy_log_probs": options.has_teacher_log_probs,
+        "gate": gated,
+    }
+    fields += [name for name, needed in optional.items() if needed]
+    padded = data.select(*fields).to_padded_tensor()
+    valid = padded["response_mask"].bool()
+    entropy = model_output.get("entropy")
+    # An update can be all padding, where groups were dropped: its sums are 0, whatever they are divided by.
+    tokens = max(data["kept_tokens"] if gated else data["batch_num_tokens"], 1)
+    sequences = max(data["sequences"], 1)
+    return MicroBatch(
+        fields=padded,
+        log_prob=no_padding_2_padding(model_output["log_probs"], data),
+        entropy=None if entropy is None else no_padding_2_padding(entropy, data),
+        mask=valid & (padded["gate"] > 0) if gated else valid,
+        off_policy_mask=mask_of_prefix(padded["prefix_length"], valid),
+        size=BatchSize(tokens, sequences, tokens, sequences, response_length, data["dp_size"]),
+        counts=data,
+    )
+
+
+def policy_term(batch: MicroBatch, options: MixedPolicyOptions) -> tuple[Tensor, Stats]:
+    """The policy loss, and the sums and counts of its metrics."""
+    fields, mask, off_policy_mask = batch.fields, batch.mask, batch.off_policy_mask
+    advantages, phi = fields["advantages"], {}
+    if options.srft.use:
+        advantages = entropy_advantage(advantages, off_policy_mask, row_entropy(required_entropy(batch), mask))
+    if options.has_teacher_log_probs:
+        probs = fields["off_policy_log_probs"].exp()
+        # The token loss adds 1e-6 to the teacher's probabilities; ExGRPO's ratio has the recorded ones as they are.
+        phi = {"target_probs": (probs - 1e-6).clamp(min=0.0) if options.replay.use else probs}
+    token_loss = LOSSES.function(options.loss)
+    losses, stats = token_loss(
+        fields["old_log_probs"], batch.log_prob, advantages, mask, off_policy_mask, options, **phi
+    )
+    losses = losses * fields["rollout_is_weights"]
+    if options.gate.type != "none":
+        losses = losses * fields["gate"]
+    size = batch.size if options.use_off_policy_loss else batch.size_of("on_policy_tokens", "on_policy_sequences")
+    pg_loss = agg_loss(losses, mask, options.loss_agg_mode, size)
     losses = losses.detach()  # with the weights of the rollout correction, unlike those of stats
-    for name, tokens in (("on_pg_loss", mask & ~off_policy_mask), ("off_pg_loss", off_policy_mask)):
+    for name, tokens in (("on_pg_loss", mask & ~off_policy_mask), ("off_pg_loss", mask & off_policy_mask)):
         stats[name] = losses[tokens].sum(), tokens.sum()
-    sums = {}
+    return pg_loss, stats
+
+
+def regularized(batch: MicroBatch, options: MixedPolicyOptions) -> tuple[Tensor, BatchSize]:
+    """The tokens whose entropy and divergence from the reference the loss has, and their counts."""
+    if options.regularize_on == "on_policy":
+        return batch.mask & ~batch.off_policy_mask, batch.size_of("on_policy_tokens", "on_policy_sequences")
+    return batch.mask, batch.size
+
+
+def supervised_term(batch: MicroBatch, options: MixedPolicyOptions) -> Tensor:
+    """The supervised loss on off-policy tokens."""
+    mask = batch.mask & batch.off_policy_mask
+    losses = sft_token_loss(batch.log_prob, mask, options.sft_multitask.weight)
+    if options.gate.type != "none":
+        losses = losses * batch.fields["gate"]
+    if options.srft.use:
+        losses = losses * supervised_scale(row_entropy(required_entropy(batch), batch.mask), options.srft)
+    mode = options.loss_agg_mode if options.loss_agg_mode in MEAN_AGG_MODES else "token-mean"
+    return agg_mean(losses, mask, mode, batch.size_of("off_policy_tokens", "off_policy_sequences"))
+
+
+def required_entropy(batch: MicroBatch) -> Tensor:
+    if batch.entropy is None:
+        raise ValueError("srft needs the entropy of each token: actor_rollout_ref.actor.calculate_entropy must be true")
+    return batch.entropy
+
+
+def as_metrics(terms: dict[str, Tensor], stats: Stats) -> dict[str, Metric]:
+    """The terms, and the sums and counts of ``stats``: their shares add up over micro-batches and ranks."""
+    values: dict[str, Any] = dict(terms)
     for name, (total, count) in stats.items():
         if name != "pg_loss":
-            sums |= pair_of_sums(name, total, count)
-    metrics = {name: Metric(value=value, aggregation=AggregationType.SUM) for name, value in (terms | sums).items()}
-    return loss, metrics
+            values.update(pair_of_sums(name, total, count))
+    return {name: Metric(value=value, aggregation=AggregationType.SUM) for name, value in values.items()}
 
 
-def batch_size(data: TensorDict, response_length: int) -> BatchSize:
-    """The counts of an update, of which ``data`` is a micro-batch."""
-    # An update can be all padding, where groups were dropped: its sums are 0, whatever they are divided by.
-    tokens, sequences = max(data["batch_num_tokens"], 1), max(data["sequences"], 1)
-    return BatchSize(tokens, sequences, tokens, sequences, response_length, data["dp_size"])
-
-
-def on_policy(size: BatchSize, data: TensorDict) -> BatchSize:
-    """``size`` where only on-policy tokens have the loss; 1 for none, whose sum is 0 too."""
-    return replace(size, tokens=max(data["on_policy_tokens"], 1), sequences=max(data["on_policy_sequences"], 1))
-
-
-def sft_update_loss(model_output: dict[str, torch.Tensor], data: TensorDict) -> tuple[torch.Tensor, dict[str, Metric]]:
+def sft_update_loss(model_output: dict[str, Tensor], data: TensorDict) -> Losses:
     """The share of one micro-batch in a supervised step of ReLIFT (arXiv 2506.07527): ``mean(-log p - c H)``.
 
     The mean is over the target tokens of the step, and ``c`` the entropy coefficient.
@@ -120,9 +195,7 @@ def sft_update_loss(model_output: dict[str, torch.Tensor], data: TensorDict) -> 
     return loss, {"sft_loss": Metric(value=nll, aggregation=AggregationType.SUM)}
 
 
-def supervised_loss(
-    weight: str, model_output: dict[str, torch.Tensor], data: TensorDict, dp_group: Any = None
-) -> tuple[torch.Tensor, dict[str, Metric]]:
+def supervised_loss(weight: str, model_output: dict[str, Tensor], data: TensorDict, dp_group: Any = None) -> Losses:
     """The share of one micro-batch of targets in the mean of ``-w log_prob`` over the target tokens of its update.
 
     ``weight``: the name of ``w`` (`training.algorithms.methods.sft_weight`).

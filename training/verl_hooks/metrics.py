@@ -77,20 +77,23 @@ def update_counts(
 ) -> dict[str, float]:
     """What the loss divides by: the batch's counts times the ``share`` of the batch that one update sees.
 
-    Tokens to which ``gate`` gives no weight are as if they had been dropped: the terms do not count them.
+    Tokens to which ``gate`` gives no weight are as if they had been dropped: nothing counts them.
 
     >>> mask, off_policy = torch.tensor([[True, True], [True, False]]), torch.tensor([[True, True], [False, False]])
-    >>> update_counts(mask, off_policy, 1.0, torch.tensor([[0.0, 0.0], [1.0, 1.0]]))
-    {'sequences': 2.0, 'on_policy_sequences': 1.0, 'on_policy_tokens': 1.0, 'off_policy_tokens': 0.0}
+    >>> counts = update_counts(mask, off_policy, 1.0, torch.tensor([[0.0, 0.0], [1.0, 1.0]]))
+    >>> counts["kept_tokens"], counts["on_policy_tokens"], counts["off_policy_tokens"], counts["sequences"]
+    (1.0, 1.0, 0.0, 1.0)
     """
-    on_policy_mask = mask & ~off_policy_mask
     if gate is not None:
-        on_policy_mask, off_policy_mask = on_policy_mask & (gate > 0), off_policy_mask & (gate > 0)
+        mask = mask & (gate > 0)
+    on_policy_mask, off_policy_mask = mask & ~off_policy_mask, mask & off_policy_mask
     counts = {
+        "kept_tokens": mask,
         "sequences": mask.any(-1),
-        "on_policy_sequences": on_policy_mask.any(-1),
         "on_policy_tokens": on_policy_mask,
+        "on_policy_sequences": on_policy_mask.any(-1),
         "off_policy_tokens": off_policy_mask,
+        "off_policy_sequences": off_policy_mask.any(-1),
     }
     return {name: share * int(counted.sum()) for name, counted in counts.items()}
 

@@ -3,6 +3,7 @@ are learned from supervised, which are replayed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -15,6 +16,9 @@ from training.job.checkpoints import TrainerState
 from training.verl_hooks.batch import Samples
 from training.verl_hooks.experience_replay import insert, read_store, write_store
 
+# The mean entropies of trajectories, each with its prompt, under the current policy.
+Entropies = Callable[[Sequence[tuple[int, Trajectory]]], Sequence[float]]
+
 
 class PromptMemory:
     """Prompts by their `prompt_key`, for ``mixed.off_policy_schedule``, ``mixed.relift`` and ``mixed.replay``."""
@@ -24,7 +28,7 @@ class PromptMemory:
         self.schedule = OffPolicySchedule(options.off_policy_schedule)
         self.unsolved = UnsolvedPrompts(options.relift.buffer)
         self.replay = ReplayStore(options.replay, n)
-        self._replayed: list[int] = []  # prompts of the next batch of which a sample is replayed
+        self._replayed: dict[int, Trajectory] = {}  # prompts of the next batch of which a sample is replayed, and it
         self._waiting: list[int] = []  # those of them that are not in it yet
 
     @property
@@ -37,9 +41,15 @@ class PromptMemory:
         rates = [None] * len(prompts) if pass_rates is None else pass_rates
         return [self.schedule.applies(prompt, rate) for prompt, rate in zip(prompts, rates, strict=True)]
 
-    def choose_replayed(self, batch_size: int, seed: int) -> None:
-        """Choose what the next batch replays."""
-        self._replayed = self.replay.draw(batch_size, seed)
+    def choose_replayed(self, batch_size: int, seed: int, entropies: Entropies) -> None:
+        """Choose what the next batch replays: of each prompt that is drawn the sample of the lowest entropy."""
+        prompts = self.replay.draw(batch_size, seed)
+        pairs = [(prompt, one) for prompt in prompts for one in self.replay.experiences[prompt].trajectories]
+        values = iter(entropies(pairs) if pairs else ())
+        kept = {prompt: self.replay.experiences[prompt] for prompt in prompts}
+        self._replayed = {
+            prompt: one.choose(list(islice(values, len(one.trajectories)))) for prompt, one in kept.items()
+        }
         self._waiting = list(self._replayed)
 
     def next_replayed(self) -> tuple[int, Trajectory] | None:
@@ -47,11 +57,13 @@ class PromptMemory:
         if not self._waiting:
             return None
         prompt = self._waiting.pop(0)
-        return prompt, self.replay.experiences[prompt].trajectory
+        return prompt, self._replayed[prompt]
 
     def is_spent(self, prompt: int, prompts: int) -> bool:
-        """Whether the batch replays ``prompt``, and the dataset has others among its ``prompts``."""
-        return prompt in self._replayed and len(self._replayed) < prompts
+        """Whether ``prompt`` has left the dataset of ``prompts``, or the batch replays it and others are left."""
+        if prompt in self.replay.absent:
+            return True
+        return prompt in self._replayed and len(self._replayed) < prompts - len(self.replay.absent)
 
     def note(self, samples: Samples, has_target: Callable[[int], bool], on_policy_reward: float) -> dict[str, float]:
         """Take in how the samples of a step came out; returns figures of what is kept."""
@@ -64,7 +76,7 @@ class PromptMemory:
         if not self.replays:
             return {}
         insert(self.replay, rows[sampled], samples.index[sampled.numpy()].tolist())
-        self.replay.note_success(on_policy_reward)
+        self.replay.note_success(on_policy_reward)  # the batch after this one is the first that is kept
         stored, retired = len(self.replay.experiences), len(self.replay.retired)
         return {"replay/stored": float(stored), "replay/retired": float(retired)}
 
@@ -77,6 +89,7 @@ class PromptMemory:
             solved=sorted(self.schedule.solved),
             unsolved=self.unsolved.prompts,
             retired=sorted(self.replay.retired),
+            absent=sorted(self.replay.absent),
             replaying=self.replay.started,
         )
 
@@ -84,6 +97,7 @@ class PromptMemory:
         """Take over what `save` saved."""
         self.schedule.solved.update(state.solved)
         self.unsolved.prompts = list(state.unsolved)
-        self.replay.retired, self.replay.started = set(state.retired), state.replaying
+        self.replay.retired, self.replay.absent = set(state.retired), set(state.absent)
+        self.replay.started = state.replaying
         if self.replays:
             self.replay.experiences = read_store(folder)

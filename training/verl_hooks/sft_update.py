@@ -1,4 +1,4 @@
-"""The supervised steps of ReLIFT between updates by RL: the targets, and the batch that is learned from."""
+"""Rows that a worker sees beside the samples of a step: ReLIFT's targets, and the trajectories that ExGRPO compares."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,8 +8,9 @@ from tensordict import TensorDict
 from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerBase
 from verl.utils import tensordict_utils as tu
+from verl.workers.utils.padding import no_padding_2_padding
 
-from core.model.prompts import Example, Template, encode_example
+from core.model.prompts import Example, Template, encode_example, encode_prompt
 from training.verl_hooks.derived_seeds import prompt_key
 
 
@@ -44,11 +45,48 @@ class Problems:
         record = self.record(prompt)
         return encode_example(record["raw_prompt"], record["target"][0]["content"], self._tokenizer, self._template)
 
+    def answered(self, prompt: int, response: Sequence[int]) -> Example:
+        """The prompt and a ``response`` as tokens."""
+        conversation = self.record(prompt)["raw_prompt"]
+        return Example(encode_prompt(conversation, self._tokenizer, self._template), list(response))
+
 
 def sft_update_batch(examples: Sequence[Example], ranks: int, temperature: float, entropy_coeff: float) -> TensorDict:
-    """A batch of one update on ``examples``, for which `training.verl_hooks.loss` has the loss of ReLIFT.
+    """A batch of one update on ``examples``, for which `training.verl_hooks.loss` has the loss of ReLIFT."""
+    batch = example_batch(examples, ranks, temperature)
+    tu.assign_non_tensor(
+        batch,
+        sft_update=True,
+        calculate_entropy=entropy_coeff != 0,
+        entropy_coeff=entropy_coeff,
+        global_batch_size=len(batch),
+        mini_batch_size=len(batch),
+    )
+    return batch
 
-    Rows without a token that counts fill it up to a multiple of the data-parallel ``ranks``.
+
+def entropy_batch(examples: Sequence[Example], ranks: int, temperature: float) -> TensorDict:
+    """A batch of which a worker computes the entropies without a loss; `mean_entropies` reads them."""
+    batch = example_batch(examples, ranks, temperature)
+    tu.assign_non_tensor(batch, calculate_entropy=True, compute_loss=False)
+    return batch
+
+
+def mean_entropies(entropy: torch.Tensor, batch: TensorDict, examples: int) -> list[float]:
+    """The mean entropy over the response of each of the first ``examples`` rows of an `entropy_batch`, in nats.
+
+    Args:
+        entropy: of the tokens after each token of a row, as a worker returns it.
+    """
+    responses = no_padding_2_padding(entropy, batch)
+    mask = batch["response_mask"].to_padded_tensor(0.0)
+    return ((responses * mask).sum(-1)[:examples] / mask.sum(-1)[:examples]).tolist()
+
+
+def example_batch(examples: Sequence[Example], ranks: int, temperature: float) -> TensorDict:
+    """``examples`` as a worker takes them.
+
+    Rows without a token that counts fill the batch up to a multiple of the data-parallel ``ranks``.
     """
     rows = [*examples, *([examples[0]] * (-len(examples) % ranks))]
     masks = [torch.full((len(row.response),), float(n < len(examples))) for n, row in enumerate(rows)]
@@ -62,14 +100,4 @@ def sft_update_batch(examples: Sequence[Example], ranks: int, temperature: float
         "loss_mask": masks,
     }
     nested = {name: torch.nested.as_nested_tensor(values, layout=torch.jagged) for name, values in fields.items()}
-    return tu.get_tensordict(
-        nested,
-        {
-            "sft_update": True,
-            "calculate_entropy": entropy_coeff != 0,
-            "entropy_coeff": entropy_coeff,
-            "global_batch_size": len(rows),
-            "mini_batch_size": len(rows),
-            "temperature": temperature,
-        },
-    )
+    return tu.get_tensordict(nested, {"temperature": temperature})

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import ray
 import torch
 import transfer_queue as tq
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
 from verl import DataProto
 from verl.trainer.ppo.ray_trainer import apply_kl_penalty
+from verl.trainer.ppo.utils import Role
 from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils.config import omega_conf_to_dataclass
@@ -21,11 +23,14 @@ from verl.workers.utils.padding import response_to_nested
 
 from core.files import digest_bytes
 from training.algorithms.entropy import EntropyController
+from training.algorithms.methods.exgrpo import Trajectory
 from training.algorithms.methods.sft_schedule import sft_coefficient
+from training.algorithms.options import MixedPolicyOptions
 from training.job.checkpoints import TrainerState, folder_of, mark_complete, read_state, record_score
 from training.job.configuration import chat_template, mixed_options
 from training.job.metrics_log import require_finite
 from training.resources.fit_check import require_disk
+from training.verl_hooks.actor_worker import PolicyWorker
 from training.verl_hooks.batch import FIELDS, Samples, compute_advantages
 from training.verl_hooks.derived_seeds import prompt_key, stable_hash
 from training.verl_hooks.experience_replay import prompt_batch, with_replay
@@ -33,7 +38,7 @@ from training.verl_hooks.loss import mixed_policy_loss
 from training.verl_hooks.metrics import group_metrics, mean_of_sums, update_counts, validation_metrics
 from training.verl_hooks.prompt_sampler import PromptMemory
 from training.verl_hooks.replay_buffer import GroupReplayBuffer, sample_of
-from training.verl_hooks.sft_update import Problems, sft_update_batch
+from training.verl_hooks.sft_update import Problems, entropy_batch, mean_entropies, sft_update_batch
 
 POLL_SECONDS = 0.1  # verl's 2 s would be most of a step of a small model
 
@@ -47,23 +52,30 @@ class MixedPolicy(PPOTrainer):
     """Mixed-policy GRPO over any trainer of verl: the order of a step, and what is not overridden here, is its own."""
 
     buffer = GroupReplayBuffer
-    dispatched = 0  # prompts that samples were drawn for, with asynchronous rollouts
+    dispatched = 0  # prompts that came from the dataset, with asynchronous rollouts and with mixed.replay
 
     def __init__(self, config: Any):
         self.options = mixed_options(config)
         self.memory = PromptMemory(self.options, config.actor_rollout_ref.rollout.n)
         self.entropy = EntropyController(self.options.adaptive_entropy, config.actor_rollout_ref.actor.entropy_coeff)
         self._prefix_lengths: dict[str, int] = {}  # of this step's samples, by their key
-        self._sft_scale = 1.0  # of the supervised loss, for the batch whose advantages were computed last
         self._counts = Counter[str]()  # of this step; verl averages the metrics of mini-batches that it samples apart
         super().__init__(config)
 
+    def _init_resource_pool_mgr(self) -> None:
+        super()._init_resource_pool_mgr()
+        if self.options.needs_policy_worker:
+            for role in {Role.ActorRollout, Role.ActorRolloutRef} & self.role_worker_mapping.keys():
+                self.role_worker_mapping[role] = ray.remote(PolicyWorker)
+
     def _setup(self) -> None:
         super()._setup()
+        self._set_loss(self.options)
+
+    def _set_loss(self, options: MixedPolicyOptions) -> None:
         actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
-        self.actor_rollout_wg.set_loss_fn(
-            partial(mixed_policy_loss, actor, self.options, self.config.data.max_response_length)
-        )
+        limit = self.config.data.max_response_length
+        self.actor_rollout_wg.set_loss_fn(partial(mixed_policy_loss, actor, options, limit))
 
     @cached_property
     def problems(self) -> Problems:
@@ -91,7 +103,7 @@ class MixedPolicy(PPOTrainer):
         """verl's; each prompt with its key and whether its group has off-policy samples, where that is needed."""
         if self.options.replay.use:
             seed = stable_hash(self.config.seed, self.global_steps, "replay")
-            self.memory.choose_replayed(num_prompts or self.config.data.train_batch_size, seed)
+            self.memory.choose_replayed(num_prompts or self.config.data.train_batch_size, seed, self._entropies)
         batch = super()._next_train_batch(num_prompts)
         if not self.memory.used:
             return batch
@@ -109,11 +121,30 @@ class MixedPolicy(PPOTrainer):
         if replayed := self.memory.next_replayed():
             prompt, trajectory = replayed
             return with_replay(prompt_batch(self.problems.record(prompt)), trajectory)
-        batch = super()._fetch_one_gen_batch()
+        batch = self._next_prompt()
         # A prompt is in a batch once, as long as there is another one.
         while self.memory.is_spent(prompt_key(batch["raw_prompt"][0]), len(self.problems)):
-            batch = super()._fetch_one_gen_batch()
+            batch = self._next_prompt()
         return with_replay(batch, None)
+
+    def _next_prompt(self) -> TensorDict:
+        """The dataset's next prompt."""
+        if self.dispatched % len(self.train_dataloader) == 0:
+            self.memory.replay.start_epoch(len(self.problems), self.config.data.train_batch_size)
+        self.dispatched += 1
+        return super()._fetch_one_gen_batch()
+
+    @property
+    def _ranks(self) -> int:
+        """Data-parallel ranks of the actor."""
+        return max(self.actor_rollout_wg._dispatch_info["actor"]) + 1
+
+    def _entropies(self, trajectories: Sequence[tuple[int, Trajectory]]) -> list[float]:
+        """The mean entropy of each trajectory under the current policy, with the prompt that it answers."""
+        examples = [self.problems.answered(prompt, one.tokens) for prompt, one in trajectories]
+        batch = entropy_batch(examples, self._ranks, self.config.actor_rollout_ref.rollout.temperature)
+        output = self.actor_rollout_wg.compute_log_prob(batch)
+        return mean_entropies(output["entropy"], batch, len(examples))
 
     def _balance_batch(self, batch: KVBatchMeta, *arguments: Any, **options: Any) -> KVBatchMeta:
         """verl's, from an order that does not depend on which rollout ended first: it decides what an update sees."""
@@ -175,7 +206,6 @@ class MixedPolicy(PPOTrainer):
         rewards, limit = self._rewards(samples, metrics), self.config.data.max_response_length
         signal = compute_advantages(samples, rewards, self.options, limit, updates=self.global_steps - 1)
         metrics |= signal.metrics
-        self._sft_scale = signal.sft_scale
         actor, n = self.config.actor_rollout_ref.actor, self.config.actor_rollout_ref.rollout.n
         prompts = self.config.data.train_batch_size // self.parameter_sync_step
         metrics["batch/generation_requests"] = float(samples.rows["requests"][sampled].sum())
@@ -194,9 +224,9 @@ class MixedPolicy(PPOTrainer):
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         batch.extra_info["entropy_coeff"] = self.entropy.coefficient
+        batch.extra_info["skip_grad_norm"] = self.options.skip_grad_norm
         if self.options.sft_multitask.use:
-            scheduled = sft_coefficient(self.options.sft_multitask, self.global_steps - 1)
-            metrics["actor/sft_coef"] = scheduled * self._sft_scale
+            metrics["actor/sft_coef"] = sft_coefficient(self.options.sft_multitask, self.global_steps - 1)
             batch.extra_info["sft_coef"] = metrics["actor/sft_coef"]
         batch = super()._update_actor(batch, metrics)
         mean_of_sums(metrics, "actor/")
@@ -219,9 +249,10 @@ class MixedPolicy(PPOTrainer):
 
     def _sft_update(self, prompts: Sequence[int], metrics: dict[str, Any]) -> None:
         """One supervised update on the targets of ``prompts``."""
-        rollout, ranks = self.config.actor_rollout_ref.rollout, max(self.actor_rollout_wg._dispatch_info["actor"]) + 1
         examples = [self.problems.example(prompt) for prompt in prompts]
-        batch = sft_update_batch(examples, ranks, rollout.temperature, self.entropy.coefficient)
+        batch = sft_update_batch(
+            examples, self._ranks, self.config.actor_rollout_ref.rollout.temperature, self.entropy.coefficient
+        )
         output = reduce_metrics(dict(self.actor_rollout_wg.update_actor(batch)["metrics"]))
         metrics |= {f"relift/{name}": output[name] for name in ("sft_loss", "grad_norm")}
         metrics["relift/targets"] = float(len(prompts))
@@ -231,6 +262,8 @@ class MixedPolicy(PPOTrainer):
         super().on_step_begin()
         self._prefix_lengths.clear()
         self._counts.clear()
+        if self.options.replay.use:
+            self._set_loss(self.options if self.memory.replay.started else self.options.before_replay)
 
     def _compute_metrics(
         self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: dict[str, float], global_steps: int, epoch: int

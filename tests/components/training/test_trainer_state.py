@@ -30,7 +30,7 @@ def trainer(run: Path, monkeypatch: pytest.MonkeyPatch) -> MixedPolicyTrainer:
 def test_replay_and_waiting_prompts_survive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved = trainer(tmp_path, monkeypatch)
     saved.memory.replay.experiences = {
-        2**59 + prompt: Experience(1 + prompt % 7, Trajectory([prompt, 2], [-0.5, -0.25], 1 / 3)) for prompt in range(9)
+        2**59 + prompt: Experience(1 + prompt % 7, [Trajectory([prompt, 2], [-0.5, -0.25])]) for prompt in range(9)
     }
     saved.memory.replay.retired, saved.memory.replay.started = {2**59 + 77}, True
     saved.memory.unsolved.prompts = [2**59 + 5, 3]

@@ -14,7 +14,7 @@ from training.verl_hooks.loss import mixed_policy_loss, supervised_loss
 from training.verl_hooks.metrics import update_counts
 from training.verl_hooks.sft_update import sft_update_batch
 
-ACTOR = SimpleNamespace(use_kl_loss=False)
+ACTOR = SimpleNamespace(use_kl_loss=False, entropy_coeff=0.1)
 TARGET = {"prefix": {"n_prefix": 1}, "use_off_policy_loss": False, "loss_remove_clip": True}
 # Two prompts of a target and an on-policy sample: log-probabilities, advantage, gate (HPT: the first was not solved).
 ROWS = [
@@ -29,8 +29,14 @@ def nested(rows: list[list[float]]) -> torch.Tensor:
     return torch.nested.as_nested_tensor([torch.tensor(row) for row in rows], layout=torch.jagged)
 
 
-def share(rows: list[int], counts: dict[str, Any], options: MixedPolicyOptions, **more: Any) -> tuple[float, Any]:
-    """The loss of the micro-batch of ``rows`` and its metrics."""
+def share(
+    rows: list[int],
+    counts: dict[str, Any],
+    options: MixedPolicyOptions,
+    entropies: tuple[float, ...] | None = (0.2, 0.4, 0.1, 0.7),
+    **more: Any,
+) -> tuple[float, Any]:
+    """The loss of the micro-batch of ``rows`` and its metrics; ``entropies`` of the tokens of each row."""
     chosen = [ROWS[row] for row in rows]
     data = {
         "prompts": nested([[5.0]] * len(rows)),
@@ -43,6 +49,8 @@ def share(rows: list[int], counts: dict[str, Any], options: MixedPolicyOptions, 
         "prefix_length": torch.tensor([length for *_, length in chosen]),
     }
     output = {"log_probs": nested([[*log_probs, 0.0] for log_probs, *_ in chosen])}
+    if options.srft.use and entropies:
+        output["entropy"] = nested([[entropies[row]] * (len(ROWS[row][0]) + 1) for row in rows])
     loss, metrics = mixed_policy_loss(ACTOR, options, 4, output, tu.get_tensordict(data, counts | more))  # pyright: ignore[reportArgumentType]
     return loss.item(), metrics
 
@@ -91,13 +99,10 @@ SRFT_LOSS = {
 }
 
 
-def test_srft_adds_the_likelihood_of_the_target_to_luffys_loss_and_takes_samples_by_outcome() -> None:
-    """Of the rows' advantages, the targets have 0 here; the samples' -0.5 and 0.5 multiply log p."""
+def test_srft_needs_the_entropy() -> None:
     options = MixedPolicyOptions(**SRFT_LOSS)  # pyright: ignore[reportArgumentType]
-    loss, metrics = share([0, 1, 2, 3], counts(gated=False), options, sft_coef=0.25)
-    assert metrics["pg_loss"].aggregate() == pytest.approx((0.5 * (-2.0 - 0.5 - 0.7) + 0.5 * 0.9) / 8)
-    assert metrics["sft_loss"].aggregate() == pytest.approx((1.0 + 3.0 + 4.0 + 0.3) / 4)
-    assert loss == pytest.approx(metrics["pg_loss"].aggregate() + 0.25 * metrics["sft_loss"].aggregate())
+    with pytest.raises(ValueError, match=r"calculate_entropy must be true"):
+        share([0, 1, 2, 3], counts(gated=False), options, entropies=None)
 
 
 METHODS: dict[str, dict[str, Any]] = {

@@ -44,7 +44,7 @@ def batch() -> tuple[dict[str, torch.Tensor], TensorDict]:
         "prefix_length": torch.tensor([1, 0]),
     }
     counts = {"batch_num_tokens": 3, "sequences": 2, "dp_size": 1}
-    counts |= {"off_policy_tokens": 1, "on_policy_tokens": 2, "on_policy_sequences": 2}
+    counts |= {"off_policy_tokens": 1, "off_policy_sequences": 1, "on_policy_tokens": 2, "on_policy_sequences": 2}
     # Of each token under the model: that of a response's token stands one before it.
     return {"log_probs": nested([-1.0, -3.0, 0.0], [0.0, -2.0, 0.0])}, tu.get_tensordict(data, counts)
 

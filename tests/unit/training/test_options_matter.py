@@ -1,6 +1,7 @@
 """Every option of the section ``mixed``, changed alone, changes what is computed from the same batch."""
 
 import functools
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from training.algorithms.methods.gate import group_gate
 from training.algorithms.methods.length_penalty import length_penalty
 from training.algorithms.methods.relift import UnsolvedPrompts
 from training.algorithms.methods.sft_schedule import policy_weight, sft_coefficient
-from training.algorithms.methods.srft import outcome_advantage, supervised_scale
+from training.algorithms.methods.srft import entropy_advantage, outcome_advantage, supervised_scale
 from training.algorithms.off_policy_schedule import OffPolicySchedule
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.prefix import prefix_ratio
@@ -24,6 +25,7 @@ from training.algorithms.registry import LOSSES
 from training.algorithms.sft import sft_token_loss
 from training.algorithms.tensors import mask_of_prefix
 from training.config.keys import leaves
+from training.verl_hooks.loss import regularized
 
 SRFT = {"on_policy_loss": "reinforce", "loss_remove_clip": True, "sft_multitask.use": True}
 # OPTION: the options it needs, its value there, another value.
@@ -78,6 +80,9 @@ CHANGES: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "relift.buffer": ({"relift.use": True}, 1, 2),
     "length_penalty.use": ({}, False, True),
     "length_penalty.buffer": ({"length_penalty.use": True}, 0.8, 0.9),
+    "length_penalty.factor": ({"length_penalty.use": True}, 0.5, 1.0),
+    "regularize_on": ({}, "all_samples", "on_policy"),
+    "skip_grad_norm": ({}, None, 80.0),
     "adaptive_entropy.use": ({}, False, True),
     "adaptive_entropy.target": ({"adaptive_entropy.use": True}, 0.5, 0.6),
     "adaptive_entropy.lr": ({"adaptive_entropy.use": True}, 0.05, 0.1),
@@ -119,9 +124,11 @@ def computed(chosen: MixedPolicyOptions) -> tuple[Any, ...]:
         scores = scores + length_penalty(mask.sum(-1), 3, chosen.length_penalty)
     advantages = group_advantage(scores, index, on_policy, chosen).unsqueeze(-1) * mask
     advantages = apply_prefix_weights(advantages, off_policy_mask, chosen.prefix)
+    entropies = torch.full((6, 1), 0.5)
     if chosen.srft.use:
-        outcomes = outcome_advantage(scores == 1.0, 0.5, chosen.srft).unsqueeze(-1)
+        outcomes = outcome_advantage(scores == 1.0, chosen.srft).unsqueeze(-1)
         advantages = torch.where(off_policy_mask, advantages, outcomes * mask)
+        advantages = entropy_advantage(advantages, off_policy_mask, entropies)
     weights, *_ = rollout_correction(old, rollout, mask, off_policy_mask, chosen.rollout_correction)
     phi = torch.full_like(log_prob, 0.5) if chosen.use_target_probs else None
     losses, _ = LOSSES.function(chosen.loss)(old, log_prob, advantages, mask, off_policy_mask, chosen, phi)
@@ -134,7 +141,7 @@ def computed(chosen: MixedPolicyOptions) -> tuple[Any, ...]:
     if (supervised := chosen.sft_multitask).use:
         sft_losses = sft_token_loss(log_prob, off_policy_mask, supervised.weight) * gate
         if chosen.srft.use:
-            sft_losses = sft_losses * supervised_scale(0.5, chosen.srft)
+            sft_losses = sft_losses * supervised_scale(entropies, chosen.srft)
         for step in (0, 40, 90):
             coef = sft_coefficient(supervised, step)
             loss = loss + policy_weight(supervised, coef) * loss + coef * sft_losses.sum()
@@ -144,13 +151,16 @@ def computed(chosen: MixedPolicyOptions) -> tuple[Any, ...]:
     unsolved = UnsolvedPrompts(chosen.relift.buffer)
     if chosen.relift.use:
         unsolved.add([False] * 6, index, on_policy.tolist())
-    imitated = unsolved.take()
+    learned = unsolved.take()
     store = ReplayStore(chosen.replay, n=3)
-    for prompt in range(4):
-        store.add(prompt, 1, 3, [Trajectory([2], [-0.5], 0.1)])
     store.note_success(0.5)
+    for prompt in range(4):
+        store.add(prompt, 1, 3, [Trajectory([2], [-0.5])])
     replayed = store.draw(4, seed=0) if chosen.replay.use else []
-    return ratios, off_policy, loss.item(), coefficients, kept, imitated, unsolved.prompts, replayed
+    micro_batch = SimpleNamespace(mask=mask, off_policy_mask=off_policy_mask, size=size, size_of=lambda *_: size)
+    bonus = regularized(micro_batch, chosen)[0].tolist()  # pyright: ignore[reportArgumentType]
+    worker = chosen.needs_policy_worker, chosen.skip_grad_norm
+    return ratios, off_policy, loss.item(), coefficients, kept, learned, unsolved.prompts, replayed, bonus, worker
 
 
 def test_every_option_is_tried() -> None:

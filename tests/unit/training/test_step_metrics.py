@@ -102,7 +102,7 @@ def test_an_update_of_padding_rows_has_no_loss(mode: str) -> None:
     data = {name: nested([0.0], [0.0]) for name in ("old_log_probs", "advantages", "rollout_is_weights")}
     data |= {name: nested([0], [0]) for name in ("response_mask", "responses", "prompts")}
     counts = {"batch_num_tokens": 0, "dp_size": 1, "entropy_coeff": 0.1}
-    counts |= dict.fromkeys(("sequences", "on_policy_sequences", "on_policy_tokens", "off_policy_tokens"), 0)
+    counts |= update_counts(*torch.zeros(2, 2, 1, dtype=torch.bool), 1.0)
     log_prob = torch.zeros(4, requires_grad=True)
     jagged = torch.nested.nested_tensor_from_jagged(log_prob, torch.tensor([0, 2, 4]))
     options = MixedPolicyOptions(prefix={"n_prefix": 1}, loss_agg_mode=mode, sft_multitask={"use": True})  # pyright: ignore[reportArgumentType]

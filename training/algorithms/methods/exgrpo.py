@@ -10,54 +10,64 @@ from training.algorithms.options import ReplayOptions
 
 @dataclass(frozen=True)
 class Trajectory:
-    """A right sample: its tokens, their log-probabilities when it was generated, and its mean entropy then in nats."""
+    """A right sample: its tokens, and their log-probabilities when it was generated."""
 
     tokens: Sequence[int]
     log_probs: Sequence[float]
-    entropy: float
 
 
 @dataclass(frozen=True)
 class Experience:
-    """What is kept of a prompt: how many samples of its latest group were right, and the trajectory to replay."""
+    """What is kept of a prompt: how many samples of its latest group with any were right, and all right samples."""
 
     successes: int
-    trajectory: Trajectory
+    trajectories: Sequence[Trajectory]
+
+    def choose(self, entropies: Sequence[float]) -> Trajectory:
+        """The trajectory of which the policy is surest, by the mean entropy of each under the current policy."""
+        return min(zip(entropies, self.trajectories, strict=True), key=lambda pair: pair[0])[1]
 
 
 @dataclass
 class ReplayStore:
-    """Prompts that the policy solves sometimes, with their right sample of the lowest entropy.
+    """Prompts that the policy solves sometimes, with their right samples.
 
-    A prompt enters with its first right sample. If all samples of its group are right, it retires for good. Replay
-    starts with the first batch of which more than ``options.start`` is right.
+    Replay starts with the first batch of which more than ``options.start`` is right, and the store fills from the batch
+    after it. If all samples of a group are right, its prompt retires for good, whether replay has started or not. A
+    group without a right sample changes nothing.
 
-    >>> right = Trajectory([5, 2], [-0.1, -0.3], entropy=0.4)
     >>> store = ReplayStore(ReplayOptions(use=True), n=4)
-    >>> store.add(7, successes=2, samples=4, right=[right, Trajectory([6, 2], [-0.2, -0.2], entropy=0.2)])
-    >>> store.add(8, successes=1, samples=4, right=[right])
-    >>> store.add(9, successes=4, samples=4, right=[right])
-    >>> {prompt: (kept.successes, kept.trajectory.entropy) for prompt, kept in store.experiences.items()}
-    {7: (2, 0.2), 8: (1, 0.4)}
-    >>> store.draw(4, seed=0)
-    []
     >>> store.note_success(0.36)
-    >>> store.draw(4, seed=0), store.retired
-    ([7, 8], {9})
+    >>> first, second = Trajectory([5, 2], [-0.1, -0.3]), Trajectory([6, 2], [-0.2, -0.2])
+    >>> store.add(7, successes=2, samples=4, right=[first, second])
+    >>> store.add(8, successes=1, samples=4, right=[first])
+    >>> store.add(9, successes=4, samples=4, right=[first])
+    >>> store.add(7, successes=0, samples=4, right=[])
+    >>> {prompt: (kept.successes, len(kept.trajectories)) for prompt, kept in store.experiences.items()}
+    {7: (2, 2), 8: (1, 1)}
+    >>> store.draw(4, seed=0), store.retired, store.experiences[7].choose([0.4, 0.2]) is second
+    ([7, 8], {9}, True)
 
     Args:
         n: samples per prompt.
+        absent: retired prompts that have left the dataset, which they do when an epoch starts.
     """
 
     options: ReplayOptions
     n: int
     experiences: dict[int, Experience] = field(default_factory=dict)
     retired: set[int] = field(default_factory=set)
+    absent: set[int] = field(default_factory=set)
     started: bool = False
 
     def note_success(self, share: float) -> None:
         """Start to replay if a larger ``share`` of a batch's on-policy samples is right than ``options.start``."""
         self.started = self.started or share > self.options.start
+
+    def start_epoch(self, prompts: int, batch: int) -> None:
+        """Take the retired prompts out of the dataset, if a ``batch`` of its ``prompts`` remains."""
+        if prompts - len(self.retired) >= batch:
+            self.absent = set(self.retired)
 
     def add(self, prompt: int, successes: int, samples: int, right: Iterable[Trajectory]) -> None:
         """Take in the latest group of ``prompt``.
@@ -67,16 +77,17 @@ class ReplayStore:
             samples: of the group.
             right: the right samples that the policy generated.
         """
-        if prompt in self.retired:
-            return
         if successes == samples:
             self.retired.add(prompt)
             self.experiences.pop(prompt, None)
+        if prompt in self.retired or not self.started or not successes:
             return
         earlier = self.experiences.get(prompt)
-        candidates = [*([earlier.trajectory] if earlier else []), *right]
-        if candidates:
-            self.experiences[prompt] = Experience(successes, min(candidates, key=lambda one: one.entropy))
+        kept = {tuple(one.tokens): one for one in right} | {
+            tuple(one.tokens): one for one in (earlier.trajectories if earlier else ())
+        }
+        if kept:
+            self.experiences[prompt] = Experience(successes, [kept[tokens] for tokens in sorted(kept)])
 
     def draw(self, prompts: int, seed: int) -> list[int]:
         """Choose what to replay in a batch of ``prompts``: at most ``options.share`` of it, none twice.

@@ -6,16 +6,18 @@ from training.algorithms.group_rejection import outcomes_by_group
 
 
 class UnsolvedPrompts:
-    """Collects the prompts without a right on-policy sample, and hands them out as whole batches, oldest first.
+    """Collects the prompts without a right on-policy sample, and hands them out as whole batches, newest first.
 
     >>> buffer = UnsolvedPrompts(size=2)
     >>> buffer.add([False, False, False, True, False], [7, 7, 8, 8, 9], [True] * 5)  # 8 was solved
     >>> buffer.prompts
     [7, 9]
-    >>> buffer.take(), buffer.take()
-    ([7, 9], [])
+    >>> buffer.add([False], [5], [True])
+    >>> buffer.take(), buffer.prompts, buffer.take()
+    ([5, 7], [9], [])
 
-    A prompt is in it once. ``prompts`` is the state of a run.
+    A prompt that is drawn again before its turn is in it twice, as in the published implementation. ``prompts`` is the
+    state of a run.
     """
 
     def __init__(self, size: int) -> None:
@@ -31,9 +33,7 @@ class UnsolvedPrompts:
             on_policy: whether the policy sampled all of it.
         """
         _, sampled = outcomes_by_group(solved, prompts, on_policy)
-        waiting = set(self.prompts)
-        unsolved = [prompt for prompt, outcomes in sampled.items() if outcomes and not any(outcomes)]
-        self.prompts += [prompt for prompt in unsolved if prompt not in waiting]
+        self.prompts[:0] = [prompt for prompt, outcomes in sampled.items() if outcomes and not any(outcomes)]
 
     def take(self) -> list[int]:
         """Remove a batch of ``size`` prompts; [] while there are fewer."""

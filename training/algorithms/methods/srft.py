@@ -1,42 +1,70 @@
-"""SRFT's weights of both losses by the policy's entropy, and its advantages by outcome (arXiv 2506.19767)."""
+"""SRFT's weights of both losses by the policy's entropy, and its advantages by outcome (arXiv 2506.19767).
 
-import math
+``H`` is the mean entropy over the tokens of a row under the policy that is being updated, without gradient.
+"""
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from training.algorithms.options import SRFTOptions
+from training.algorithms.tensors import as_mask
 
 
-def supervised_scale(entropy: float, options: SRFTOptions) -> float:
-    """The factor of the supervised loss: ``e^-H``, or ``e^H`` with ``sign: plus``.
+def row_entropy(
+    entropy: Float[Tensor, "batch length"], mask: Shaped[Tensor, "batch length"]
+) -> Float[Tensor, "batch 1"]:
+    """``H`` of each row in nats, 0 for a row without a valid token.
 
-    A policy that is unsure of the targets (a high H) imitates them less, so that they do not push it far at once.
-
-    >>> round(supervised_scale(0.5, SRFTOptions(use=True)), 4)
-    0.6065
-    >>> round(supervised_scale(0.5, SRFTOptions(use=True, sign="plus")), 4)
-    1.6487
-
-    Args:
-        entropy: ``H``, the mean entropy at the off-policy tokens in nats.
+    >>> row_entropy(torch.tensor([[1.0, 3.0], [4.0, 9.0]]), torch.tensor([[1, 1], [1, 0]]))
+    tensor([[2.],
+            [4.]])
     """
-    return math.exp(entropy if options.sign == "plus" else -entropy)
+    mask = as_mask("response_mask", mask)
+    total = torch.where(mask, entropy.detach(), 0.0).sum(dim=-1, keepdim=True)
+    return total / mask.sum(dim=-1, keepdim=True).clamp(min=1)
 
 
-def outcome_advantage(solved: Bool[Tensor, " batch"], entropy: float, options: SRFTOptions) -> Float[Tensor, " batch"]:
-    """The advantage of the on-policy tokens of each row: ``solved_weight e^H`` if it is right, else -1.
+def supervised_scale(entropy: Float[Tensor, "batch 1"], options: SRFTOptions) -> Float[Tensor, "batch 1"]:
+    """The factor of a row's supervised loss: ``e^-H``, or ``e^H`` with ``sign: plus``.
+
+    A policy that is unsure of a target (a high H) imitates it less, so that the target does not push it far at once.
+
+    >>> supervised_scale(torch.tensor([[0.0], [0.5]]), SRFTOptions(use=True))
+    tensor([[1.0000],
+            [0.6065]])
+    """
+    return torch.exp(entropy if options.sign == "plus" else -entropy)
+
+
+def outcome_advantage(solved: Bool[Tensor, " batch"], options: SRFTOptions) -> Float[Tensor, " batch"]:
+    """The advantage of each row's on-policy tokens before `entropy_advantage`: ``solved_weight`` if right, else -1.
 
     With the loss ``-A log p`` (``on_policy_loss: reinforce``) right samples become likelier and wrong ones less likely,
-    whatever the other samples of the group are. A policy that is sure (a low H) learns less from being right, which
-    keeps it from collapsing.
+    whatever the other samples of the group are.
 
-    >>> outcome_advantage(torch.tensor([True, False]), 0.5, SRFTOptions(use=True))
-    tensor([ 0.1649, -1.0000])
+    >>> outcome_advantage(torch.tensor([True, False]), SRFTOptions(use=True))
+    tensor([ 0.1000, -1.0000])
 
     Args:
         solved: whether the row's answer is right.
-        entropy: ``H``, the mean entropy at the on-policy tokens in nats.
     """
-    return torch.where(solved, options.solved_weight * math.exp(entropy), -1.0)
+    return torch.where(solved, options.solved_weight, -1.0)
+
+
+def entropy_advantage(
+    advantages: Float[Tensor, "batch length"],
+    off_policy_mask: Bool[Tensor, "batch length"],
+    entropy: Float[Tensor, "batch 1"],
+) -> Float[Tensor, "batch length"]:
+    """``advantages`` with those of right on-policy samples times ``e^H``.
+
+    A policy that is sure (a low H) learns less from being right, which keeps it from collapsing.
+
+    >>> advantages, off_policy_mask = torch.tensor([[0.1], [-1.0], [0.5]]), torch.tensor([[False], [False], [True]])
+    >>> entropy_advantage(advantages, off_policy_mask, torch.full((3, 1), 0.5))
+    tensor([[ 0.1649],
+            [-1.0000],
+            [ 0.5000]])
+    """
+    return torch.where(~off_policy_mask & (advantages > 0), advantages * torch.exp(entropy), advantages)

@@ -13,6 +13,7 @@ from verl.trainer.ppo.utils import Role
 from verl.trainer.ppo.v1 import PPOTrainerColocateAsync, PPOTrainerSeparateAsync, register_trainer
 
 from training.config.rollout_modes import rollout_options
+from training.verl_hooks.actor_worker import PolicyTrainingWorker
 from training.verl_hooks.asynchronous.client import ResumingClient
 from training.verl_hooks.replay_buffer import AsyncGroupBuffer, sample_of
 from training.verl_hooks.trainer import MixedPolicy
@@ -105,6 +106,8 @@ class PinningActorWorker(DetachActorWorker):
     verl's ``tensor.cpu()`` is the tensor itself where the weights lie in the memory of the node, and the next update
     would change what should be compared with.
     """
+
+    actor_worker_cls = PolicyTrainingWorker
 
     @property
     def copy_handler(self) -> Any:

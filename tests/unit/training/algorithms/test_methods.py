@@ -18,7 +18,12 @@ from training.algorithms.methods.length_penalty import length_penalty  # noqa: E
 from training.algorithms.methods.relift import UnsolvedPrompts  # noqa: E402
 from training.algorithms.methods.sft_schedule import policy_weight, sft_coefficient  # noqa: E402
 from training.algorithms.methods.sft_weight import sft_weight  # noqa: E402
-from training.algorithms.methods.srft import outcome_advantage, supervised_scale  # noqa: E402
+from training.algorithms.methods.srft import (  # noqa: E402
+    entropy_advantage,
+    outcome_advantage,
+    row_entropy,
+    supervised_scale,
+)
 from training.algorithms.mixed_loss import mixed_policy_token_loss  # noqa: E402
 from training.algorithms.options import (  # noqa: E402
     GateOptions,
@@ -226,14 +231,15 @@ def test_bad_gate_input_names_the_argument():
 def test_the_published_length_penalty():
     lengths = torch.tensor([0, 16384, 16385, 18432, 20480])
     penalty = length_penalty(lengths, 20480, LengthPenaltyOptions(use=True))
-    assert penalty.tolist() == pytest.approx([0.0, 0.0, -1 / 4096, -0.5, -1.0])
+    # Half of what is published, whose rewards are -1 and 1.
+    assert penalty.tolist() == pytest.approx([0.0, 0.0, -0.5 / 4096, -0.25, -0.5])
 
 
 @given(st.integers(1, 9000), st.floats(0.01, 1.0), st.integers(0, 9000))
 def test_a_longer_response_never_loses_less(limit, buffer, length):
     options = LengthPenaltyOptions(use=True, buffer=buffer)
     shorter, longer = length_penalty(torch.tensor([length, length + 1]), limit, options).tolist()
-    assert -1.0 <= longer <= shorter <= 0.0
+    assert -0.5 <= longer <= shorter <= 0.0
 
 
 SRFT = {"on_policy_loss": "reinforce", "loss_remove_clip": True, "prefix": {"n_prefix": 1}}
@@ -242,25 +248,37 @@ SRFT = {"on_policy_loss": "reinforce", "loss_remove_clip": True, "prefix": {"n_p
 def test_srft_by_hand():
     """Entropy log 2: a right sample weighs 0.1 x 2, a wrong one -1, and the target 0.5 / 2."""
     options = MixedPolicyOptions(**SRFT, sft_multitask={"use": True, "coef": 0.5}, srft={"use": True})  # pyright: ignore[reportArgumentType]
-    advantages = outcome_advantage(torch.tensor([True, False]), math.log(2), options.srft).double()
-    assert advantages.tolist() == pytest.approx([0.2, -1.0])
-    losses, gradient, stats = on_policy(options, [[0.9], [0.9]], [[0.3], [0.6]], advantages.unsqueeze(-1).tolist())
+    outcomes = outcome_advantage(torch.tensor([True, False]), options.srft).double().unsqueeze(-1)
+    entropy = torch.full((2, 1), math.log(2), dtype=torch.float64)
+    advantages = entropy_advantage(outcomes, torch.zeros(2, 1, dtype=torch.bool), entropy)
+    assert advantages.flatten().tolist() == pytest.approx([0.2, -1.0])
+    losses, gradient, stats = on_policy(options, [[0.9], [0.9]], [[0.3], [0.6]], advantages.tolist())
     assert [loss for (loss,) in losses] == pytest.approx([-0.2 * math.log(0.3), math.log(0.6)])
     assert [slope for (slope,) in gradient] == pytest.approx([-0.2, 1.0])  # whatever the old probability was
     assert stats["on_pg_clipfrac"][0] == 0
-    assert options.sft_multitask.coef * supervised_scale(math.log(2), options.srft) == pytest.approx(0.25)
-    assert 0.5 * supervised_scale(math.log(2), SRFTOptions(use=True, sign="plus")) == pytest.approx(1.0)
+    scale = supervised_scale(entropy, options.srft)[0].item()
+    assert options.sft_multitask.coef * scale == pytest.approx(0.25)
+    assert 0.5 * supervised_scale(entropy, SRFTOptions(use=True, sign="plus"))[0].item() == pytest.approx(1.0)
+
+
+def test_the_entropy_of_a_row_has_no_gradient_and_sees_no_padding():
+    entropy = torch.tensor([[1.0, 3.0, math.nan], [4.0, math.inf, math.nan]], requires_grad=True)
+    rows = row_entropy(entropy, torch.tensor([[1, 1, 0], [1, 0, 0]]))
+    assert rows.flatten().tolist() == [2.0, 4.0] and not rows.requires_grad
 
 
 @given(st.floats(0.0, 12.0), st.floats(0.0, 12.0))
 def test_srft_imitates_less_and_rewards_more_the_less_sure_the_policy_is(entropy, more):
-    low, high = sorted((entropy, more))
-    assert 0 < supervised_scale(high, SRFTOptions()) <= supervised_scale(low, SRFTOptions()) <= 1
-    plus = SRFTOptions(sign="plus")
-    assert supervised_scale(low, plus) * supervised_scale(low, SRFTOptions()) == pytest.approx(1.0)
-    outcomes = torch.tensor([True, False])
-    (right, wrong), (righter, wronger) = (outcome_advantage(outcomes, h, SRFTOptions()) for h in (low, high))
-    assert right + 1e-9 >= 0.1 and right <= righter and wrong == wronger == -1
+    """Also of two rows of one batch, each by its own entropy."""
+    rows = torch.tensor(sorted((entropy, more))).unsqueeze(-1)
+    minus, plus = (supervised_scale(rows, SRFTOptions(sign=sign)).flatten() for sign in ("minus", "plus"))
+    assert 0 < minus[1] <= minus[0] <= 1
+    torch.testing.assert_close(minus * plus, torch.ones(2))
+    outcomes = outcome_advantage(torch.tensor([True, True]), SRFTOptions()).unsqueeze(-1)
+    right, righter = entropy_advantage(outcomes, torch.zeros(2, 1, dtype=torch.bool), rows).flatten()
+    assert 0.1 - 1e-9 <= right <= righter
+    wrong = entropy_advantage(-torch.ones(2, 1), torch.zeros(2, 1, dtype=torch.bool), rows)
+    assert (wrong == -1).all()
 
 
 @pytest.mark.parametrize(
@@ -280,15 +298,17 @@ def test_what_contradicts_srft_is_refused_by_name(change, other):
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 9), st.booleans(), st.booleans()), max_size=8), max_size=6))
-def test_relift_hands_out_each_unsolved_prompt_once_and_the_oldest_first(batches):
+def test_relift_hands_out_the_newest_unsolved_prompts_first(batches):
     buffer, waiting = UnsolvedPrompts(3), []
     for rows in batches:
         prompts, solved, on_policy = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])
         buffer.add(solved, prompts, on_policy)
+        new = []
         for prompt in dict.fromkeys(prompts):
             outcomes = [right for name, right, sampled in rows if name == prompt and sampled]
-            if outcomes and not any(outcomes) and prompt not in waiting:
-                waiting.append(prompt)
+            if outcomes and not any(outcomes):
+                new.append(prompt)
+        waiting = new + waiting  # a prompt may be in it twice
         assert buffer.prompts == waiting
         if taken := buffer.take():
             assert taken == waiting[:3]

@@ -1,7 +1,6 @@
 """ExGRPO's store: what it keeps, what it draws, that it survives a checkpoint, and the loss of a replayed sample."""
 
 import asyncio
-import math
 from collections import Counter
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from transformers import AutoTokenizer  # noqa: E402
 from verl.utils import tensordict_utils as tu  # noqa: E402
 
 from core.errors import InputError  # noqa: E402
+from core.model.prompts import CHAT  # noqa: E402
 from training.algorithms.methods.exgrpo import Experience, ReplayStore, Trajectory, bucket_weight  # noqa: E402
 from training.algorithms.mixed_loss import mixed_policy_token_loss  # noqa: E402
 from training.algorithms.options import MixedPolicyOptions, ReplayOptions  # noqa: E402
@@ -24,12 +24,13 @@ from training.embedded_model.resolve_model import SHIPPED  # noqa: E402
 from training.job.configuration import compose_run, mixed_options  # noqa: E402
 from training.verl_hooks.agent_loop import OffPolicyAgentLoop  # noqa: E402
 from training.verl_hooks.experience_replay import insert, prompt_batch, read_store, with_replay, write_store  # noqa: E402
+from training.verl_hooks.prompt_sampler import PromptMemory  # noqa: E402
 
 OPTIONS = ReplayOptions(use=True)
 
 
-def trajectory(entropy: float = 0.5) -> Trajectory:
-    return Trajectory([7, 2], [-0.25, -1.5], entropy)
+def trajectory(first: int = 7) -> Trajectory:
+    return Trajectory([first, 2], [-0.25, -1.5])
 
 
 def filled(n: int = 8, prompts: int = 70) -> ReplayStore:
@@ -57,26 +58,70 @@ def test_a_replayed_sample_has_the_shaped_ratio_against_its_own_past():
     losses.sum().backward()
     slopes = [-0.5 * 0.1 * r / (r + 0.1) ** 2 for r in ratios]
     assert log_prob.grad[0].tolist() == pytest.approx(slopes, rel=1e-4)
-    assert (options.baseline, options.use_std, options.loss_agg_mode) == ("all_samples", False, "constant")
+    assert (options.baseline, options.use_std, options.loss_agg_mode) == (
+        "all_samples",
+        False,
+        "seq64-mean-token-sum-norm",
+    )
 
 
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.floats(0, 2)), max_size=30))
-def test_the_store_keeps_the_surest_success_and_what_retired_stays_away(groups):
-    store, best, latest, retired = ReplayStore(OPTIONS, 4), {}, {}, set()
-    for prompt, successes, entropy in groups:
-        store.add(prompt, successes, 4, [trajectory(entropy)] if successes else [])
-        if prompt in retired:
-            continue
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 5), st.booleans()), max_size=30))
+def test_the_store_keeps_every_success_after_the_start_and_what_retired_stays_away(groups):
+    store, kept, latest, retired = ReplayStore(OPTIONS, 4), {}, {}, set()
+    for prompt, successes, token, start in groups:
+        store.add(prompt, successes, 4, [trajectory(token)] if successes else [])
         if successes == 4:
             retired.add(prompt)
-            best.pop(prompt, None)
-            continue
-        if successes:
-            best[prompt] = min(entropy, best.get(prompt, math.inf))
-        latest[prompt] = successes
+            kept.pop(prompt, None)
+        elif successes and prompt not in retired and store.started:
+            kept.setdefault(prompt, set()).add(token)
+            latest[prompt] = successes  # a group without a success leaves the bucket as it is
+        if start:
+            store.note_success(1.0)
     assert store.retired == retired
-    assert {prompt: kept.trajectory.entropy for prompt, kept in store.experiences.items()} == best
-    assert {prompt: kept.successes for prompt, kept in store.experiences.items()} == {p: latest[p] for p in best}
+    found = {prompt: {one.tokens[0] for one in entry.trajectories} for prompt, entry in store.experiences.items()}
+    assert found == kept
+    assert {prompt: entry.successes for prompt, entry in store.experiences.items()} == {p: latest[p] for p in kept}
+    assert all(len(entry.trajectories) == len(kept[prompt]) for prompt, entry in store.experiences.items())
+
+
+def test_a_trajectory_that_is_drawn_again_keeps_its_first_log_probabilities():
+    store = filled(prompts=1)
+    store.add(0, 1, 8, [Trajectory([7, 2], [-9.0, -9.0])])
+    assert store.experiences[0].trajectories == [trajectory()]
+
+
+def test_retired_prompts_leave_the_dataset_when_an_epoch_starts_unless_no_batch_would_remain():
+    store = ReplayStore(OPTIONS, 4)
+    for prompt in range(3):
+        store.add(prompt, 4, 4, [])
+    assert store.absent == set()
+    store.start_epoch(prompts=8, batch=6)
+    assert store.absent == set()
+    store.start_epoch(prompts=8, batch=5)
+    assert store.absent == {0, 1, 2}
+    store.add(3, 4, 4, [])
+    assert store.absent == {0, 1, 2}  # it leaves with the next epoch
+
+
+def test_the_surest_trajectory_of_each_prompt_is_replayed():
+    memory = PromptMemory(MixedPolicyOptions(replay={"use": True}), n=8)  # pyright: ignore[reportArgumentType]
+    memory.replay.started = True
+    for prompt in range(4):
+        memory.replay.add(prompt, 4, 8, [trajectory(5), trajectory(6), trajectory(7)])
+    surest = {0: 6, 1: 5, 2: 7, 3: 6}
+    asked = []
+
+    def entropies(pairs):
+        asked.extend(pairs)
+        return [0.0 if surest[prompt] == one.tokens[0] else 1.0 for prompt, one in pairs]
+
+    memory.choose_replayed(4, 0, entropies)
+    replayed = dict(iter(memory.next_replayed, None))
+    assert len(replayed) == 2 and len(asked) == 6
+    assert {prompt: one.tokens[0] for prompt, one in replayed.items()} == {p: surest[p] for p in replayed}
+    memory.replay.absent = {9}
+    assert memory.is_spent(9, 10) and memory.is_spent(next(iter(replayed)), 10) and not memory.is_spent(8, 10)
 
 
 def test_half_a_batch_is_replayed_at_most_and_prompts_solved_half_of_the_time_most():
@@ -106,7 +151,7 @@ def test_a_draw_depends_on_the_content_alone_and_starts_with_success():
 
 def test_a_group_is_counted_whole_and_only_what_was_generated_is_kept():
     """Prompt 7: a replayed sample and one of two generated ones are right. Prompt 8 is always right."""
-    store = ReplayStore(OPTIONS, 3)
+    store = ReplayStore(OPTIONS, 3, started=True)
     rows = TensorDict(
         {
             "prompt_key": torch.tensor([7, 7, 7, 8, 8, 8]),
@@ -115,21 +160,18 @@ def test_a_group_is_counted_whole_and_only_what_was_generated_is_kept():
             "response_mask": torch.tensor([[1, 1, 0]] * 6),
             "responses": torch.tensor([[n, 2, 0] for n in range(6)]),
             "old_log_probs": torch.tensor([[-0.5, -1.0, 0.0]] * 6),
-            "entropy": torch.tensor([[0.2, 0.6, 9.0]] * 6),
         },
         batch_size=6,
     )
     insert(store, rows, ["a"] * 3 + ["b"] * 3)
     assert store.retired == {8}
-    kept = store.experiences[7]
-    assert (kept.successes, kept.trajectory.tokens, kept.trajectory.log_probs) == (2, [1, 2], [-0.5, -1.0])
-    assert kept.trajectory.entropy == pytest.approx(0.4)
+    assert store.experiences[7] == Experience(2, [Trajectory([1, 2], [-0.5, -1.0])])
 
 
 def test_a_checkpoint_gives_back_the_store_to_the_last_bit(tmp_path: Path):
     store = filled(prompts=5)
     third = torch.tensor([-1 / 3, -1e-7]).tolist()
-    store.experiences[3] = Experience(2, Trajectory([1, 2], third, 1 / 3))
+    store.experiences[3] = Experience(2, [Trajectory([1, 2], third), trajectory()])
     write_store(store, tmp_path)
     assert read_store(tmp_path) == store.experiences
     write_store(ReplayStore(OPTIONS, 8), tmp_path)
@@ -143,7 +185,7 @@ def replaying_loop() -> OffPolicyAgentLoop:
     loop.seed, loop.seeded, loop.target_ratio, loop.response_length = 3, True, 1.0, 4
     loop.config = OmegaConf.create({"reward": {"truncated": "zero"}})
     loop.rollout_config = OmegaConf.create({"n": 4})
-    loop.tokenizer = AutoTokenizer.from_pretrained(SHIPPED)
+    loop.tokenizer, loop.template = AutoTokenizer.from_pretrained(SHIPPED), CHAT
     return loop
 
 

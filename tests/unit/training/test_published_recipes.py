@@ -1,0 +1,232 @@
+"""The recipes of other methods have the loss and the gradient of the published implementations, on the same batch.
+
+The formulas of those are in `published_formulas`. Where they depend on the cut of a batch into micro-batches and ranks,
+`published` reproduces that, the mode of the recipe has it at the published sizes, and no cut matters to the recipe.
+"""
+
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from published_formulas import LIMIT, MEANS, SUMS, Batch, batch
+from tensordict import TensorDict
+from torch import Tensor
+from verl.utils import tensordict_utils as tu
+
+from training.algorithms.aggregate import BatchSize, agg_loss, agg_mean
+from training.algorithms.options import MixedPolicyOptions
+from training.job.configuration import compose_run, mixed_options
+from training.verl_hooks.batch import Samples, compute_advantages
+from training.verl_hooks.loss import mixed_policy_loss
+from training.verl_hooks.metrics import update_counts
+
+RECIPES = SUMS | MEANS
+CUTS = [(ranks, micro_batches) for ranks in (1, 2) for micro_batches in (1, 3, 5)]
+TOLERANCE = 1e-5
+
+
+@cache
+def composed(recipe: str) -> tuple[MixedPolicyOptions, SimpleNamespace]:
+    config = compose_run(recipe.split()[0], "cpu", [], run=Path("run"))
+    actor, options = config.actor_rollout_ref.actor, mixed_options(config)
+    if recipe.endswith("before replay"):
+        options = options.before_replay
+    kl = {name: actor[name] for name in ("use_kl_loss", "kl_loss_coef", "kl_loss_type")}
+    return options, SimpleNamespace(entropy_coeff=actor.entropy_coeff, **kl)
+
+
+def nested(rows: Iterable[Tensor]) -> Tensor:
+    return torch.nested.as_nested_tensor(list(rows), layout=torch.jagged)
+
+
+def step(made: Batch, options: MixedPolicyOptions) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The fields and the counts of an update, by what the trainer does with samples."""
+    rewards = torch.zeros(made.mask.shape, dtype=torch.float64)
+    rewards[torch.arange(len(rewards)), made.lengths - 1] = made.solved.double()
+    with torch.no_grad():
+        _, entropy = made.predict(torch.arange(len(rewards)))
+    rows = {
+        "response_mask": made.mask.long(),
+        "rm_scores": rewards,
+        "old_log_probs": made.old,
+        "rollout_log_probs": made.old,
+        "entropy": entropy,
+        "prefix_length": made.prefix,
+        "rollout_versions": torch.zeros(made.mask.shape, dtype=torch.long),
+        "off_policy_log_probs": made.stored,
+    }
+    samples = Samples(
+        TensorDict(rows, batch_size=len(rewards)), made.group.numpy(), torch.ones(len(rewards), dtype=torch.bool)
+    )
+    computed = compute_advantages(samples, rewards, options, LIMIT, updates=0)
+    fields = rows | computed.fields | {"ref_log_prob": made.reference}
+    counts = update_counts(samples.mask, samples.off_policy_mask, 1.0, computed.fields.get("gate"))
+    return fields, counts | {"batch_num_tokens": int(made.mask.sum())}
+
+
+def shares(recipe: str, mode: str | None, cut: Iterable[Tensor], ranks: int, made: Batch) -> Tensor:
+    """The loss of a rank that has the micro-batches ``cut``."""
+    options, actor = composed(recipe)
+    options = options.model_copy(update={"loss_agg_mode": mode}) if mode else options
+    fields, counts = step(made, options)
+    total = torch.zeros((), dtype=torch.float64)
+    jagged = [
+        "response_mask",
+        "old_log_probs",
+        "advantages",
+        "rollout_is_weights",
+        "ref_log_prob",
+        "off_policy_log_probs",
+        "gate",
+    ]
+    for rows in cut:
+        if not len(rows):
+            continue
+        data: dict[str, Any] = {
+            name: nested(fields[name].expand(made.mask.shape)[row, : made.lengths[row]] for row in rows)
+            for name in jagged
+            if name in fields
+        }
+        data["prompts"] = nested(torch.zeros(1) for _ in rows)
+        data["responses"] = data["response_mask"]
+        data["prefix_length"] = made.prefix[rows]
+        log_prob, entropy = made.predict(rows)
+        output = {
+            name: nested(torch.cat([values[n, : made.lengths[row]], values.new_zeros(1)]) for n, row in enumerate(rows))
+            for name, values in (("log_probs", log_prob), ("entropy", entropy))
+        }
+        loss, _ = mixed_policy_loss(actor, options, LIMIT, output, tu.get_tensordict(data, counts | {"dp_size": ranks}))  # pyright: ignore[reportArgumentType]
+        total = total + loss
+    return total
+
+
+def theirs(recipe: str, cut: Iterable[Tensor], made: Batch) -> Tensor:
+    formula, _ = RECIPES[recipe]
+    losses = [formula(made, rows) for rows in cut if len(rows)]
+    return torch.stack(losses).sum()
+
+
+def difference(ours: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor]) -> float:
+    """The largest relative difference of losses, and of gradients by their norm."""
+    (loss, gradient), (other, other_gradient) = ours, expected
+    return max(
+        float((loss - other).abs() / other.abs()), float((gradient - other_gradient).norm() / other_gradient.norm())
+    )
+
+
+def average(loss: Tensor, made: Batch, ranks: int) -> tuple[Tensor, Tensor]:
+    """Loss and gradient averaged over the processes, as FSDP does."""
+    (gradient,) = torch.autograd.grad(loss, made.table)
+    loss = loss.detach().clone()
+    if ranks > 1:
+        for value in (loss, gradient):
+            dist.all_reduce(value)
+    return loss / ranks, gradient / ranks
+
+
+def compare(rank: int, ranks: int) -> dict[tuple[str, str, int], float]:
+    """By recipe, mode and micro-batches: the difference from the published formulas on this number of processes."""
+    found = {}
+    for recipe, (_, prefixes) in RECIPES.items():
+        made = batch(prefixes, sizes=(4, len(prefixes)))
+        mine = torch.arange(len(made.mask)).chunk(ranks)[rank]
+        whole = average(theirs(recipe, [torch.arange(len(made.mask))], made), made, 1)
+        alone = average(shares(recipe, None, [torch.arange(len(made.mask))], 1, made), made, 1)
+        for micro_batches in (1, 3, 5):
+            cut = mine.tensor_split(micro_batches)
+            own = average(shares(recipe, None, cut, ranks, made), made, ranks)
+            found[recipe, "own", micro_batches] = difference(own, alone if recipe in SUMS else whole)
+            if recipe in SUMS:
+                published = average(shares(recipe, "published", cut, ranks, made), made, ranks)
+                expected = average(theirs(recipe, cut, made), made, ranks)
+                found[recipe, "published", micro_batches] = difference(published, expected)
+    return found
+
+
+def process(rank: int, ranks: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=ranks)
+    found = compare(rank, ranks)
+    if rank == 0:
+        torch.save(found, f"{folder}/found.pt")
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def differences(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[int, str, str, int], float]:
+    """By ranks, recipe, mode and micro-batches."""
+    folder = tmp_path_factory.mktemp("ranks")
+    torch.multiprocessing.spawn(process, (2, str(folder)), nprocs=2)
+    found = {1: compare(0, 1), 2: torch.load(folder / "found.pt", weights_only=False)}
+    return {(ranks, *key): value for ranks, values in found.items() for key, value in values.items()}
+
+
+@pytest.mark.parametrize("recipe", SUMS)
+@pytest.mark.parametrize(("ranks", "micro_batches"), CUTS)
+def test_a_recipe_that_sums_is_published_where_the_cut_matters_and_itself_where_it_does_not(
+    recipe: str, ranks: int, micro_batches: int, differences: dict[tuple[int, str, str, int], float]
+) -> None:
+    assert differences[ranks, recipe, "published", micro_batches] < TOLERANCE
+    assert differences[ranks, recipe, "own", micro_batches] < TOLERANCE
+
+
+@pytest.mark.parametrize("recipe", MEANS)
+@pytest.mark.parametrize(("ranks", "micro_batches"), CUTS)
+def test_a_recipe_of_means_is_published_for_any_cut(
+    recipe: str, ranks: int, micro_batches: int, differences: dict[tuple[int, str, str, int], float]
+) -> None:
+    assert differences[ranks, recipe, "own", micro_batches] < TOLERANCE
+
+
+@pytest.mark.parametrize("recipe", SUMS)
+def test_a_recipe_that_sums_is_published_at_the_published_sizes(recipe: str) -> None:
+    """512 rows that count on 8 ranks, each of which fills two micro-batches with 4 limits of tokens."""
+    if recipe == "hpt":  # of three prompts one is solved and leaves its two samples; the others leave their targets
+        made = batch([-1, 0, 0], sizes=(384, 3), equal=LIMIT // 8)
+        made.solved = (made.prefix > 0) | (made.group % 3 == 0) & (torch.arange(len(made.group)) % 3 == 1)
+        order = torch.nonzero((made.prefix > 0) == (made.group % 3 > 0)).flatten()
+    else:
+        made = batch([0 if RECIPES[recipe][1][0] == 0 else -1, 0], sizes=(256, 2), equal=LIMIT // 8)
+        order = torch.arange(512)
+    ranks = [theirs(recipe, rows.chunk(2), made) for rows in order.view(8, 64)]
+    expected = average(torch.stack(ranks).mean(), made, 1)
+    ours = average(shares(recipe, None, [torch.arange(len(made.mask))], 1, made), made, 1)
+    assert difference(ours, expected) < TOLERANCE
+
+
+def simulated_weight(solved: float, length: int, draw: torch.Generator) -> float:
+    """Of an update of 512 rows: the published weight of a target's token over that of an on-policy one.
+
+    A solved prompt leaves eight samples of ``length`` tokens, another one its target of 4,000.
+    """
+    prompts = round(512 / (8 * solved + 1 - solved))
+    own, targets = round(8 * prompts * solved), round(prompts * (1 - solved))
+    rows = torch.tensor([length] * own + [4000] * targets)
+    totals = []
+    for _ in range(200):
+        means = 0.0
+        for rank in torch.randperm(len(rows), generator=draw).chunk(8):
+            for micro in rank.tensor_split(-(-int(rows[rank].sum()) // 32768)):
+                means += float((rows[micro] == 4000).any())
+        totals.append(means / 8)
+    return (sum(totals) / len(totals) / (4000 * targets)) * 8 * 8192
+
+
+@pytest.mark.parametrize("solved", [0.3, 0.5, 0.7, 0.9])
+@pytest.mark.parametrize("length", [900, 2000, 3000])
+def test_the_two_losses_of_hpt_weigh_as_published_in_expectation(solved: float, length: int) -> None:
+    """With the published packing, in which a micro-batch without a target has no supervised loss."""
+    prompts = round(512 / (8 * solved + 1 - solved))
+    own, targets = round(8 * prompts * solved), round(prompts * (1 - solved))
+    tokens, rows = own * length + targets * 4000, own + targets
+    sizes = {"batch_tokens": tokens, "batch_sequences": rows, "response_length": 8192}
+    one, mask = torch.ones(1, 1), torch.ones(1, 1, dtype=torch.bool)
+    policy = agg_loss(one, mask, "seq64-mean-token-sum-norm-occupied", BatchSize(tokens, rows, **sizes))
+    supervised = agg_mean(one, mask, "seq64-mean-token-sum-norm-occupied", BatchSize(4000 * targets, targets, **sizes))
+    published = simulated_weight(solved, length, torch.Generator().manual_seed(1))
+    assert float(supervised / policy) == pytest.approx(published, rel=0.12)

@@ -1,0 +1,116 @@
+"""The options of the section ``mixed`` that exclude each other, one entry for each pair. No torch."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from training.algorithms.off_policy_schedule import ALWAYS
+
+
+class Conflict(NamedTuple):
+    """Two options that exclude each other where ``holds`` of the `training.algorithms.options.MixedPolicyOptions`."""
+
+    first: str
+    second: str
+    why: str
+    holds: Callable[[Any], bool]
+
+
+# The options that say how off-policy tokens enter the policy loss, and the values that say nothing.
+OFF_POLICY_LOSS = {
+    "off_policy_reshape": "no_reshape",
+    "off_max_clip": None,
+    "off_min_clip": None,
+    "use_target_probs": False,
+    "prefix.alpha": 1.0,
+}
+NO_POLICY_LOSS = "off-policy tokens have no policy loss"
+GATE = "the gate chooses between the policy loss of samples and the supervised loss of the target"
+
+
+def _unread(name: str, default: object, readers: tuple[str, ...], why: str) -> Conflict:
+    """The conflict of a changed parameter of a reshape with a reshape that does not read it."""
+    reshape = "off_policy_reshape" if name.startswith("off") else "on_policy_reshape"
+    return Conflict(name, reshape, why, lambda o: o.value(name) != default and o.value(reshape) not in readers)
+
+
+def _off_policy_only(name: str, default: object) -> Conflict:
+    """The conflict of an option of the off-policy loss with a run that has none."""
+    return Conflict(
+        "use_off_policy_loss", name, NO_POLICY_LOSS, lambda o: not o.use_off_policy_loss and o.value(name) != default
+    )
+
+
+def _needs_prefix(name: str, unset: object) -> Conflict:
+    """The conflict of an option of off-policy samples with a run that has none."""
+    why = "no sample has off-policy tokens"
+    return Conflict(name, "prefix.n_prefix", why, lambda o: o.value(name) != unset and o.prefix.n_prefix == 0)
+
+
+def _needed_by_srft(name: str, needed: object) -> Conflict:
+    why = f"SRFT has {name}={str(needed).lower()}"
+    return Conflict("srft.use", name, why, lambda o: o.srft.use and o.value(name) != needed)
+
+
+CONFLICTS = (
+    Conflict(
+        "off_min_clip",
+        "off_max_clip",
+        "the minimum is above the maximum",
+        lambda o: None not in (o.off_min_clip, o.off_max_clip) and o.off_min_clip > o.off_max_clip,
+    ),
+    Conflict(
+        "loss_remove_clip",
+        "clip_upper_bound",
+        "there is no clip to bound",
+        lambda o: o.loss_remove_clip and o.clip_upper_bound is not None,
+    ),
+    Conflict(
+        "on_policy_loss",
+        "loss_remove_clip",
+        "it has no ratio to clip",
+        lambda o: o.on_policy_loss == "reinforce" and not o.loss_remove_clip,
+    ),
+    Conflict(
+        "on_policy_loss",
+        "loss_remove_clip",
+        "its clipped ratio is the weight of a token",
+        lambda o: o.on_policy_loss == "cispo" and o.loss_remove_clip,
+    ),
+    Conflict(
+        "on_policy_loss",
+        "on_policy_reshape",
+        "only ppo has a ratio of each token to reshape",
+        lambda o: o.on_policy_loss != "ppo" and o.on_policy_reshape != "no_reshape",
+    ),
+    _unread("off_policy_reshape_weight", 1.0, ("logp", "p_logp"), "only logp and p_logp have a weight"),
+    _unread("off_policy_reshape_pow_exp", 0.5, ("pow",), "only pow has an exponent"),
+    _unread("on_policy_reshape_weight", 1.0, ("p_logp",), "only p_logp has a weight"),
+    _unread("on_policy_reshape_pow_exp", 0.5, ("pow",), "only pow has an exponent"),
+    *(_off_policy_only(name, default) for name, default in OFF_POLICY_LOSS.items()),
+    _needs_prefix("use_target_probs", False),
+    _needs_prefix("sft_multitask.use", False),
+    _needs_prefix("off_policy_schedule", ALWAYS),
+    Conflict(
+        "replay.use",
+        "prefix.n_prefix",
+        "the first sample of a group is replayed",
+        lambda o: o.replay.use and o.prefix.n_prefix != 0,
+    ),
+    Conflict(
+        "replay.use",
+        "use_off_policy_loss",
+        "a replayed sample is off-policy",
+        lambda o: o.replay.use and not o.use_off_policy_loss,
+    ),
+    _needed_by_srft("on_policy_loss", "reinforce"),
+    _needed_by_srft("sft_multitask.use", True),
+    _needed_by_srft("sft_multitask.complement", False),
+    Conflict(
+        "srft.use",
+        "length_penalty.use",
+        "an on-policy sample's advantage is its outcome",
+        lambda o: o.srft.use and o.length_penalty.use,
+    ),
+    Conflict("gate.type", "sft_multitask.use", GATE, lambda o: o.gate.type != "none" and not o.sft_multitask.use),
+    Conflict("gate.type", "use_off_policy_loss", GATE, lambda o: o.gate.type != "none" and o.use_off_policy_loss),
+)
