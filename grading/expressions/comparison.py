@@ -146,6 +146,8 @@ def _same_group(one: Group, other: Group) -> bool | None:
         if "set" in kinds:
             return _matched(_distinct(one.items), _distinct(other.items))
         return _matched(one.items, other.items)
+    if kinds == {"list", "quantity"} and _are_quantities(one) and _are_quantities(other):
+        return _in_order(one.items, other.items)
     if kinds <= {"list", "land"}:
         return _matched(one.items, other.items)
     if len(kinds) == 1 and one.kind == "ratio":
@@ -162,6 +164,10 @@ def _same_group(one: Group, other: Group) -> bool | None:
     if kinds & {"lor", "land"}:
         return None
     return False
+
+
+def _are_quantities(group: Group) -> bool:
+    return all(isinstance(item, Value) and item.unit for item in group.items)
 
 
 def _is_list_of(group: Group) -> bool:

@@ -18,6 +18,7 @@ RELATIONS = {
     "=": "=", "<": "<", ">": ">", "\\le": "<=", "\\ge": ">=", "\\neq": "!=", "\\in": "in", "\\notin": "notin",
     "\\equiv": "equiv", "\\approx": "approx",
 }  # fmt: skip
+MODULO = ("\\pmod", "\\bmod", "\\mod")
 SET_OPERATIONS = ("\\cup", "\\cap", "\\setminus", "\\backslash")
 NUMBER_SETS = {
     f"\\mathbb{{{letter}}}": name
@@ -154,9 +155,8 @@ def _read_bracket(parts: list[str]) -> Form | None:
         return None
     pieces, commas = divide(inside, (",", ";"))
     if not commas:
-        if opening == "(" and end == ")":
-            return _read_list(inside)
-        return None
+        is_matrix = inside[:1] == ["\\begin"]
+        return _read_list(inside) if is_matrix or (opening == "(" and end == ")") else None
     if not all(pieces):
         raise Unread("a tuple with nothing between its commas")
     brackets = ("(" if opening == "\\langle" else opening) + (")" if end == "\\rangle" else end)
@@ -280,26 +280,28 @@ def _is_mark(parts: list[str], position: int) -> bool:
 def _modulus(parts: list[str]) -> int:
     r"""Where ``\pmod{m}``, ``\pmod m`` or ``(mod m)`` starts in the tokens; 0 if there is none."""
     for position, part in enumerate(parts):
-        if part in ("\\pmod", "\\bmod", "\\mod"):
-            return position
-        if part == "(" and "".join(parts[position + 1 :]).lstrip().removeprefix("\\").replace("text{", "").startswith(
-            "mod"
-        ):
+        if part in MODULO or (part == "(" and _is_modulo(parts, position + 1)):
             return position
     return 0
 
 
+def _is_modulo(parts: list[str], start: int) -> bool:
+    rest = strip(parts[start:])
+    return (
+        rest[:1] in [[name] for name in MODULO]
+        or "".join(rest[:3]) == "mod"
+        or _TEXT.sub(r"\1", rest[0]).strip() == "mod"
+    )
+
+
 def _read_congruence(left: list[str], right: list[str], position: int) -> Congruence:
-    rest = [part for part in right[position:] if not part.isspace()]
-    text = "".join(rest)
-    for start in ("\\pmod", "\\bmod", "\\mod", "(\\mod", "(\\bmod", "(\\text{mod}", "(\\text{mod }", "(mod"):
-        if text.startswith(start):
-            text = text.removeprefix(start)
-            break
+    rest = strip(right[position:])
     if rest[0] == "(":
-        text = text.removesuffix(")")
-    modulus = read_term(tokens(text.strip("{} ")))
-    return Congruence(read_term(left) if left else None, read_term(right[:position]), modulus)
+        if rest[-1] != ")":
+            raise Unread("words behind a modulus")
+        rest = strip(rest[1:-1])
+    rest = strip(rest[3 if "".join(rest[:3]) == "mod" else 1 :])
+    return Congruence(read_term(left) if left else None, read_term(right[:position]), read_term(rest))
 
 
 def _read_value(parts: list[str]) -> Form:
