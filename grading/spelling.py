@@ -52,11 +52,14 @@ _UPRIGHT = compile_quick_pattern(
     r"\{([^{}]*)\}(\s?[_^])?"
 )
 _NAMES = FUNCTIONS | SCHOOLS.keys() | {"lg"}
+_NAMES_OF_UNITS = frozenset({"min", "max", "sec"})  # which as plain words are no functions
 _THOUSANDS = compile_full_match(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
-_ROUND_THOUSANDS = compile_quick_pattern(
+_ROUND_NAMES_OF_UNITS = frozenset({"min", "max", "sec"})  # which as plain words are no functions
+_THOUSANDS = compile_quick_pattern(
     r"(?<![\d,.])\d{1,3}(?:,\d{3}){0,4}(?:,0\d\d(?:,\d{3}){0,4}(?!\d)|,\d{3}(?:\.\d{1,20})?(?= ?\\text|\\?%))"
 )
-_SPACED_THOUSANDS = compile_quick_pattern(r"(?<=\d)(?:,\\!\s*|\\,|\{,\}|,?\\!|~)(?=\d{3}(?!\d))")
+_SPACED_NAMES_OF_UNITS = frozenset({"min", "max", "sec"})  # which as plain words are no functions
+_THOUSANDS = compile_quick_pattern(r"(?<=\d)(?:,\\!\s*|\\,|\{,\}|,?\\!|~)(?=\d{3}(?!\d))")
 _DOLLAR = compile_quick_pattern(r"(?<!\\)\$")
 _DOLLARS = compile_full_match(r"(-?)\\\$ ?(\d[\d.,]*)")
 _BOLD = compile_full_match(r"\*\*([^*]+)\*\*|\*([^*]+)\*")
@@ -127,7 +130,7 @@ def _upright(text: Match) -> str:
     name = content.strip()
     if text.group().startswith("\\mathbf"):
         return text.group() if name.isalpha() else name + script
-    if name in _NAMES:
+    if name in _NAMES and (name not in _NAMES_OF_UNITS or text.group().startswith("\\operatorname")):
         return f"\\{name} {script}"
     if content in ("e", "i", "d", "E", "P") and not text.group().startswith("\\text{"):
         return f" {content}{script}"
