@@ -54,12 +54,10 @@ _UPRIGHT = compile_quick_pattern(
 _NAMES = FUNCTIONS | SCHOOLS.keys() | {"lg"}
 _NAMES_OF_UNITS = frozenset({"min", "max", "sec"})  # which as plain words are no functions
 _THOUSANDS = compile_full_match(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
-_ROUND_NAMES_OF_UNITS = frozenset({"min", "max", "sec"})  # which as plain words are no functions
-_THOUSANDS = compile_quick_pattern(
+_ROUND_THOUSANDS = compile_quick_pattern(
     r"(?<![\d,.])\d{1,3}(?:,\d{3}){0,4}(?:,0\d\d(?:,\d{3}){0,4}(?!\d)|,\d{3}(?:\.\d{1,20})?(?= ?\\text|\\?%))"
 )
-_SPACED_NAMES_OF_UNITS = frozenset({"min", "max", "sec"})  # which as plain words are no functions
-_THOUSANDS = compile_quick_pattern(r"(?<=\d)(?:,\\!\s*|\\,|\{,\}|,?\\!|~)(?=\d{3}(?!\d))")
+_SPACED_THOUSANDS = compile_quick_pattern(r"(?<=\d)(?:,\\!\s*|\\,|\{,\}|,?\\!|~)(?=\d{3}(?!\d))")
 _DOLLAR = compile_quick_pattern(r"(?<!\\)\$")
 _DOLLARS = compile_full_match(r"(-?)\\\$ ?(\d[\d.,]*)")
 _BOLD = compile_full_match(r"\*\*([^*]+)\*\*|\*([^*]+)\*")

@@ -9,9 +9,9 @@ from functools import lru_cache
 from core.text.patterns import compile_full_match, compile_quick_pattern
 from grading.expressions.forms import Based, Builder, Congruence, Form, Group, Region, Relation, Value, Words
 from grading.expressions.regions import numbers_of
-from grading.expressions.terms import GREEK, read_term, with_functions
+from grading.expressions.terms import FUNCTIONS, GREEK, read_term, with_functions
 from grading.expressions.tokens import Unread, closing, divide, enclosed, strip, tokens
-from grading.expressions.units import split_unit
+from grading.expressions.units import DEGREE, split_unit
 
 MOST_ITEMS = 200
 RELATIONS = {
@@ -310,6 +310,8 @@ def _read_value(parts: list[str]) -> Form:
     if based := _BASED(text):
         return Based(based.group(1), int(based.group(2)))
     rest, unit, power = split_unit(text)
+    if unit == DEGREE and any(part[1:] in FUNCTIONS for part in with_functions(tokens(rest))):
+        rest, unit = text, None  # the degrees of an angle in a function
     prose = " ".join(_TEXT.sub(r"\1", text).split())
     if unit is None and _PROSE(prose) and ("\\text" in text or _is_word(prose)):
         return Words(prose.casefold().rstrip("."))

@@ -12,6 +12,7 @@ import pytest
 from processes import alive, children, descendants, wait_gone
 
 from grading.grader import Grader, Verdict
+from grading.pool import WorkerPool
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -76,17 +77,18 @@ def test_what_can_be_interrupted_keeps_its_worker():
 
 
 def test_a_comparison_that_left_its_process_large_gets_a_new_one():
+    pool = WorkerPool(1, 5.0, ("tests.integration.growing_worker",))
     before = set(children(os.getpid()))
-    with Grader(workers=1, limit_s=2.0) as grader:  # long enough to grow beside other work
-        grader.verify("\\sqrt{4}", "2")
+    try:
+        assert pool.ask("1", "1") == ("correct", "0")
         (worker,) = set(children(os.getpid())) - before
         compares = children(worker)
-        for power in range(20_000, 20_012):  # each leaves some of its terms in sympy's caches
-            grader.verify(f"\\int_0^1 (1+x)^{{{power}}} dx", "5")
-            if children(worker) != compares:
-                break
+        assert pool.ask("grow", "1") == ("wrong", "1")
         wait_gone(set(compares), 5.0)
-        assert grader.verify("\\sqrt{9}", "3") is Verdict.CORRECT
+        assert pool.ask("2", "2") == ("correct", "0")
+        assert alive(worker)
+    finally:
+        pool.close()
 
 
 def test_what_one_grader_found_no_other_compares(tmp_path: Path):

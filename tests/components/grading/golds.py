@@ -461,7 +461,7 @@ def cases(seed: int, golds: int) -> Iterator[Case]:
         for _ in range(golds):
             gold, equal, different = make(generator)
             right = [*equal, *(_respelled(generator, text) for _ in range(9) for text in (gold, *equal))]
-            wrong = [*different, *_mutated(generator, gold, make is prose)]
+            wrong = [*different, *_mutated(generator, gold)]
             yield Case(
                 make.__name__,
                 gold,
@@ -491,7 +491,7 @@ def _respelled(generator: random.Random, text: str) -> str:
     return text
 
 
-def _mutated(generator: random.Random, gold: str, words: bool) -> list[str]:
+def _mutated(generator: random.Random, gold: str) -> list[str]:
     """Other answers: a number changed, digits parted, a sign changed, a doubt or a denial, text behind it."""
     numbers = list(re.finditer(r"\d+", gold))
     changed = [
@@ -518,7 +518,7 @@ def _mutated(generator: random.Random, gold: str, words: bool) -> list[str]:
         f"? {gold}",
         f"{gold} +",
         f"{gold} 77",
-        f"77 {gold}" if not words else f"77, {gold}",
+        f"77, {gold}",
     ]
     generator.shuffle(changed)
     generator.shuffle(doubts)

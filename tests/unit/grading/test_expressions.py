@@ -1,0 +1,184 @@
+"""Answers are read to their end, and compared exactly: no fragment, no rounding, no other reading."""
+
+import doctest
+
+import pytest
+
+from grading.choices import extract_choice
+from grading.expressions import signs, tokens, units
+from grading.grader import Grader, Verdict
+
+
+@pytest.fixture(scope="module")
+def grader():
+    with Grader(workers=2, limit_s=20.0) as grader:
+        yield grader
+
+
+def test_the_examples_in_the_docstrings_are_true():
+    for module in (signs, tokens, units):
+        result = doctest.testmod(module)
+        assert result.attempted and result.failed == 0
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        # an equation is no value, unless a name is on its left
+        ("2x+7y-9=0", "0"),
+        ("xy=12", "12"),
+        ("x^2-y^2=8", "8"),
+        ("\\frac{dy}{dx}=3y", "3y"),
+        ("2+3=5", "5"),
+        ("y=3x", "z=3x"),
+        ("y'+4y=1", "y+4y=1"),
+        # a fragment is not the whole
+        ("\\{t \\mid t \\ge 11\\}", "11"),
+        ("\\frac{2}{5} m_{1}+\\frac{3}{5} m_{2}", "\\frac{3}{5}"),
+        ("6 \\mathrm{~ft}, 9 \\mathrm{~in}", "6"),
+        ("5 \\text{ kg } 40 \\text{ g}", "5"),
+        ("2, 4, \\ldots, 2n", "4"),
+        ("\\operatorname{foo} 7", "7"),
+        ("n \\equiv 5 \\pmod{9}", "5"),
+        ("\\text{Only for } k=8", "8"),
+        ("(-\\infty,2)\\cup\\{7\\}", "7"),
+        # doubts, denials and other signs in the answer
+        ("8", "\\{y \\mid y < 8\\}"),
+        ("8", "\\ne 8"),
+        ("8", "\\geq 8"),
+        ("8", "3 \\text{ (perhaps } 8)"),
+        ("8", "7 \\# 8"),
+        ("8", "8 \\text{ or more}"),
+        ("8", "8 \\text{ million}"),
+        ("a", "\\leftarrow a"),
+        ("10", "10_2"),
+        ("I_1", "I_2"),
+        ("A^T", "A"),
+        ("\\gamma", "\\Gamma"),
+        ("x", "X"),
+        ("2(3)", "5"),
+        ("\\frac12 \\cdot \\frac23", "1\\frac12"),
+        ("5m", "5"),
+        # blanks between digits
+        ("7/3", "2 7/3"),
+        ("23/4", "2 3/4"),
+        ("246", "2 4 6"),
+        ("57", "5\\;7"),
+        ("2 3/4", "2"),
+        # tiny values
+        ("\\frac{1}{800!}", "\\frac{1}{801!}"),
+        ("3^{-1500}", "3^{-1501}"),
+        ("e^{-700}", "e^{-701}"),
+        ("2-10^{-40}", "2-10^{-41}"),
+        ("\\sqrt{2}+10^{-50}", "\\sqrt{2}"),
+        ("0.1234567", "0.1234568"),
+        ("\\{0, 10^{-30}\\}", "\\{0, 10^{-31}\\}"),
+    ],
+)
+def test_what_is_not_the_same_is_never_correct(grader: Grader, gold: str, answer: str) -> None:
+    assert grader.verify(answer, gold) in (Verdict.WRONG, Verdict.GOLD_UNPARSED)
+    assert grader.verify(gold, answer) in (Verdict.WRONG, Verdict.GOLD_UNPARSED)
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("2x+7y-9=0", "y=\\frac{9-2x}{7}"),
+        ("g(t)=t^3", "t^3"),
+        ("CD=\\sqrt{20}", "2\\sqrt5"),
+        # sets of tuples
+        ("\\{(5,6),(7,8)\\}", "(7,8),(5,6)"),
+        ("(2,3,4)", "\\{(2,3,4)\\}"),
+        ("(0,1),(3,-3)", "\\left\\{(3,-3),\\,(0,1)\\right\\}"),
+        # conditions and intervals
+        ("\\{u|3<u\\leq 9\\}", "(3,9]"),
+        ("[4,\\infty)", "\\{x \\in \\mathbb{R} : x \\ge 4\\}"),
+        ("(-\\infty,-5]\\cup[6,\\infty)", "x\\le -5 \\text{ or } x\\ge 6"),
+        ("(-3,3)", "|x|<3"),
+        # upright constants and names of other schools
+        ("3\\mathrm{e}^{-2}", "\\frac{3}{e^2}"),
+        ("4-\\mathrm{i}", "-i+4"),
+        ("\\lg 1000", "3"),
+        ("\\operatorname{ctg} t", "\\frac{\\cos t}{\\sin t}"),
+        ("\\operatorname{arctg} \\sqrt3", "\\frac{\\pi}{3}"),
+        ("\\mathrm{C}_{9}^{4}", "126"),
+        ("C_n^k", "\\binom{n}{k}"),
+        ("2\\varphi", "2\\phi"),
+        # Unicode
+        ("45", "45\u00b0"),
+        ("3\\sqrt{7}", "3\u221a7"),
+        ("y^3", "y\u00b3"),
+        ("2\\frac34", "2\u00be"),
+        ("-8", "\u20138"),
+        ("(5,9)", "\uff085\uff0c9\uff09"),
+        ("35\\%", "35\uff05"),
+        ("26", "26\u20ac"),
+        ("\\frac{\\pi}{6}", "\u03c0/6"),
+        # units, mixed numbers, full stops, no solution
+        ("14 (marbles)", "14"),
+        ("60\\text{ km/h}", "60\\text{ kilometers per hour}"),
+        ("\\frac{11}{4}", "2 3/4"),
+        ("2.75", "2\\frac{3}{4}"),
+        ("$12$.", "12"),
+        ("z^2", "$z^2$."),
+        ("\\emptyset", "\\text{no real solutions}"),
+        ("\\text{No solutions}", "no solution"),
+        ("12:05\\text{ a.m.}", "12:05 am"),
+        # as programs and Markdown write it
+        ("3y^2", "3*y**2"),
+        ("e^9", "exp(9)"),
+        ("-\\frac{\\pi}{3}", "-pi/3"),
+        ("2\\sqrt{6}", "2*sqrt(6)"),
+        ("52", "**52**"),
+        # several values
+        ("\\frac{3\\pm\\sqrt{5}}{2}", "\\frac{3+\\sqrt5}{2}, \\frac{3-\\sqrt5}{2}"),
+        ("n=1,4", "n=4 \\text{ or } n=1"),
+        ("2, 4, \\ldots, 2n", "2,4,\\dots,2n"),
+        ("n \\equiv 5 \\pmod{9}", "n \\equiv -4 \\pmod 9"),
+        ("\\sin 30^\\circ", "\\frac12"),
+        ("\\sum_{k=1}^{n} k", "\\frac{n(n+1)}{2}"),
+    ],
+)
+def test_what_is_the_same_is_correct_and_read_to_its_end(grader: Grader, gold: str, answer: str) -> None:
+    assert grader.verify(answer, gold) is Verdict.CORRECT
+    assert grader.verify(gold, answer) is Verdict.CORRECT
+    assert grader.parses(gold) and grader.parses(answer)
+
+
+@pytest.mark.parametrize(
+    "gold",
+    [
+        "8 \\text{ or possibly } 9",
+        "\\foo 3",
+        "x \\mapsto 2x",
+        "\\frac{1}{2",
+        "7 \\# 8",
+        "f(x)=2x \\text{ for all } x",
+        "",
+    ],
+)
+def test_a_gold_with_an_unread_part_does_not_parse(grader: Grader, gold: str) -> None:
+    assert not grader.parses(gold)
+    assert grader.verify("8", gold) in (Verdict.GOLD_UNPARSED, Verdict.WRONG)
+
+
+@pytest.mark.parametrize(
+    ("text", "option"),
+    [
+        ("Answer: B or C", None),
+        ("The answer is (D) and (F).", None),
+        ("\\boxed{\\text{Option G}}", "G"),
+        ("\\boxed{F - the third one}", "F"),
+        ("\\boxed{D four litres}", "D"),
+        ("\\boxed{3x^2} so Answer: H", "H"),
+        ("\\boxed{7}\nAnswer: C", "C"),
+        ("\\boxed{C. B is wrong}", "C"),
+    ],
+)
+def test_an_option_is_one_and_an_explicit_one_counts(text: str, option: str | None) -> None:
+    assert extract_choice(text) == option
+
+
+@pytest.mark.parametrize("text", ["\\boxed{B or C}", "\\boxed{B, C}", "\\boxed{B and C}", "\\boxed{I am sure}"])
+def test_a_box_with_several_options_or_a_sentence_names_none(text: str) -> None:
+    assert extract_choice(text) not in list("ABCDEFGHIJ")
