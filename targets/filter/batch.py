@@ -26,16 +26,13 @@ VERDICTS = {
 QUOTED = 120  # characters of an answer in a detail
 
 
-def filter_traces(traces: Sequence[Trace], context: FilterContext, *, exact: bool = False) -> Sequence[Trace]:
-    """``traces``, each with the target it makes, or with the reasons to reject it.
-
-    ``exact``: count tokens with the tokenizer itself, where tiktoken disagrees with it on this source.
-    """
+def filter_traces(traces: Sequence[Trace], context: FilterContext) -> Sequence[Trace]:
+    """``traces``, each with the target it makes, or with the reasons to reject it."""
     for trace in _accepted(traces):
         _filter_texts(trace, context)
     for trace in _accepted(traces):
         _verify(trace, context)
-    _filter_lengths(_accepted(traces), context, exact)
+    _filter_lengths(_accepted(traces), context)
     for trace in traces:
         if trace.reasons:
             trace.shorten()
@@ -90,12 +87,11 @@ def _quote(text: str | None) -> str:
     return repr(text if len(text) <= QUOTED else text[:QUOTED] + "…")
 
 
-def _filter_lengths(traces: Sequence[Trace], context: FilterContext, exact: bool) -> None:
+def _filter_lengths(traces: Sequence[Trace], context: FilterContext) -> None:
     """Make the prompts and count tokens, all texts of the batch together."""
-    lengths = context.lengths.exactly() if exact else context.lengths
     for trace in traces:
         trace.prompt = _prompt(trace, context.config.system_prompt)
-    counts = lengths.count_examples([(trace.prompt, trace.target) for trace in traces])
+    counts = context.lengths.count_examples([(trace.prompt, trace.target) for trace in traces])
     for trace, (prompt, target) in zip(traces, counts, strict=True):
         trace.prompt_tokens, trace.target_tokens = prompt, target
         _align_log_probs(trace, context)

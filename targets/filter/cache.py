@@ -9,7 +9,6 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
 from pathlib import Path
 
 from filelock import FileLock
@@ -25,7 +24,6 @@ from targets.target_tables import TableWriter, iter_batches, readable
 from targets.trace import Trace
 
 PACKAGES = ("math-verify", "latex2sympy2_extended", "sympy", "antlr4-python3-runtime", "tokenizers", "rensa")
-SAMPLE = 16  # texts of a part on which the two ways to count tokens must agree
 REMEDY = "delete it, and its rows are filtered again"
 
 
@@ -62,12 +60,10 @@ class DecisionCache:
         path = self.folder / f"{key}.parquet"
         if path.exists():
             return path
-        sample = [trace.response for trace in islice(part.traces(), SAMPLE) if trace.response]
-        exact = self.lengths.agreeing(sample).fast is not self.lengths.fast
         self.folder.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder / f".{key[:2]}.lock"):  # it stays; so there are 256 of them at most
             if not path.exists():  # no other preparation has made it meanwhile
-                self._write(path, part, engine.filtered(part, limit, exact), report)
+                self._write(path, part, engine.filtered(part, limit), report)
         return path
 
     def _write(

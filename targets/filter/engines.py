@@ -38,10 +38,10 @@ Batch = Sequence[Trace]
 class Engine(Protocol):
     """Filters the traces of parts. Use as a context manager: it may hold processes."""
 
-    def filtered(self, part: Part, limit: int | None, exact: bool) -> Iterator[Batch]:
+    def filtered(self, part: Part, limit: int | None) -> Iterator[Batch]:
         """The first ``limit`` traces of ``part`` with their decisions, in order.
 
-        ``exact``: count tokens with the tokenizer itself. Raises InputError where the part cannot be read.
+        Raises InputError where the part cannot be read.
         """
         ...
 
@@ -66,14 +66,14 @@ class SingleEngine:
         self._inputs = inputs
         self._context: FilterContext | None = None
 
-    def filtered(self, part: Part, limit: int | None, exact: bool) -> Iterator[Batch]:
+    def filtered(self, part: Part, limit: int | None) -> Iterator[Batch]:
         for traces in part.batches(limit):
-            yield self.filter_here(traces, exact)
+            yield self.filter_here(traces)
 
-    def filter_here(self, traces: Batch, exact: bool) -> Batch:
+    def filter_here(self, traces: Batch) -> Batch:
         if self._context is None:
             self._context = FilterContext(self._inputs())
-        return filter_traces(traces, self._context, exact=exact)
+        return filter_traces(traces, self._context)
 
     def __enter__(self) -> "SingleEngine":
         return self
@@ -99,28 +99,28 @@ class PoolEngine:
         self._shared = _verdict_folder(self._open)
         self._batches = 0  # so far, counted up to where processes start
 
-    def filtered(self, part: Part, limit: int | None, exact: bool) -> Iterator[Batch]:
+    def filtered(self, part: Part, limit: int | None) -> Iterator[Batch]:
         batches = part.batches(limit)
         first = list(islice(batches, FEW_BATCHES + 1))
         self._batches += len(first)
         if self._batches <= FEW_BATCHES:
-            yield from (self._here.filter_here(traces, exact) for traces in first)
+            yield from (self._here.filter_here(traces) for traces in first)
             return
         waiting: deque[tuple[Batch, Future[Batch]]] = deque()
         for traces in chain(first, batches):
-            waiting.append((traces, self._submit(traces, exact)))
+            waiting.append((traces, self._submit(traces)))
             if len(waiting) >= IN_FLIGHT * self._workers:
-                yield self._oldest(waiting, exact)
+                yield self._oldest(waiting)
         while waiting:
-            yield self._oldest(waiting, exact)
+            yield self._oldest(waiting)
 
-    def _oldest(self, waiting: deque[tuple[Batch, Future[Batch]]], exact: bool) -> Batch:
+    def _oldest(self, waiting: deque[tuple[Batch, Future[Batch]]]) -> Batch:
         for _ in range(ATTEMPTS):
             try:
                 result = waiting[0][1].result()
             except BrokenProcessPool:
                 self._stop()
-                again = [(traces, self._submit(traces, exact)) for traces, _ in waiting]
+                again = [(traces, self._submit(traces)) for traces, _ in waiting]
                 waiting.clear()
                 waiting.extend(again)
             else:
@@ -133,14 +133,14 @@ class PoolEngine:
             "are not filtered again"
         )
 
-    def _submit(self, traces: Batch, exact: bool) -> Future[Batch]:
+    def _submit(self, traces: Batch) -> Future[Batch]:
         if self._pool is None:
             context = multiprocessing.get_context("spawn")  # a fork would copy the locks of other threads
             verdicts = self._shared / "verdicts.sqlite" if self._shared else None
             inputs = replace(self._inputs(), verdicts=verdicts)
             self._pool = ProcessPoolExecutor(self._workers, context, _start, (inputs,))
         try:
-            return self._pool.submit(_filter, traces, exact)
+            return self._pool.submit(_filter, traces)
         except BrokenProcessPool as error:  # noticed when handing over: `_oldest` starts the next pool
             broken: Future[Batch] = Future()
             broken.set_exception(error)
@@ -195,5 +195,5 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _filter(traces: Batch, exact: bool) -> Batch:
-    return filter_traces(traces, _CONTEXT[0], exact=exact)
+def _filter(traces: Batch) -> Batch:
+    return filter_traces(traces, _CONTEXT[0])

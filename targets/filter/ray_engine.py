@@ -33,7 +33,7 @@ class RayEngine:
         self._reference: Any = None  # of the inputs in Ray's object store
         self._started = False
 
-    def filtered(self, part: Part, limit: int | None, exact: bool) -> Iterator[Sequence[Trace]]:
+    def filtered(self, part: Part, limit: int | None) -> Iterator[Sequence[Trace]]:
         ray = self._start()
         context = ray.data.DataContext.get_current()
         context.execution_options.preserve_order = True
@@ -46,7 +46,7 @@ class RayEngine:
             .map_batches(_Reader(part, pieces, limit), batch_size=1, num_cpus=READER_CPUS)
             .map_batches(
                 _FilterActor,
-                fn_constructor_args=(self._reference, exact),
+                fn_constructor_args=(self._reference,),
                 batch_size=None,
                 batch_format="pyarrow",
                 num_cpus=FILTER_CPUS,
@@ -111,14 +111,13 @@ class _Reader:
 class _FilterActor:
     """An actor that filters batches of traces."""
 
-    def __init__(self, inputs: Any, exact: bool) -> None:
+    def __init__(self, inputs: Any) -> None:
         import ray
 
         self._context = FilterContext(ray.get(inputs))
-        self._exact = exact
 
     def __call__(self, block: "pa.Table") -> "pa.Table":
-        return _block([filter_traces(traces, self._context, exact=self._exact) for traces in _batches(block)])
+        return _block([filter_traces(traces, self._context) for traces in _batches(block)])
 
 
 def _block(batches: Sequence[Sequence[Trace]]) -> "pa.Table":

@@ -3,7 +3,6 @@
 import json
 import re
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 from rapidfuzz import fuzz
 
 from core.errors import InputError
-from core.model.tokens import PROBES, load_lengths
+from core.model.tokens import load_lengths
 from targets.config import build_config
 from targets.filter.batch import VERDICTS
 from targets.filter.filters import FILTERS
@@ -135,33 +134,6 @@ def test_problems_agree_whatever_their_typography() -> None:
 def test_loops_compress_and_mathematics_does_not() -> None:
     assert compression_ratio("we add one more\n" * 200) < 0.12 < compression_ratio("".join(map(str, range(900))))
     assert compression_ratio("") == 1.0
-
-
-TEXTS = st.lists(st.text(max_size=60), max_size=8)
-
-
-@given(texts=TEXTS)
-def test_tiktoken_counts_what_the_tokenizer_counts(trained: Path, texts: list[str]) -> None:
-    lengths = load_lengths(trained)
-    assert lengths.fast is not None
-    assert lengths.count(texts) == lengths.exactly().count(texts)
-    assert lengths.agreeing(texts) is lengths
-
-
-def test_a_tokenizer_that_tiktoken_misreads_is_asked_itself(trained: Path, tmp_path: Path) -> None:
-    model = json.loads((trained / "tokenizer.json").read_text())
-    merges = model["model"]["merges"]
-    model["model"]["merges"] = merges[
-        : len(merges) // 2
-    ]  # the vocabulary has tokens that no merge makes: still one BPE
-    (tmp_path / "tokenizer.json").write_text(json.dumps(model))
-    half = load_lengths(tmp_path)
-    assert half.fast is not None and half.count(PROBES) == half.exactly().count(PROBES)
-    wrong = replace(load_lengths(trained), fast=half.fast)
-    assert wrong.agreeing(PROBES).fast is None
-    model["pre_tokenizer"] = {"type": "Whitespace"}
-    (tmp_path / "tokenizer.json").write_text(json.dumps(model))
-    assert load_lengths(tmp_path).fast is None
 
 
 def test_tokenizer_files_that_do_not_work_are_named(tokenizer: Path, tmp_path: Path) -> None:
