@@ -1,8 +1,9 @@
 """The gates on targets/train: a blocking asset check for each expectation of the suite, and the account of traces."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
@@ -37,6 +38,35 @@ def build_checks(suite: Path) -> list[dg.AssetChecksDefinition]:
         for check in checks
     ]
     return [_expectations(specs, suite), _account()]
+
+
+def check_keys(suite: Path) -> list[dg.AssetCheckKey]:
+    """The blocking checks of targets/train."""
+    return [dg.AssetCheckKey(TRAIN, name) for name in (*(check.name for check in load_checks(suite)), ACCOUNT)]
+
+
+def require_passed(instance: dg.DagsterInstance, checks: Sequence[dg.AssetCheckKey], *, ignore: bool) -> list[str]:
+    """The blocking checks of the targets whose newest result is an error, where you ``ignore`` that.
+
+    Dagster blocks what follows a failed check in the same run only; a later run has to look for itself.
+
+    Raises:
+        InputError: there are some, and they are not to be ignored.
+    """
+    records = instance.event_log_storage.get_latest_asset_check_execution_by_key(checks)
+    failed = sorted(key.name for key, record in records.items() if _is_error(record))
+    if failed and not ignore:
+        raise InputError(
+            f"targets/train: its check {', '.join(failed)} failed: mend the targets and check them again "
+            "(luffy run --select 'key:targets/train'), or train on them as they are with training.ignore_checks=true, "
+            "which the lineage records"
+        )
+    return failed
+
+
+def _is_error(record: Any) -> bool:
+    evaluation = record.event and record.event.asset_check_evaluation
+    return bool(evaluation and not evaluation.passed and evaluation.severity is dg.AssetCheckSeverity.ERROR)
 
 
 def _expectations(specs: list[dg.AssetCheckSpec], suite: Path) -> dg.AssetChecksDefinition:

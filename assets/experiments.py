@@ -60,6 +60,7 @@ def build_experiments(
     options: ExperimentOptions,
     training: TrainingOptions,
     evaluation: EvaluationOptions,
+    checks: Sequence[dg.AssetCheckKey] = (),
 ) -> list[dg.AssetsDefinition | dg.AssetSpec]:
     """The assets of all recipes, which have the options ``training`` and ``evaluation`` in common."""
     partitions = dg.MultiPartitionsDefinition(
@@ -70,7 +71,7 @@ def build_experiments(
     )
 
     of_partition = partial(training_of, options)
-    policy = build_policy(POLICY, training, partitions=partitions, of_partition=of_partition)
+    policy = build_policy(POLICY, training, partitions=partitions, of_partition=of_partition, checks=checks)
     scores = _scores(suite, options, evaluation, partitions)
     return [policy, metrics_spec(POLICY), scores, _comparison(suite, options, training)]
 

@@ -2,12 +2,13 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
+from assets.checks import require_passed
 from assets.models import KEY as BASE
 from assets.shared.failures import reports_input_errors
 from assets.shared.interpreter import TrainingInterpreter
@@ -64,10 +65,15 @@ class StepObserver:
 
 
 def build_training(
-    options: TrainingOptions, automation: dg.AutomationCondition[Any] | None
+    options: TrainingOptions,
+    automation: dg.AutomationCondition[Any] | None,
+    checks: Sequence[dg.AssetCheckKey] = (),
 ) -> list[dg.AssetsDefinition | dg.AssetSpec]:
-    """The policy, retrained under ``automation``, and the external asset of its metrics."""
-    return [build_policy(POLICY, options, automation=automation), metrics_spec(POLICY)]
+    """The policy, retrained under ``automation``, and the external asset of its metrics.
+
+    ``checks`` of the targets must have passed.
+    """
+    return [build_policy(POLICY, options, automation=automation, checks=checks), metrics_spec(POLICY)]
 
 
 def metrics_key(policy: dg.AssetKey) -> dg.AssetKey:
@@ -82,6 +88,7 @@ def build_policy(
     automation: dg.AutomationCondition[Any] | None = None,
     partitions: dg.PartitionsDefinition | None = None,
     of_partition: Callable[[TrainingOptions, Any], TrainingOptions] | None = None,
+    checks: Sequence[dg.AssetCheckKey] = (),
 ) -> dg.AssetsDefinition:
     """The asset ``key`` that trains; ``of_partition`` gives the options of a partition where it has some."""
 
@@ -118,6 +125,7 @@ def build_policy(
         overrides, unread = read_by(settings.recipe, settings.all_overrides())
         if unread:
             context.log.info(f"left out, because recipe {settings.recipe} has no rollouts: {', '.join(unread)}")
+        failed = require_passed(context.instance, checks, ignore=settings.ignore_checks)
         interpreter.executable()
         request = TrainingRequest(
             recipe=settings.recipe,
@@ -129,7 +137,7 @@ def build_policy(
             heldout=InputRecord(path=Path(train.heldout), digest=""),
             placement=interpreter.placement(),
             out=Path(),
-            upstream=upstream(context, train, base),
+            upstream=upstream(context, train, base, failed),
         ).complete()
         out = run_folder(storage, request.identity(), force=settings.force)
         observer = StepObserver(context, metrics_key(key))
@@ -203,10 +211,13 @@ def run_folder(storage: Storage, identity: str, *, force: bool) -> Path:
     return first.with_name(f"{first.name}-{len(folders) + 1}") if force and complete else folders[-1]
 
 
-def upstream(context: dg.AssetExecutionContext, train: TrainReference, base: ModelReference) -> dict[str, Any]:
+def upstream(
+    context: dg.AssetExecutionContext, train: TrainReference, base: ModelReference, failed: Sequence[str]
+) -> dict[str, Any]:
     """What the checkpoint's manifest says about the origin of its inputs; no paths, which only one machine knows."""
     return {
         "dagster_run": context.run_id,
         "targets": train.model_dump(exclude={"path", "profile", "previous", "heldout"}),
+        **({"failed_checks": list(failed)} if failed else {}),
         "base_model": base.model_dump(exclude={"path"}, exclude_none=True),
     }

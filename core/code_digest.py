@@ -63,14 +63,15 @@ GENERATION_CODE = (
     "grading/answers.py",
     "grading/gold.py",
 )
-# Of training/job, `configuration` composes the numbers and `request` says what a first stage computes; the rest starts,
-# follows and describes the process that training/verl_hooks runs.
+# Of training/job, `configuration` composes the numbers, `request` says what a first stage computes, and `user_reward`
+# calls the user's function; the rest starts, follows and describes the process that training/verl_hooks runs.
 TRAINING_CODE = (
     "training/algorithms",
     "training/verl_hooks",
     "training/platforms",
     "training/job/configuration.py",
     "training/job/request.py",
+    "training/job/user_reward.py",
     "training/config/keys.py",  # and not its table, which refuses keys and changes no number
     "training/config/rollout_modes.py",
     "training/config/train.yaml",

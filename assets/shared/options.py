@@ -163,6 +163,9 @@ class TrainingOptions(Options):
     overrides: Overrides = Field(default=[], description="KEY=VALUE settings of the training configuration.")
     seed: int = Field(default=0, description="Seed of the training.")
     force: bool = Field(default=False, description="Train even if a checkpoint of the same identity exists.")
+    ignore_checks: bool = Field(
+        default=False, description="Train on targets although a blocking check of them failed. The lineage names it."
+    )
     attention: str | None = Field(
         default=None,
         description="Attention kernel: auto, flash_attention_2, flash_attention_4, sdpa, flex_attention. None: the "

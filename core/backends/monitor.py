@@ -24,8 +24,11 @@ LOG_TAIL_LINES = 30
 TAIL_BYTES = 1 << 20  # a log may hold days of output; this much of its end is searched for the reason
 LOCK_SECONDS = 60.0  # how long the processes of a killed command may take to end
 ERROR = compile_quick_pattern(r"\b(?:[A-Z]\w*(?:Error|Exception)|InputError)\b: ")
+# Errors that only follow from another one, which the log has further up.
+CONSEQUENCE = compile_quick_pattern(r"no materializable trajectories|above, says why")
 COLOUR = compile_quick_pattern(r"\x1b\[[0-9;]*m")
 OF_WORKER = compile_quick_pattern(r"\(\w+ pid=\d+")  # what Ray puts before a line of one of its workers
+OF_WORKER_PREFIX = compile_quick_pattern(r"^\(\w+ pid=\d+[^)]*\)\s*")
 COMPLAINT = "error: "  # what a line of our own programs starts with that says what is wrong with the input
 BAD_INPUT = 2  # the exit status that goes with it
 
@@ -174,6 +177,10 @@ def reason_of(log: Path, status: int, what: str) -> str:
     # Ray repeats the remote traceback; the last error in it is what the driver saw, though what its workers logged can
     # come later. The lines below it say which of Ray's processes died.
     at = max((number for number in named if not OF_WORKER.match(lines[number])), default=named[-1])
+    if CONSEQUENCE.search(lines[at]):
+        causes = [number for number in named if number < at and not CONSEQUENCE.search(lines[number])]
+        at = causes[-1] if causes else at
+        lines[at] = OF_WORKER_PREFIX.sub("", lines[at])
     last, *below = lines[at : at + 5]
     died = [line.split(":", 1)[1].strip() for line in below if line.startswith("\tclass_name:")]
     return f"{what} failed: " + " ".join([last.strip(), *(f"({name})" for name in died)])

@@ -14,6 +14,7 @@ import time
 
 from core.cli import private_files
 from core.machine.processes import POLL_SECONDS, adopt_orphans, die_with_parent, stop_descendants
+from core.machine.temporary_folder import short_temporary_folder
 
 SECONDS_AFTER_THE_END = 1.0  # when the command has ended by itself, only idle helpers of it are left
 
@@ -26,11 +27,17 @@ def supervise(command: list[str], grace: float) -> int:
     adopt_orphans()
     die_with_parent(os.getppid())
     supervisor = os.getpid()
-    # The command dies with us even if we are killed.
-    child = subprocess.Popen(command, start_new_session=True, preexec_fn=lambda: die_with_parent(supervisor))
-    while (status := child.poll()) is None and not received:
-        time.sleep(POLL_SECONDS)
-    stop_descendants(grace if received else min(grace, SECONDS_AFTER_THE_END))
+    with short_temporary_folder() as variables:
+        # The command dies with us even if we are killed.
+        child = subprocess.Popen(
+            command,
+            env={**os.environ, **variables},
+            start_new_session=True,
+            preexec_fn=lambda: die_with_parent(supervisor),
+        )
+        while (status := child.poll()) is None and not received:
+            time.sleep(POLL_SECONDS)
+        stop_descendants(grace if received else min(grace, SECONDS_AFTER_THE_END))
     if status is None:
         return 128 + received[0]
     return status if status >= 0 else 128 - status

@@ -56,6 +56,7 @@ class RequestRecord(Record):
     targets_digest: str
     model_digest: str
     heldout_digest: str | None = None
+    files: dict[str, str] = {}  # the digest of each file that an override names, by its key
 
 
 class CodeRecord(Record):

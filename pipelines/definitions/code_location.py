@@ -8,7 +8,7 @@ import dagster as dg
 from assets.benchmarks import build_benchmarks
 from assets.browser import build_browser
 from assets.checkpoints import build_checkpoints
-from assets.checks import build_checks
+from assets.checks import build_checks, check_keys
 from assets.difficulty import build_difficulty
 from assets.evals import build_evals
 from assets.experiments import build_experiments
@@ -35,7 +35,7 @@ def build_defs(
 ) -> dg.Definitions:
     """The definitions of ``settings`` (by default those of the environment), with resources replaced for tests."""
     settings = settings or load_settings()
-    suite = settings.benchmark_suite()
+    suite, checks = settings.benchmark_suite(), check_keys(settings.check_suite())
     assets = [
         *build_generated(settings.generate),
         *build_targets(
@@ -47,13 +47,13 @@ def build_defs(
         *build_difficulty(settings.difficulty, settings.targets, generated=settings.generate is not None),
         build_browser(),
         *build_models(settings.model),
-        *build_training(settings.training, retrain_on_new_targets()),
+        *build_training(settings.training, retrain_on_new_targets(), checks),
         *build_benchmarks(suite, settings.benchmarks),
         *build_evals(suite, settings.evaluation),
         *build_checkpoints(suite, settings.evaluation),
         *build_report(suite, settings.report),
         *build_registry(suite, settings.promotion),
-        *build_experiments(suite, settings.experiments, settings.training, settings.evaluation),
+        *build_experiments(suite, settings.experiments, settings.training, settings.evaluation, checks),
         *build_retention(settings.retention),
     ]
     return dg.Definitions(

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pages import page_data
 
+from assets.checks import check_keys, require_passed
 from core.schemas import REJECTED, TARGET
 from targets.check import expectations as quality
 from tests.defs.project import message
@@ -164,6 +165,17 @@ def test_when_every_trace_is_rejected_the_run_fails_and_shows_them(build, tmp_pa
         assert "data:image/svg+xml;base64," in rejected["what the filters left"]
         assert pq.read_table(rejected["file"])["reason"].to_pylist() == ["no_box", "no_box"]
     assert project.data_version("targets/prepared") == version
+
+
+def test_a_training_alone_does_not_start_on_targets_whose_check_failed(build):
+    project = build(**{**SMALL, "targets__min_rows": "1000"})
+    assert not project.run(*INPUTS, *TARGETS).success
+    result = project.run("training/policy")
+    assert not result.success
+    failed = require_passed(project.instance, check_keys(quality.SUITE), ignore=True)
+    assert len(failed) == 1
+    assert f"targets/train: its check {failed[0]} failed" in message(result)
+    assert "training.ignore_checks=true" in message(result)
 
 
 def test_the_profile_names_the_suite_of_the_checks(build, tmp_path: Path):

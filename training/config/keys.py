@@ -25,6 +25,7 @@ OPEN = (
     "actor_rollout_ref.model.override_config",
     "actor_rollout_ref.actor.optim.override_optimizer_config",
 )
+MODULE = "pkg://"  # what verl takes for a module where it expects a file
 SIMILAR = 60  # of 100: below it, two names have nothing to do with each other
 
 
@@ -35,6 +36,7 @@ class Rules(NamedTuple):
     read_with: Mapping[str, str]
     rollouts_only: Sequence[str]
     supervised: Sequence[str]
+    files: Sequence[str]
 
 
 @cache

@@ -206,8 +206,9 @@ def export_model(checkpoints: Path, step: int, out: Path, dtype: str) -> None:
     Raises:
         InputError: the checkpoint is not whole.
     """
-    command = [sys.executable, "-m", "training.export.merge", "--actor", str(folder_of(checkpoints, step) / "actor")]
-    command += ["--dtype", dtype, "--out", str(out)]
+    actor = folder_of(checkpoints.absolute(), step) / "actor"
+    command = [sys.executable, "-m", "training.export.merge", "--actor", str(actor)]
+    command += ["--dtype", dtype, "--out", str(out.absolute())]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(PROJECT)}
     done = subprocess.run(command, cwd=PROJECT, env=environment, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode == 2:  # a mistake in the input, which the last line explains

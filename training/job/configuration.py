@@ -23,15 +23,18 @@ from core.code_digest import PROJECT
 from core.errors import InputError
 from core.model.prompts import CHAT, TEMPLATE_KWARGS, Template
 from grading.grader import TRUNCATED
+from training.algorithms.off_policy_schedule import ALWAYS
 from training.algorithms.options import MixedPolicyOptions, RolloutOptions
 from training.algorithms.prompt_order import EASY_FIRST, ORDERS
-from training.config.keys import OPEN, check_key, check_switches, leaves, nearest, rules, within
+from training.config.keys import MODULE, OPEN, check_key, check_switches, leaves, nearest, rules, within
+from training.config.ranges import check_ranges, ranges
 from training.config.rollout_modes import lay_out_rollouts
 from training.cost.budget import BudgetOptions
 from training.job.alerts import AlertOptions
 
 CONFIG = PROJECT / "training" / "config"
-COUNTS = (
+# Without them a run has no batch, no length or no policy.
+NEEDED = (
     "data.train_batch_size",
     "data.max_prompt_length",
     "data.max_response_length",
@@ -84,7 +87,8 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
     config = compose_files(recipe, hardware, overrides, run=run)
     if keys:
         _check_kinds(keys, config, _composed(recipe, hardware))
-    _check_counts(config)
+    _check_needed(config)
+    check_ranges(lambda key: OmegaConf.select(config, key))
     if config.actor_rollout_ref.rollout.max_model_len is None:
         config.actor_rollout_ref.rollout.max_model_len = config.data.max_prompt_length + config.data.max_response_length
     try:
@@ -93,8 +97,10 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
         raise InputError(f"configuration: {str(error).splitlines()[0]}") from error
     for key in keys:
         check_switches(key, lambda switch: OmegaConf.select(config, switch))
+    _locate_files(config)
     _check_values(config)
     options = mixed_options(config)
+    _check_groups(config, options)
     lay_out_rollouts(config)
     if options.srft.use:
         config.actor_rollout_ref.actor.calculate_entropy = True  # it weighs the losses, whatever its bonus is
@@ -197,13 +203,11 @@ def _check_kinds(keys: Sequence[str], config: DictConfig, defaults: DictConfig) 
                 break
 
 
-def _check_counts(config: DictConfig) -> None:
+def _check_needed(config: DictConfig) -> None:
     length = "total_epochs" if config.trainer.total_training_steps is None else "total_training_steps"
-    for key in (*COUNTS, f"trainer.{length}"):
-        value = OmegaConf.select(config, key)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            more = ": without it a run leaves no policy" if key.startswith("trainer.") else ""
-            raise InputError(f"{key}: got {value!r:.80}, expected a whole number from 1{more}")
+    for key in (*NEEDED, f"trainer.{length}"):
+        if OmegaConf.select(config, key) is None:
+            raise InputError(f"{key}: got None, expected {ranges()[key].text}")
 
 
 def _check_values(config: DictConfig) -> None:
@@ -242,6 +246,33 @@ def _check_values(config: DictConfig) -> None:
         raise InputError(f"reward.truncated: got {config.reward.truncated!r}, expected one of {', '.join(TRUNCATED)}")
 
 
+def _check_groups(config: DictConfig, options: MixedPolicyOptions) -> None:
+    """Raise InputError for groups in which every advantage is 0, so that nothing is learned from them."""
+    n, prefix = config.actor_rollout_ref.rollout.n, options.prefix
+    if config.objective != "rl" or options.srft.use or options.uses_unsolved_prompts:
+        return  # nothing is sampled, or something beside the advantages teaches
+    if n == 1:
+        raise InputError(
+            "actor_rollout_ref.rollout.n=1: the advantage of a sample is its distance from the mean of its group, so a "
+            "group of one teaches nothing: set it to 2 or more"
+        )
+    always = options.off_policy_schedule == ALWAYS and config.data.sample_target_ratio == 1
+    if prefix.n_prefix in (-1, n) and prefix.min == 1 and always:
+        raise InputError(
+            f"mixed.prefix.n_prefix={prefix.n_prefix} and actor_rollout_ref.rollout.n={n}: all samples of a group are "
+            "its whole target and have the same reward, so the group teaches nothing: lower mixed.prefix.n_prefix or "
+            "raise actor_rollout_ref.rollout.n, so that some samples are the policy's own"
+        )
+
+
+def _locate_files(config: DictConfig) -> None:
+    """Make the paths of files absolute: a training does not run in the user's folder."""
+    for key in rules().files:
+        value = OmegaConf.select(config, key)
+        if isinstance(value, str) and not value.startswith(MODULE):
+            OmegaConf.update(config, key, str(Path(value).expanduser().absolute()))
+
+
 def _keys_of(overrides: Sequence[str]) -> Iterator[str]:
     """The leaves that ``overrides`` set; InputError for one that Hydra cannot read, and for a key that is removed."""
     for text in overrides:
@@ -254,7 +285,10 @@ def _keys_of(overrides: Sequence[str]) -> Iterator[str]:
             raise InputError(f"--set {text}: a key cannot be removed: set it to null")
         if override.is_add() and not within(key, OPEN):
             raise InputError(f"--set {text}: no run reads a key that you add, except in {', '.join(OPEN)}")
-        yield from leaves({key: value})
+        for leaf in leaves({key: value}):
+            if leaf in rules().files and leaf != key:
+                raise InputError(f"--set {key}: give {leaf}=FILE by itself, so that the run knows the file's content")
+            yield leaf
 
 
 def _quoted(override: str) -> str:

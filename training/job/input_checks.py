@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from core.errors import InputError
 from core.files import digest_bytes, read_object, write_table
@@ -20,6 +20,7 @@ from core.schemas import PASS_RATE, TARGET, TARGET_LOG_PROBS
 from training.algorithms.off_policy_schedule import parse_schedule
 from training.algorithms.prompt_order import EASY_FIRST, easy_first
 from training.job.configuration import chat_template
+from training.job.user_reward import check_reward_function
 
 ROWS = 1024  # read and tokenized at a time
 NAMED_ROWS = 5  # in one message
@@ -85,6 +86,12 @@ def check_targets(targets: InputRecord, model: Path, config: DictConfig, least: 
         _check_log_probs(path, file, lengths)
     kept = {key: value for key, value in metadata.items() if key not in ("ARROW:schema", "pandas")}
     return TargetsRecord(path=path, digest=targets.digest, rows=rows, metadata=kept)
+
+
+def check_reward(config: DictConfig) -> None:
+    """Raise InputError unless the reward function of ``config`` can be imported and called as verl calls it."""
+    if config.objective == "rl":
+        check_reward_function(OmegaConf.to_container(config.reward.custom_reward_function))
 
 
 def check_pass_rates(path: Path, config: DictConfig) -> None:
@@ -192,7 +199,12 @@ def _check_rows(
         if row["target"] and not _conversation(row["target"]):
             raise InputError(f"targets {path}: row {number}: target is not a list of {{role, content}} messages")
         gold = row["reward_model"].get("ground_truth") if isinstance(row["reward_model"], dict) else None
-        if not isinstance(gold, str) or not gold.strip():
+        if gold is not None and not isinstance(gold, str):
+            raise InputError(
+                f"targets {path}: row {number}: reward_model.ground_truth is {gold!r:.80}, a {type(gold).__name__}, "
+                "and a gold answer is text: write the column as strings (a list as the text that belongs in the box)"
+            )
+        if not gold or not gold.strip():
             raise InputError(
                 f"targets {path}: row {number}: no answer in reward_model.ground_truth, so no sample of it can be "
                 "graded: give the gold answer or remove the row"

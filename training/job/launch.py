@@ -20,7 +20,7 @@ from core.backends.task import ENVIRONMENT, Backend, Task
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
 from core.files import atomic_write, digest_bytes
-from core.model.manifest import InputRecord, read_manifest
+from core.model.manifest import InputRecord, Manifest, TargetsRecord, read_manifest
 from training.algorithms.prompt_order import SHUFFLE
 from training.config.rollout_modes import SEPARATE
 from training.cost.budget import Budget, BudgetOptions
@@ -32,12 +32,20 @@ from training.job.alerts import AlertOptions, uncorrected_staleness
 from training.job.attempts import Report, follow, progress, warn
 from training.job.checkpoints import complete_steps, export_policy, latest_step, prepare_resume, remove_old
 from training.job.configuration import compose_run
-from training.job.input_checks import check_context, check_pass_rates, check_targets, order_targets, split_validation
+from training.job.input_checks import (
+    check_context,
+    check_pass_rates,
+    check_reward,
+    check_targets,
+    order_targets,
+    split_validation,
+)
 from training.job.lineage import build_manifest
 from training.job.metrics_log import read_metrics
 from training.job.request import TrainingRequest
 from training.job.run_folder import RunFolder
 from training.job.trackers import open_runs, publish
+from training.job.user_reward import SHIPPED, wrapped
 from training.resources.auto_values import resolve_auto
 from training.resources.fit_check import check_fit, write_plan
 from training.resources.layout import Layout
@@ -58,9 +66,42 @@ def run_job(request: TrainingRequest, report: Report) -> bool:
     Returns:
         Whether a policy of the same identity was reused.
     """
-    out, folder = request.out, RunFolder(request.out)
-    config = compose_run(request.recipe, request.hardware, request.config_overrides(), run=out.resolve())
+    folder = RunFolder(request.out)
+    config = compose_run(request.recipe, request.hardware, request.config_overrides(), run=request.out.resolve())
     _check_run(config)
+    data = _check_inputs(request, config)
+    with folder.locked() as lock:
+        reused = not request.force and folder.has_policy_of(request, partial(progress, report))
+        if not reused:
+            backend = build_backend(OmegaConf.to_container(config.run), lock)
+            folder.claim(request)
+            model, first = _first_stage(request, config, folder, report)
+            plan = _plan(config, folder, model, report)
+            environment = _prepare(config, folder, data.path, model)
+            budget = _estimate(config, folder, plan, report)
+            _write_config(config, folder)
+            environment |= _open_trackers(request, config, folder)
+            if text := uncorrected_staleness(config):
+                warn(report, latest_step(folder.checkpoints), text)
+            _train(request, folder, config, environment, backend, budget, report)
+            progress(report, "writing the policy")
+            manifest = build_manifest(request, folder, config, data, request.upstream, first)
+            export_policy(folder.checkpoints, folder.policy, manifest, config.policy_dtype, base=request.model.path)
+            _report_costs(folder, report)
+            _publish(folder, report)
+        if config.run.push_to_hub:
+            progress(report, f"uploading to {config.run.push_to_hub}")
+            push_to_hub(folder.policy, config.run.push_to_hub)
+    report({"event": "done", "policy": str(folder.policy), "reused": reused})
+    return reused
+
+
+def _check_inputs(request: TrainingRequest, config: DictConfig) -> TargetsRecord:
+    """Check the files that the run reads; the targets of its last stage.
+
+    Raises:
+        InputError: one of them cannot be trained with.
+    """
     data = request.targets
     if config.first_stage is not None:
         if request.heldout is None:
@@ -69,49 +110,52 @@ def run_job(request: TrainingRequest, report: Report) -> bool:
     check_context(request.model.path, config)
     targets = check_targets(data, request.model.path, config)
     check_pass_rates(data.path, config)
+    check_reward(config)
     if config.data.val_files:
         given = Path(config.data.val_files)
         check_targets(InputRecord(path=given, digest=""), request.model.path, config, least=1)
-    with folder.locked() as lock:
-        reused = not request.force and folder.has_policy_of(request, partial(progress, report))
-        if not reused:
-            backend = build_backend(OmegaConf.to_container(config.run), lock)
-            folder.claim(request)
-            model, first = request.model.path, None
-            if config.first_stage is not None:
-                stage = request.first_stage(config.first_stage.recipe, config.first_stage.set)
-                run_job(stage, partial(_report_first_stage, report))
-                model, first = folder.first_stage.policy, read_manifest(folder.first_stage.policy)
-            plan = _plan(config, folder, model, report)
-            validates = config.trainer.test_freq > 0
-            training, problems = split_validation(data.path, config, out) if validates else (data.path, data.path)
-            training = order_targets(training, config, out)
-            rows = pq.read_metadata(training).num_rows
-            environment = _fill_in(config, data=training, problems=problems, rows=rows, model=model)
-            budget = _estimate(config, folder, plan, report)
-            with atomic_write(folder.config) as temporary:
-                OmegaConf.save(config, temporary, resolve=True)
-            environment |= open_runs(
-                folder.path,
-                config.run.trackers,
-                project=config.trainer.project_name,
-                name=f"{request.recipe}-seed{request.seed}-{request.identity()[:SHORT_DIGEST]}",
-                config=folder.config.read_text(encoding="utf-8"),
-            )
-            if text := uncorrected_staleness(config):
-                warn(report, latest_step(folder.checkpoints), text)
-            _train(request, folder, config, environment, backend, budget, report)
-            progress(report, "writing the policy")
-            manifest = build_manifest(request, folder, config, targets, request.upstream, first)
-            export_policy(folder.checkpoints, folder.policy, manifest, config.policy_dtype, base=request.model.path)
-            if rows := [*figures(folder.path, read_metrics(folder.metrics)), *cost_figures(folder.path)]:
-                progress(report, f"predicted and measured\n{table(rows)}")
-            _publish(folder, report)
-        if config.run.push_to_hub:
-            progress(report, f"uploading to {config.run.push_to_hub}")
-            push_to_hub(folder.policy, config.run.push_to_hub)
-    report({"event": "done", "policy": str(folder.policy), "reused": reused})
-    return reused
+    return targets
+
+
+def _first_stage(
+    request: TrainingRequest, config: DictConfig, folder: RunFolder, report: Report
+) -> tuple[Path, Manifest | None]:
+    """Run the first stage, if there is one; the model to start from, and the manifest of the first stage."""
+    if config.first_stage is None:
+        return request.model.path, None
+    stage = request.first_stage(config.first_stage.recipe, config.first_stage.set)
+    run_job(stage, partial(_report_first_stage, report))
+    return folder.first_stage.policy, read_manifest(folder.first_stage.policy)
+
+
+def _prepare(config: DictConfig, folder: RunFolder, data: Path, model: Path) -> dict[str, str]:
+    """Write the files that verl reads, and fill them in; the environment of the training process."""
+    validates = config.trainer.test_freq > 0
+    training, problems = split_validation(data, config, folder.path) if validates else (data, data)
+    training = order_targets(training, config, folder.path)
+    rows = pq.read_metadata(training).num_rows
+    return _fill_in(config, data=training, problems=problems, rows=rows, model=model)
+
+
+def _write_config(config: DictConfig, folder: RunFolder) -> None:
+    with atomic_write(folder.config) as temporary:
+        OmegaConf.save(config, temporary, resolve=True)
+
+
+def _open_trackers(request: TrainingRequest, config: DictConfig, folder: RunFolder) -> dict[str, str]:
+    """Open the run in each tracker; the variables with which verl finds it."""
+    return open_runs(
+        folder.path,
+        config.run.trackers,
+        project=config.trainer.project_name,
+        name=f"{request.recipe}-seed{request.seed}-{request.identity()[:SHORT_DIGEST]}",
+        config=folder.config.read_text(encoding="utf-8"),
+    )
+
+
+def _report_costs(folder: RunFolder, report: Report) -> None:
+    if rows := [*figures(folder.path, read_metrics(folder.metrics)), *cost_figures(folder.path)]:
+        progress(report, f"predicted and measured\n{table(rows)}")
 
 
 def _check_run(config: DictConfig) -> None:
@@ -185,6 +229,9 @@ def _fill_in(config: DictConfig, *, data: Path, problems: Path, rows: int, model
         config.data.val_files = str(problems.resolve())  # verl demands a file, also where nothing is validated
         config.data.val_max_samples = -1 if config.trainer.test_freq > 0 else 1
         config.actor_rollout_ref.model.path = str(model.resolve())
+        section = config.reward.custom_reward_function
+        if section.path != SHIPPED:
+            config.reward.custom_reward_function = wrapped(OmegaConf.to_container(section))
         config.trainer.logger = ["console", "file", *config.run.trackers]
         return {name: str(value) for name, value in config.pop("environment").items() if value is not None}
 

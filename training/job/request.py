@@ -14,8 +14,9 @@ from core.files import digest_file, read_yaml
 from core.model.manifest import InputRecord, RequestRecord
 from core.model.model_folder import model_digest
 from core.request import Request
-from training.config.keys import read_by
+from training.config.keys import MODULE, key_of, read_by, rules
 
+NO_FILE = ("", "null")
 FIRST_STAGE = "first_stage"  # the folder of the first stage in that of the run
 
 
@@ -43,6 +44,7 @@ class TrainingRequest(Request):
     out: Path  # the folder of the run; an interrupted run in it is resumed
     upstream: Mapping[str, Any] = Field(default={})  # what the caller knows about where the inputs came from
     force: bool = False  # train even if the policy is there
+    files: Mapping[str, str] = Field(default={})  # the digest of each file that an override names, by its key
 
     def config_overrides(self) -> list[str]:
         """The request in Hydra's notation, for the composition of its configuration."""
@@ -53,7 +55,9 @@ class TrainingRequest(Request):
         return [f"seed={self.seed}", *where, *self.overrides]
 
     def complete(self) -> Self:
-        """The request with the digests of its files; a digest that it has is trusted.
+        """The request with absolute paths and the digests of its files; the digest of an input that it has is trusted.
+
+        A relative path is seen from the folder of the process: the user's own.
 
         Raises:
             InputError: one of the files does not exist.
@@ -67,6 +71,8 @@ class TrainingRequest(Request):
         heldout = self.heldout if has_first_stage(self.recipe) else None
         return self.model_copy(
             update={
+                "out": _absolute(self.out),
+                "files": {key: digest_file(file) for key, file in named_files(self.overrides).items()},
                 "targets": _with_digest(self.targets, targets_digest),
                 "model": _with_digest(self.model, model_digest),
                 "heldout": heldout and _with_digest(heldout, targets_digest),
@@ -83,6 +89,7 @@ class TrainingRequest(Request):
             targets_digest=self.targets.digest,
             model_digest=self.model.digest,
             heldout_digest=self.heldout.digest if self.heldout else None,
+            files=dict(self.files),
         )
 
     def computed(self) -> RequestRecord:
@@ -105,8 +112,32 @@ class TrainingRequest(Request):
         return self.model_copy(update={**changes, "out": self.out / FIRST_STAGE})
 
 
+def named_files(overrides: Sequence[str]) -> dict[str, Path]:
+    """The file that each of ``overrides`` names, by its key.
+
+    Raises:
+        InputError: there is no such file.
+    """
+    files: dict[str, Path] = {}
+    for override in overrides:
+        key, value = key_of(override), override.partition("=")[2].strip("'\"")
+        if key in rules().files:
+            files.pop(key, None)  # the last one counts
+            if value not in NO_FILE and not value.startswith(MODULE):
+                files[key] = _absolute(Path(value))
+    for key, file in files.items():
+        if not file.is_file():
+            raise InputError(f"{key}: {file}: no such file: give the path of a file")
+    return files
+
+
+def _absolute(path: Path) -> Path:
+    return path.expanduser().absolute()
+
+
 def _with_digest(record: InputRecord, digest: Callable[[Path], str]) -> InputRecord:
-    return record if record.digest else record.model_copy(update={"digest": digest(record.path)})
+    update = {"path": _absolute(record.path), "digest": record.digest or digest(record.path)}
+    return record.model_copy(update=update)
 
 
 def _leaves(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -11,15 +11,17 @@ from core.model.prompts import encode_example, encode_prompt
 from training.algorithms.prefix import cut_prefix, prefix_ratio
 from training.job.configuration import chat_template, mixed_options
 from training.verl_hooks.asynchronous.client import VERSIONS
-from training.verl_hooks.derived_seeds import HASHES, stable_hash
+from training.verl_hooks.derived_seeds import HASHES, prompt_key, stable_hash
 from training.verl_hooks.reward import TRUNCATED
 
 NO_VERSION = -1
 
 
 def prompt_id(row: dict[str, Any]) -> str:
-    """What names the prompt of a row of the targets."""
-    return str(row["extra_info"].get("id") or row["index"])
+    """What names the prompt of a row of the targets: its id or index, or else what the policy is asked."""
+    extra = row["extra_info"]
+    named = extra.get("id") or extra.get("index")
+    return str(prompt_key(row["raw_prompt"]) if named is None else named)
 
 
 def batch_number(row: dict[str, Any]) -> int:

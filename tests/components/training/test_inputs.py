@@ -78,12 +78,23 @@ def test_a_target_may_fill_the_response_with_its_end_token(tmp_path: Path) -> No
         pytest.param(
             lambda r: r | {"reward_model": {"style": "rule", "ground_truth": " "}}, "row 1: no answer", id="no answer"
         ),
+        pytest.param(
+            lambda r: r | {"reward_model": {"ground_truth": ["1", "2"]}}, r"is \['1', '2'\], a list", id="a list"
+        ),
         pytest.param(lambda r: r | {"reward_model": None}, "row 1: no answer", id="no reward model"),
     ],
 )
 def test_a_row_that_cannot_be_trained_on_is_named(tmp_path: Path, change: Callable[[Row], Row], expected: str) -> None:
     with pytest.raises(InputError, match=expected):
         checked(tmp_path / "t.parquet", [row(1), change(row(2))])
+
+
+@pytest.mark.parametrize(("gold", "expected"), [(13, "is 13, a int"), (["1", "2"], r"is \['1', '2'\], a list")])
+def test_a_gold_that_is_no_text_is_named_for_what_it_is(tmp_path: Path, gold: object, expected: str) -> None:
+    rows = [row(number) | {"reward_model": {"style": "rule", "ground_truth": gold}} for number in (1, 2)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "t.parquet")
+    with pytest.raises(InputError, match=f"row 0: reward_model.ground_truth {expected}"):
+        check(tmp_path / "t.parquet")
 
 
 def test_a_file_that_was_prepared_for_another_tokenizer_is_measured(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from core.errors import InputError
 from training.config.keys import check_key, check_switches, leaves, nearest, read_by, rules, within
+from training.config.ranges import ranges
 from training.job import configuration
 from training.job.configuration import compose_run
 
@@ -76,6 +77,15 @@ ALSO_READ = {
     "actor_rollout_ref.actor.profiler": "profilers read their options once global_profiler.tool names one",
     "actor_rollout_ref.ref.profiler": "profilers read their options once global_profiler.tool names one",
     "actor_rollout_ref.rollout.profiler": "profilers read their options once global_profiler.tool names one",
+}
+
+
+WITHOUT_RANGE = {
+    "actor_rollout_ref.actor.fsdp_config.wrap_policy.min_num_params": "0 wraps by class",
+    "actor_rollout_ref.ref.fsdp_config": "that of the actor",
+    "actor_rollout_ref.ref.entropy_from_logits_chunk_size": "that of the actor",
+    "actor_rollout_ref.rollout.moe_load_balance_metrics_interval": "0 turns it off",
+    "actor_rollout_ref.rollout.qat": "that of the actor",
 }
 
 
@@ -230,8 +240,8 @@ def test_sections_that_are_handed_on_take_any_key() -> None:
             "data.train_batch_size=9 and .*=2 contradict each other",
         ),
         (["actor_rollout_ref.rollout.max_model_len=99"], "max_model_len=99 and .* contradict each other"),
-        (["trainer.save_freq=-1"], "without it a run leaves no policy"),
-        (["trainer.total_training_steps=null", "trainer.total_epochs=0"], "without it a run leaves no policy"),
+        (["trainer.save_freq=-1"], "trainer.save_freq: got -1, expected a whole number from 1"),
+        (["trainer.total_training_steps=null", "trainer.total_epochs=0"], "trainer.total_epochs: got 0"),
         (["data.seed"], "expected KEY=VALUE"),
     ],
 )
@@ -254,3 +264,74 @@ def test_what_a_mistake_is_told(overrides: list[str], message: str) -> None:
 )
 def test_the_nearest_key_is_one_that_recipes_set(typed: str, meant: str | None, config: DictConfig) -> None:
     assert nearest(typed, settable(config), configuration._common_keys()) == meant
+
+
+def numbers(config: DictConfig) -> list[str]:
+    """The keys of numbers that verl's and our files have, outside of the classes that check their own."""
+    values = {key: OmegaConf.select(config, key) for key in settable(config)}
+    checked = ("mixed", "run.alerts", "run.budget", "run.slurm", "max_staleness", "environment", "ray_kwargs")
+    free = (
+        "global_profiler",
+        "actor_rollout_ref.rollout.engine_kwargs",
+        *(f"actor_rollout_ref.{part}.profiler" for part in ("actor", "ref", "rollout")),
+    )
+    return [
+        key
+        for key, value in values.items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and not within(key, (*checked, *free))
+    ]
+
+
+def test_every_number_has_a_range(config: DictConfig) -> None:
+    ranged = {*ranges(), *WITHOUT_RANGE}
+    assert [key for key in numbers(config) if not within(key, ranged)] == []
+    keys = set(leaves(OmegaConf.to_container(config)))
+    assert [key for key in ranges() if key not in keys] == []
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("actor_rollout_ref.rollout.temperature=0", "got 0, expected a number above 0"),
+        ("actor_rollout_ref.rollout.top_p=0", "got 0, expected a number above 0 up to 1"),
+        ("actor_rollout_ref.rollout.top_p=1.2", "got 1.2, expected a number above 0 up to 1"),
+        ("actor_rollout_ref.actor.optim.lr=-1e-4", "got -0.0001, expected a number above 0"),
+        ("actor_rollout_ref.actor.optim.lr=nan", "got nan, expected a number above 0"),
+        ("actor_rollout_ref.actor.optim.betas=[0.9,1.0]", "got 1.0, expected a number from 0 below 1"),
+        ("seed=1.5", "got 1.5, expected a whole number from 0"),
+        ("seed=-1", "got -1, expected a whole number from 0"),
+        ("data.sample_target_ratio=1.5", "got 1.5, expected a number from 0 up to 1"),
+        ("run.keep_checkpoints=0", "got 0, expected a whole number from 1"),
+        ("actor_rollout_ref.rollout.gpu_memory_utilization=1.1", "got 1.1, expected a number above 0 up to 1"),
+        ("actor_rollout_ref.rollout.n=2.0", "got 2.0, expected a whole number from 1"),
+    ],
+)
+def test_a_number_out_of_its_range_is_refused(override: str, message: str) -> None:
+    with pytest.raises(InputError, match=f"^{re.escape(override.partition('=')[0])}: {re.escape(message)}"):
+        compose_run("luffy", "cpu", [override], run=RUN)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "overrides", "message"),
+    [
+        ("on_policy", ["actor_rollout_ref.rollout.n=1"], "n=1: .* a group of one teaches nothing"),
+        ("luffy", ["actor_rollout_ref.rollout.n=1"], "n=1: .* a group of one teaches nothing"),
+        (
+            "luffy",
+            ["actor_rollout_ref.rollout.n=2", "mixed.prefix.n_prefix=2"],
+            "n_prefix=2 and .*n=2: .* nothing",
+        ),
+        ("luffy", ["mixed.prefix.n_prefix=-1"], "n_prefix=-1 and .* teaches nothing"),
+    ],
+)
+def test_groups_that_teach_nothing_are_refused(recipe: str, overrides: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        compose_run(recipe, "cpu", overrides, run=RUN)
+
+
+def test_groups_with_something_else_to_learn_from_are_trained_on() -> None:
+    whole = ["actor_rollout_ref.rollout.n=2", "mixed.prefix.n_prefix=2"]
+    compose_run("luffy", "cpu", [*whole, "data.sample_target_ratio=0.5"], run=RUN)
+    compose_run("luffy", "cpu", [*whole, "mixed.sft_multitask.use=true"], run=RUN)
+    compose_run("luffy", "cpu", [*whole, "mixed.prefix.strategy=random", "mixed.prefix.min=0.5"], run=RUN)
+    compose_run("sft", "cpu", [], run=RUN)

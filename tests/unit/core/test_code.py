@@ -33,6 +33,7 @@ WITHOUT_NUMBERS = {
     "training.job.checkpoints": "keeps and copies the files that verl writes",
     "training.resources.fit_check": "compares what a run needs with what there is",
     "training.cost.budget": "ends a run early",
+    "training.config.ranges": "refuses numbers out of their range",
     "training.job.alerts": "warns",
     "training.job.metrics_log": "reads and checks metrics",
 }

@@ -1,0 +1,30 @@
+"""A temporary folder with a long name has a short one, in which sockets can have their addresses."""
+
+import os
+import socket
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from core.machine.temporary_folder import LONGEST, short_temporary_folder
+
+
+@pytest.mark.parametrize("length", [60, 95])
+def test_a_socket_has_room_in_a_long_temporary_folder(tmp_path: Path, monkeypatch, length: int) -> None:
+    long = tmp_path / ("x" * length)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    with short_temporary_folder() as variables:
+        folder = variables["TMPDIR"]
+        assert len(folder) <= LONGEST and os.path.samefile(folder, long)
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(f"{folder}/{'s' * 68}")
+        assert [file.name for file in long.iterdir()] == ["s" * 68]
+    assert not os.path.lexists(folder) and len(list(long.iterdir())) == 1
+
+
+def test_a_short_temporary_folder_stays(monkeypatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp")
+    with short_temporary_folder() as variables:
+        assert variables == {}

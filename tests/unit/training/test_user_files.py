@@ -1,0 +1,135 @@
+"""Files that a user names: reward functions and others, their identity, their checks and their errors."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from core.backends.monitor import reason_of
+from core.errors import InputError
+from training.job.configuration import compose_run
+from training.job.request import TrainingRequest, named_files
+from training.job.user_reward import RewardError, check_reward_function, compute_score, wrapped
+
+KEY = "reward.custom_reward_function.path"
+GOOD = """
+def compute_score(data_source, solution_str, ground_truth, extra_info=None, *, bonus=0.0):
+    return 1.0 + bonus
+"""
+
+
+def request(overrides: tuple[str, ...], **changes: object) -> TrainingRequest:
+    inputs = {"targets": {"path": "t", "digest": "d"}, "model": {"path": "m", "digest": "d"}, "out": "run"}
+    files = {key: file.read_text() for key, file in named_files(overrides).items()}
+    return TrainingRequest.model_validate({**inputs, "overrides": overrides, "files": files, **changes})
+
+
+def test_a_changed_reward_function_is_another_training(tmp_path: Path, monkeypatch) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(GOOD)
+    monkeypatch.chdir(tmp_path)
+    for path in (str(file), "mine.py", f"'{file}'"):
+        first = request((f"{KEY}={path}",)).identity()
+        file.write_text(GOOD.replace("1.0", "0.5"))
+        assert request((f"{KEY}={path}",)).identity() != first
+        file.write_text(GOOD)
+        assert request((f"{KEY}={path}",)).identity() == first
+    with pytest.raises(InputError, match=rf"{KEY}: .*none\.py: no such file"):
+        named_files([f"{KEY}=none.py"])
+    with pytest.raises(InputError, match="by itself, so that the run knows the file's content"):
+        compose_run("luffy", "cpu", ["reward.custom_reward_function={path:mine.py}"], run=Path("run"))
+    assert named_files([f"{KEY}=pkg://training.verl_hooks.reward", "data.val_files=null"]) == {}
+    config = compose_run("luffy", "cpu", [f"{KEY}=mine.py"], run=Path("run"))
+    assert config.reward.custom_reward_function.path == str(file)
+
+
+def test_relative_paths_are_of_the_users_folder(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m").mkdir()
+    for name in ("t", "m/config.json"):
+        (tmp_path / name).write_text("{}")
+    complete = request(()).complete()
+    assert (complete.out, complete.targets.path, complete.model.path) == (
+        tmp_path / "run",
+        tmp_path / "t",
+        tmp_path / "m",
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "phrase"),
+    [
+        ("def other(): ...", "has no function 'compute_score'"),
+        ("raise OSError('no key')", "its import raised OSError: no key"),
+        ("import nothing_of_this_name", "its import raised ModuleNotFoundError"),
+        (
+            "def compute_score(text, gold): return 1",
+            "does not take data_source, solution_str, ground_truth, extra_info",
+        ),
+        ("def compute_score(:", "its import raised SyntaxError"),
+    ],
+)
+def test_a_reward_function_that_cannot_be_called_is_refused(tmp_path: Path, code: str, phrase: str) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(code)
+    with pytest.raises(InputError, match=phrase):
+        check_reward_function({"path": str(file), "name": "compute_score"})
+
+
+def test_the_shipped_reward_functions_pass(tmp_path: Path) -> None:
+    for name in ("compute_score", "compute_score_whole_text"):
+        check_reward_function({"path": "pkg://training.verl_hooks.reward", "name": name})
+    with pytest.raises(InputError, match="has no function 'my'"):
+        check_reward_function({"path": "pkg://training.verl_hooks.reward", "name": "my"})
+
+
+@pytest.mark.parametrize(
+    ("body", "phrase"),
+    [
+        ("return {}['weight']", "raised KeyError: 'weight' for a sample of row r7 with gold answer '12'"),
+        ("return None", "returned None, expected a number, or a mapping with one as its score, for a sample of row r7"),
+        ("return {'acc': 1.0}", "returned {'acc': 1.0}, expected a number"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_an_error_of_a_reward_function_names_it_and_the_sample(
+    tmp_path: Path, kind: str, body: str, phrase: str
+) -> None:
+    file = tmp_path / f"mine_{len(body)}_{kind[0]}.py"
+    file.write_text(f"{kind} score(data_source, solution_str, ground_truth, extra_info):\n    {body}\n")
+    call = wrapped({"path": str(file), "name": "score"})["reward_kwargs"]
+    sample = {"data_source": "d", "solution_str": "s", "ground_truth": "12", "extra_info": {"id": "r7"}}
+    with pytest.raises(RewardError) as raised:
+        asyncio.run(compute_score(**sample, **call))
+    assert phrase in str(raised.value) and str(raised.value).startswith(f"{file}: score ")
+
+
+def test_a_reward_function_has_its_arguments(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(GOOD)
+    section = {"path": os.fspath(tmp_path / "mine.py"), "name": "compute_score", "reward_kwargs": {"bonus": 0.5}}
+    check_reward_function(section)
+    sample = {"data_source": "d", "solution_str": "s", "ground_truth": "12", "extra_info": {}}
+    assert asyncio.run(compute_score(**sample, **wrapped(section)["reward_kwargs"])) == 1.5
+
+
+def test_the_reason_of_a_failure_is_its_cause(tmp_path: Path) -> None:
+    log = tmp_path / "0001.log"
+    log.write_text(
+        "(RewardLoopWorker pid=7) KeyError: 'weight'\n"
+        "(AgentLoopWorker pid=8) user_reward.RewardError: mine.py: score raised KeyError: 'weight'\n"
+        "(TaskRunner pid=9) RuntimeError: selected terminal groups with no materializable trajectories.\n"
+        "RuntimeError: selected terminal groups with no materializable trajectories. Enable more\n"
+    )
+    expected = "training failed: user_reward.RewardError: mine.py: score raised KeyError: 'weight'"
+    assert reason_of(log, 1, "training") == expected
+
+
+def test_rows_without_an_id_are_told_apart_by_their_prompts() -> None:
+    from training.verl_hooks.agent_loop import prompt_id
+
+    def named(problem: str, **extra: object) -> str:
+        return prompt_id({"raw_prompt": [{"role": "user", "content": problem}], "extra_info": extra, "index": 0})
+
+    assert named("1+1=?") == named("1+1=?") != named("1+2=?")
+    assert (named("1+1=?", index=0), named("1+1=?", index=3), named("x", id="r", index=3)) == ("0", "3", "r")

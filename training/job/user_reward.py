@@ -1,0 +1,97 @@
+"""The reward function of a user: checked before a run starts, and its errors name the function and the sample.
+
+A run calls `compute_score`, which calls the function that ``reward.custom_reward_function`` names.
+"""
+
+import asyncio
+import importlib
+import importlib.util
+import inspect
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from core.errors import InputError, first_line
+from training.config.keys import MODULE
+
+SHIPPED = f"{MODULE}training.verl_hooks.reward"  # the grader of the project
+ARGUMENTS = ("data_source", "solution_str", "ground_truth", "extra_info")  # which verl gives
+
+
+class RewardError(RuntimeError):
+    """What a reward function raised, or returned in place of a score."""
+
+
+def wrapped(section: Mapping[str, Any]) -> dict[str, Any]:
+    """``reward.custom_reward_function`` so that verl calls the function of ``section`` by way of `compute_score`."""
+    return {"path": f"{MODULE}{__name__}", "name": compute_score.__name__, "reward_kwargs": {"function": dict(section)}}
+
+
+def check_reward_function(section: Mapping[str, Any]) -> None:
+    """Import the function of ``section`` and check that it takes what verl gives it.
+
+    Raises:
+        InputError: there is no such file or function, its import fails, or it takes other arguments.
+    """
+    where = f"reward.custom_reward_function: {section['path']}"
+    try:
+        function = load(section["path"], section["name"])
+    except AttributeError:
+        raise InputError(f"{where} has no function {section['name']!r}: name one with ...name") from None
+    except Exception as error:  # of the user's module, whatever it is
+        raise InputError(f"{where}: its import raised {type(error).__name__}: {first_line(error)}") from error
+    try:
+        inspect.signature(function).bind(**dict.fromkeys(ARGUMENTS), **(section.get("reward_kwargs") or {}))
+    except TypeError as error:
+        raise InputError(
+            f"{where}: {section['name']} does not take {', '.join(ARGUMENTS)} by name ({error}): verl calls it so"
+        ) from error
+
+
+@cache
+def load(path: str, name: str) -> Callable[..., Any]:
+    """The function ``name`` of a file, or of a module after ``pkg://``.
+
+    Raises:
+        AttributeError: the module has no such function.
+        Exception: whatever its import raises.
+    """
+    if path.startswith(MODULE):
+        return getattr(importlib.import_module(path.removeprefix(MODULE)), name)
+    spec = importlib.util.spec_from_file_location(f"user_reward_{Path(path).stem}", path)
+    if spec is None or spec.loader is None:
+        raise ImportError("expected a Python file (.py)")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, name)
+
+
+async def compute_score(*, function: Mapping[str, Any], **sample: Any) -> Any:
+    """The score of ``sample`` by the user's ``function``, a section as `wrapped` keeps it.
+
+    Raises:
+        RewardError: the function raised, or returned neither a number nor a mapping with a ``score``.
+    """
+    call, kwargs = load(function["path"], function["name"]), function.get("reward_kwargs") or {}
+    try:
+        if inspect.iscoroutinefunction(call):
+            score = await call(**sample, **kwargs)
+        else:
+            score = await asyncio.to_thread(call, **sample, **kwargs)
+    except Exception as error:  # of the user's function, whatever it is
+        raise RewardError(_text(function, sample, f"raised {type(error).__name__}: {first_line(error)}")) from error
+    number = score.get("score") if isinstance(score, Mapping) else score
+    try:
+        float(number)  # pyright: ignore[reportArgumentType]
+    except (TypeError, ValueError):
+        expected = "expected a number, or a mapping with one as its score"
+        raise RewardError(_text(function, sample, f"returned {score!r:.80}, {expected},")) from None
+    return score
+
+
+def _text(function: Mapping[str, Any], sample: Mapping[str, Any], what: str) -> str:
+    extra = sample.get("extra_info") or {}
+    row = extra.get("id", extra.get("index"))
+    gold = f"gold answer {sample.get('ground_truth')!r:.80}"
+    return f"{function['path']}: {function['name']} {what} for a sample of row {row} with {gold}"
