@@ -16,7 +16,7 @@ from assets.shared.storage import Storage
 from core.code_digest import SHORT_DIGEST, code_version
 from evaluation.benchmarks.suite import Benchmark
 from evaluation.promotion.champions import Decision, PromotionLimits, Registry
-from evaluation.promotion.rules import consider
+from evaluation.promotion.rules import compare_with_champion
 
 CHAMPION = dg.AssetKey(["registry", "champion"])
 
@@ -57,9 +57,11 @@ def build_registry(suite: Sequence[Benchmark], options: PromotionOptions) -> lis
         registry = Registry(storage.path)
         suite_problems = read_suite_file(Path(problems.path))
         with storage.writable():
-            record, champion, file = registry.decide(
+            record, champion, file = registry.record_decision(
                 policy,
-                lambda current: consider(policy, base, current, suite=suite, problems=suite_problems, limits=config),
+                lambda current: compare_with_champion(
+                    policy, base, current, suite=suite, problems=suite_problems, limits=config
+                ),
                 base=base.digest,
                 scorecard=scorecard.path,
                 limits=PromotionLimits(**config.model_dump()),

@@ -23,28 +23,41 @@ def find_rows(benchmark: Benchmark, roots: Sequence[Path]) -> tuple[Source, str,
     """
     folders = [Path(root).expanduser() for root in roots]
     for source in benchmark.sources:
-        if not source.file:
-            continue
-        file = Path(source.file).expanduser()
-        below = [folder for root in folders for folder in (root, *sorted(root.glob("*/")))]
-        for candidate in [file] if file.is_absolute() else [folder / file for folder in below]:
-            if candidate.is_file():
-                return source, str(candidate), read_rows(candidate)
-    failed = ""
-    for source in (source for source in benchmark.sources if source.hub):
-        try:
-            if source.split:
-                return source, f"{source.hub}, split {source.split}", read_split(source)
-            file = download(source)
+        if source.file and (file := _local_file(source.file, folders)):
             return source, str(file), read_rows(file)
+    failed = ""
+    for source in benchmark.sources:
+        if not source.hub:
+            continue
+        try:
+            return source, *_hub_rows(source)
         except InputError as error:
             failed = f" {error}."
+    raise InputError(_not_found(benchmark, folders, failed))
+
+
+def _local_file(name: str, folders: Sequence[Path]) -> Path | None:
+    """The file called ``name`` in one of ``folders`` or in a direct subfolder of one, or at an absolute path."""
+    file = Path(name).expanduser()
+    below = [folder for root in folders for folder in (root, *sorted(root.glob("*/")))]
+    candidates = [file] if file.is_absolute() else [folder / file for folder in below]
+    return next((candidate for candidate in candidates if candidate.is_file()), None)
+
+
+def _hub_rows(source: Source) -> tuple[str, Rows]:
+    if source.split:
+        return f"{source.hub}, split {source.split}", read_split(source)
+    file = download(source)
+    return str(file), read_rows(file)
+
+
+def _not_found(benchmark: Benchmark, folders: Sequence[Path], failed: str) -> str:
     files = " or ".join(source.file or f"of the hub's {source.hub}" for source in benchmark.sources)
     missing = [str(folder) for folder in folders if not folder.is_dir()]
     searched = ", ".join(str(folder) for folder in folders) or "nothing: no root folder is set"
     note = f" ({', '.join(missing)}: no such folder)" if missing else ""
     where = f" ({benchmark.obtain})" if benchmark.obtain else ""
-    raise InputError(
+    return (
         f"benchmark {benchmark.name}: no file {files}; searched {searched}{note}.{failed} Put the file{where} there, "
         "add its folder to the benchmark roots setting, or leave this benchmark out of the suite"
     )

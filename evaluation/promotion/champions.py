@@ -136,24 +136,24 @@ class Registry:
             return None
         return champion
 
-    def decide(
+    def record_decision(
         self,
         policy: Checkpoint,
-        consider: Callable[[PolicyRecord | None], Decision],
+        compare: Callable[[PolicyRecord | None], Decision],
         *,
         base: str,
         scorecard: str,
         limits: PromotionLimits,
         dagster_run: str,
     ) -> tuple[PolicyRecord, PolicyRecord | None, Path]:
-        """Keep the decision that ``consider`` takes on ``policy`` beside the present champion, and carry it out.
+        """Keep the decision that ``compare`` takes on ``policy`` beside the present champion, and carry it out.
 
         Returns:
             The record of the decision, the champion's after it (None: there is none), and the decision's file.
         """
         with self.locked():
             current = self.champion()
-            decision = consider(current)
+            decision = compare(current)
             record = PolicyRecord(
                 policy=policy.path,
                 checkpoint=policy.digest,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def consider(
+def compare_with_champion(
     policy: Checkpoint,
     base: Checkpoint,
     champion: PolicyRecord | None,
@@ -23,7 +23,7 @@ def consider(
     problems: "pa.Table",
     limits: PromotionLimits,
 ) -> Decision:
-    """Decide on ``policy``: compared with the champion, or with ``base`` where there is no champion yet.
+    """The decision on ``policy``, from its comparison with the champion, or with ``base`` where there is none yet.
 
     Args:
         problems: The suite's BENCHMARK rows, which must not be among the targets of the policy.
@@ -51,7 +51,7 @@ def consider(
     contamination = None
     if overlap is not None:
         contamination = {name: overlap.by_benchmark().get(name, 0) for name in policy.scores}
-    return decide(
+    return compare(
         read_scores({name: opponent[name].file for name in policy.scores}),
         read_scores({name: score.file for name, score in policy.scores.items()}),
         suite=suite,
@@ -69,7 +69,7 @@ def reason_without_comparison(policy: Checkpoint, champion: PolicyRecord) -> str
     return None
 
 
-def decide(
+def compare(
     opponent: "Mapping[str, pa.Table]",
     policy: "Mapping[str, pa.Table]",
     *,

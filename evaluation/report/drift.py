@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 
@@ -89,19 +90,8 @@ def measure(recipe: Recipe) -> Measured:
     config = recipe.runs[0].config
     correction = config["mixed"]["rollout_correction"]
     banded = correction["type"] != "none"
-    series = {
-        name: [[y for _, y in points(run.records, name)] for run in recipe.runs]
-        for name in (REWARD, GRADIENT_NORM, KEPT_SHARE, LOG_RATIO_MEAN, LOG_RATIO_MAX, VALIDATION_SCORE)
-    }
-    ages = sorted(
-        {
-            int(key.removeprefix(DRIFT_BY_AGE))
-            for run in recipe.runs
-            for r in run.records
-            for key in r["data"]
-            if key.startswith(DRIFT_BY_AGE)
-        }
-    )
+    metrics = (REWARD, GRADIENT_NORM, KEPT_SHARE, LOG_RATIO_MEAN, LOG_RATIO_MAX, VALIDATION_SCORE)
+    series = {name: _by_seed(recipe, name) for name in metrics}
     final = estimate([run.means for run in recipe.runs])
     stale = config["rollouts"] != "sync"
     precision = config.get("rollout_precision") or config["actor_rollout_ref"]["rollout"]["dtype"]
@@ -117,16 +107,25 @@ def measure(recipe: Recipe) -> Measured:
         kept=tuple(map(fmean, series[KEPT_SHARE])),
         least_kept=min(map(min, series[KEPT_SHARE])),
         drift=tuple(fmean(values[-LAST:]) for values in series[LOG_RATIO_MEAN]),
-        largest_drift=max(value for values in series[LOG_RATIO_MAX] for value in values),
-        by_age={
-            age: fmean(y for run in recipe.runs for _, y in points(run.records, f"{DRIFT_BY_AGE}{age}")) for age in ages
-        },
+        largest_drift=max(chain(*series[LOG_RATIO_MAX])),
+        by_age={age: fmean(chain(*_by_seed(recipe, f"{DRIFT_BY_AGE}{age}"))) for age in _ages(recipe)},
         validations={
             run.facts["seed"]: values[-1]
             for run, values in zip(recipe.runs, series[VALIDATION_SCORE], strict=True)
             if values
         },
     )
+
+
+def _by_seed(recipe: Recipe, metric: str) -> list[list[float]]:
+    """The values of a metric, one list for each run."""
+    return [[value for _, value in points(run.records, metric)] for run in recipe.runs]
+
+
+def _ages(recipe: Recipe) -> list[int]:
+    """The ages of tokens for which the runs recorded a drift."""
+    recorded = {key for run in recipe.runs for record in run.records for key in record["data"]}
+    return sorted(int(key.removeprefix(DRIFT_BY_AGE)) for key in recorded if key.startswith(DRIFT_BY_AGE))
 
 
 def collapses(rewards: Sequence[float]) -> bool:

@@ -105,17 +105,22 @@ def leaderboard_markdown(rankings: Sequence[Ranking]) -> str:
 
 
 def _rank(settings: str, checkpoints: "Mapping[str, Mapping[str, pa.Table]]") -> Ranking:
-    summaries = {c: {name: summarize(table) for name, table in tables.items()} for c, tables in checkpoints.items()}
-    means = {checkpoint: fmean(s.mean for s in scores.values()) for checkpoint, scores in summaries.items()}
+    """The ranking of checkpoints by the tables of each benchmark, all on the same problems."""
+    scores, problems = {}, 0
+    for checkpoint, tables in checkpoints.items():
+        summaries = {name: summarize(table) for name, table in tables.items()}
+        scores[checkpoint] = {name: summary.mean for name, summary in summaries.items()}
+        problems = sum(summary.problems for summary in summaries.values())
+    means = {checkpoint: fmean(by_benchmark.values()) for checkpoint, by_benchmark in scores.items()}
     order = sorted(means, key=lambda checkpoint: (-means[checkpoint], checkpoint))
-    first, entries = checkpoints[order[0]], []
+    first = checkpoints[order[0]]
+    entries = []
     for checkpoint in order:
         tables = checkpoints[checkpoint]
         difference = average_difference([paired_difference(first[name], tables[name]) for name in first])
         model = (next(iter(tables.values())).schema.metadata or {}).get(b"model", b"").decode()
-        scores = {name: summary.mean for name, summary in summaries[checkpoint].items()}
-        entries.append(Entry(checkpoint, model, scores, means[checkpoint], *difference))
-    return Ranking(tuple(first), sum(s.problems for s in summaries[order[0]].values()), settings, tuple(entries))
+        entries.append(Entry(checkpoint, model, scores[checkpoint], means[checkpoint], *difference))
+    return Ranking(tuple(first), problems, settings, tuple(entries))
 
 
 def _read_graded(file: Path) -> "pa.Table | None":

@@ -58,11 +58,11 @@ def decide(folder: Path, number: int) -> None:
     if champion and champion.checkpoint == policy.digest:
         return
 
-    def consider(current: PolicyRecord | None) -> Decision:
+    def compare(current: PolicyRecord | None) -> Decision:
         reason = reason_without_comparison(policy, current) if current else None
         return Decision(promoted=not reason, reasons=[])
 
-    registry.decide(policy, consider, base="b", scorecard="", limits=PromotionLimits(), dagster_run="r")
+    registry.record_decision(policy, compare, base="b", scorecard="", limits=PromotionLimits(), dagster_run="r")
 
 
 def run_promotion(folder: Path) -> None:

@@ -65,15 +65,15 @@ class Storage:
     def decide(self, policy: Checkpoint, *, better: bool, meanwhile: Callable[[], None] = lambda: None) -> PolicyRecord:
         """What the asset does, with the comparison of scores settled by ``better``."""
 
-        def consider(champion: PolicyRecord | None) -> Decision:
+        def compare(champion: PolicyRecord | None) -> Decision:
             reason = reason_without_comparison(policy, champion) if champion else None
             meanwhile()
             if read_manifest(Path(policy.path)).checkpoint_digest != policy.digest:
                 raise InputError("not the policy that was scored")
             return Decision(promoted=better and not reason, reasons=[])
 
-        record, _, _ = self.registry.decide(
-            policy, consider, base="b", scorecard="", limits=PromotionLimits(), dagster_run="r"
+        record, _, _ = self.registry.record_decision(
+            policy, compare, base="b", scorecard="", limits=PromotionLimits(), dagster_run="r"
         )
         return record
 
