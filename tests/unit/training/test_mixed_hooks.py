@@ -9,6 +9,7 @@ import torch
 from omegaconf import OmegaConf
 from transformers import AutoTokenizer
 
+from core.model.prompts import CHAT
 from training.algorithms.options import MixedPolicyOptions
 from training.embedded_model.resolve_model import SHIPPED
 from training.verl_hooks.agent_loop import OffPolicyAgentLoop, OffPolicyOutput, prompt_id
@@ -27,7 +28,7 @@ def loop(sample_target_ratio: float = 1.0, **prefix: Any) -> OffPolicyAgentLoop:
     )
     agent_loop.seed, agent_loop.target_ratio, agent_loop.response_length = 3, sample_target_ratio, 96
     agent_loop.rollout_config = OmegaConf.create({"n": 4})
-    agent_loop.tokenizer = AutoTokenizer.from_pretrained(SHIPPED)
+    agent_loop.tokenizer, agent_loop.template = AutoTokenizer.from_pretrained(SHIPPED), CHAT
     return agent_loop
 
 
