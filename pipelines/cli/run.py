@@ -21,6 +21,7 @@ from core.code_digest import PROJECT
 from core.errors import InputError
 from core.progress import Terminal
 from pipelines.cli.terminal import LINE_SECONDS, RunMonitor, RunView
+from pipelines.cli.user_paths import from_user_folder, profile_from_user_folder
 from pipelines.definitions.executor import preload
 from pipelines.definitions.instance import CANCEL, end_dead_runs, prepare_home
 from pipelines.definitions.jobs import EVERYTHING, OBSERVE
@@ -86,13 +87,13 @@ def main(arguments: list[str] | None = None) -> int:
 def configure(profile: str | None, overrides: Sequence[str]) -> None:
     """Put the command line's settings into the environment, where this process and the run's steps find them."""
     if profile:
-        os.environ[PROFILE] = profile
+        os.environ[PROFILE] = profile_from_user_folder(profile)
     for override in overrides:
         name, equals, value = override.partition("=")
         section, dot, key = name.partition(".")
         if not (equals and dot):
             raise InputError(f"--set {override!r}: expected SECTION.KEY=VALUE, e.g. training.seed=1")
-        os.environ[f"{PREFIX}{section}__{key}".upper()] = value
+        os.environ[f"{PREFIX}{section}__{key}".upper()] = from_user_folder(name, value)
 
 
 def selection_keys(defs: dg.Definitions, text: str) -> Sequence[dg.AssetKey]:

@@ -1,0 +1,50 @@
+"""Paths on the command line: a relative one is seen from the user's folder, not from the project's."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from core.text.parse import parse_yaml
+
+# Settings that name files or folders, alone, in a list, or as the `path` of a mapping.
+PATHS = (
+    "targets.source",
+    "targets.review",
+    "targets.difficulty",
+    "model.source",
+    "benchmarks.roots",
+    "suite.name",
+    "checks.suite",
+    "generate.problems",
+    "generate.teacher",
+)
+GLOB = "*?["
+
+
+def from_user_folder(key: str, value: str) -> str:
+    """The YAML ``value`` of the setting ``key``, with the paths in it that lead somewhere here as absolute ones.
+
+    What leads nowhere here stays: it may be a name, an id of the hub, or a path in the project.
+    """
+    if key not in PATHS:
+        return value
+    parsed = parse_yaml(value, f"--set {key}")
+    located = _located(parsed)
+    return value if located == parsed else json.dumps(located)  # YAML, too
+
+
+def profile_from_user_folder(name: str) -> str:
+    """A profile's name, or the absolute path of the YAML file that it is seen as from here."""
+    return _located(name) if name.endswith((".yaml", ".yml")) else name
+
+
+def _located(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_located(part) for part in value]
+    if isinstance(value, dict):
+        return {name: _located(part) if name == "path" else part for name, part in value.items()}
+    if not isinstance(value, str) or "://" in value:
+        return value
+    pattern = any(mark in value for mark in GLOB) and not Path(value).is_absolute()
+    here = any(Path.cwd().glob(value)) if pattern else bool(value) and Path(value).expanduser().exists()
+    return str(Path(value).expanduser().absolute()) if here else value
