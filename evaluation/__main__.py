@@ -170,6 +170,8 @@ def _sampling_options() -> Parser:
     options.add_argument("--max-tokens", type=COUNT, default=8192, help="per response (default %(default)s)")
     options.add_argument("--template", choices=template_names(), default=TRAINING, help="prompt template; `training` "
                          "means the checkpoint's own, or else the chat template (default %(default)s)")  # fmt: skip
+    options.add_argument("--chat-template-kwargs", metavar="YAML", default="{}", help="arguments of the chat template, "
+                         "beside those of the checkpoint's training: {enable_thinking: false}")  # fmt: skip
     options.add_argument("--cache", type=Path, default=CACHE, metavar="DIR", help="of samples (default %(default)s)")
     options.add_argument("--replicas", type=COUNT, help="engines with GPUs of their own (default: as many as fit)")
     options.add_argument("--tensor-parallel", default="auto", metavar="GPUS", type=_gpus,

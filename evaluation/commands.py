@@ -263,8 +263,14 @@ def _engines(options: argparse.Namespace, *models: str) -> dict[str, Any]:
 
     if options.endpoint and not any(map(Endpoint.parse, models)):
         raise InputError(f"--endpoint: {', '.join(models)}: no MODEL@URL; leave it out for a model on this machine")
+    kwargs = parse_yaml(options.chat_template_kwargs, "--chat-template-kwargs")
+    if not isinstance(kwargs, dict):
+        raise InputError(
+            f"--chat-template-kwargs: got {kwargs!r:.80}, expected a mapping, as {{enable_thinking: false}}"
+        )
     return {
         "template": options.template,
+        "chat_template_kwargs": kwargs,
         "replicas": options.replicas,
         "tensor_parallel": None if options.tensor_parallel == "auto" else int(options.tensor_parallel),
         "trust_remote_code": options.trust_remote_code,

@@ -4,6 +4,7 @@
 Launchpad, and the op receives an instance of the same class.
 """
 
+import json
 from collections.abc import Sequence
 from copy import copy
 from typing import Annotated, Any, Literal, TypeVar, cast
@@ -209,6 +210,11 @@ class SamplingOptions(Options):
         default="training",
         description="Prompt template: training (the checkpoint's own), own, qwen, simplerl, prime, none or tokenizer.",
     )
+    chat_template_kwargs: dict[str, Any] = Field(
+        default={},
+        description="Arguments of the model's chat template, beside those of the checkpoint's training, such as "
+        "{enable_thinking: false}.",
+    )
     replicas: int | None = Field(default=None, ge=1, description="Number of engines. None: as many as the GPUs allow.")
     tensor_parallel: Annotated[Any, AfterValidator(TypeAdapter(Literal["auto"] | PositiveInt).validate_python)] = Field(
         default="auto", description="GPUs per engine. auto: as few as the weights need."
@@ -223,6 +229,8 @@ class SamplingOptions(Options):
         arguments += ["--max-tokens", str(self.max_tokens), "--seed", str(self.seed), "--template", self.template]
         arguments += ["--tensor-parallel", str(self.tensor_parallel)]
         arguments += ["--replicas", str(self.replicas)] if self.replicas else []
+        kwargs = json.dumps(self.chat_template_kwargs, default=str)
+        arguments += ["--chat-template-kwargs", kwargs] if self.chat_template_kwargs else []
         return [*arguments, "--trust-remote-code"] if self.trust_remote_code else arguments
 
 

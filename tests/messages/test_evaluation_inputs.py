@@ -177,6 +177,12 @@ ROWS: list[Row] = [
         {"model/tokenizer_config.json": '{"eos_token": null}'},
         "tokenizer_config.json: no eos_token",
     ),
+    (
+        f"{GENERATE} model --chat-template-kwargs '{{thinking: 1}}'",
+        {},
+        "chat_template_kwargs.thinking: the chat template",
+    ),
+    (f"{GENERATE} model --chat-template-kwargs 1", {}, "--chat-template-kwargs: got 1, expected a mapping"),
     (f"{GENERATE} model", {"model/tokenizer_config.json": "[]"}, "tokenizer_config.json: a JSON list"),
     (f"{GENERATE} model", {"model/tokenizer_config.json": "{"}, "tokenizer_config.json: not JSON"),
     (f"{GENERATE} model", {"model/tokenizer.json": "{"}, "tokenizer.json: not "),
