@@ -24,10 +24,9 @@ from core.model.manifest import InputRecord, Manifest, TargetsRecord, read_manif
 from training.algorithms.prompt_order import SHUFFLE
 from training.config.rollout_modes import SEPARATE
 from training.cost.budget import Budget, BudgetOptions
-from training.cost.estimate import cost_figures, cost_plan, throughput_of
 from training.cost.usage import Rates, measured_pace
 from training.export import DTYPES
-from training.export.upload import push_to_hub
+from training.extensions import EXTENSIONS
 from training.job.alerts import AlertOptions, uncorrected_staleness
 from training.job.attempts import Report, follow, progress, warn
 from training.job.checkpoints import complete_steps, export_policy, latest_step, prepare_resume, remove_old
@@ -44,14 +43,12 @@ from training.job.lineage import build_manifest
 from training.job.metrics_log import read_metrics
 from training.job.request import TrainingRequest
 from training.job.run_folder import RunFolder
-from training.job.trackers import open_runs, publish
 from training.job.user_reward import SHIPPED, wrapped
 from training.resources.auto_values import resolve_auto
 from training.resources.fit_check import check_fit, write_plan
 from training.resources.layout import Layout
 from training.resources.machine import machine_of
 from training.resources.model_shape import ModelShape
-from training.resources.prediction_summary import figures, table
 
 TRACKERS = {"tensorboard": "tensorboard", "mlflow": "mlflow", "wandb": "wandb"}  # name -> module
 
@@ -91,7 +88,7 @@ def run_job(request: TrainingRequest, report: Report) -> bool:
             _publish(folder, report)
         if config.run.push_to_hub:
             progress(report, f"uploading to {config.run.push_to_hub}")
-            push_to_hub(folder.policy, config.run.push_to_hub)
+            EXTENSIONS.function("push_to_hub")(folder.policy, config.run.push_to_hub)
     report({"event": "done", "policy": str(folder.policy), "reused": reused})
     return reused
 
@@ -144,7 +141,7 @@ def _write_config(config: DictConfig, folder: RunFolder) -> None:
 
 def _open_trackers(request: TrainingRequest, config: DictConfig, folder: RunFolder) -> dict[str, str]:
     """Open the run in each tracker; the variables with which verl finds it."""
-    return open_runs(
+    return EXTENSIONS.function("open_runs")(
         folder.path,
         config.run.trackers,
         project=config.trainer.project_name,
@@ -154,8 +151,9 @@ def _open_trackers(request: TrainingRequest, config: DictConfig, folder: RunFold
 
 
 def _report_costs(folder: RunFolder, report: Report) -> None:
-    if rows := [*figures(folder.path, read_metrics(folder.metrics)), *cost_figures(folder.path)]:
-        progress(report, f"predicted and measured\n{table(rows)}")
+    predicted = EXTENSIONS.function("figures")(folder.path, read_metrics(folder.metrics))
+    if rows := [*predicted, *EXTENSIONS.function("cost_figures")(folder.path)]:
+        progress(report, f"predicted and measured\n{EXTENSIONS.function('figures_table')(rows)}")
 
 
 def _check_run(config: DictConfig) -> None:
@@ -205,7 +203,7 @@ def _estimate(config: DictConfig, folder: RunFolder, plan: Mapping[str, Any], re
     total, done = config.trainer.total_training_steps, latest_step(folder.checkpoints)
     spent = partial(rates.spent, [folder.first_stage.attempts, folder.attempts])
     budget = Budget(BudgetOptions.of(config), rates, spent, total, config.trainer.save_freq)
-    pace = throughput_of(folder.path, plan)
+    pace = EXTENSIONS.function("pace")(folder.path, plan)
     estimate = None
     if pace and done < total:
         estimate = spent() + pace.of_steps(total - done, rates, start=True)
@@ -215,7 +213,7 @@ def _estimate(config: DictConfig, folder: RunFolder, plan: Mapping[str, Any], re
     budget.check_start(done, pace)
     if estimate and (over := budget.options.exceeded(estimate)):
         progress(report, f"the budget will stop the training at a checkpoint before step {total}: {over}")
-    write_plan({**plan, **cost_plan(folder.path, rates, estimate)}, folder.path)
+    write_plan({**plan, **EXTENSIONS.function("cost_plan")(folder.path, rates, estimate)}, folder.path)
     return budget
 
 
@@ -290,7 +288,7 @@ def _task(request: TrainingRequest, folder: RunFolder, environment: Mapping[str,
 def _publish(folder: RunFolder, report: Report) -> None:
     """Publish the lineage in the runs of the trackers; the policy does not depend on them."""
     try:
-        for line in publish(folder.path):
+        for line in EXTENSIONS.function("publish")(folder.path):
             progress(report, line)
     except InputError as error:
         progress(report, f"warning: {error}. Later: python -m training track --run {folder.path}")

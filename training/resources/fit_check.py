@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from core.files import read_json, write_json
+from training.extensions import EXTENSIONS
 from training.resources.gpu_models import card_of
 from training.resources.host import disk, host_memory, logical_cpus, shared_memory
 from training.resources.layout import FSDP, GPUS, STORE, Layout
@@ -20,7 +21,6 @@ from training.resources.memory import (
     training_memory,
 )
 from training.resources.model_shape import ModelShape
-from training.resources.roofline import predict
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -179,7 +179,7 @@ def check_fit(
     }
     if card:
         longest = {"prompt": float(layout.prompt_length), "response": float(layout.response_length)}
-        prediction = predict(shape, layout, card, **longest, generated=1.0)
+        prediction = EXTENSIONS.function("predict")(shape, layout, card, **longest, generated=1.0)
         plan["longest_step"] = asdict(prediction)
         phases = ", ".join(f"{name} {seconds:,.0f} s" for name, seconds in prediction.seconds.items())
         say(f"a step takes about {sum(prediction.seconds.values()):,.0f} s if all samples have full length ({phases})")

@@ -1,0 +1,19 @@
+"""What a training can do beside training: predict, estimate its cost, publish itself. Each is imported when called.
+
+Nothing on the way from the traces to the champion imports these modules, so none of them can break it or slow its
+start. To add one, write it and add its line.
+"""
+
+from training.algorithms.registry import Registry
+
+EXTENSIONS = Registry(
+    predict="training.resources.roofline:predict",
+    pace="training.cost.estimate:throughput_of",
+    cost_plan="training.cost.estimate:cost_plan",
+    cost_figures="training.cost.estimate:cost_figures",
+    figures="training.resources.prediction_summary:figures",
+    figures_table="training.resources.prediction_summary:table",
+    open_runs="training.job.trackers:open_runs",
+    publish="training.job.trackers:publish",
+    push_to_hub="training.export.upload:push_to_hub",
+)
