@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from assets.shared.failures import reports_input_errors
 from assets.shared.metadata import columns, counts, preview
-from assets.shared.options import BenchmarkOptions, with_defaults
+from assets.shared.options import BenchmarkOptions
+from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import SuiteReference
 from assets.shared.storage import Storage
 from core.code_digest import PROJECT, code_version, identity
@@ -17,50 +17,45 @@ KEY = dg.AssetKey(["benchmarks", "suite"])
 FILE = "suite.parquet"
 
 
-def build_benchmarks(suite: Sequence[Benchmark], options: BenchmarkOptions) -> list[dg.AssetsDefinition]:
-    """The suite as one parquet file of prompts and gold answers."""
+def description_of(suite: Sequence[Benchmark]) -> str:
+    """What the asset is, with the titles of its benchmarks."""
+    titles = ", ".join(benchmark.title for benchmark in suite)
+    return f"All problems that base and policy are scored on, with prompts and gold answers: {titles}."
 
-    class Config(with_defaults(options)): ...
 
-    @dg.asset(
-        key=KEY,
-        group_name="benchmarks",
-        kinds={"parquet"},
-        code_version=code_version("evaluation/benchmarks", "core/model/prompts.py"),
-        description="All problems that base and policy are scored on, with prompts and gold answers: "
-        + ", ".join(benchmark.title for benchmark in suite)
-        + ".",
+@profile_asset(
+    key=KEY,
+    group_name="benchmarks",
+    kinds={"parquet"},
+    code_version=code_version("evaluation/benchmarks", "core/model/prompts.py"),
+)
+def benchmarks_suite(
+    context: dg.AssetExecutionContext, config: BenchmarkOptions, profile: dg.ResourceParam[Profile], storage: Storage
+) -> dg.MaterializeResult[SuiteReference]:
+    from core.files import write_table
+    from evaluation.benchmarks.benchmark_problems import read_suite
+    from evaluation.sample_tables import problem_digests
+
+    roots = [PROJECT / root for root in config.roots]
+    table = read_suite(profile.suite, roots, limit=config.limit, seed=config.seed, system_prompt=config.system_prompt)
+    digests = problem_digests(table)
+    digest = identity(digests)
+    folder = storage.folder("benchmarks", "suite", digest)
+    reused = folder.exists()
+    if not reused:
+        with storage.writing(folder) as temporary:
+            write_table(table, temporary / FILE)
+    sizes = Counter(table["benchmark"].to_pylist())
+    context.log.info(f"{table.num_rows} problems: " + ", ".join(f"{n} {name}" for name, n in sizes.items()))
+    return dg.MaterializeResult(
+        value=SuiteReference(path=str(folder / FILE), digest=digest, digests=digests),
+        data_version=dg.DataVersion(digest),
+        metadata={
+            "dagster/row_count": table.num_rows,
+            "dagster/column_schema": columns(table.schema),
+            "problems": counts(sizes, ("benchmark", "problems")),
+            "preview": preview(table, ["benchmark", "prompt", "gold", "grader"]),
+            "file": dg.MetadataValue.path(str(folder / FILE)),
+            "reused": reused,
+        },
     )
-    @reports_input_errors
-    def benchmarks_suite(
-        context: dg.AssetExecutionContext, config: Config, storage: Storage
-    ) -> dg.MaterializeResult[SuiteReference]:
-        from core.files import write_table
-        from evaluation.benchmarks.benchmark_problems import read_suite
-        from evaluation.sample_tables import problem_digests
-
-        roots = [PROJECT / root for root in config.roots]
-        table = read_suite(suite, roots, limit=config.limit, seed=config.seed, system_prompt=config.system_prompt)
-        digests = problem_digests(table)
-        digest = identity(digests)
-        folder = storage.folder("benchmarks", "suite", digest)
-        reused = folder.exists()
-        if not reused:
-            with storage.writing(folder) as temporary:
-                write_table(table, temporary / FILE)
-        sizes = Counter(table["benchmark"].to_pylist())
-        context.log.info(f"{table.num_rows} problems: " + ", ".join(f"{n} {name}" for name, n in sizes.items()))
-        return dg.MaterializeResult(
-            value=SuiteReference(path=str(folder / FILE), digest=digest, digests=digests),
-            data_version=dg.DataVersion(digest),
-            metadata={
-                "dagster/row_count": table.num_rows,
-                "dagster/column_schema": columns(table.schema),
-                "problems": counts(sizes, ("benchmark", "problems")),
-                "preview": preview(table, ["benchmark", "prompt", "gold", "grader"]),
-                "file": dg.MetadataValue.path(str(folder / FILE)),
-                "reused": reused,
-            },
-        )
-
-    return [benchmarks_suite]

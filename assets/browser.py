@@ -12,41 +12,36 @@ from core.code_digest import code_version, identity
 
 BROWSER = dg.AssetKey(["targets", "browser"])
 PAGE = "browser.html"
+VERSION = code_version("core/browser", "targets/trace_browser.py")
 
 
-def build_browser() -> dg.AssetsDefinition:
-    """The page of the last preparation."""
-    version = code_version("core/browser", "targets/trace_browser.py")
+@dg.asset(
+    key=BROWSER,
+    group_name="targets",
+    kinds={"html"},
+    code_version=VERSION,
+    ins={"rejected": dg.AssetIn(REJECTED)},
+    description="A page with every trace, kept or rejected, which filters, searches and renders formulas; the gold "
+    "answer and the near duplicate stand beside each trace. Decisions that people make there are downloaded as "
+    "review.csv, which the next preparation honours if targets.review names it.",
+)
+@reports_input_errors
+def browser(
+    context: dg.AssetExecutionContext, rejected: Reference, storage: Storage
+) -> dg.MaterializeResult[Reference]:
+    from core.files import digest_file
+    from targets.prepared import read_prepared
+    from targets.trace_browser import browse
 
-    @dg.asset(
-        key=BROWSER,
-        group_name="targets",
-        kinds={"html"},
-        code_version=version,
-        ins={"rejected": dg.AssetIn(REJECTED)},
-        description="A page with every trace, kept or rejected, which filters, searches and renders formulas; the gold "
-        "answer and the near duplicate stand beside each trace. Decisions that people make there are downloaded as "
-        "review.csv, which the next preparation honours if targets.review names it.",
+    source = Path(rejected.path).parent
+    folder = storage.folder("targets", "browser", identity(source.name, VERSION))
+    if not folder.exists():
+        with storage.writing(folder) as temporary:
+            browse(read_prepared(source), temporary / PAGE)
+    digest = digest_file(folder / PAGE)
+    context.log.info(f"page of {source.name}: {folder / PAGE}")
+    return dg.MaterializeResult(
+        value=Reference(path=str(folder), digest=digest),
+        data_version=dg.DataVersion(digest),
+        metadata={"page": storage.link(folder / PAGE), "file": dg.MetadataValue.path(str(folder / PAGE))},
     )
-    @reports_input_errors
-    def browser(
-        context: dg.AssetExecutionContext, rejected: Reference, storage: Storage
-    ) -> dg.MaterializeResult[Reference]:
-        from core.files import digest_file
-        from targets.prepared import read_prepared
-        from targets.trace_browser import browse
-
-        source = Path(rejected.path).parent
-        folder = storage.folder("targets", "browser", identity(source.name, version))
-        if not folder.exists():
-            with storage.writing(folder) as temporary:
-                browse(read_prepared(source), temporary / PAGE)
-        digest = digest_file(folder / PAGE)
-        context.log.info(f"page of {source.name}: {folder / PAGE}")
-        return dg.MaterializeResult(
-            value=Reference(path=str(folder), digest=digest),
-            data_version=dg.DataVersion(digest),
-            metadata={"page": storage.link(folder / PAGE), "file": dg.MetadataValue.path(str(folder / PAGE))},
-        )
-
-    return browser

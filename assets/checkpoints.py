@@ -1,23 +1,26 @@
 """training/checkpoints: what the saved checkpoints of the policy's run score on one benchmark, launched on request."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import dagster as dg
 from pydantic import Field
 
 from assets.benchmarks import KEY as SUITE
 from assets.evals import generate, grade
-from assets.shared.failures import reports_input_errors
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import pictures, rounded
-from assets.shared.options import EvaluationOptions, with_defaults
+from assets.shared.options import EvaluationOptions
+from assets.shared.profile import profile_asset
 from assets.shared.references import PolicyReference, Reference, SuiteReference
 from assets.shared.storage import Storage
 from assets.training import POLICY
 from core.code_digest import GENERATION_CODE, GRADING_CODE, code_version, identity
 from core.errors import InputError
-from evaluation.benchmarks.suite import Benchmark
+
+if TYPE_CHECKING:
+    from evaluation.statistics.scores import Summary
 
 CHECKPOINTS = dg.AssetKey(["training", "checkpoints"])
 
@@ -28,72 +31,71 @@ class CheckpointOptions(EvaluationOptions):
     benchmark: str = Field(description="The benchmark that the checkpoints are scored on.")
 
 
-def build_checkpoints(suite: Sequence[Benchmark], options: EvaluationOptions) -> list[dg.AssetsDefinition]:
-    """The asset, with the first benchmark of the suite as its default."""
+@profile_asset(
+    key=CHECKPOINTS,
+    group_name=CHECKPOINTS.path[0],
+    kinds={"vllm"},
+    pool="gpu",
+    code_version=code_version(*GENERATION_CODE, *GRADING_CODE),
+    ins={"policy": dg.AssetIn(POLICY), "suite": dg.AssetIn(SUITE)},
+    description="The accuracy of every saved checkpoint of the policy's run on one benchmark. run.keep_checkpoints "
+    "says how many there are. Materialize it on request; no job includes it.",
+)
+def checkpoints(
+    context: dg.AssetExecutionContext,
+    config: CheckpointOptions,
+    policy: PolicyReference,
+    suite: SuiteReference,
+    storage: Storage,
+    interpreter: TrainingInterpreter,
+) -> dg.MaterializeResult[Reference]:
+    import pyarrow.parquet as pq
 
-    class Config(with_defaults(CheckpointOptions(**options.model_dump(), benchmark=suite[0].name))): ...
+    from core.model.model_folder import model_digest
+    from evaluation.sample_tables import read_suite_file
+    from evaluation.statistics.scores import summarize
+    from training.job.checkpoints import complete_steps
 
-    @dg.asset(
-        key=CHECKPOINTS,
-        group_name=CHECKPOINTS.path[0],
-        kinds={"vllm"},
-        pool="gpu",
-        code_version=code_version(*GENERATION_CODE, *GRADING_CODE),
-        ins={"policy": dg.AssetIn(POLICY), "suite": dg.AssetIn(SUITE)},
-        description="The accuracy of every saved checkpoint of the policy's run on one benchmark. run.keep_checkpoints "
-        "says how many there are. Materialize it on request; no job includes it.",
+    if config.benchmark not in suite.digests:
+        raise InputError(f"benchmark {config.benchmark!r}: expected one of {', '.join(suite.digests)}")
+    run = Path(policy.path).parent
+    if not (steps := complete_steps(run / "checkpoints")):
+        raise InputError(f"{run}: it has no checkpoints any more (retention.drop_checkpoints removes them)")
+    problems, summaries = read_suite_file(Path(suite.path)), {}
+    for step in steps:
+        with storage.working("generations", "checkpoints", identity(policy.digest, step)) as folder:
+            model = folder / f"step_{step}"
+            _write_model(context, run, step, model, interpreter)
+            reference = Reference(path=str(model), digest=model_digest(model))
+            samples = generate(context, [config.benchmark], reference, suite, config, storage, interpreter)
+        graded = grade(context, samples, problems, config, storage)[config.benchmark]
+        summaries[step] = summarize(pq.read_table(graded))
+        context.log.info(f"step {step}: {config.benchmark} {summaries[step].mean:.1%}")
+    return _result(run, summaries, config.benchmark, [policy.digest, suite.digests[config.benchmark]])
+
+
+def _result(
+    run: Path, summaries: "Mapping[int, Summary]", benchmark: str, versions: list[str]
+) -> dg.MaterializeResult[Reference]:
+    """The accuracy of each step as a table and a curve; ``versions``: digests of the policy and of the problems."""
+    from evaluation.report.figures import training_curves
+
+    records = [{"step": step, "data": {"accuracy": summary.mean}} for step, summary in summaries.items()]
+    best = max(summaries, key=lambda step: (summaries[step].mean, step))
+    digest = identity(*versions, records)
+    rows = [f"| {step} | {s.mean:.1%} | {s.low:.1%} to {s.high:.1%} |" for step, s in summaries.items()]
+    curve = training_curves(records, {"accuracy": f"{benchmark} by checkpoint"})
+    return dg.MaterializeResult(
+        value=Reference(path=str(run / "checkpoints"), digest=digest),
+        data_version=dg.DataVersion(digest),
+        metadata={
+            "benchmark": benchmark,
+            "scores": dg.MetadataValue.md("\n".join(["| step | accuracy | 95% interval |", "|--:|--:|---|", *rows])),
+            "best step": best,
+            "best accuracy": rounded(summaries[best].mean),
+            **({"curve": pictures(*curve)} if curve else {}),
+        },
     )
-    @reports_input_errors
-    def checkpoints(
-        context: dg.AssetExecutionContext,
-        config: Config,
-        policy: PolicyReference,
-        suite: SuiteReference,
-        storage: Storage,
-        interpreter: TrainingInterpreter,
-    ) -> dg.MaterializeResult[Reference]:
-        import pyarrow.parquet as pq
-
-        from core.model.model_folder import model_digest
-        from evaluation.report.figures import training_curves
-        from evaluation.sample_tables import read_suite_file
-        from evaluation.statistics.scores import summarize
-        from training.job.checkpoints import complete_steps
-
-        if config.benchmark not in suite.digests:
-            raise InputError(f"benchmark {config.benchmark!r}: expected one of {', '.join(suite.digests)}")
-        run = Path(policy.path).parent
-        if not (steps := complete_steps(run / "checkpoints")):
-            raise InputError(f"{run}: it has no checkpoints any more (retention.drop_checkpoints removes them)")
-        problems, records = read_suite_file(Path(suite.path)), []
-        rows = ["| step | accuracy | 95% interval |", "|--:|--:|---|"]
-        for step in steps:
-            with storage.working("generations", "checkpoints", identity(policy.digest, step)) as folder:
-                model = folder / f"step_{step}"
-                _write_model(context, run, step, model, interpreter)
-                reference = Reference(path=str(model), digest=model_digest(model))
-                samples = generate(context, [config.benchmark], reference, suite, config, storage, interpreter)
-            graded = grade(context, samples, problems, config, storage)
-            summary = summarize(pq.read_table(graded[config.benchmark]))
-            context.log.info(f"step {step}: {config.benchmark} {summary.mean:.1%}")
-            records.append({"step": step, "data": {"accuracy": summary.mean}})
-            rows.append(f"| {step} | {summary.mean:.1%} | {summary.low:.1%} to {summary.high:.1%} |")
-        best = max(records, key=lambda record: (record["data"]["accuracy"], record["step"]))
-        digest = identity(policy.digest, suite.digests[config.benchmark], records)
-        curve = training_curves(records, {"accuracy": f"{config.benchmark} by checkpoint"})
-        return dg.MaterializeResult(
-            value=Reference(path=str(run / "checkpoints"), digest=digest),
-            data_version=dg.DataVersion(digest),
-            metadata={
-                "benchmark": config.benchmark,
-                "scores": dg.MetadataValue.md("\n".join(rows)),
-                "best step": best["step"],
-                "best accuracy": rounded(best["data"]["accuracy"]),
-                **({"curve": pictures(*curve)} if curve else {}),
-            },
-        )
-
-    return [checkpoints]
 
 
 def _write_model(

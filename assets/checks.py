@@ -9,6 +9,7 @@ import dagster as dg
 
 from assets.shared.failures import reports_input_errors
 from assets.shared.metadata import cell
+from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import TrainReference
 from assets.shared.storage import Storage
 from assets.targets import TRAIN
@@ -20,14 +21,22 @@ from targets.check.expectations import CheckResult, load_checks
 SEVERITY = {"error": dg.AssetCheckSeverity.ERROR, "warning": dg.AssetCheckSeverity.WARN}
 RESULTS = "results.json"  # of the checks of the same files by the same suite
 ACCOUNT = "every_trace_accounted_for"
+VERSION = code_version("targets/check/expectations.py")
+ACCOUNTED = dg.AssetCheckSpec(
+    ACCOUNT,
+    asset=TRAIN,
+    blocking=True,
+    description="Every trace that was read appears exactly once in train, heldout, left_out, or rejected "
+    "with its reason.",
+)
 
 
-def build_checks(suite: Path) -> list[dg.AssetChecksDefinition]:
-    """The checks of ``suite``, and `ACCOUNT`; Great Expectations is imported only when they run."""
+def check_specs(suite: Path) -> list[dg.AssetCheckSpec]:
+    """The checks of ``suite``; InputError if one of them has the name of a check that every suite has."""
     checks = load_checks(suite)
     if ACCOUNT in {check.name for check in checks}:
         raise InputError(f"check suite {suite}: {ACCOUNT} is a check that every suite has; give it another name")
-    specs = [
+    return [
         dg.AssetCheckSpec(
             check.name,
             asset=TRAIN,
@@ -37,7 +46,6 @@ def build_checks(suite: Path) -> list[dg.AssetChecksDefinition]:
         )
         for check in checks
     ]
-    return [_expectations(specs, suite), _account()]
 
 
 def check_keys(suite: Path) -> list[dg.AssetCheckKey]:
@@ -69,35 +77,32 @@ def _is_error(record: Any) -> bool:
     return bool(evaluation and not evaluation.passed and evaluation.severity is dg.AssetCheckSeverity.ERROR)
 
 
-def _expectations(specs: list[dg.AssetCheckSpec], suite: Path) -> dg.AssetChecksDefinition:
-    version = code_version("targets/check/expectations.py")
+@profile_asset(dg.multi_asset_check, name="targets__checks", ins={"train": TRAIN}, can_subset=True)
+def targets_checks(
+    context: dg.AssetCheckExecutionContext,
+    profile: dg.ResourceParam[Profile],
+    train: TrainReference,
+    storage: Storage,
+) -> Iterator[dg.AssetCheckResult]:
+    from targets.check.expectations import validate
 
-    @dg.multi_asset_check(name="targets__checks", specs=specs, ins={"train": TRAIN}, can_subset=True)
-    @reports_input_errors
-    def targets_checks(
-        context: dg.AssetCheckExecutionContext, train: TrainReference, storage: Storage
-    ) -> Iterator[dg.AssetCheckResult]:
-        from targets.check.expectations import validate
-
-        profile, previous = Path(train.profile), Path(train.previous) if train.previous else None
-        files = [digest_file(file) if file and file.is_file() else None for file in (suite, profile, previous)]
-        pages = storage.folder("targets", "data_docs", identity(files, version))
-        if pages.exists():
-            validated = [CheckResult(**result) for result in read_json(pages / RESULTS)]
-            if any(result.error for result in validated):  # a check that broke may work this time
-                validated = validate(profile, suite=suite, previous=previous)
-        else:
-            with storage.writing(pages) as temporary:
-                validated = validate(profile, suite=suite, previous=previous, docs=temporary)
-                write_json([asdict(result) for result in validated], temporary / RESULTS)
-        selected = {check.name for check in context.selected_asset_check_keys}
-        results = [result for result in validated if result.name in selected]
-        for result in results:
-            yield _outcome(result, storage.link(pages / "index.html"))
-        failed = [f"{result.severity}: {result.name}" for result in results if not result.passed]
-        context.log.info(", ".join([f"{len(results) - len(failed)} of {len(results)} checks passed", *failed]))
-
-    return targets_checks
+    suite, rows, previous = profile.checks, Path(train.profile), Path(train.previous) if train.previous else None
+    files = [digest_file(file) if file and file.is_file() else None for file in (suite, rows, previous)]
+    pages = storage.folder("targets", "data_docs", identity(files, VERSION))
+    if pages.exists():
+        validated = [CheckResult(**result) for result in read_json(pages / RESULTS)]
+        if any(result.error for result in validated):  # a check that broke may work this time
+            validated = validate(rows, suite=suite, previous=previous)
+    else:
+        with storage.writing(pages) as temporary:
+            validated = validate(rows, suite=suite, previous=previous, docs=temporary)
+            write_json([asdict(result) for result in validated], temporary / RESULTS)
+    selected = {check.name for check in context.selected_asset_check_keys}
+    results = [result for result in validated if result.name in selected]
+    for result in results:
+        yield _outcome(result, storage.link(pages / "index.html"))
+    failed = [f"{result.severity}: {result.name}" for result in results if not result.passed]
+    context.log.info(", ".join([f"{len(results) - len(failed)} of {len(results)} checks passed", *failed]))
 
 
 def _outcome(result: CheckResult, page: dg.UrlMetadataValue) -> dg.AssetCheckResult:
@@ -122,31 +127,20 @@ def _outcome(result: CheckResult, page: dg.UrlMetadataValue) -> dg.AssetCheckRes
     )
 
 
-def _account() -> dg.AssetChecksDefinition:
-    spec = dg.AssetCheckSpec(
-        ACCOUNT,
-        asset=TRAIN,
-        blocking=True,
-        description="Every trace that was read appears exactly once in train, heldout, left_out, or rejected "
-        "with its reason.",
+@dg.multi_asset_check(name="targets__account", specs=[ACCOUNTED], ins={"train": TRAIN})
+@reports_input_errors
+def targets_account(context: dg.AssetCheckExecutionContext, train: TrainReference) -> dg.AssetCheckResult:
+    from targets.prepared import read_prepared
+    from targets.select.split import read_split, reconcile
+
+    prepared = read_prepared(Path(train.profile).parent)
+    done = reconcile(prepared, read_split(Path(train.path).parent))
+    context.log.info("; ".join(done.problems) or f"{done.read:,} traces read, each accounted for")
+    return dg.AssetCheckResult(
+        asset_key=TRAIN,
+        check_name=ACCOUNT,
+        passed=not done.problems,
+        severity=dg.AssetCheckSeverity.ERROR,
+        description="; ".join(done.problems) or None,
+        metadata={"read": done.read, **done.rows},
     )
-
-    @dg.multi_asset_check(name="targets__account", specs=[spec], ins={"train": TRAIN})
-    @reports_input_errors
-    def targets_account(context: dg.AssetCheckExecutionContext, train: TrainReference) -> dg.AssetCheckResult:
-        from targets.prepared import read_prepared
-        from targets.select.split import read_split, reconcile
-
-        prepared = read_prepared(Path(train.profile).parent)
-        done = reconcile(prepared, read_split(Path(train.path).parent))
-        context.log.info("; ".join(done.problems) or f"{done.read:,} traces read, each accounted for")
-        return dg.AssetCheckResult(
-            asset_key=TRAIN,
-            check_name=ACCOUNT,
-            passed=not done.problems,
-            severity=dg.AssetCheckSeverity.ERROR,
-            description="; ".join(done.problems) or None,
-            metadata={"read": done.read, **done.rows},
-        )
-
-    return targets_account

@@ -10,10 +10,10 @@ import dagster as dg
 from assets.evals import generate, grade
 from assets.generated import generated_input, with_generated
 from assets.models import KEY as BASE
-from assets.shared.failures import reports_input_errors
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import columns, pictures, preview, rounded
-from assets.shared.options import DifficultyOptions, TargetOptions, with_defaults
+from assets.shared.options import DifficultyOptions, TargetOptions
+from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import ModelReference, Reference, SuiteReference
 from assets.shared.storage import Storage
 from assets.targets import DIFFICULTY as KEY
@@ -25,72 +25,62 @@ CODE = ("evaluation/statistics/solve_rate.py", "evaluation/statistics/intervals.
 FILE = "difficulty.parquet"
 
 
-def build_difficulty(
-    options: DifficultyOptions | None, targets: TargetOptions, *, generated: bool
-) -> list[dg.AssetsDefinition]:
-    """The pass rates of the problems that the sources of ``targets`` hold; no asset without ``options``.
-
-    ``generated``: whether targets/generated is one of the sources.
-
-    Raises:
-        InputError: pass rates are measured, and a file of them is given as well.
-    """
-    if options is None:
-        return []
+def check_one_source_of_rates(targets: TargetOptions) -> None:
+    """InputError if a profile that measures pass rates also names a file of them."""
     if targets.difficulty is not None:
         raise InputError(
             f"the section difficulty measures pass rates, and targets.difficulty={targets.difficulty} has them: leave "
             "one out of the profile"
         )
-    version = code_version(*CODE, *GENERATION_CODE, *GRADING_CODE, *PREPARATION_CODE)
 
-    class Config(with_defaults(options)): ...
 
-    @dg.asset(
-        key=KEY,
-        group_name="targets",
-        kinds={"vllm", "parquet"},
-        code_version=version,
-        ins={"base": dg.AssetIn(BASE), **generated_input(generated)},
-        deps=[SOURCE],
-        pool="gpu",
-        description="How often the base model solves each problem, with the 95% interval. targets/prepared selects "
-        "problems by it (pass_rate), and training decides by it which prompts have off-policy samples "
-        "(mixed.off_policy_schedule) and which come first (data.order).",
-    )
-    @reports_input_errors
-    def difficulty(
-        context: dg.AssetExecutionContext,
-        config: Config,
-        base: ModelReference,
-        storage: Storage,
-        interpreter: TrainingInterpreter,
-        **inputs: Reference,
-    ) -> dg.MaterializeResult[Reference]:
-        import pyarrow.parquet as pq
+def difficulty_inputs(*, generated: bool) -> dict[str, dg.AssetIn]:
+    """The inputs, where the profile has targets/generated."""
+    return {"base": dg.AssetIn(BASE), **generated_input(generated)}
 
-        from core.files import digest_table, write_table
-        from evaluation.statistics.solve_rate import as_suite, graded_difficulty
-        from targets.problems import NAME, read_problems
 
-        sources, teacher = with_generated(targets, inputs), inputs.get("generated")
-        problems = read_problems(sources, Path(base.path), config.limit, Path(teacher.path) if teacher else None)
-        digest = identity(digest_table(problems), config.samples)
-        folder = storage.folder("targets", "problems", digest)
-        if not folder.exists():
-            with storage.writing(folder) as temporary:
-                write_table(as_suite(problems, config.samples), temporary / "problems.parquet")
-        suite = SuiteReference(path=str(folder / "problems.parquet"), digest=digest, digests={NAME: digest})
-        samples = generate(context, [NAME], base, suite, config, storage, interpreter)
-        graded = grade(context, samples, problems, config, storage)[NAME]
-        out = storage.folder("targets", "difficulty", identity(graded.parent.name, code_version(*CODE)))
-        reused = out.exists()
-        if not reused:
-            with storage.writing(out) as temporary:
-                write_table(graded_difficulty(pq.read_table(graded), problems, base.digest), temporary / FILE)
-        return _result(out / FILE, reused)
+@profile_asset(
+    key=KEY,
+    group_name="targets",
+    kinds={"vllm", "parquet"},
+    code_version=code_version(*CODE, *GENERATION_CODE, *GRADING_CODE, *PREPARATION_CODE),
+    deps=[SOURCE],
+    pool="gpu",
+    description="How often the base model solves each problem, with the 95% interval. targets/prepared selects "
+    "problems by it (pass_rate), and training decides by it which prompts have off-policy "
+    "samples (mixed.off_policy_schedule) and which come first (data.order).",
+)
+def difficulty(
+    context: dg.AssetExecutionContext,
+    config: DifficultyOptions,
+    profile: dg.ResourceParam[Profile],
+    base: ModelReference,
+    storage: Storage,
+    interpreter: TrainingInterpreter,
+    **inputs: Reference,
+) -> dg.MaterializeResult[Reference]:
+    import pyarrow.parquet as pq
 
-    return [difficulty]
+    from core.files import digest_table, write_table
+    from evaluation.statistics.solve_rate import as_suite, graded_difficulty
+    from targets.problems import NAME, read_problems
+
+    sources, teacher = with_generated(profile.targets, inputs), inputs.get("generated")
+    problems = read_problems(sources, Path(base.path), config.limit, Path(teacher.path) if teacher else None)
+    digest = identity(digest_table(problems), config.samples)
+    folder = storage.folder("targets", "problems", digest)
+    if not folder.exists():
+        with storage.writing(folder) as temporary:
+            write_table(as_suite(problems, config.samples), temporary / "problems.parquet")
+    suite = SuiteReference(path=str(folder / "problems.parquet"), digest=digest, digests={NAME: digest})
+    samples = generate(context, [NAME], base, suite, config, storage, interpreter)
+    graded = grade(context, samples, problems, config, storage)[NAME]
+    out = storage.folder("targets", "difficulty", identity(graded.parent.name, code_version(*CODE)))
+    reused = out.exists()
+    if not reused:
+        with storage.writing(out) as temporary:
+            write_table(graded_difficulty(pq.read_table(graded), problems, base.digest), temporary / FILE)
+    return _result(out / FILE, reused)
 
 
 def _result(file: Path, reused: bool) -> dg.MaterializeResult[Reference]:

@@ -13,10 +13,10 @@ import dagster as dg
 from assets.benchmarks import KEY as SUITE
 from assets.models import KEY as BASE
 from assets.shared.column_lineage import column_lineage, graded_columns
-from assets.shared.failures import reports_input_errors
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import columns, counts, preview, rounded
-from assets.shared.options import EvaluationOptions, with_defaults
+from assets.shared.options import EvaluationOptions
+from assets.shared.profile import profile_asset
 from assets.shared.references import Reference, ScoresReference, SuiteReference
 from assets.shared.storage import Storage
 from assets.training import POLICY
@@ -36,65 +36,56 @@ def key(benchmark: Benchmark, role: str) -> dg.AssetKey:
     return dg.AssetKey([benchmark.group, role, benchmark.name])
 
 
+@profile_asset(dg.multi_asset, can_subset=True, pool="gpu")
+def evals(
+    context: dg.AssetExecutionContext,
+    config: EvaluationOptions,
+    model: Reference,
+    suite: SuiteReference,
+    storage: Storage,
+    interpreter: TrainingInterpreter,
+) -> Iterator[dg.MaterializeResult[ScoresReference]]:
+    from evaluation.sample_tables import read_suite_file
+
+    selected = {asset.path[-1]: asset for asset in sorted(context.selected_asset_keys)}
+    if unknown := selected.keys() - suite.digests.keys():
+        raise InputError(f"benchmarks/suite lacks {', '.join(sorted(unknown))}; materialize benchmarks/suite again")
+    if "policy" in {asset.path[1] for asset in selected.values()}:
+        check_policy(model)
+    samples = generate(context, list(selected), model, suite, config, storage, interpreter)
+    graded = grade(context, samples, read_suite_file(Path(suite.path)), config, storage)
+    accuracies = []
+    for name, asset in selected.items():
+        result = _result(asset, graded[name], samples[name], model, suite, name)
+        accuracies.append(f"{name} {result.value.accuracy:.1%}")
+        yield result
+    context.log.info(", ".join(accuracies))
+
+
 def build_evals(suite: Sequence[Benchmark], options: EvaluationOptions) -> list[dg.AssetsDefinition]:
-    """The scores of both roles on every benchmark of the suite."""
-    return [_build(role, suite, options) for role in ROLES]
-
-
-def _build(role: str, suite: Sequence[Benchmark], options: EvaluationOptions) -> dg.AssetsDefinition:
-    version = code_version(*GENERATION_CODE, *GRADING_CODE)
-    outs = {
-        f"{benchmark.group}_{role}_{benchmark.name}": dg.AssetOut.from_spec(
-            dg.AssetSpec(
-                key(benchmark, role),
-                group_name=benchmark.group,
-                kinds={"vllm"},
-                tags={"luffy/role": role},
-                code_version=version,
-                description=f"{benchmark.title}: the accuracy of the {role}, and every sample with its verdict.",
-            ),
-            dagster_type=ScoresReference,
-            is_required=False,
+    """The scores of both roles on every benchmark of the suite: one op per role, which loads its model once."""
+    return [
+        evals.build(
+            options,
+            name=f"evals__{role}",
+            outs=dict(_out(benchmark, role) for benchmark in suite),
+            ins={"model": dg.AssetIn(model), "suite": dg.AssetIn(SUITE)},
         )
-        for benchmark in suite
-    }
-    names = {key(benchmark, role): benchmark.name for benchmark in suite}
+        for role, model in ROLES.items()
+    ]
 
-    class Config(with_defaults(options)): ...
 
-    @dg.multi_asset(
-        name=f"evals__{role}",
-        outs=outs,
-        ins={"model": dg.AssetIn(ROLES[role]), "suite": dg.AssetIn(SUITE)},
-        can_subset=True,
-        pool="gpu",
+def _out(benchmark: Benchmark, role: str) -> tuple[str, dg.AssetOut]:
+    spec = dg.AssetSpec(
+        key(benchmark, role),
+        group_name=benchmark.group,
+        kinds={"vllm"},
+        tags={"luffy/role": role},
+        code_version=code_version(*GENERATION_CODE, *GRADING_CODE),
+        description=f"{benchmark.title}: the accuracy of the {role}, and every sample with its verdict.",
     )
-    @reports_input_errors
-    def evals(
-        context: dg.AssetExecutionContext,
-        config: Config,
-        model: Reference,
-        suite: SuiteReference,
-        storage: Storage,
-        interpreter: TrainingInterpreter,
-    ) -> Iterator[dg.MaterializeResult[ScoresReference]]:
-        from evaluation.sample_tables import read_suite_file
-
-        selected = {names[asset]: asset for asset in sorted(context.selected_asset_keys)}
-        if unknown := selected.keys() - suite.digests.keys():
-            raise InputError(f"benchmarks/suite lacks {', '.join(sorted(unknown))}; materialize benchmarks/suite again")
-        if role == "policy":
-            check_policy(model)
-        samples = generate(context, list(selected), model, suite, config, storage, interpreter)
-        graded = grade(context, samples, read_suite_file(Path(suite.path)), config, storage)
-        accuracies = []
-        for name, asset in selected.items():
-            result = _result(asset, graded[name], samples[name], model, suite, name)
-            accuracies.append(f"{name} {result.value.accuracy:.1%}")
-            yield result
-        context.log.info(", ".join(accuracies))
-
-    return evals
+    out = dg.AssetOut.from_spec(spec, dagster_type=ScoresReference, is_required=False)
+    return f"{benchmark.group}_{role}_{benchmark.name}", out
 
 
 def check_policy(policy: Reference) -> None:

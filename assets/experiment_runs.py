@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 
 from assets.evals import key as base_scores
-from assets.shared.experiment_options import ExperimentOptions
+from assets.shared.experiment_options import RECIPE, SEED, ExperimentOptions, recipe_and_seed, training_of
 from assets.shared.options import TrainingOptions
 from assets.shared.references import ExperimentReference, ModelReference, ScoresReference, SuiteReference
 from assets.shared.storage import Storage
@@ -19,7 +19,6 @@ from evaluation.benchmarks.suite import Benchmark
 from evaluation.recorded_run import RecordedRun, read_run
 
 SCORES = dg.AssetKey(["experiments", "scores"])
-RECIPE, SEED = "recipe", "seed"  # dimensions of a partition
 
 
 def partition(recipe: str, seed: int) -> dg.MultiPartitionKey:
@@ -32,15 +31,6 @@ def seeds(options: ExperimentOptions, training: TrainingOptions) -> list[int]:
     return [training.seed + number for number in range(options.most_seeds())]
 
 
-def training_of(options: ExperimentOptions, training: TrainingOptions, key: dg.MultiPartitionKey) -> TrainingOptions:
-    """The options of the run of a partition: its recipe and seed, whatever ``training`` says."""
-    name, seed = _recipe_and_seed(key)
-    variant = options.of(name)
-    last = {override.partition("=")[0]: override for override in [*training.overrides, *variant.overrides]}
-    changes = {"recipe": variant.recipe, "seed": int(seed), "overrides": list(last.values())}
-    return training.model_copy(update=changes)
-
-
 def recorded_file(options: ExperimentOptions, key: dg.MultiPartitionKey) -> Path | None:
     """Where the run of a partition is recorded; None unless the profile names a folder for runs."""
     if options.runs is None:
@@ -48,7 +38,7 @@ def recorded_file(options: ExperimentOptions, key: dg.MultiPartitionKey) -> Path
     folder = PROJECT / Path(options.runs).expanduser()
     if folder.exists() and not folder.is_dir():
         raise InputError(f"experiments.runs: {folder} is a file; expected a folder")
-    name, seed = _recipe_and_seed(key)
+    name, seed = recipe_and_seed(key)
     return folder / f"{name}-{seed}.zip"
 
 
@@ -70,7 +60,7 @@ class Inputs:
         if file is None or not file.exists():
             return ""
         run, wanted = read_run(file), training_of(options, training, key)
-        overrides, _ = read_by(wanted.recipe, wanted.all_overrides())
+        overrides, _ = read_by(wanted.recipe, wanted.overrides)
         request = run.manifest.request
         asked = (request.recipe, request.hardware, request.seed, request.overrides)
         if asked != (wanted.recipe, wanted.hardware, wanted.seed, tuple(overrides)):
@@ -139,10 +129,6 @@ class Inputs:
             "commit": (manifest.code.commit or "")[:SHORT_DIGEST],
         }
         return Run(manifest.checkpoint_digest, run.tables, run.metrics, facts, manifest.config, request.seed, costs)
-
-
-def _recipe_and_seed(key: dg.MultiPartitionKey) -> tuple[str, str]:
-    return key.keys_by_dimension[RECIPE], key.keys_by_dimension[SEED]
 
 
 def base_run(storage: Storage, suite: Sequence[Benchmark], base: ModelReference, problems: SuiteReference) -> Any:

@@ -8,11 +8,11 @@ from typing import Any
 
 import dagster as dg
 
-from assets.shared.failures import reports_input_errors
 from assets.shared.generation import GenerationOptions
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import columns, counts, preview, rounded
-from assets.shared.options import TargetOptions, with_defaults
+from assets.shared.options import TargetOptions
+from assets.shared.profile import profile_asset
 from assets.shared.references import GeneratedReference, Reference
 from assets.shared.storage import Storage
 from core.code_digest import GENERATION_CODE, GRADING_CODE, PROJECT, code_version, identity
@@ -25,6 +25,12 @@ from targets.source import GENERATED as NAME
 KEY = dg.AssetKey(["targets", "generated"])
 FILE = "generated.parquet"
 FINISHED = "traces"  # the last message of the command
+VERSION = code_version(*GENERATION_CODE, *GRADING_CODE)
+
+
+def pool_of(options: GenerationOptions) -> str | None:
+    """The pool in which the asset waits: a teacher behind an address needs no GPU of ours."""
+    return None if Endpoint.parse(options.teacher) else "gpu"
 
 
 def generated_input(present: bool) -> dict[str, dg.AssetIn]:
@@ -39,39 +45,27 @@ def with_generated(options: TargetOptions, inputs: Mapping[str, Reference]) -> T
     return options.model_copy(update={"source": [*options.source, NAME]})
 
 
-def build_generated(options: GenerationOptions | None) -> list[dg.AssetsDefinition]:
-    """The traces of a teacher, by default with ``options``; no asset without any."""
-    if options is None:
-        return []
-    version = code_version(*GENERATION_CODE, *GRADING_CODE)
-
-    class Config(with_defaults(options)): ...
-
-    @dg.asset(
-        key=KEY,
-        group_name="targets",
-        kinds={"parquet"},
-        code_version=version,
-        pool=None if Endpoint.parse(options.teacher) else "gpu",
-        description="The traces that a teacher wrote for your problems, each with its verdict by the one grader. They "
-        "are one more source of targets/prepared. Samples are cached: what was drawn or paid for once is not asked "
-        "for again.",
-    )
-    @reports_input_errors
-    def generated(
-        context: dg.AssetExecutionContext, config: Config, storage: Storage, interpreter: TrainingInterpreter
-    ) -> dg.MaterializeResult[GeneratedReference]:
-        problems = PROJECT / Path(config.problems).expanduser()
-        if not problems.is_file():
-            raise InputError(f"generate.problems: {problems}: no such file; give one with problems and gold answers")
-        request = _request(config, problems, version)
-        reference = _previous(storage, request)
-        spent: Mapping[str, Any] = {}
-        if reference is None:
-            reference, spent = _generate(context, config, problems, request, storage, interpreter)
-        return _result(context, reference, spent, config)
-
-    return [generated]
+@profile_asset(
+    key=KEY,
+    group_name="targets",
+    kinds={"parquet"},
+    code_version=VERSION,
+    description="The traces that a teacher wrote for your problems, each with its verdict by the one grader. They "
+    "are one more source of targets/prepared. Samples are cached: what was drawn or paid for once is not asked "
+    "for again.",
+)
+def generated(
+    context: dg.AssetExecutionContext, config: GenerationOptions, storage: Storage, interpreter: TrainingInterpreter
+) -> dg.MaterializeResult[GeneratedReference]:
+    problems = PROJECT / Path(config.problems).expanduser()
+    if not problems.is_file():
+        raise InputError(f"generate.problems: {problems}: no such file; give one with problems and gold answers")
+    request = _request(config, problems)
+    reference = _previous(storage, request)
+    spent: Mapping[str, Any] = {}
+    if reference is None:
+        reference, spent = _generate(context, config, problems, request, storage, interpreter)
+    return _result(context, reference, spent, config)
 
 
 def _teacher(options: GenerationOptions) -> str:
@@ -80,7 +74,7 @@ def _teacher(options: GenerationOptions) -> str:
     return str(folder) if folder.is_dir() else options.teacher
 
 
-def _request(options: GenerationOptions, problems: Path, version: str) -> str:
+def _request(options: GenerationOptions, problems: Path) -> str:
     """What decides the traces; "" for a hub id, whose content only the command knows."""
     from evaluation.generation.model_source import checkpoint_digest
 
@@ -90,7 +84,7 @@ def _request(options: GenerationOptions, problems: Path, version: str) -> str:
     limits = {"concurrency", "budget_tokens", "budget_money", "input_price", "output_price"}
     settings = options.model_dump(mode="json", exclude={"teacher", "problems", "replicas", "grade_workers", *limits})
     teacher = checkpoint_digest(folder) if folder.is_dir() else options.teacher
-    return identity(teacher, digest_file(problems), settings, version)
+    return identity(teacher, digest_file(problems), settings, VERSION)
 
 
 def _previous(storage: Storage, request: str) -> GeneratedReference | None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import dagster as dg
 
-from assets.shared.failures import reports_input_errors
 from assets.shared.interpreter import TrainingInterpreter
-from assets.shared.options import ModelOptions, with_defaults
+from assets.shared.options import ModelOptions
+from assets.shared.profile import profile_asset
 from assets.shared.references import ModelReference
 from assets.shared.storage import Storage
 from core.code_digest import PROJECT, code_version
@@ -18,47 +18,39 @@ from core.model.model_folder import safetensors_header
 KEY = dg.AssetKey(["models", "base"])
 
 
-def build_models(options: ModelOptions) -> list[dg.AssetsDefinition]:
-    """The base model, by default from ``options``."""
+@profile_asset(
+    key=KEY,
+    group_name="models",
+    kinds={"huggingface"},
+    code_version=code_version("training/embedded_model/resolve_model.py", "core/model/model_folder.py"),
+    description="The model that training starts from: the tiny model that the project ships, a model folder, a "
+    "GGUF file or a hub id. Each of its files is checked.",
+)
+def base(
+    context: dg.AssetExecutionContext, config: ModelOptions, storage: Storage, interpreter: TrainingInterpreter
+) -> dg.MaterializeResult[ModelReference]:
+    from training.embedded_model.resolve_model import resolve_base
 
-    class Config(with_defaults(options)): ...
-
-    @dg.asset(
-        key=KEY,
-        group_name="models",
-        kinds={"huggingface"},
-        code_version=code_version("training/embedded_model/resolve_model.py", "core/model/model_folder.py"),
-        description="The model that training starts from: the tiny model that the project ships, a model folder, a "
-        "GGUF file or a hub id. Each of its files is checked.",
-    )
-    @reports_input_errors
-    def base(
-        context: dg.AssetExecutionContext, config: Config, storage: Storage, interpreter: TrainingInterpreter
-    ) -> dg.MaterializeResult[ModelReference]:
-        from training.embedded_model.resolve_model import resolve_base
-
-        source = str(PROJECT / config.source) if (PROJECT / config.source).exists() else config.source
-        with storage.writable():
-            model = resolve_base(
-                source,
-                storage.path / "models" / "base",
-                revision=config.revision,
-                train_python=PROJECT / interpreter.python,
-            )
-        facts = describe(model.path)
-        context.log.info(f"{config.source}: {facts['parameters']:,} parameters at {model.path}")
-        return dg.MaterializeResult(
-            value=ModelReference(path=str(model.path), digest=model.digest, source=config.source, **facts),
-            data_version=dg.DataVersion(model.digest),
-            metadata={
-                "source": config.source,
-                "revision": model.revision or "",
-                "folder": dg.MetadataValue.path(str(model.path)),
-                **facts,
-            },
+    source = str(PROJECT / config.source) if (PROJECT / config.source).exists() else config.source
+    with storage.writable():
+        model = resolve_base(
+            source,
+            storage.path / "models" / "base",
+            revision=config.revision,
+            train_python=PROJECT / interpreter.python,
         )
-
-    return [base]
+    facts = describe(model.path)
+    context.log.info(f"{config.source}: {facts['parameters']:,} parameters at {model.path}")
+    return dg.MaterializeResult(
+        value=ModelReference(path=str(model.path), digest=model.digest, source=config.source, **facts),
+        data_version=dg.DataVersion(model.digest),
+        metadata={
+            "source": config.source,
+            "revision": model.revision or "",
+            "folder": dg.MetadataValue.path(str(model.path)),
+            **facts,
+        },
+    )
 
 
 def describe(folder: Path) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """registry/champion: the policy that is in use. It moves only to one that is better beyond chance."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,87 +7,86 @@ import dagster as dg
 
 from assets.benchmarks import KEY as SUITE
 from assets.report import SCORECARD
-from assets.shared.failures import reports_input_errors
 from assets.shared.metadata import cell, rounded
-from assets.shared.options import PromotionOptions, with_defaults
+from assets.shared.options import PromotionOptions
+from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import ChampionReference, ScorecardReference, SuiteReference
 from assets.shared.storage import Storage
 from core.code_digest import SHORT_DIGEST, code_version
-from evaluation.benchmarks.suite import Benchmark
-from evaluation.promotion.champions import Decision, PromotionLimits, Registry
+from evaluation.promotion.champions import Decision, PolicyRecord, PromotionLimits, Registry
 from evaluation.promotion.rules import compare_with_champion
 
 CHAMPION = dg.AssetKey(["registry", "champion"])
 
 
-def build_registry(suite: Sequence[Benchmark], options: PromotionOptions) -> list[dg.AssetsDefinition]:
-    """The champion, by default under the limits of ``options``."""
+@profile_asset(
+    key=CHAMPION,
+    group_name="registry",
+    kinds={"json"},
+    code_version=code_version(
+        "evaluation/promotion/champions.py",
+        "evaluation/promotion/rules.py",
+        "evaluation/statistics",
+        "evaluation/report/scorecard/scorecard.py",
+        "grading/contamination.py",
+    ),
+    ins={"scorecard": dg.AssetIn(SCORECARD), "problems": dg.AssetIn(SUITE)},
+    description="The policy in use, which champion.json names. A new policy replaces it if it is better in domain "
+    "beyond chance, loses no more out of domain than the limits allow, is rarely cut at the token limit, and was "
+    "trained on none of the problems. The first policy is compared with the base. Every decision is kept. To move "
+    "the champion by hand, use `make promote` or `make rollback`.",
+)
+def champion(
+    context: dg.AssetExecutionContext,
+    config: PromotionOptions,
+    profile: dg.ResourceParam[Profile],
+    storage: Storage,
+    scorecard: ScorecardReference,
+    problems: SuiteReference,
+) -> dg.MaterializeResult[ChampionReference]:
+    from evaluation.sample_tables import read_suite_file
 
-    class Config(with_defaults(options)): ...
-
-    @dg.asset(
-        key=CHAMPION,
-        group_name="registry",
-        kinds={"json"},
-        code_version=code_version(
-            "evaluation/promotion/champions.py",
-            "evaluation/promotion/rules.py",
-            "evaluation/statistics",
-            "evaluation/report/scorecard/scorecard.py",
-            "grading/contamination.py",
-        ),
-        ins={"scorecard": dg.AssetIn(SCORECARD), "problems": dg.AssetIn(SUITE)},
-        description="The policy in use, which champion.json names. A new policy replaces it if it is better in domain "
-        "beyond chance, loses no more out of domain than the limits allow, is rarely cut at the token limit, and was "
-        "trained on none of the problems. The first policy is compared with the base. Every decision is kept. To move "
-        "the champion by hand, use `make promote` or `make rollback`.",
-    )
-    @reports_input_errors
-    def champion(
-        context: dg.AssetExecutionContext,
-        config: Config,
-        storage: Storage,
-        scorecard: ScorecardReference,
-        problems: SuiteReference,
-    ) -> dg.MaterializeResult[ChampionReference]:
-        from evaluation.sample_tables import read_suite_file
-
-        policy, base = scorecard.policy, scorecard.base
-        registry = Registry(storage.path)
-        suite_problems = read_suite_file(Path(problems.path))
-        with storage.writable():
-            record, champion, file = registry.record_decision(
-                policy,
-                lambda current: compare_with_champion(
-                    policy, base, current, suite=suite, problems=suite_problems, limits=config
-                ),
-                base=base.digest,
-                scorecard=scorecard.path,
-                limits=PromotionLimits(**config.model_dump()),
-                dagster_run=context.run_id,
-            )
-        decision = record.decision
-        verb = "promoted" if decision.promoted else "not promoted"
-        context.log.info("; ".join([f"{verb}: {policy.digest[:SHORT_DIGEST]}", *decision.reasons]))
-        digest = champion.checkpoint if champion else "none"
-        return dg.MaterializeResult(
-            value=ChampionReference(
-                path=str(registry.pointer if champion else registry.folder), digest=digest, promoted=decision.promoted
+    policy, base = scorecard.policy, scorecard.base
+    registry = Registry(storage.path)
+    suite_problems = read_suite_file(Path(problems.path))
+    with storage.writable():
+        record, champion, file = registry.record_decision(
+            policy,
+            lambda current: compare_with_champion(
+                policy, base, current, suite=profile.suite, problems=suite_problems, limits=config
             ),
-            data_version=dg.DataVersion(digest),
-            metadata={
-                "champion": digest[:SHORT_DIGEST],
-                "promoted": decision.promoted,
-                "reasons": dg.MetadataValue.md("\n".join(f"- {cell(reason)}" for reason in decision.reasons) or "none"),
-                "compared with": (decision.against or "")[:SHORT_DIGEST],
-                **_numbers(decision),
-                "limits": dg.MetadataValue.json(config.model_dump()),
-                "file": dg.MetadataValue.path(str(registry.pointer)),
-                "decision": dg.MetadataValue.path(str(file)),
-            },
+            base=base.digest,
+            scorecard=scorecard.path,
+            limits=PromotionLimits(**config.model_dump()),
+            dagster_run=context.run_id,
         )
+    decision = record.decision
+    verb = "promoted" if decision.promoted else "not promoted"
+    context.log.info("; ".join([f"{verb}: {policy.digest[:SHORT_DIGEST]}", *decision.reasons]))
+    return _result(registry, record.decision, champion, file, config)
 
-    return [champion]
+
+def _result(
+    registry: Registry, decision: Decision, champion: PolicyRecord | None, file: Path, limits: PromotionOptions
+) -> dg.MaterializeResult[ChampionReference]:
+    """The champion after a decision, and what the UI shows of the decision that is kept in ``file``."""
+    digest = champion.checkpoint if champion else "none"
+    return dg.MaterializeResult(
+        value=ChampionReference(
+            path=str(registry.pointer if champion else registry.folder), digest=digest, promoted=decision.promoted
+        ),
+        data_version=dg.DataVersion(digest),
+        metadata={
+            "champion": digest[:SHORT_DIGEST],
+            "promoted": decision.promoted,
+            "reasons": dg.MetadataValue.md("\n".join(f"- {cell(reason)}" for reason in decision.reasons) or "none"),
+            "compared with": (decision.against or "")[:SHORT_DIGEST],
+            **_numbers(decision),
+            "limits": dg.MetadataValue.json(limits.model_dump()),
+            "file": dg.MetadataValue.path(str(registry.pointer)),
+            "decision": dg.MetadataValue.path(str(file)),
+        },
+    )
 
 
 def _numbers(decision: Decision) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """report/scorecard: base and policy on the same problems, with the lineage of both."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,10 +9,10 @@ import dagster as dg
 from assets.benchmarks import KEY as SUITE
 from assets.evals import ROLES, key
 from assets.models import KEY as BASE
-from assets.shared.failures import reports_input_errors
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import rounded
-from assets.shared.options import ReportOptions, with_defaults
+from assets.shared.options import ReportOptions
+from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import (
     ModelReference,
     PolicyReference,
@@ -31,20 +30,21 @@ from core.errors import InputError
 from core.progress import progress_line
 from evaluation.benchmarks.suite import Benchmark
 from evaluation.promotion.champions import Checkpoint, Registry, ScoreFile
+from evaluation.report.scorecard.publish import PAGE
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from evaluation.report.scorecard.scorecard import Row
-    from training.export.model_card import Score
+    from evaluation.report.scorecard.scorecard import Scorecard
 
 SCORECARD = dg.AssetKey(["report", "scorecard"])
-PAGE, TEXT, MARKDOWN, NUMBERS = "scorecard.html", "scorecard.txt", "scorecard.md", "scorecard.json"
+VERSION = code_version("evaluation/report", "evaluation/statistics")
 
 
-def eval_inputs(suite: Sequence[Benchmark]) -> dict[str, dg.AssetIn]:
-    """Every score of both roles as an input named ``<role>__<benchmark>``."""
-    return {
+def scorecard_inputs(suite: Sequence[Benchmark]) -> dict[str, dg.AssetIn]:
+    """What the scorecard reads; every score of both roles is an input named ``<role>__<benchmark>``."""
+    models = {"prepared": PREPARED, "base": BASE, "policy": POLICY, "problems": SUITE}
+    return {name: dg.AssetIn(asset) for name, asset in models.items()} | {
         f"{role}__{benchmark.name}": dg.AssetIn(key(benchmark, role), dagster_type=ScoresReference)
         for role in ROLES
         for benchmark in suite
@@ -56,6 +56,22 @@ def scores_of(
 ) -> dict[str, ScoresReference]:
     """The references of ``role`` by benchmark, in the suite's order."""
     return {benchmark.name: inputs[f"{role}__{benchmark.name}"] for benchmark in suite}
+
+
+def check_checkpoints(
+    scores: Mapping[str, Mapping[str, ScoresReference]],
+    suite: Sequence[Benchmark],
+    base: ModelReference,
+    policy: PolicyReference,
+) -> None:
+    """InputError unless the ``scores`` of each role are of its model, and the policy was trained from ``base``."""
+    for role, model in (("base", base), ("policy", policy)):
+        check_checkpoint(scores[role], suite, role, model)
+    if policy.base != base.digest:
+        raise InputError(
+            f"training/policy was trained from base {policy.base[:SHORT_DIGEST]}, but models/base is {base.short}; "
+            "materialize training/policy again"
+        )
 
 
 def check_checkpoint(
@@ -76,114 +92,105 @@ def check_checkpoint(
         )
 
 
-def build_report(suite: Sequence[Benchmark], options: ReportOptions) -> list[dg.AssetsDefinition]:
-    """The scorecard of the suite."""
+@profile_asset(
+    key=SCORECARD,
+    group_name="report",
+    kinds={"html"},
+    code_version=VERSION,
+    description="One page that compares the policy with the base on every benchmark, with 95% intervals of the "
+    "differences. It also shows the champion's and published scores, transcripts, training curves, contamination, "
+    "cost and lineage. Scores of different checkpoints are rejected.",
+)
+def scorecard(
+    context: dg.AssetExecutionContext,
+    config: ReportOptions,
+    profile: dg.ResourceParam[Profile],
+    storage: Storage,
+    interpreter: TrainingInterpreter,
+    prepared: PreparedReference,
+    base: ModelReference,
+    policy: PolicyReference,
+    problems: SuiteReference,
+    **evals: ScoresReference,
+) -> dg.MaterializeResult[ScorecardReference]:
+    from evaluation.report.scorecard.publish import write_scorecard
+    from evaluation.sample_tables import read_scores, read_suite_file
 
-    class Config(with_defaults(options)): ...
-
-    @dg.asset(
-        key=SCORECARD,
-        group_name="report",
-        kinds={"html"},
-        code_version=code_version("evaluation/report", "evaluation/statistics"),
-        ins={
-            "prepared": dg.AssetIn(PREPARED),
-            "base": dg.AssetIn(BASE),
-            "policy": dg.AssetIn(POLICY),
-            "problems": dg.AssetIn(SUITE),
-            **eval_inputs(suite),
-        },
-        description="One page that compares the policy with the base on every benchmark, with 95% intervals of the "
-        "differences. It also shows the champion's and published scores, transcripts, training curves, contamination, "
-        "cost and lineage. Scores of different checkpoints are rejected.",
+    scores = {role: scores_of(evals, profile.suite, role) for role in ROLES}
+    check_checkpoints(scores, profile.suite, base, policy)
+    tables = {role: read_scores({name: r.path for name, r in scores[role].items()}) for role in ROLES}
+    questions = read_suite_file(Path(problems.path))
+    compared = {"policy": _checkpoint(policy, scores["policy"]), "base": _checkpoint(base, scores["base"])}
+    champion = _champion_files(storage, compared["policy"])
+    card = _card(profile.suite, tables, read_scores(champion) or None, questions, policy, prepared)
+    versions = [[name, reference.digest] for role in ROLES for name, reference in scores[role].items()]
+    digest = identity(versions, sorted(champion.items()), VERSION)
+    folder = storage.folder("report", "scorecard", digest)
+    if not folder.exists():
+        with storage.writing(folder) as temporary:
+            write_scorecard(card, temporary)
+    if (Path(policy.path) / "README.md").is_file():  # a policy that was trained elsewhere may have no card
+        _write_scores(Path(policy.path), card)
+    logs = _write_logs(storage, scores, tables, questions) if config.inspect_logs else None
+    _track(context, interpreter, Path(policy.metrics).parent, folder)
+    context.log.info(card.verdict())
+    reference = ScorecardReference(
+        path=str(folder), digest=digest, **compared, inspect_logs=str(logs) if logs else None
     )
-    @reports_input_errors
-    def scorecard(
-        context: dg.AssetExecutionContext,
-        config: Config,
-        storage: Storage,
-        interpreter: TrainingInterpreter,
-        prepared: PreparedReference,
-        base: ModelReference,
-        policy: PolicyReference,
-        problems: SuiteReference,
-        **evals: ScoresReference,
-    ) -> dg.MaterializeResult[ScorecardReference]:
-        from core.files import read_json_lines
-        from core.model.manifest import read_manifest
-        from evaluation.report.scorecard.scorecard import build_scorecard
-        from evaluation.report.scorecard.scorecard_text import render_markdown, render_text
-        from evaluation.sample_tables import read_scores, read_suite_file
-        from grading.contamination import search_lineage
-        from training.export.model_card import write_scores
+    return dg.MaterializeResult(
+        value=reference, data_version=dg.DataVersion(digest), metadata=_metadata(card, reference, storage)
+    )
 
-        scores = {role: scores_of(evals, suite, role) for role in ROLES}
-        for role, model in (("base", base), ("policy", policy)):
-            check_checkpoint(scores[role], suite, role, model)
-        if policy.base != base.digest:
-            raise InputError(
-                f"training/policy was trained from base {policy.base[:SHORT_DIGEST]}, but models/base is {base.short}; "
-                "materialize training/policy again"
-            )
-        tables = {role: read_scores({name: r.path for name, r in scores[role].items()}) for role in ROLES}
-        questions = read_suite_file(Path(problems.path))
-        lineage = read_manifest(Path(policy.path)).to_json()
-        trained = _checkpoint(policy, scores["policy"])
-        champion = Registry(storage.path).comparable_champion(trained)
-        champion_files = {name: champion.scores[name].file for name in trained.scores} if champion else {}
-        card = build_scorecard(
-            tables["base"],
-            tables["policy"],
-            suite=suite,
-            champion=read_scores(champion_files) or None,
-            contamination=search_lineage(lineage, Path(policy.path), questions),
-            lineage=lineage,
-            training_metrics=read_json_lines(Path(policy.metrics)),
-            filter_counts=prepared.filter_counts,
-        )
-        digest = identity(
-            [[name, r.digest] for role in ROLES for name, r in scores[role].items()],
-            sorted(champion_files.items()),
-            code_version("evaluation/report", "evaluation/statistics"),
-        )
-        folder = storage.folder("report", "scorecard", digest)
-        if not folder.exists():
-            from evaluation.report.scorecard.scorecard_html import write_page  # matplotlib
 
-            with storage.writing(folder) as temporary:
-                write_page(card, temporary / PAGE)
-                (temporary / TEXT).write_text(render_text(card) + "\n", encoding="utf-8")
-                (temporary / MARKDOWN).write_text(render_markdown(card), encoding="utf-8")
-                (temporary / NUMBERS).write_text(json.dumps(numbers(card), indent=2), encoding="utf-8")
-        if (Path(policy.path) / "README.md").is_file():  # a policy that was trained elsewhere may have no card
-            write_scores(Path(policy.path), {row.name: _score(row) for row in card.rows})
-        logs = _write_logs(storage, scores, tables, questions) if config.inspect_logs else None
-        _track(context, interpreter, Path(policy.metrics).parent, folder)
-        context.log.info(card.verdict())
-        return dg.MaterializeResult(
-            value=ScorecardReference(
-                path=str(folder),
-                digest=digest,
-                policy=trained,
-                base=_checkpoint(base, scores["base"]),
-                inspect_logs=str(logs) if logs else None,
-            ),
-            data_version=dg.DataVersion(digest),
-            metadata={
-                "verdict": card.verdict(),
-                "scorecard": dg.MetadataValue.md(render_markdown(card)),
-                "page": storage.link(folder / PAGE),
-                "file": dg.MetadataValue.path(str(folder / PAGE)),
-                **{f"{average.group} base": rounded(average.base) for average in card.averages},
-                **{f"{average.group} policy": rounded(average.policy) for average in card.averages},
-                **{f"{average.group} difference": rounded(average.difference) for average in card.averages},
-                "policy checkpoint": policy.digest,
-                "base checkpoint": base.digest,
-                **({"inspect logs": dg.MetadataValue.path(str(logs))} if logs else {}),
-            },
-        )
+def _champion_files(storage: Storage, policy: Checkpoint) -> dict[str, str]:
+    """The graded answers of the champion, by benchmark; none unless it answered the problems that ``policy`` did."""
+    champion = Registry(storage.path).comparable_champion(policy)
+    return {name: champion.scores[name].file for name in policy.scores} if champion else {}
 
-    return [scorecard]
+
+def _card(
+    suite: Sequence[Benchmark],
+    tables: "Mapping[str, Mapping[str, pa.Table]]",
+    champion: "Mapping[str, pa.Table] | None",
+    questions: "pa.Table",
+    policy: PolicyReference,
+    prepared: PreparedReference,
+) -> "Scorecard":
+    """Everything that the scorecard shows, of the tables of base and policy and of the policy's files."""
+    from core.files import read_json_lines
+    from core.model.manifest import read_manifest
+    from evaluation.report.scorecard.scorecard import build_scorecard
+    from grading.contamination import search_lineage
+
+    lineage = read_manifest(Path(policy.path)).to_json()
+    return build_scorecard(
+        tables["base"],
+        tables["policy"],
+        suite=suite,
+        champion=champion,
+        contamination=search_lineage(lineage, Path(policy.path), questions),
+        lineage=lineage,
+        training_metrics=read_json_lines(Path(policy.metrics)),
+        filter_counts=prepared.filter_counts,
+    )
+
+
+def _metadata(card: "Scorecard", reference: ScorecardReference, storage: Storage) -> dict[str, Any]:
+    from evaluation.report.scorecard.scorecard_text import render_markdown
+
+    page, logs = Path(reference.path) / PAGE, reference.inspect_logs
+    return {
+        "verdict": card.verdict(),
+        "scorecard": dg.MetadataValue.md(render_markdown(card)),
+        "page": storage.link(page),
+        "file": dg.MetadataValue.path(str(page)),
+        **{f"{average.group} base": rounded(average.base) for average in card.averages},
+        **{f"{average.group} policy": rounded(average.policy) for average in card.averages},
+        **{f"{average.group} difference": rounded(average.difference) for average in card.averages},
+        "policy checkpoint": reference.policy.digest,
+        "base checkpoint": reference.base.digest,
+        **({"inspect logs": dg.MetadataValue.path(logs)} if logs else {}),
+    }
 
 
 def _track(context: dg.AssetExecutionContext, interpreter: TrainingInterpreter, run: Path, scorecard: Path) -> None:
@@ -220,28 +227,19 @@ def _write_logs(
     return folder
 
 
-def _score(row: "Row") -> "Score":
-    from training.export.model_card import Score
+def _write_scores(policy: Path, card: "Scorecard") -> None:
+    """Add the scores of the policy to the model card of its folder."""
+    from training.export.model_card import Score, write_scores
 
-    policy = row.policy
-    return Score(row.title, policy.mean, policy.low, policy.high, policy.problems, policy.k)
+    scores = {}
+    for row in card.rows:
+        policy_score = row.policy
+        scores[row.name] = Score(
+            row.title, policy_score.mean, policy_score.low, policy_score.high, policy_score.problems, policy_score.k
+        )
+    write_scores(policy, scores)
 
 
 def _checkpoint(model: Reference, scores: Mapping[str, ScoresReference]) -> Checkpoint:
     files = {name: ScoreFile(file=reference.path, problems=reference.problems) for name, reference in scores.items()}
     return Checkpoint(path=model.path, digest=model.digest, scores=files)
-
-
-def numbers(card: Any) -> dict[str, Any]:
-    """Every figure of the scorecard, for programs."""
-    from dataclasses import asdict
-
-    return {
-        "base": card.base,
-        "policy": card.policy,
-        "rows": [
-            {**asdict(row), "published": row.published.model_dump() if row.published else None} for row in card.rows
-        ],
-        "averages": [asdict(average) for average in card.averages],
-        "warnings": list(card.warnings),
-    }

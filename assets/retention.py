@@ -7,9 +7,9 @@ from typing import Any
 
 import dagster as dg
 
-from assets.shared.failures import reports_input_errors
 from assets.shared.metadata import cell
-from assets.shared.options import RetentionOptions, with_defaults
+from assets.shared.options import RetentionOptions
+from assets.shared.profile import profile_asset
 from assets.shared.storage import Storage
 from core.code_digest import code_version, identity
 from core.errors import InputError
@@ -26,55 +26,49 @@ CREATED_SECONDS = 86_400.0  # a run that was created longer ago and never launch
 MOST_LISTED = 100
 
 
-def build_retention(options: RetentionOptions) -> list[dg.AssetsDefinition]:
-    """The retention, by default with ``options``."""
-
-    class Config(with_defaults(options)): ...
-
-    @dg.asset(
-        key=KEY,
-        group_name="operations",
-        kinds={"storage"},
-        pool="gpu",  # never beside a training or an evaluation
-        code_version=code_version("evaluation/promotion/retention.py"),
-        description="Old outputs (runs, checkpoints, generations, scores, pages) that nothing refers to, with their "
-        "sizes. Set dry_run to false in the Launchpad to remove them. The champion, its predecessors, the newest "
-        "complete policy, what trainings read, and everything that something refers to are kept.",
-    )
-    @reports_input_errors
-    def retention(context: dg.AssetExecutionContext, config: Config, storage: Storage) -> dg.MaterializeResult[Any]:
-        def named() -> list[str]:
-            if not config.dry_run:
-                check_nothing_runs(context)
-            return list(named_by_materializations(context.instance))
-
-        plan = plan_removals(storage.path, config, named=named(), now=time.time())
-        removals = plan.removals
+@profile_asset(
+    key=KEY,
+    group_name="operations",
+    kinds={"storage"},
+    pool="gpu",  # never beside a training or an evaluation
+    code_version=code_version("evaluation/promotion/retention.py"),
+    description="Old outputs (runs, checkpoints, generations, scores, pages) that nothing refers to, with their "
+    "sizes. Set dry_run to false in the Launchpad to remove them. The champion, its predecessors, the newest "
+    "complete policy, what trainings read, and everything that something refers to are kept.",
+)
+def retention(
+    context: dg.AssetExecutionContext, config: RetentionOptions, storage: Storage
+) -> dg.MaterializeResult[Any]:
+    def named() -> list[str]:
         if not config.dry_run:
-            with storage.writable():
-                removals = tuple(remove(storage.path, plan.removals, config, named=named))
-        freed = sum(removal.size for removal in removals)
-        verb = "would free" if config.dry_run else "freed"
-        context.log.info(f"{verb} {_megabytes(freed)} MB in {len(removals)} folders")
-        lines = ["| folder | MB | reason |", "|---|--:|---|"]
-        lines += [
-            f"| {cell(removal.path.relative_to(storage.path))} | {_megabytes(removal.size)} | {removal.why} |"
-            for removal in sorted(removals, key=lambda removal: -removal.size)[:MOST_LISTED]
-        ]
-        return dg.MaterializeResult(
-            data_version=dg.DataVersion(identity([str(removal.path) for removal in removals], config.dry_run)),
-            metadata={
-                "dry run": config.dry_run,
-                "folders": len(removals),
-                "bytes to free": freed if config.dry_run else 0,
-                "bytes freed": 0 if config.dry_run else freed,
-                "bytes that stay": plan.kept + plan.size - freed,
-                "list": dg.MetadataValue.md("\n".join(lines) if removals else "nothing"),
-                "settings": dg.MetadataValue.json(config.model_dump()),
-            },
-        )
+            check_nothing_runs(context)
+        return list(named_by_materializations(context.instance))
 
-    return [retention]
+    plan = plan_removals(storage.path, config, named=named(), now=time.time())
+    removals = plan.removals
+    if not config.dry_run:
+        with storage.writable():
+            removals = tuple(remove(storage.path, plan.removals, config, named=named))
+    freed = sum(removal.size for removal in removals)
+    verb = "would free" if config.dry_run else "freed"
+    context.log.info(f"{verb} {_megabytes(freed)} MB in {len(removals)} folders")
+    lines = ["| folder | MB | reason |", "|---|--:|---|"]
+    lines += [
+        f"| {cell(removal.path.relative_to(storage.path))} | {_megabytes(removal.size)} | {removal.why} |"
+        for removal in sorted(removals, key=lambda removal: -removal.size)[:MOST_LISTED]
+    ]
+    return dg.MaterializeResult(
+        data_version=dg.DataVersion(identity([str(removal.path) for removal in removals], config.dry_run)),
+        metadata={
+            "dry run": config.dry_run,
+            "folders": len(removals),
+            "bytes to free": freed if config.dry_run else 0,
+            "bytes freed": 0 if config.dry_run else freed,
+            "bytes that stay": plan.kept + plan.size - freed,
+            "list": dg.MetadataValue.md("\n".join(lines) if removals else "nothing"),
+            "settings": dg.MetadataValue.json(config.model_dump()),
+        },
+    )
 
 
 def check_nothing_runs(context: dg.AssetExecutionContext) -> None:

@@ -16,7 +16,8 @@ from assets.shared.column_lineage import column_lineage, copied_columns, rejecte
 from assets.shared.failures import reports_input_errors
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import cell
-from assets.shared.options import SplitOptions, TargetOptions, with_defaults
+from assets.shared.options import SplitOptions, TargetOptions
+from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import (
     ModelReference,
     PreparedReference,
@@ -39,39 +40,30 @@ DIFFICULTY = dg.AssetKey(["targets", "difficulty"])  # assets.difficulty
 PREPARED = dg.AssetKey(["targets", "prepared"])
 REJECTED = dg.AssetKey(["targets", "rejected"])
 TRAIN = dg.AssetKey(["targets", "train"])
+SPLIT_VERSION = code_version("targets/select/split.py", "targets/target_tables.py")
 
 
-def build_targets(
-    options: TargetOptions, split: SplitOptions, *, generated: bool = False, measured: bool = False
-) -> list[dg.AssetsDefinition]:
-    """The assets of the targets. ``options`` and ``split`` are the defaults of the Launchpad.
+with warnings.catch_warnings():  # the decorator is beta in Dagster 1.13, whose exact minor version is pinned
+    warnings.simplefilter("ignore", dg.BetaWarning)
 
-    Args:
-        generated: targets/generated is there, one more source of them.
-        measured: targets/difficulty is there, and targets/prepared has the pass rates from it.
-    """
-    return [_source(options), _prepared(options, generated, measured), _train(split)]
-
-
-def _source(options: TargetOptions) -> dg.AssetsDefinition:
-    spec = dg.AssetSpec(
-        SOURCE,
-        group_name="targets",
-        kinds={"dataset"},
-        description="The raw traces. They come from the embedded generator, from your files, or from a dataset of "
-        "the Hugging Face hub. Each observation records their digest and the number of rows.",
+    @dg.multi_observable_source_asset(
+        name="targets__source",
+        specs=[
+            dg.AssetSpec(
+                SOURCE,
+                group_name="targets",
+                kinds={"dataset"},
+                description="The raw traces. They come from the embedded generator, from your files, or from a dataset "
+                "of the Hugging Face hub. Each observation records their digest and the number of rows.",
+            )
+        ],
     )
-
     @reports_input_errors
-    def source(context: dg.AssetExecutionContext) -> dg.ObserveResult:
-        digest, metadata = observation(options)
+    def source(context: dg.AssetExecutionContext, profile: dg.ResourceParam[Profile]) -> dg.ObserveResult:
+        digest, metadata = observation(profile.targets)
         rows = metadata.get("dagster/row_count", "an unknown number of")
-        context.log.info(f"{', '.join(options.paths)}: {rows} rows, digest {digest[:SHORT_DIGEST]}")
+        context.log.info(f"{', '.join(profile.targets.paths)}: {rows} rows, digest {digest[:SHORT_DIGEST]}")
         return dg.ObserveResult(SOURCE, data_version=dg.DataVersion(digest), metadata=metadata)
-
-    with warnings.catch_warnings():  # the decorator is beta in Dagster 1.13, whose exact minor version is pinned
-        warnings.simplefilter("ignore", dg.BetaWarning)
-        return dg.multi_observable_source_asset(name="targets__source", specs=[spec])(source)
 
 
 def observation(options: TargetOptions) -> tuple[str, dict[str, Any]]:
@@ -92,80 +84,84 @@ def observation(options: TargetOptions) -> tuple[str, dict[str, Any]]:
     }
 
 
-def _prepared(options: TargetOptions, generated: bool, measured: bool) -> dg.AssetsDefinition:
-    version = code_version(*PREPARATION_CODE)
-    specs = {
-        "prepared": dg.AssetSpec(
-            PREPARED,
-            group_name="targets",
-            kinds={"parquet"},
-            code_version=version,
-            description="The targets that passed every filter: each answer is verified, each target has one "
-            "think block and fits the token limits, and none is a duplicate or a benchmark problem. The checks read "
-            "the profile that is stored beside them.",
-        ),
-        "rejected": dg.AssetSpec(
-            REJECTED,
-            group_name="targets",
-            kinds={"parquet"},
-            code_version=version,
-            description="Every trace that did not become a target, with the filter that rejected it and the reason.",
-        ),
-    }
+PREPARED_OUT = dg.AssetOut.from_spec(
+    dg.AssetSpec(
+        PREPARED,
+        group_name="targets",
+        kinds={"parquet"},
+        code_version=code_version(*PREPARATION_CODE),
+        description="The targets that passed every filter: each answer is verified, each target has one think block "
+        "and fits the token limits, and none is a duplicate or a benchmark problem. The checks read the profile that "
+        "is stored beside them.",
+    ),
+    dagster_type=PreparedReference,
+)
+REJECTED_OUT = dg.AssetOut.from_spec(
+    dg.AssetSpec(
+        REJECTED,
+        group_name="targets",
+        kinds={"parquet"},
+        code_version=code_version(*PREPARATION_CODE),
+        description="Every trace that did not become a target, with the filter that rejected it and the reason.",
+    ),
+    dagster_type=Reference,
+)
 
+
+def prepared_inputs(*, generated: bool, measured: bool) -> dict[str, dg.AssetIn]:
+    """The inputs of targets/prepared, where the profile has targets/generated or measures pass rates."""
     rates = {"difficulty": dg.AssetIn(DIFFICULTY, dagster_type=Reference)} if measured else {}
+    return {"suite": dg.AssetIn(SUITE), "base": dg.AssetIn(BASE), **generated_input(generated), **rates}
 
-    class Config(with_defaults(options)): ...
 
-    @dg.multi_asset(
-        name="targets__prepared",
-        outs={
-            "prepared": dg.AssetOut.from_spec(specs["prepared"], dagster_type=PreparedReference),
-            "rejected": dg.AssetOut.from_spec(specs["rejected"], dagster_type=Reference),
-        },
-        ins={"suite": dg.AssetIn(SUITE), "base": dg.AssetIn(BASE), **generated_input(generated), **rates},
-        deps=[SOURCE],
-    )
-    @reports_input_errors
-    def prepared(
-        context: dg.AssetExecutionContext,
-        config: Config,
-        suite: SuiteReference,
-        base: ModelReference,
-        storage: Storage,
-        interpreter: TrainingInterpreter,
-        **inputs: Reference,
-    ) -> Iterator[dg.MaterializeResult[Any]]:
-        from targets.prepared import read_prepared, require_targets
-        from targets.select.difficulty import read_difficulty
-        from targets.select.review import read_review
+@profile_asset(
+    dg.multi_asset,
+    name="targets__prepared",
+    outs={"prepared": PREPARED_OUT, "rejected": REJECTED_OUT},
+    deps=[SOURCE],
+)
+def prepared(
+    context: dg.AssetExecutionContext,
+    config: TargetOptions,
+    suite: SuiteReference,
+    base: ModelReference,
+    storage: Storage,
+    interpreter: TrainingInterpreter,
+    **inputs: Reference,
+) -> Iterator[dg.MaterializeResult[Any]]:
+    from targets.prepared import read_prepared, require_targets
 
-        rates, teacher = inputs.get("difficulty"), inputs.get("generated")
-        options = with_generated(config, inputs)
-        if rates and options.difficulty is None:
-            options = options.model_copy(update={"difficulty": rates.path})
-        digest, metadata = observation(options)
-        context.log_event(dg.AssetObservation(SOURCE, metadata=metadata, tags={"dagster/data_version": digest}))
-        chosen = [
-            read_difficulty(options.difficulty, options.pass_rate).digest,
-            read_review(options.review).digest,
-            *([teacher.digest] if teacher else []),
-        ]
-        made_of = [digest, options.digest(), *chosen, base.digest, suite.digest]
-        folder = storage.folder("targets", "prepared", identity(made_of, version))
-        reused = folder.exists()
-        if not reused:
-            remembered = storage.path / "targets" / "decisions"
-            with storage.writing(folder) as temporary:
-                _prepare(context, interpreter, options, temporary, suite, base, remembered, teacher)
-        prepared = read_prepared(folder)
-        yield _rejected_result(prepared, reused)  # first: it is there even if no target is left
-        require_targets(prepared)
-        yield _prepared_result(prepared, digest, reused, ["pass_rate"] if rates else [])
-        verb = "reused" if reused else "kept"
-        context.log.info(f"{verb} {prepared.counts['kept']:,} targets of {prepared.counts['read']:,} traces")
+    rates, teacher = inputs.get("difficulty"), inputs.get("generated")
+    options = with_generated(config, inputs)
+    if rates and options.difficulty is None:
+        options = options.model_copy(update={"difficulty": rates.path})
+    digest, metadata = observation(options)
+    context.log_event(dg.AssetObservation(SOURCE, metadata=metadata, tags={"dagster/data_version": digest}))
+    folder = storage.folder("targets", "prepared", _identity(options, digest, base, suite, teacher))
+    reused = folder.exists()
+    if not reused:
+        remembered = storage.path / "targets" / "decisions"
+        with storage.writing(folder) as temporary:
+            _prepare(context, interpreter, options, temporary, suite, base, remembered, teacher)
+    kept = read_prepared(folder)
+    yield _rejected_result(kept, reused)  # first: it is there even if no target is left
+    require_targets(kept)
+    yield _prepared_result(kept, digest, reused, ["pass_rate"] if rates else [])
+    verb = "reused" if reused else "kept"
+    context.log.info(f"{verb} {kept.counts['kept']:,} targets of {kept.counts['read']:,} traces")
 
-    return prepared
+
+def _identity(
+    options: TargetOptions, source_digest: str, base: Reference, suite: Reference, teacher: Reference | None
+) -> str:
+    """What decides the prepared targets: the content of everything that they are made of, the options and the code."""
+    from targets.select.difficulty import read_difficulty
+    from targets.select.review import read_review
+
+    chosen = [read_difficulty(options.difficulty, options.pass_rate).digest, read_review(options.review).digest]
+    chosen += [teacher.digest] if teacher else []
+    parts = [source_digest, options.digest(), *chosen, base.digest, suite.digest]
+    return identity(parts, code_version(*PREPARATION_CODE))
 
 
 def _prepare(
@@ -256,66 +252,69 @@ def _rejected_result(prepared: "Prepared", reused: bool) -> dg.MaterializeResult
     )
 
 
-def _train(options: SplitOptions) -> dg.AssetsDefinition:
-    version = code_version("targets/select/split.py", "targets/target_tables.py")
+@profile_asset(
+    key=TRAIN,
+    group_name="targets",
+    kinds={"parquet"},
+    code_version=SPLIT_VERSION,
+    ins={"prepared": dg.AssetIn(PREPARED)},
+    description="The file that the trainer reads, in the schema of LUFFY's published training set. The training "
+    "starts only if the blocking checks of this asset pass.",
+)
+def train(
+    context: dg.AssetExecutionContext, config: SplitOptions, prepared: PreparedReference, storage: Storage
+) -> dg.MaterializeResult[TrainReference]:
+    from targets.prepared import read_prepared
+    from targets.select.split import select_train
 
-    class Config(with_defaults(options)): ...
+    source = Path(prepared.path).parent
+    parts = identity(source.name, config.model_dump(), SPLIT_VERSION)
+    folder = storage.folder("targets", "train", parts)
+    previous = _previous(storage, prepared.profile)
+    reused = folder.exists()
+    if not reused:
+        with storage.writing(folder) as temporary:
+            select_train(read_prepared(source), temporary, **config.model_dump(), seed=prepared.seed)
+    result = _train_result(folder, prepared, previous, reused)
+    held_out = f", {result.value.heldout_rows:,} held out" if result.value.heldout_rows else ""
+    context.log.info(f"{result.value.rows:,} targets to train on{held_out}")
+    return result
 
-    @dg.asset(
-        key=TRAIN,
-        group_name="targets",
-        kinds={"parquet"},
-        code_version=version,
-        ins={"prepared": dg.AssetIn(PREPARED)},
-        description="The file that the trainer reads, in the schema of LUFFY's published training set. The training "
-        "starts only if the blocking checks of this asset pass.",
+
+def _train_result(
+    folder: Path, prepared: PreparedReference, previous: str | None, reused: bool
+) -> dg.MaterializeResult[TrainReference]:
+    """The files of a split; ``previous``: the profile of the version before."""
+    import pyarrow.parquet as pq
+
+    from targets.select.split import HELDOUT
+    from targets.select.split import TRAIN as TRAIN_FILE
+
+    file = pq.ParquetFile(folder / TRAIN_FILE)
+    heldout = pq.read_metadata(folder / HELDOUT).num_rows
+    digest = file.metadata.metadata[b"rows_digest"].decode()
+    rows = file.metadata.num_rows
+    return dg.MaterializeResult(
+        value=TrainReference(
+            path=str(folder / TRAIN_FILE),
+            digest=digest,
+            rows=rows,
+            heldout_rows=heldout,
+            heldout=str(folder / HELDOUT),
+            profile=prepared.profile,
+            previous=previous,
+            prepared_digest=prepared.digest,
+            source=prepared.source,
+            source_digest=prepared.source_digest,
+        ),
+        data_version=dg.DataVersion(digest),
+        metadata={
+            **train_metadata(file, folder / TRAIN_FILE, previous, prepared.profile),
+            "dagster/column_lineage": column_lineage(copied_columns(file.schema_arrow.names, PREPARED)),
+            "held out": heldout,
+            "reused": reused,
+        },
     )
-    @reports_input_errors
-    def train(
-        context: dg.AssetExecutionContext, config: Config, prepared: PreparedReference, storage: Storage
-    ) -> dg.MaterializeResult[TrainReference]:
-        import pyarrow.parquet as pq
-
-        from targets.prepared import read_prepared
-        from targets.select.split import HELDOUT, select_train
-        from targets.select.split import TRAIN as TRAIN_FILE
-
-        source = Path(prepared.path).parent
-        parts = identity(source.name, config.model_dump(), version)
-        folder = storage.folder("targets", "train", parts)
-        previous = _previous(storage, prepared.profile)
-        reused = folder.exists()
-        if not reused:
-            with storage.writing(folder) as temporary:
-                select_train(read_prepared(source), temporary, **config.model_dump(), seed=prepared.seed)
-        file = pq.ParquetFile(folder / TRAIN_FILE)
-        heldout = pq.read_metadata(folder / HELDOUT).num_rows
-        digest = file.metadata.metadata[b"rows_digest"].decode()
-        rows = file.metadata.num_rows
-        context.log.info(f"{rows:,} targets to train on" + (f", {heldout:,} held out" if heldout else ""))
-        return dg.MaterializeResult(
-            value=TrainReference(
-                path=str(folder / TRAIN_FILE),
-                digest=digest,
-                rows=rows,
-                heldout_rows=heldout,
-                heldout=str(folder / HELDOUT),
-                profile=prepared.profile,
-                previous=previous,
-                prepared_digest=prepared.digest,
-                source=prepared.source,
-                source_digest=prepared.source_digest,
-            ),
-            data_version=dg.DataVersion(digest),
-            metadata={
-                **train_metadata(file, folder / TRAIN_FILE, previous, prepared.profile),
-                "dagster/column_lineage": column_lineage(copied_columns(file.schema_arrow.names, PREPARED)),
-                "held out": heldout,
-                "reused": reused,
-            },
-        )
-
-    return train
 
 
 def _previous(storage: Storage, profile: str) -> str | None:

@@ -2,18 +2,19 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets.checks import require_passed
+from assets.checks import check_keys, require_passed
 from assets.models import KEY as BASE
-from assets.shared.failures import reports_input_errors
+from assets.shared.experiment_options import training_of
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import rounded
-from assets.shared.options import TrainingOptions, with_defaults
+from assets.shared.options import TrainingOptions
+from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import ModelReference, PolicyReference, TrainReference
 from assets.shared.storage import Storage
 from assets.shared.training_metadata import against_champion, curves, finite, prediction, samples
@@ -22,6 +23,9 @@ from core.code_digest import POLICY_CODE, code_version
 from core.metrics import REWARD, SFT_LOSS, is_live
 from core.progress import after
 from evaluation.promotion.champions import Registry
+
+if TYPE_CHECKING:
+    from training.job.request import TrainingRequest
 
 POLICY = dg.AssetKey(["training", "policy"])
 METRICS = dg.AssetKey(["training", "metrics"])
@@ -64,126 +68,123 @@ class StepObserver:
             self._context.log_event(dg.AssetObservation(self._metrics, metadata={"step": step, **numbers}))
 
 
-def build_training(
-    options: TrainingOptions,
-    automation: dg.AutomationCondition[Any] | None,
-    checks: Sequence[dg.AssetCheckKey] = (),
-) -> list[dg.AssetsDefinition | dg.AssetSpec]:
-    """The policy, retrained under ``automation``, and the external asset of its metrics.
-
-    ``checks`` of the targets must have passed.
-    """
-    return [build_policy(POLICY, options, automation=automation, checks=checks), metrics_spec(POLICY)]
-
-
 def metrics_key(policy: dg.AssetKey) -> dg.AssetKey:
     """The external asset of the step metrics of ``policy``."""
     return dg.AssetKey([policy.path[0], METRICS.path[1]])
 
 
-def build_policy(
-    key: dg.AssetKey,
-    options: TrainingOptions,
-    *,
-    automation: dg.AutomationCondition[Any] | None = None,
-    partitions: dg.PartitionsDefinition | None = None,
-    of_partition: Callable[[TrainingOptions, Any], TrainingOptions] | None = None,
-    checks: Sequence[dg.AssetCheckKey] = (),
-) -> dg.AssetsDefinition:
-    """The asset ``key`` that trains; ``of_partition`` gives the options of a partition where it has some."""
+@profile_asset(
+    kinds={"verl", "vllm", "pytorch"},
+    pool="gpu",
+    code_version=code_version(*POLICY_CODE),
+    ins={"train": dg.AssetIn(TRAIN), "base": dg.AssetIn(BASE)},
+    description="The trained policy: a Hugging Face folder with lineage.json. verl and vLLM train it by mixed-policy "
+    "RL, in which each group of rollouts has targets among its samples. An interrupted run resumes, and a run with the "
+    "same targets, base model, configuration and code is reused.",
+)
+def policy(
+    context: dg.AssetExecutionContext,
+    config: TrainingOptions,
+    profile: dg.ResourceParam[Profile],
+    train: TrainReference,
+    base: ModelReference,
+    storage: Storage,
+    interpreter: TrainingInterpreter,
+) -> dg.MaterializeResult[PolicyReference]:
+    from training.job.run_folder import RunFolder
 
-    class Config(with_defaults(options)): ...
+    settings = config
+    if context.has_partition_key:  # experiments/policy
+        assert isinstance(context.partition_key, dg.MultiPartitionKey)
+        settings = training_of(profile.experiments, config, context.partition_key)
+    failed = require_passed(context.instance, check_keys(profile.checks), ignore=settings.ignore_checks)
+    interpreter.executable()
+    request = _request(context, settings, train, base, interpreter, failed)
+    out = run_folder(storage, request.identity(), force=settings.force)
+    observer = StepObserver(context, metrics_key(context.asset_key))
+    if RunFolder(out).answers(request):
+        observer.reused = True
+    else:
+        request = request.model_copy(update={"out": out})
+        with storage.writable():
+            file = request.write(RunFolder(out).request)
+        interpreter.run(context, ["training", "--request", str(file)], observer)
+    return _result(context, settings, observer, out, train, base, Registry(storage.path))
 
-    @dg.asset(
-        key=key,
-        group_name=key.path[0],
-        kinds={"verl", "vllm", "pytorch"},
-        pool="gpu",
-        code_version=code_version(*POLICY_CODE),
-        automation_condition=automation,
-        partitions_def=partitions,
-        ins={"train": dg.AssetIn(TRAIN), "base": dg.AssetIn(BASE)},
-        description="The trained policy: a Hugging Face folder with lineage.json. verl and vLLM train it by "
-        "mixed-policy RL, in which each group of rollouts has targets among its samples. An interrupted run resumes, "
-        "and a run with the same targets, base model, configuration and code is reused.",
+
+def _request(
+    context: dg.AssetExecutionContext,
+    settings: TrainingOptions,
+    train: TrainReference,
+    base: ModelReference,
+    interpreter: TrainingInterpreter,
+    failed: Sequence[str],
+) -> "TrainingRequest":
+    """What the training is asked for; its folder follows from its identity."""
+    from core.model.manifest import InputRecord
+    from training.config.keys import read_by
+    from training.job.request import TrainingRequest
+
+    overrides, unread = read_by(settings.recipe, settings.overrides)
+    if unread:
+        context.log.info(f"left out, because recipe {settings.recipe} has no rollouts: {', '.join(unread)}")
+    return TrainingRequest(
+        recipe=settings.recipe,
+        hardware=settings.hardware,
+        overrides=tuple(overrides),
+        seed=settings.seed,
+        targets=InputRecord(path=Path(train.path), digest=""),
+        model=InputRecord(path=Path(base.path), digest=""),
+        heldout=InputRecord(path=Path(train.heldout), digest=""),
+        placement=interpreter.placement(),
+        out=Path(),
+        upstream=upstream(context, train, base, failed),
+    ).complete()
+
+
+def _result(
+    context: dg.AssetExecutionContext,
+    settings: TrainingOptions,
+    observer: StepObserver,
+    out: Path,
+    train: TrainReference,
+    base: ModelReference,
+    registry: Registry,
+) -> dg.MaterializeResult[PolicyReference]:
+    """The policy in the run folder ``out``, and what the UI shows of its training."""
+    from core.model.manifest import read_manifest
+
+    folder = Path(observer.policy or out / "policy")
+    manifest = read_manifest(folder)
+    digest = manifest.checkpoint_digest
+    records = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    reward = records[-1]["data"].get(REWARD) if records else None
+    reached = "" if reward is None else f", reward {reward:.2f}"
+    context.log.info(f"{'reused: ' if observer.reused else ''}{manifest.steps} steps{reached}, policy {folder}")
+    return dg.MaterializeResult(
+        value=PolicyReference(path=str(folder), digest=digest, base=base.digest, metrics=str(out / "metrics.jsonl")),
+        data_version=dg.DataVersion(digest),
+        metadata={
+            "recipe": settings.recipe,
+            "seed": settings.seed,
+            "hardware": settings.hardware,
+            "steps": manifest.steps,
+            "attempts": manifest.attempts,
+            "targets": train.rows,
+            "reused": observer.reused,
+            "identity": manifest.identity,
+            "folder": dg.MetadataValue.path(str(folder)),
+            "run folder": dg.MetadataValue.path(str(out)),
+            "lineage": dg.MetadataValue.json({k: v for k, v in manifest.to_json().items() if k != "config"}),
+            "configuration": dg.MetadataValue.json(manifest.config),
+            "device-hours": rounded(manifest.device_hours),
+            **({"cost": rounded(manifest.cost)} if manifest.cost else {}),
+            **curves(records),
+            **against_champion(registry, digest, records),
+            **prediction(out, records),
+            **samples(out / "rollouts"),
+        },
     )
-    @reports_input_errors
-    def policy(
-        context: dg.AssetExecutionContext,
-        config: Config,
-        train: TrainReference,
-        base: ModelReference,
-        storage: Storage,
-        interpreter: TrainingInterpreter,
-    ) -> dg.MaterializeResult[PolicyReference]:
-        from core.model.manifest import InputRecord, read_manifest
-        from training.config.keys import read_by
-        from training.job.request import TrainingRequest
-        from training.job.run_folder import RunFolder
-
-        settings = config if of_partition is None else of_partition(config, context.partition_key)
-        overrides, unread = read_by(settings.recipe, settings.all_overrides())
-        if unread:
-            context.log.info(f"left out, because recipe {settings.recipe} has no rollouts: {', '.join(unread)}")
-        failed = require_passed(context.instance, checks, ignore=settings.ignore_checks)
-        interpreter.executable()
-        request = TrainingRequest(
-            recipe=settings.recipe,
-            hardware=settings.hardware,
-            overrides=tuple(overrides),
-            seed=settings.seed,
-            targets=InputRecord(path=Path(train.path), digest=""),
-            model=InputRecord(path=Path(base.path), digest=""),
-            heldout=InputRecord(path=Path(train.heldout), digest=""),
-            placement=interpreter.placement(),
-            out=Path(),
-            upstream=upstream(context, train, base, failed),
-        ).complete()
-        out = run_folder(storage, request.identity(), force=settings.force)
-        observer = StepObserver(context, metrics_key(key))
-        if RunFolder(out).answers(request):
-            observer.reused = True
-        else:
-            request = request.model_copy(update={"out": out})
-            with storage.writable():
-                file = request.write(RunFolder(out).request)
-            interpreter.run(context, ["training", "--request", str(file)], observer)
-
-        folder = Path(observer.policy or out / "policy")
-        manifest = read_manifest(folder)
-        digest = manifest.checkpoint_digest
-        records = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-        reward = records[-1]["data"].get(REWARD) if records else None
-        reached = "" if reward is None else f", reward {reward:.2f}"
-        context.log.info(f"{'reused: ' if observer.reused else ''}{manifest.steps} steps{reached}, policy {folder}")
-        return dg.MaterializeResult(
-            value=PolicyReference(
-                path=str(folder), digest=digest, base=base.digest, metrics=str(out / "metrics.jsonl")
-            ),
-            data_version=dg.DataVersion(digest),
-            metadata={
-                "recipe": settings.recipe,
-                "seed": settings.seed,
-                "hardware": settings.hardware,
-                "steps": manifest.steps,
-                "attempts": manifest.attempts,
-                "targets": train.rows,
-                "reused": observer.reused,
-                "identity": manifest.identity,
-                "folder": dg.MetadataValue.path(str(folder)),
-                "run folder": dg.MetadataValue.path(str(out)),
-                "lineage": dg.MetadataValue.json({k: v for k, v in manifest.to_json().items() if k != "config"}),
-                "configuration": dg.MetadataValue.json(manifest.config),
-                "device-hours": rounded(manifest.device_hours),
-                **({"cost": rounded(manifest.cost)} if manifest.cost else {}),
-                **curves(records),
-                **against_champion(Registry(storage.path), digest, records),
-                **prediction(out, records),
-                **samples(out / "rollouts"),
-            },
-        )
-
-    return policy
 
 
 def metrics_spec(policy: dg.AssetKey) -> dg.AssetSpec:

@@ -15,6 +15,7 @@ from omegaconf import OmegaConf
 from core.cli import SEED, Parser, exit_status
 from core.errors import InputError
 from core.files import read_object
+from core.metrics import REWARD, VALIDATION_SCORE
 from core.progress import reporter
 from training.commands import export, preflight, rollout_browser, track
 from training.job.configuration import compose_run, names
@@ -56,9 +57,9 @@ def print_event(event: Mapping[str, Any]) -> None:
     """Write an event of the training as one line on the terminal."""
     match event["event"]:
         case "step":
-            reward = event["metrics"].get("reward/on_policy")
+            reward = event["metrics"].get(REWARD)
             reached = "" if reward is None else f", reward {reward:.2f}"
-            validated = event["metrics"].get("validation/score")
+            validated = event["metrics"].get(VALIDATION_SCORE)
             reached += "" if validated is None else f", validation {validated:.2f}"
             line = f"step {event['step']} of {event['total']}{reached}, {event['seconds_left']:.0f} s left"
         case "done":

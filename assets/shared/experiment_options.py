@@ -3,6 +3,7 @@
 from itertools import product
 from typing import Annotated, Any
 
+import dagster as dg
 from pydantic import (
     BeforeValidator,
     Field,
@@ -14,9 +15,10 @@ from pydantic import (
     model_validator,
 )
 
-from assets.shared.options import Options, Overrides, Recipe, known, names_of
+from assets.shared.options import Options, Overrides, Recipe, TrainingOptions, known, names_of
 from core.code_digest import RECIPES
 
+RECIPE, SEED = "recipe", "seed"  # dimensions of a partition
 VariantName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]  # part of a partition's key
 
 
@@ -67,7 +69,10 @@ def _names(info: ValidationInfo) -> list[str]:
 class ExperimentOptions(Options):
     """experiments/*: the recipes that are compared beside the main line of training and evaluation."""
 
-    matrix: list[Matrix] = Field(default=[], description="Variants that differ in the values of some axes.")
+    matrix: list[Matrix] = Field(
+        default=[],
+        description="Variants, one for each combination of values: `name`, `recipe`, `axes`, `overrides` and `seeds`.",
+    )
     variants: dict[VariantName, Variant] = Field(
         default={}, description="By name, recipes with settings of their own, compared like recipes."
     )
@@ -151,3 +156,17 @@ class ExperimentOptions(Options):
     def of(self, name: str) -> Variant:
         """The recipe ``name`` with its settings, or the variant of that name."""
         return self.variants.get(name) or Variant(recipe=name, overrides=self.overrides.get(name, []))
+
+
+def training_of(options: ExperimentOptions, training: TrainingOptions, key: dg.MultiPartitionKey) -> TrainingOptions:
+    """The options of the run of a partition: its recipe and seed, whatever ``training`` says."""
+    name, seed = recipe_and_seed(key)
+    variant = options.of(name)
+    last = {override.partition("=")[0]: override for override in [*training.overrides, *variant.overrides]}
+    changes = {"recipe": variant.recipe, "seed": int(seed), "overrides": list(last.values())}
+    return training.model_copy(update=changes)
+
+
+def recipe_and_seed(key: dg.MultiPartitionKey) -> tuple[str, str]:
+    """The name of the recipe or variant of a partition, and its seed."""
+    return key.keys_by_dimension[RECIPE], key.keys_by_dimension[SEED]

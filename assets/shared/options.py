@@ -161,42 +161,16 @@ class TrainingOptions(Options):
     hardware: Annotated[str, file_of(HARDWARE)] = Field(
         default="cpu", description="Name of a file in training/config/hardware."
     )
-    overrides: Overrides = Field(default=[], description="KEY=VALUE settings of the training configuration.")
+    overrides: Overrides = Field(
+        default=[],
+        description="KEY=VALUE settings of the training configuration, for example attention=sdpa, "
+        "rollouts=separate_async or data.order=easy_first. Of two settings of one key the later one wins.",
+    )
     seed: int = Field(default=0, description="Seed of the training.")
     force: bool = Field(default=False, description="Train even if a checkpoint of the same identity exists.")
     ignore_checks: bool = Field(
         default=False, description="Train on targets although a blocking check of them failed. The lineage names it."
     )
-    attention: str | None = Field(
-        default=None,
-        description="Attention kernel: auto, flash_attention_2, flash_attention_4, sdpa, flex_attention. None: the "
-        "hardware profile's.",
-    )
-    force_fit: bool = Field(default=False, description="Start a run that does not fit its machine by its plan.")
-    rollouts: str | None = Field(
-        default=None, description="When samples are drawn: sync, colocate_async, separate_async. None: sync."
-    )
-    max_staleness: int | None = Field(
-        default=None, ge=0, description="Updates by which an asynchronous sample may be older than its step. None: 1."
-    )
-    off_policy_schedule: str | None = Field(
-        default=None,
-        description="Prompts whose groups get off-policy samples: always, until_solved (until an on-policy sample was "
-        "right), or pass_rate<x (those that the base model solves in less than the share x of its samples; needs "
-        "targets/difficulty). None: the recipe's.",
-    )
-    order: str | None = Field(
-        default=None,
-        description="Order of the prompts: shuffle, or easy_first (falling pass rate; needs targets/difficulty). "
-        "None: shuffle.",
-    )
-
-    def all_overrides(self) -> list[str]:
-        """`overrides`, and those that stand for the other options."""
-        keys = {"off_policy_schedule": "mixed.off_policy_schedule", "order": "data.order"}
-        names = ("attention", "rollouts", "max_staleness", *keys)
-        chosen = [f"{keys.get(name, name)}={value}" for name in names if (value := getattr(self, name)) is not None]
-        return [*self.overrides, *chosen, *(["run.force_fit=true"] if self.force_fit else [])]
 
 
 class SamplingOptions(Options):

@@ -203,7 +203,8 @@ def log_file(instance: dg.DagsterInstance) -> Path:
 
 def show_result(defs: dg.Definitions, terminal: Terminal, keys: Sequence[dg.AssetKey]) -> None:
     """Write the scorecard, and where to find more."""
-    from assets.report import PAGE, SCORECARD, TEXT
+    from assets.report import SCORECARD
+    from evaluation.report.scorecard.publish import PAGE, TEXT
 
     assert defs.resources is not None
     storage = defs.resources["storage"]

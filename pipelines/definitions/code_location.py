@@ -5,20 +5,20 @@ from typing import Any
 
 import dagster as dg
 
-from assets.benchmarks import build_benchmarks
-from assets.browser import build_browser
-from assets.checkpoints import build_checkpoints
-from assets.checks import build_checks, check_keys
-from assets.difficulty import build_difficulty
+from assets.benchmarks import benchmarks_suite, description_of
+from assets.browser import browser
+from assets.checkpoints import CheckpointOptions, checkpoints
+from assets.checks import check_specs, targets_account, targets_checks
+from assets.difficulty import check_one_source_of_rates, difficulty, difficulty_inputs
 from assets.evals import build_evals
 from assets.experiments import build_experiments
-from assets.generated import build_generated
-from assets.models import build_models
-from assets.registry import build_registry
-from assets.report import build_report
-from assets.retention import build_retention
-from assets.targets import build_targets
-from assets.training import build_training
+from assets.generated import generated, pool_of
+from assets.models import base
+from assets.registry import champion
+from assets.report import scorecard, scorecard_inputs
+from assets.retention import retention
+from assets.targets import prepared, prepared_inputs, source, train
+from assets.training import POLICY, metrics_spec, policy
 from core.cli import private_files
 from pipelines.definitions.automation import retrain_on_new_targets
 from pipelines.definitions.catalog import describe
@@ -35,36 +35,53 @@ def build_defs(
 ) -> dg.Definitions:
     """The definitions of ``settings`` (by default those of the environment), with resources replaced for tests."""
     settings = settings or load_settings()
-    suite, checks = settings.benchmark_suite(), check_keys(settings.check_suite())
+    suite = settings.benchmark_suite()
+    last = CheckpointOptions(**settings.evaluation.model_dump(), benchmark=suite[0].name)
     assets = [
-        *build_generated(settings.generate),
-        *build_targets(
-            settings.targets,
-            settings.split,
-            generated=settings.generate is not None,
-            measured=settings.difficulty is not None,
+        *_target_assets(settings),
+        base.build(settings.model),
+        policy.build(
+            settings.training,
+            key=POLICY,
+            group_name=POLICY.path[0],
+            automation_condition=retrain_on_new_targets(),
         ),
-        *build_difficulty(settings.difficulty, settings.targets, generated=settings.generate is not None),
-        build_browser(),
-        *build_models(settings.model),
-        *build_training(settings.training, retrain_on_new_targets(), checks),
-        *build_benchmarks(suite, settings.benchmarks),
+        metrics_spec(POLICY),
+        benchmarks_suite.build(settings.benchmarks, description=description_of(suite)),
         *build_evals(suite, settings.evaluation),
-        *build_checkpoints(suite, settings.evaluation),
-        *build_report(suite, settings.report),
-        *build_registry(suite, settings.promotion),
-        *build_experiments(suite, settings.experiments, settings.training, settings.evaluation, checks),
-        *build_retention(settings.retention),
+        checkpoints.build(last),
+        scorecard.build(settings.report, ins=scorecard_inputs(suite)),
+        champion.build(settings.promotion),
+        *build_experiments(suite, settings.experiments, settings.training, settings.evaluation),
+        retention.build(settings.retention),
     ]
+    checks = settings.check_suite()
     return dg.Definitions(
         assets=describe(assets, settings.catalog),
-        asset_checks=build_checks(settings.check_suite()),
+        asset_checks=[targets_checks.build(specs=check_specs(checks)), targets_account],
         jobs=JOBS,
         schedules=build_schedules(settings.schedule),
         sensors=build_sensors(settings),
         resources={**build_resources(settings), **(resource_overrides or {})},
         executor=forked_steps,
     )
+
+
+def _target_assets(settings: Settings) -> list[dg.AssetsDefinition]:
+    """The targets; those of a teacher and the pass rates where the profile has a section for them."""
+    teacher, rates = settings.generate, settings.difficulty
+    assets = [
+        source,
+        prepared.build(settings.targets, ins=prepared_inputs(generated=bool(teacher), measured=bool(rates))),
+        train.build(settings.split),
+        browser,
+    ]
+    if teacher:
+        assets.append(generated.build(teacher, pool=pool_of(teacher)))
+    if rates:
+        check_one_source_of_rates(settings.targets)
+        assets.append(difficulty.build(rates, ins=difficulty_inputs(generated=bool(teacher))))
+    return assets
 
 
 private_files()  # Dagster imports this module in code servers, runs and steps, before they write anything

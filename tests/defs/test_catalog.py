@@ -71,7 +71,10 @@ def test_every_step_links_to_the_function_that_computes_it():
         file = Path(reference.file_path)
         assert file.parent == ROOT / "assets", key
         line = file.read_text(encoding="utf-8").splitlines()[reference.line_number - 1].strip()
-        assert line.startswith(("@dg.asset(", "@dg.multi_asset(", "@reports_input_errors")), (key, line)
+        assert line.startswith(("@dg.asset(", "@dg.multi_asset(", "@dg.multi_observable", "@profile_asset(")), (
+            key,
+            line,
+        )
 
 
 def test_the_links_lead_to_the_repository_that_the_settings_name():

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from assets.experiment_runs import SCORES, Inputs, partition, recorded_file, training_of
+from assets.experiment_runs import SCORES, Inputs, partition, recorded_file, seeds, training_of
 from assets.shared.references import ExperimentReference
 from core.code_digest import PROJECT
 from core.errors import InputError
 from core.files import digest_file
-from evaluation.recorded_run import INDEX, RecordedRun, main, record_run
+from core.metrics import metric_of
+from evaluation.recorded_run import INDEX, RecordedRun, main, read_run, record_run
 from evaluation.sample_tables import read_scores
 from tests.defs.project import message, settings_of
 from tests.defs.test_experiments import Recipes, compare
@@ -36,7 +37,7 @@ def record(recipes: Recipes, tmp_path: Path, name: str, **changes: str) -> Path:
     """Record a run that is in the storage, and remove it from there."""
     chosen, key = settings(tmp_path), partition(name, 0)
     wanted = training_of(chosen.experiments, chosen.training, key)
-    overrides, _ = read_by(wanted.recipe, wanted.all_overrides())
+    overrides, _ = read_by(wanted.recipe, wanted.overrides)
     reference = f"{SCORES.to_user_string()}/{key}"
     run = recipes.storage.read_reference(reference, ExperimentReference)
     policy, file = Path(run.policy.path), recorded_file(chosen.experiments, key)
@@ -114,6 +115,24 @@ def test_the_index_lists_every_recorded_run_by_its_digest():
     assert {(row["digest"], f"{row['profile']}/{row['name']}-{row['seed']}.zip") for row in listed} == {
         (digest_file(file), file.relative_to(folder).as_posix()) for file in folder.glob("*/*.zip")
     }, advice
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", ["comparison", "drift", "products", "words"])
+def test_every_recorded_run_has_the_settings_of_its_profile_and_metrics_of_the_table(profile: str):
+    chosen, found = settings_of(LUFFY_PROFILE=profile), set()
+    for name in chosen.experiments.names():
+        for seed in seeds(chosen.experiments, chosen.training):
+            file = recorded_file(chosen.experiments, partition(name, seed))
+            assert file is not None
+            if file.exists():
+                run = read_run(file)
+                inputs = Inputs(run.manifest.targets.digest, run.manifest.base_model.digest, run.problems)
+                recorded = inputs.recorded(chosen.experiments, chosen.training, partition(name, seed))
+                assert isinstance(recorded, RecordedRun), f"{file}: {recorded}"
+                assert not [key for record in run.metrics for key in record["data"] if metric_of(key) is None]
+                found.add(file)
+    assert found == set((PROJECT / "results" / "runs" / profile).glob("*.zip"))
 
 
 def test_an_index_names_recipe_and_seed_and_needs_runs(here: Recipes, tmp_path: Path):

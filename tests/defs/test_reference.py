@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from core.code_digest import PROJECT
+from core.metrics import METRICS
 from pipelines.cli.luffy import app, recipes
 from pipelines.definitions.settings import Settings
 from pipelines.reference.options import leaves
@@ -26,6 +27,8 @@ def test_every_setting_and_option_has_a_row_with_a_meaning(pages):
         assert f"\n| `{key}` | " in pages["reference/settings.md"], key
     for key, _ in leaves(MixedPolicyOptions):
         assert key == "clip_ratio" or f"\n| `mixed.{key}` | " in pages["reference/training-options.md"], key
+    for metric in METRICS:
+        assert f"\n| `{metric.name}` | " in pages["reference/metrics.md"], metric.name
     for page in ("settings", "training-options", "assets"):
         rows = [line for line in pages[f"reference/{page}.md"].splitlines() if line.startswith("| `")]
         assert rows and not [row for row in rows if row.endswith("|  |")], page

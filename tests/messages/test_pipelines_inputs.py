@@ -72,6 +72,11 @@ ROWS: list[Row] = [
     (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": "- a"}, "expected a mapping"),
     (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": "trainig: {}"}, "trainig is not a setting; did you mean training?"),
     (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": "training: 3"}, "p.yaml: training"),
+    (
+        f"{RUN} --profile {{here}}/p.yaml",
+        {"p.yaml": "training: {rollouts: sync}"},
+        "training.rollouts is not a setting",
+    ),
     (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": "training: {seed: x}"}, "p.yaml: training.seed"),
     (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": "training:"}, "p.yaml: training"),
     (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": "base: embeded"}, "profile 'embeded': expected a shipped one"),

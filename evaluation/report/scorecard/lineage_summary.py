@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from math import fsum
 from typing import TYPE_CHECKING, Any
 
+from core.metrics import STEP_SECONDS
 from core.text.patterns import compile_full_match
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def costs(
     ``metrics``: the step metrics of the training. ``results``: role -> benchmark -> GRADED.
     """
     lines, steps = [], [record["data"] for record in metrics]
-    if seconds := fsum(float(step.get("timing_s/step", 0.0)) for step in steps):
+    if seconds := fsum(float(step.get(STEP_SECONDS, 0.0)) for step in steps):
         where = "1 device" if lineage.devices == 1 else f"{lineage.devices} devices"
         hours = f"{seconds * lineage.devices / 3600:.2f} device-hours"
         lines.append(("training", f"{_duration(seconds)} in {len(steps)} steps on {where}: {hours}"))

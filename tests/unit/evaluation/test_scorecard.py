@@ -11,6 +11,7 @@ import pytest
 from core.errors import InputError
 from evaluation.benchmarks.suite import load_suite
 from evaluation.report.scorecard.lineage_summary import Lineage
+from evaluation.report.scorecard.publish import MARKDOWN, NUMBERS, PAGE, TEXT, write_scorecard
 from evaluation.report.scorecard.scorecard import build_scorecard
 from evaluation.report.scorecard.scorecard_html import render_page, write_page
 from evaluation.report.scorecard.scorecard_text import render_markdown, render_text
@@ -118,6 +119,17 @@ def test_page_is_self_contained_escaped_and_well_formed(card, results, tmp_path)
         assert not re.search(r"https?://|url\(|@import", text)
         assert not any(name.startswith("on") for _, attributes in page.seen for name in attributes)
     assert "{{ 7 * 7 }}" in text and "alert(&#39;x&#39;)" in text
+
+
+def test_the_scorecard_is_written_as_page_texts_and_numbers(card, tmp_path):
+    write_scorecard(card, tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == {PAGE, TEXT, MARKDOWN, NUMBERS}
+    written = json.loads((tmp_path / NUMBERS).read_text(encoding="utf-8"))
+    assert (written["policy"], [row["base"]["benchmark"] for row in written["rows"]]) == (
+        POLICY,
+        ["arithmetic", "arithmetic_long", "arithmetic_mul"],
+    )
+    assert (tmp_path / TEXT).read_text(encoding="utf-8") == render_text(card) + "\n"
 
 
 def test_page_shows_every_part(card):
