@@ -228,7 +228,7 @@ def _read_relation(sides: list[list[str]], signs: list[str]) -> Form:
 
 def _named(side: list[str], name: str) -> Form:
     try:
-        return _read_value(side)
+        return _read_item(side)
     except Unread:
         return Words(name)
 
@@ -247,6 +247,9 @@ def name_of(side: list[str]) -> str | None:
         return text
     if all(part.isalpha() and part.isupper() for part in parts):
         return text
+    if enclosed(parts) and parts[0] == "(":  # (x, y) = ...
+        pieces, commas = divide(parts[1:-1], (",",))
+        return text if commas and all(map(name_of, pieces)) else None
     first = parts[0]
     if not ((len(first) == 1 and first.isalpha()) or first[1:] in GREEK or first[1:] in _NAME_STARTS):
         return None

@@ -73,6 +73,8 @@ _COMMANDS = {
     "\u00a5": "\\text{ yen}",
     "\uffe5": "\\text{ yen}",
     "\u00a2": "\\text{ cents}",
+    "\u00c5": "angstrom",
+    "\u212b": "angstrom",
     **dict.fromkeys(("\u200b", "\u200c", "\u200d", "\u2060", "\ufeff", "\u2061", "\u2062"), ""),
 }
 _GREEK = {
@@ -102,16 +104,22 @@ def to_latex(text: str) -> str:
     r"""``text`` with its signs as LaTeX; characters that have no reading stay.
 
     >>> to_latex("√2"), to_latex("x²"), to_latex("1½"), to_latex("90°"), to_latex("（3，4）")
-    ('\\sqrt{2}', 'x^{2}', '1\\frac{1}{2}', '90^\\circ ', '(3,4)')
+    ('\\sqrt{2}', 'x^2', '1\\frac{1}{2}', '90^\\circ ', '(3,4)')
     """
     if text.isascii():
         return text
     text = _FRACTION.sub(_fraction, text)
-    text = _RAISED_RUN.sub(lambda run: f"^{{{run.group().translate(_PLAIN)}}}", text)
+    text = _RAISED_RUN.sub(_raised, text)
     text = _LOWERED_RUN.sub(lambda run: f"_{{{run.group().translate(_PLAIN)}}}", text).translate(_SIGNS)
     return _ROOT.sub(
         lambda root: f"\\sqrt{_DEGREE[root.group(1)]}" + (f"{{{root.group(2)}}}" * bool(root.group(2))), text
     )
+
+
+def _raised(run: Match) -> str:
+    """An exponent; one digit without braces, which would end a unit's text."""
+    exponent = run.group().translate(_PLAIN)
+    return f"^{exponent}" if len(exponent.lstrip("-")) == 1 else f"^{{{exponent}}}"
 
 
 def _fraction(sign: Match) -> str:

@@ -86,6 +86,9 @@ def test_what_is_not_the_same_is_never_correct(grader: Grader, gold: str, answer
         ("2x+7y-9=0", "y=\\frac{9-2x}{7}"),
         ("g(t)=t^3", "t^3"),
         ("CD=\\sqrt{20}", "2\\sqrt5"),
+        ("(4,9)", "(p,q)=(4,9)"),
+        ("48", "(6)(8)"),
+        ("3\\text{ m/s}^2", "3\\text{ m/s\u00b2}"),
         # sets of tuples
         ("\\{(5,6),(7,8)\\}", "(7,8),(5,6)"),
         ("(2,3,4)", "\\{(2,3,4)\\}"),
