@@ -1,4 +1,4 @@
-"""The rule of LUFFY's published reward: math-verify on everything after the first ``</think>``.
+"""The rule of LUFFY's published reward: math-verify on what stands between the first and the second ``</think>``.
 
 Unlike the rule of `grading.grader` it accepts answers that were never boxed. ``python -m grading.whole_text
 LIMIT_SECONDS`` is the worker program that applies it (see `grading.equivalence`).
@@ -13,14 +13,16 @@ PROGRAM = ("grading.whole_text",)
 
 
 def text_after_thoughts(response: str, *, thinking: bool) -> str | None:
-    """Everything after the first ``</think>``; without that tag None if ``thinking`` is expected, else all of it.
+    """The text after the first ``</think>``, up to a second one.
 
-    >>> text_after_thoughts("a</think>b</think>c", thinking=True)
-    'b</think>c'
+    Without that tag, the result is None if ``thinking`` is expected, and the whole response otherwise.
+
+    >>> text_after_thoughts("a</think>b", thinking=True), text_after_thoughts("a</think>b</think>c", thinking=True)
+    ('b', 'b')
     """
     _, closing, rest = response.partition(THINK_END)
     if closing:
-        return rest
+        return rest.partition(THINK_END)[0]
     return None if thinking else response
 
 

@@ -36,6 +36,21 @@ def test_the_published_rule_needs_no_box() -> None:
 
 
 @pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("It is 2.</think>It is 3.", [0.0, 1.0]),  # the published rule stops at the second tag
+        ("It is 3.</think>It is 2.", [0.0, 0.0]),
+        ("It is 3.</think>\\boxed{2}", [1.0, 0.0]),  # ours reads the last answer
+        ("</think>It is 2.", [0.0, 0.0]),
+        ("It is 2.</think>", [0.0, 1.0]),
+        ("It is 2.</think>3</think>4", [0.0, 1.0]),
+    ],
+)
+def test_the_published_rule_reads_between_the_first_and_the_second_tag(answer: str, expected: list[float]) -> None:
+    assert score(f"<think>\n1+1\n</think>{answer}") == expected
+
+
+@pytest.mark.parametrize(
     ("length", "last", "cut"), [(8, "x", True), (8, "end", False), (7, "x", False), (7, "end", False)]
 )
 def test_a_response_is_truncated_when_it_fills_its_limit_without_an_end(length: int, last: str, cut: bool) -> None:
