@@ -13,7 +13,7 @@ from torch import Tensor
 
 from training.algorithms.options import RolloutCorrectionOptions
 from training.algorithms.registry import CORRECTIONS
-from training.algorithms.reshape import bounded_exp
+from training.algorithms.reshape import EXPONENT_LIMIT, bounded_exp
 from training.algorithms.tensors import as_mask, require_floating, require_matrix, require_shape, working_precision
 
 QUANTILES = (0.05, 0.5, 0.95)
@@ -146,13 +146,18 @@ def _keep_in_band(criterion: Tensor, mismatch: Mismatch, options: RolloutCorrect
 
 
 def correction_metrics(mismatch: Mismatch, keep: Bool[Tensor, "batch length"]) -> dict[str, float]:
-    """Metrics over the on-policy tokens; zeros (ratios: ones) when there are none.
+    """Metrics over the on-policy tokens of a whole step; zeros (ratios and shares: ones) when there are none.
 
-    ``kept_share``; ``abs_log_ratio_mean`` and ``_max``; ``prefix_is_p05``, ``_p50``, ``_p95`` (from at most
-    ``QUANTILE_TOKENS`` evenly spaced tokens); ``rejected_rows``: share of rows with a rejected token;
-    ``first_rejected_position``: the mean index in the response of their first one, -1 when no row has one.
+    - ``kept_share``; ``rejected_rows``: share of rows with a rejected token; ``first_rejected_position``: mean index
+      in the response of their first one, -1 when no row has one
+    - ``abs_log_ratio_mean`` and ``abs_log_ratio_max``
+    - ``kl``: the mean of ``-log w``, an estimate of the divergence KL(rollout engine || actor) that can be negative;
+      ``k3_kl``: the mean of ``w - 1 - log w``, an estimate of the same that cannot
+    - ``ess``: the effective sample size ``(sum of w)^2 / (tokens x sum of w^2)``, between 0 and 1
+    - ``prefix_is_p05``, ``_p50``, ``_p95``, from at most ``QUANTILE_TOKENS`` evenly spaced tokens
     """
-    on_policy, magnitude = mismatch.on_policy, mismatch.log_ratio.abs()
+    on_policy, log_ratio = mismatch.on_policy, mismatch.log_ratio
+    magnitude = log_ratio.abs()
     tokens, rows = on_policy.sum(), on_policy.any(dim=-1).sum()
     rejected = on_policy & ~keep
     row_rejected = rejected.any(dim=-1)
@@ -165,6 +170,9 @@ def correction_metrics(mismatch: Mismatch, keep: Bool[Tensor, "batch length"]) -
     metrics = {
         "kept_share": 1.0 - rejected.sum() / tokens.clamp(min=1),
         "abs_log_ratio_mean": magnitude.sum() / tokens.clamp(min=1),
+        "kl": -log_ratio.sum() / tokens.clamp(min=1),
+        "k3_kl": (torch.expm1(log_ratio.clamp(max=EXPONENT_LIMIT)) - log_ratio).sum() / tokens.clamp(min=1),
+        "ess": _effective_sample_share(log_ratio, on_policy),
         "abs_log_ratio_max": magnitude.amax() if magnitude.numel() else magnitude.new_zeros(()),
         "rejected_rows": rejected_rows / rows.clamp(min=1),
         "first_rejected_position": torch.where(
@@ -174,3 +182,11 @@ def correction_metrics(mismatch: Mismatch, keep: Bool[Tensor, "batch length"]) -
     quantiles = torch.quantile(sample, at) if sample.numel() else torch.ones_like(at)
     metrics |= {f"prefix_is_p{round(100 * q):02d}": value for q, value in zip(QUANTILES, quantiles, strict=True)}
     return dict(zip(metrics, torch.stack(list(metrics.values())).tolist(), strict=True))
+
+
+def _effective_sample_share(log_ratio: Tensor, on_policy: Tensor) -> Tensor:
+    if not on_policy.any():
+        return log_ratio.new_ones(())
+    # Relative to the largest ratio, which cancels out: the squares of small ratios would be 0.
+    ratio = torch.where(on_policy, torch.exp(log_ratio - log_ratio[on_policy].amax()), 0.0)
+    return ratio.sum().square() / (on_policy.sum() * ratio.square().sum())

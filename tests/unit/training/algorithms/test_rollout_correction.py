@@ -131,6 +131,36 @@ def test_metrics_say_what_was_rejected():
     assert metrics["prefix_is_p05"] <= metrics["prefix_is_p50"] <= metrics["prefix_is_p95"] <= 3.0
 
 
+def test_divergence_and_effective_sample_size():
+    ratios = torch.tensor([[1.0, 2.0, 7.0, 5.0], [0.5, 0.25, 9.0, 9.0]], dtype=torch.float64)
+    mask, off_policy = torch.tensor([[1, 1, 1, 0], [1, 1, 0, 0]]), torch.tensor([[0, 0, 1, 0], [0, 0, 0, 0]])
+    counted = [1.0, 2.0, 0.5, 0.25]
+    for name in CORRECTIONS:
+        _, _, metrics = correct(ratios.log(), torch.zeros_like(ratios), mask, off_policy, name)
+        assert metrics["kl"] == pytest.approx(-sum(map(math.log, counted)) / 4)
+        assert metrics["k3_kl"] == pytest.approx(sum(w - 1 - math.log(w) for w in counted) / 4)
+        assert metrics["ess"] == pytest.approx(sum(counted) ** 2 / (4 * sum(w * w for w in counted)))
+    _, _, nothing = correct(ratios.log(), torch.zeros_like(ratios), torch.zeros_like(mask))
+    assert [nothing[name] for name in ("kl", "k3_kl", "ess")] == [0.0, 0.0, 1.0]
+
+
+@settings(max_examples=40)
+@given(log_probs())
+def test_divergence_of_a_step_is_that_of_its_parts_by_tokens(given):
+    """Rows may be cut in any way: kl and k3_kl are sums over tokens, and ess comes from two sums."""
+    old, rollout, mask, off_policy = (tensor.double() if tensor.is_floating_point() else tensor for tensor in given)
+    _, _, whole = correct(old, rollout, mask, off_policy)
+    parts = [
+        correct(*(tensor[row : row + 1] for tensor in (old, rollout, mask, off_policy)))[2] for row in range(len(old))
+    ]
+    tokens = (mask & ~off_policy).sum(-1).tolist()
+    for name in ("kl", "k3_kl"):
+        total = sum(part[name] * count for part, count in zip(parts, tokens, strict=True))
+        assert whole[name] == pytest.approx(total / max(sum(tokens), 1), rel=1e-9, abs=1e-12)
+    assert 0 < whole["ess"] <= 1 + 1e-12
+    assert whole["k3_kl"] >= -1e-12
+
+
 def test_the_ppo_gradient_is_only_scaled():
     torch.manual_seed(0)
     old, rollout = -torch.rand(2, 5), -torch.rand(2, 5)
