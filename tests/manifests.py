@@ -12,7 +12,8 @@ CONFIG = {
     "actor_rollout_ref": {"rollout": {"n": 8, "temperature": 1.0}, "actor": {"optim": {"lr": 1e-6}}},
     "mixed": {
         "prefix": {"n_prefix": 1},
-        "off_policy_reshape": "p_div_p_0.1",
+        "off_policy_reshape": "p_div_p",
+        "off_policy_reshape_gamma": 0.1,
         "baseline": "all_samples",
         "rollout_correction": {"type": "tis"},
     },

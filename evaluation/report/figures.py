@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from core.code_digest import PROJECT, RECIPES
+from core.files import read_yaml
 from core.metrics import View, titles
 from evaluation.report.charts import LIGHT, NARROW, Line, curves
 
 Records = Sequence[Mapping[str, Any]]  # {"step": int, "data": {metric: value}} for each step of a run
 
 WEIGHTS = "gradient_weight"
-SHAPES = {"no shaping, f(p) = p": ("#7d7a74", None), "f(p) = p / (p + 0.1)": (LIGHT["policy"], 0.1)}
 
 
 def training_curves(records: Records, titles: Mapping[str, str]) -> list[str]:
@@ -37,9 +38,14 @@ def recipe_curves(
     for metric, title in titles(View.RECIPES).items():
         if drawn := metric_curves(metric, title, recipes, colours, legend=legend):
             figures[metric.replace("/", "_")] = drawn
+    published = read_yaml(PROJECT / RECIPES / "luffy.yaml", "recipe")["mixed"]["off_policy_reshape_gamma"]
+    shapes = (
+        ("no shaping, f(p) = p", "#7d7a74", None),
+        (f"f(p) = p / (p + {published})", LIGHT["policy"], published),
+    )
     weights = [
         Line(name, colour, [(k / 200, gradient_weight(k / 200, gamma)) for k in range(201)])
-        for name, (colour, gamma) in SHAPES.items()
+        for name, colour, gamma in shapes
     ]
     title = "Gradient weight of an off-policy token over its probability"
     return {**figures, WEIGHTS: curves(title, weights, unit="p = {:g}", legend=True)}

@@ -48,7 +48,7 @@ def mixed_policy_token_loss(
     >>> old_log_prob = torch.tensor([[1.0, 1.0], [0.1, 0.2]]).log()  # the second is on-policy, A = -1
     >>> advantages, mask = torch.tensor([[1.0, 1.0], [-1.0, -1.0]]), torch.ones(2, 2)
     >>> off_policy_mask = torch.tensor([[True, True], [False, False]])
-    >>> options = LossOptions(off_policy_reshape="p_div_p_0.1", loss_remove_clip=True)  # recipe luffy
+    >>> options = LossOptions(off_policy_reshape="p_div_p", loss_remove_clip=True)  # recipe luffy
     >>> mixed_policy_token_loss(old_log_prob, log_prob, advantages, mask, off_policy_mask, options)[0]
     tensor([[-0.8333, -0.6667],
             [ 1.0000,  2.0000]])

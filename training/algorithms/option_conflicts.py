@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from training.algorithms.off_policy_schedule import ALWAYS
+from training.algorithms.registry import GAMMA
 
 
 class Conflict(NamedTuple):
@@ -82,6 +83,8 @@ CONFLICTS = (
         "only ppo has a ratio of each token to reshape",
         lambda o: o.on_policy_loss != "ppo" and o.on_policy_reshape != "no_reshape",
     ),
+    _unread("off_policy_reshape_gamma", GAMMA, ("p_div_p",), "only p_div_p has a gamma"),
+    _unread("on_policy_reshape_gamma", GAMMA, ("p_div_p",), "only p_div_p has a gamma"),
     _unread("off_policy_reshape_weight", 1.0, ("logp", "p_logp"), "only logp and p_logp have a weight"),
     _unread("off_policy_reshape_pow_exp", 0.5, ("pow",), "only pow has an exponent"),
     _unread("on_policy_reshape_weight", 1.0, ("p_logp",), "only p_logp has a weight"),

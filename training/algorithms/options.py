@@ -7,20 +7,22 @@ section. ``docs/algorithm.md`` explains the options one by one, with their sourc
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from training.algorithms.off_policy_schedule import ALWAYS, UNTIL_SOLVED, require_schedule
 from training.algorithms.option_block import Options, contradiction
 from training.algorithms.option_conflicts import CONFLICTS
 from training.algorithms.registry import (
     CORRECTIONS,
+    GAMMA,
     GATES,
     LOSS_AGG_MODES,
     LOSSES,
     ON_POLICY_LOSSES,
     PREFIX_STRATEGIES,
+    RESHAPES,
     SFT_WEIGHTS,
-    parse_reshape,
+    gamma_of,
 )
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -188,12 +190,14 @@ class LossOptions(Options):
     clip_ratio: Positive = 0.2
     clip_upper_bound: Positive | None = None  # a higher upper clip than 1 + clip_ratio
     loss_remove_clip: bool = False
-    on_policy_reshape: str = "no_reshape"
+    on_policy_reshape: Annotated[str, AfterValidator(RESHAPES.require)] = "no_reshape"
+    on_policy_reshape_gamma: Positive = GAMMA
     on_policy_reshape_weight: NotNegative = 1.0
     on_policy_reshape_pow_exp: Positive = 0.5
     # off-policy tokens
     use_off_policy_loss: bool = True  # False: they have no policy loss (they may have the supervised one)
-    off_policy_reshape: str = "no_reshape"
+    off_policy_reshape: Annotated[str, AfterValidator(RESHAPES.require)] = "no_reshape"
+    off_policy_reshape_gamma: Positive = GAMMA
     off_policy_reshape_weight: NotNegative = 1.0
     off_policy_reshape_pow_exp: Positive = 0.5
     off_max_clip: Positive | None = None
@@ -202,11 +206,18 @@ class LossOptions(Options):
     # all tokens
     all_max_clip: Positive | None = None  # tokens of a higher probability have no loss
 
-    @field_validator("on_policy_reshape", "off_policy_reshape")
+    @model_validator(mode="before")
     @classmethod
-    def _registered(cls, reshape: str) -> str:
-        parse_reshape(reshape)
-        return reshape
+    def _split_gamma(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Read the original's spelling: ``p_div_p_0.5`` is ``p_div_p`` with the gamma 0.5."""
+        for name in ("on_policy_reshape", "off_policy_reshape"):
+            if (gamma := gamma_of(values.get(name))) is not None:
+                given = values.get(f"{name}_gamma", GAMMA)
+                if given not in (GAMMA, gamma):
+                    why = f"the first says {gamma:g}"
+                    raise contradiction(name, values[name], f"{name}_gamma", given, why)
+                values = {**values, name: "p_div_p", f"{name}_gamma": gamma}
+        return values
 
 
 class MixedPolicyOptions(GroupOptions, LossOptions):

@@ -137,8 +137,8 @@ def cut_prefix(target: Sequence[int], ratio: float, *, eos_id: int, response_len
 
     Args:
         target: token ids without EOS; an empty target gives no prefix.
-        response_length: the limit in tokens. The original implementation cuts a longer target and appends an EOS, which
-            teaches the policy to stop in mid-sentence. Here data preparation rejects it, and meeting one is an error.
+        response_length: the limit in tokens. The original implementation cuts a longer target, EOS included. Here data
+            preparation rejects it, and meeting one is an error.
 
     Raises:
         ValueError: target + EOS is longer than the limit, or the ratio is outside [0, 1].

@@ -103,26 +103,20 @@ RESHAPES = Registry(
     p_logp="training.algorithms.reshape:p_logp",
     square_root="training.algorithms.reshape:square_root",
     pow="training.algorithms.reshape:power",
-    p_div_p_G="training.algorithms.reshape:p_div_p",
+    p_div_p="training.algorithms.reshape:p_div_p",
 )
 
+GAMMA = 0.1  # of the shaping p / (p + gamma), as LUFFY publishes it
 _NUMBER = compile_full_match(r"\d+(\.\d*)?([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?")
 
 
-def parse_reshape(reshape: object) -> tuple[str, float]:
-    """Split the name of a policy shaping function into its name in ``RESHAPES`` and its G (0 where it has none).
+def gamma_of(reshape: object) -> float | None:
+    """The gamma in the original's spelling ``p_div_p_GAMMA`` of the shaping function ``p_div_p``; None in any other.
 
-    >>> parse_reshape("p_div_p_0.1"), parse_reshape("logp")
-    (('p_div_p_G', 0.1), ('logp', 0.0))
-
-    Raises:
-        ValueError: the name is unknown or its G is not a positive finite number; the message lists the names.
+    >>> gamma_of("p_div_p_0.1"), gamma_of("p_div_p"), gamma_of("p_div_p_0")
+    (0.1, None, None)
     """
-    if isinstance(reshape, str):
-        number = reshape.removeprefix("p_div_p_")
-        if number == reshape and reshape in RESHAPES:
-            return reshape, 0.0
-        if _NUMBER(number) and 0.0 < float(number) < float("inf"):
-            return "p_div_p_G", float(number)
-    names = ", ".join(name for name in RESHAPES if name != "p_div_p_G")
-    raise ValueError(f"got {reshape!r}, expected {names}, or p_div_p_G with a number G > 0, for example p_div_p_0.1")
+    if not isinstance(reshape, str) or not reshape.startswith("p_div_p_"):
+        return None
+    number = reshape.removeprefix("p_div_p_")
+    return float(number) if _NUMBER(number) and 0.0 < float(number) < float("inf") else None

@@ -1,8 +1,8 @@
 """Policy shaping: what the probability ratio becomes before it multiplies the advantage.
 
 ``f`` of arXiv 2504.14945, equation 5, replaces the importance ratio of off-policy tokens, so that rare tokens get a
-larger gradient. Everything is computed from log-probabilities, where ``p / (p + G)`` is a sigmoid, so that values and
-gradients stay finite at any of them: an exponent stops at ``EXPONENT_LIMIT``.
+larger gradient. Everything is computed from log-probabilities, where ``p / (p + gamma)`` is a sigmoid, so that values
+and gradients stay finite at any of them: an exponent stops at ``EXPONENT_LIMIT``.
 """
 
 import math
@@ -14,13 +14,13 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from training.algorithms.options import LossOptions
-from training.algorithms.registry import RESHAPES, parse_reshape
+from training.algorithms.registry import RESHAPES
 
 EXPONENT_LIMIT = 20.0  # as verl bounds a log-ratio: exp(20) = 4.9e8, whose square and whose sum over a batch are finite
 
 
 class Shape(NamedTuple):
-    """The numbers of a shaping function: G of ``p_div_p_G``, the weight of ``logp``, the exponent of ``pow``."""
+    """The numbers of a shaping function: gamma of ``p_div_p``, the weight of ``logp``, the exponent of ``pow``."""
 
     gamma: float
     weight: float
@@ -36,22 +36,19 @@ def shape_off_policy(log_ratio: Float[Tensor, "..."], options: LossOptions) -> F
     ``p_logp``      ``p + weight log p``
     ``square_root`` ``sqrt(p)``
     ``pow``         ``p ** pow_exp``
-    ``p_div_p_G``   ``p / (p + G)``, whose derivative by the logit is equation 8
+    ``p_div_p``     ``p / (p + gamma)``, whose derivative by the logit is equation 8
     ==============  ===================
 
     >>> log_prob = torch.tensor([0.1, 0.9]).log()
-    >>> shape_off_policy(log_prob, LossOptions(off_policy_reshape="p_div_p_0.1"))
+    >>> shape_off_policy(log_prob, LossOptions(off_policy_reshape="p_div_p", off_policy_reshape_gamma=0.1))
     tensor([0.5000, 0.9000])
 
     Args:
         log_ratio: ``log(p / phi)`` in float32 or float64. With the paper's ``phi = 1`` this is ``log_prob``.
-
-    Raises:
-        ValueError: unknown ``off_policy_reshape``, or ``G <= 0``.
     """
-    name, gamma = _parse("off_policy_reshape", options.off_policy_reshape)
-    shape = Shape(gamma, options.off_policy_reshape_weight, options.off_policy_reshape_pow_exp)
-    return RESHAPES.function(name)(log_ratio, shape)
+    weight, exponent = options.off_policy_reshape_weight, options.off_policy_reshape_pow_exp
+    shape = Shape(options.off_policy_reshape_gamma, weight, exponent)
+    return RESHAPES.function(options.off_policy_reshape)(log_ratio, shape)
 
 
 def shape_on_policy(
@@ -60,18 +57,15 @@ def shape_on_policy(
     """Shape the PPO ratio of on-policy tokens, ``exp(d)`` for ``d = log_prob - old_log_prob``.
 
     The shapes are those of `shape_off_policy`, of ``exp(d)`` in the place of ``p``, with two exceptions: ``logp`` is
-    ``d`` whatever the weight, and ``p_div_p_G`` is the ratio of the shaped probabilities, ``[p / (p + G)] / [p0 / (p0 +
-    G)]``.
+    ``d`` whatever the weight, and ``p_div_p`` is the ratio of the shaped probabilities, ``[p / (p + gamma)] / [p0 / (p0
+    + gamma)]``.
 
     >>> p, p0 = torch.tensor([0.3]).log(), torch.tensor([0.1]).log()
-    >>> shape_on_policy(p, p0, LossOptions()), shape_on_policy(p, p0, LossOptions(on_policy_reshape="p_div_p_0.1"))
+    >>> shape_on_policy(p, p0, LossOptions()), shape_on_policy(p, p0, LossOptions(on_policy_reshape="p_div_p"))
     (tensor([3.]), tensor([1.5000]))
-
-    Raises:
-        ValueError: unknown ``on_policy_reshape``, or ``G <= 0``.
     """
-    name, gamma = _parse("on_policy_reshape", options.on_policy_reshape)
-    if name == "p_div_p_G":
+    name, gamma = options.on_policy_reshape, options.on_policy_reshape_gamma
+    if name == "p_div_p":
         shift = math.log(gamma)
         return bounded_exp(logsigmoid(log_prob - shift) - logsigmoid(old_log_prob - shift))
     weight = 1.0 if name == "logp" else options.on_policy_reshape_weight
@@ -105,10 +99,3 @@ def power(log_ratio: Tensor, shape: Shape) -> Tensor:
 
 def p_div_p(log_ratio: Tensor, shape: Shape) -> Tensor:
     return torch.sigmoid(log_ratio - math.log(shape.gamma))
-
-
-def _parse(option: str, reshape: object) -> tuple[str, float]:
-    try:
-        return parse_reshape(reshape)
-    except ValueError as error:
-        raise ValueError(f"{option}: {error}") from None

@@ -22,6 +22,7 @@ SETTINGS = {
     "actor_rollout_ref.rollout.n": "samples per prompt",
     "mixed.prefix.n_prefix": "off-policy samples among them",
     "mixed.off_policy_reshape": "shaping of off-policy tokens",
+    "mixed.off_policy_reshape_gamma": "gamma of the shaping p_div_p",
     "mixed.baseline": "group mean over",
     "mixed.rollout_correction.type": "rollout correction",
     "data.max_prompt_length": "prompt tokens, at most",

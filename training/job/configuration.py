@@ -101,6 +101,8 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
     _check_values(config)
     options = mixed_options(config)
     _check_groups(config, options)
+    for name in ("off_policy_reshape", "on_policy_reshape"):  # p_div_p_0.1 is recorded as what it says
+        config.mixed[name], config.mixed[f"{name}_gamma"] = getattr(options, name), getattr(options, f"{name}_gamma")
     lay_out_rollouts(config)
     if options.srft.use:
         config.actor_rollout_ref.actor.calculate_entropy = True  # it weighs the losses, whatever its bonus is

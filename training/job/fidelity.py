@@ -19,15 +19,15 @@ PUBLISHED = CONFIG / "published.yaml"
 INHERITS = "from"
 HEAD = """# Fidelity to the published run
 
-What the published runs do, what our recipes do, and why they differ where they do. "Published" is LUFFY,
-[arXiv 2504.14945](https://arxiv.org/abs/2504.14945), with its released scripts. See what a recipe composes:
+This page compares our recipes with the published runs, key by key, and gives a reason for each difference. "Published"
+is LUFFY, [arXiv 2504.14945](https://arxiv.org/abs/2504.14945), with its released scripts. Print what a recipe composes:
 
 ```sh
 .venv-train/bin/python -m training --recipe luffy --hardware gpu --print-config
 ```
 
 `.venv-train/bin/python -m training.job.fidelity > docs/fidelity.md` writes this page from
-[published.yaml](../training/config/published.yaml) and the composed recipes; a test fails when it drifts.
+[published.yaml](../training/config/published.yaml) and the composed recipes; a test fails when the page is out of date.
 [algorithm.md](algorithm.md) explains the keys of the section `mixed`.
 """
 
@@ -71,8 +71,11 @@ def page() -> Iterator[str]:
     content = read_yaml(PUBLISHED, "published values")
     yield from HEAD.splitlines()
     for recipe, own in content["recipes"].items():
-        but = f", as {own[INHERITS]} but for" if INHERITS in own else ""
-        yield from ("", f"## {recipe}{but}", "", "| key | published | ours | |", "|---|---|---|---|")
+        but = f": {own[INHERITS]} with these changes" if INHERITS in own else ""
+        yield from ("", f"## {recipe}{but}", "")
+        if note := content["notes"].get(recipe):
+            yield from (note, "")
+        yield from ("| key | published | ours | |", "|---|---|---|---|")
         for row in [row for row in rows(recipe) if row.key in own]:
             cells = f"`{row.key}`", _text(row.published), _text(row.ours), row.reason or "same"
             yield f"| {' | '.join(cells)} |"

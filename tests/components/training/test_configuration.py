@@ -26,8 +26,10 @@ def test_all_recipes_are_there() -> None:
 
 def test_luffy_seed_has_the_values_of_the_original_implementation() -> None:
     original, config = ORIGINAL, compose_run("luffy_seed", "gpu", [], run=RUN)
-    # Written otherwise here: no lower clip is null, versions and estimators have names, files and targets are inputs.
-    otherwise = {"off_policy_min_clip", "adv_estimator", "train_files", "val_files", "reward_impl_version"}
+    # Written otherwise here: no lower clip is null, gamma has a key, versions and estimators have names, files and
+    # targets are inputs.
+    otherwise = {"off_policy_reshape", "off_policy_min_clip", "adv_estimator", "train_files", "val_files"}
+    otherwise.add("reward_impl_version")
     compared = 0
     for original_key, our_key in key_table():
         if (
@@ -37,7 +39,9 @@ def test_luffy_seed_has_the_values_of_the_original_implementation() -> None:
         ):
             assert OmegaConf.select(config, our_key) == original[original_key], original_key
             compared += 1
-    assert compared >= 25
+    assert compared >= 24
+    shaping = config.mixed.off_policy_reshape, config.mixed.off_policy_reshape_gamma
+    assert original["actor_rollout_ref.actor.off_policy_reshape"] == "{}_{}".format(*shaping)
     assert (config.mixed.off_min_clip, config.mixed.baseline) == (None, "on_policy")
 
 
@@ -75,7 +79,8 @@ def test_luffy_is_the_published_algorithm() -> None:
     config = compose_run("luffy", "gpu", [], run=RUN)
     options = mixed_options(config)
     assert (options.baseline, options.use_std) == ("all_samples", False)
-    assert (options.off_policy_reshape, options.loss_remove_clip) == ("p_div_p_0.1", True)
+    assert (options.off_policy_reshape, options.off_policy_reshape_gamma) == ("p_div_p", 0.1)
+    assert options.loss_remove_clip
     assert (options.prefix.n_prefix, options.prefix.min, options.prefix.max) == (1, 1.0, 1.0)
     assert options.loss_agg_mode == "seq64-mean-token-sum-norm"
     assert (config.data.train_batch_size, config.actor_rollout_ref.rollout.n) == (128, 8)
@@ -136,7 +141,13 @@ def test_the_seed_reaches_data_actor_and_rollout() -> None:
         (["data.train_batchsize=3"], "did you mean 'data.train_batch_size'"),
         (["n_prefix=2"], "did you mean 'mixed.prefix.n_prefix'"),
         (["mixed.prefix.n_prefix=9"], "n_prefix"),
-        (["mixed.off_policy_reshape=p_div_p_-1"], "off_policy_reshape"),
+        (["mixed.off_policy_reshape=p_div_p_-1"], "off_policy_reshape: got 'p_div_p_-1', expected one of no_reshape"),
+        (["mixed.off_policy_reshape_gamma=0"], "off_policy_reshape_gamma: got 0, expected greater than 0"),
+        (
+            ["mixed.off_policy_reshape=p_div_p_0.3", "mixed.off_policy_reshape_gamma=0.2"],
+            "off_policy_reshape_gamma has no effect with mixed.off_policy_reshape=p_div_p_0.3: it is read with",
+        ),
+        (["mixed.on_policy_reshape_gamma=0.2"], "on_policy_reshape_gamma has no effect"),
         (["mixed.rollout_correction.low=6"], "low"),
         (["mixed.baseline=median"], "baseline"),
     ],
@@ -144,6 +155,17 @@ def test_the_seed_reaches_data_actor_and_rollout() -> None:
 def test_a_mistake_is_one_error_that_names_the_key(overrides: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         compose_run("luffy", "cpu", overrides, run=RUN)
+
+
+def test_the_originals_spelling_of_the_shaping_is_recorded_as_what_it_says() -> None:
+    config = compose_run("luffy", "cpu", ["mixed.off_policy_reshape=p_div_p_0.3"], run=RUN)
+    named = ["mixed.off_policy_reshape_gamma=0.3"]
+    assert config.mixed == compose_run("luffy", "cpu", named, run=RUN).mixed
+    assert config.mixed.off_policy_reshape == "p_div_p"
+    with pytest.raises(
+        InputError, match=r"p_div_p_0\.3 contradicts off_policy_reshape_gamma=0\.5: the first says 0\.3"
+    ):
+        compose_run("luffy_seed", "cpu", ["mixed.off_policy_reshape=p_div_p_0.3"], run=RUN)
 
 
 @pytest.mark.parametrize(("recipe", "hardware"), [("lufy", "cpu"), ("luffy", "tpu")])

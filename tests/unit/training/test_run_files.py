@@ -109,7 +109,7 @@ def test_the_card_says_data_recipe_and_lineage() -> None:
         "some\\|base",
         "c0ffee, changed",
         "Elliott/Openr1",
-        "p_div_p_0.1",
+        "| shaping of off-policy tokens | `p_div_p` |",
     ):
         assert fact in card
     assert "Not evaluated yet." in card

@@ -6,9 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from training.algorithms.registry import SFT_WEIGHTS
-
-GAMMA = 0.1  # of the shaping p / (p + gamma) that LUFFY publishes
+from training.algorithms.registry import GAMMA, SFT_WEIGHTS
 
 
 def sft_weight(log_prob: Float[Tensor, "..."], name: str) -> Float[Tensor, "..."]:

@@ -25,7 +25,7 @@ FORMULAS = {
         "compute_token_on_off_policy_loss",
     ],
     "prefix": ["prefix_ratio", "cut_prefix"],
-    "registry": ["parse_reshape"],
+    "registry": ["gamma_of"],
     "group_rejection": ["reject_groups"],
     "reshape": ["shape_off_policy", "shape_on_policy"],
     "sft": ["sft_token_loss"],
