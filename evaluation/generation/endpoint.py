@@ -5,7 +5,7 @@ Nothing proves which weights an endpoint serves: its name and address stand for 
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -123,7 +123,7 @@ class Endpoint:
         samples: "SampleCache",
         *,
         budget: Budget | None = None,
-    ) -> Iterator[tuple[int, Completion]]:
+    ) -> Generator[tuple[int, Completion], None, None]:
         """(index, completion) in the order in which they finish; fewer than requested where ``budget`` ends.
 
         An answer may have cost money. So it goes to ``samples`` before anything else happens to it, also if it cannot

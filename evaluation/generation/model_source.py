@@ -5,7 +5,7 @@ prompts, and the samples themselves.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -119,7 +119,7 @@ class LocalModel:
         samples: "SampleCache",
         *,
         log_probs: bool = False,
-    ) -> Iterator[tuple[int, Completion]]:
+    ) -> Generator[tuple[int, Completion], None, None]:
         """(index, completion) in the order in which they finish, kept in ``samples``; a prompt that fills the context
         gets an empty one.
         """
@@ -129,7 +129,7 @@ class LocalModel:
 
     def _complete(
         self, requests: Sequence[SampleRequest], sampling: Sampling, log_probs: bool
-    ) -> Iterator[tuple[int, Completion]]:
+    ) -> Generator[tuple[int, Completion], None, None]:
         from evaluation.generation.engine import EngineOptions, EngineRequest, context_limit
         from evaluation.generation.replicas import complete_all
 

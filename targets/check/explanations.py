@@ -17,7 +17,8 @@ def explain_construction(kind: str, kwargs: Mapping[str, Any], error: Exception)
         near = difflib.get_close_matches(kind, kinds(), 1)
         return f"{kind}: no such expectation{f'; did you mean {near[0]}?' if near else ''}"
     complaints: dict[str, list[str]] = {}
-    for entry in error.errors() if hasattr(error, "errors") else [{"loc": (), "msg": str(error).splitlines()[0]}]:
+    listed = getattr(error, "errors", None)  # pydantic's, of the version that Great Expectations brings
+    for entry in listed() if listed else [{"loc": (), "msg": str(error).splitlines()[0]}]:
         if entry["msg"] != ANOTHER_FORM:
             complaints.setdefault(str(entry["loc"][0]) if entry["loc"] else "__root__", []).append(entry["msg"])
     named = {name: said for name, said in complaints.items() if name != "__root__"} or complaints

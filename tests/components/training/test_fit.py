@@ -83,7 +83,7 @@ def test_one_gpu_keeps_the_state_of_a_7b_model_in_the_memory_of_the_node() -> No
         (machine("H100", 8, disk=100e9), [], r"disk of the run's folder: needs 289.*run\.keep_checkpoints"),
         (machine("H100", 8, memory=30e9), [], r"memory of the node: needs"),
         (machine("H100", 8, shared_memory=64e6), [], r"/dev/shm: needs.*--shm-size"),
-        (machine("H100", 8, cpus=8), [], r"CPUs that verl and Ray reserve_tokens: needs 27 of 8.*num_cpus"),
+        (machine("H100", 8, cpus=8), [], r"CPUs that verl and Ray reserve: needs 27 of 8.*num_cpus"),
         (
             machine("H100", 8),
             ["actor_rollout_ref.actor.ppo_max_token_len_per_gpu=4096"],
