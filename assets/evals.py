@@ -109,7 +109,11 @@ def generate(
     interpreter: TrainingInterpreter,
 ) -> dict[str, Path]:
     """The sample files of ``names``. The missing ones are generated after loading the model once."""
-    sampling = options.model_dump(include={"samples", "temperature", "top_p", "max_tokens", "seed", "template"})
+    from evaluation.command_requests import GenerateRequest
+
+    sampling = options.model_dump(
+        include={"samples", "temperature", "top_p", "max_tokens", "seed", "template", "chat_template_kwargs"}
+    )
     code = code_version(*GENERATION_CODE)
     folders = {
         name: storage.folder("generations", name, identity(model.digest, suite.digests[name], sampling, code))
@@ -117,17 +121,24 @@ def generate(
     }
     if missing := [name for name in names if not folders[name].exists()]:
         with storage.working("generations", "jobs", identity(*(folders[name].name for name in missing))) as out:
-            arguments = ["evaluation", "generate", "--model", model.path, "--suite", suite.path]
-            arguments += ["--benchmarks", *missing, "--out", str(out), "--checkpoint", model.digest]
-            arguments += [*options.sampling_arguments(), "--cache", str(storage.path / "samples")]
-            arguments += ["--samples", str(options.samples)] if options.samples else []
-            arguments += interpreter.evaluation_arguments()
+            request = GenerateRequest(
+                model=model.path,
+                suite=Path(suite.path),
+                benchmarks=tuple(missing),
+                out=out,
+                checkpoint=model.digest,
+                cache=storage.path / "samples",
+                **options.model_dump(include={*sampling, "replicas", "tensor_parallel", "trust_remote_code"}),
+                **interpreter.placement(),
+            )
+            arguments = ["evaluation", "generate", "--request", str(request.write(out / "request.json"))]
             try:
                 interpreter.run(context, arguments, lambda message: context.log.info(progress_line(message)))
             finally:  # benchmarks that were complete when the step was interrupted are kept
                 for name in missing:
                     if (out / f"{name}.parquet").exists():
                         with storage.writing(folders[name]) as folder:
+                            request.write(folder / "request.json")
                             (out / f"{name}.parquet").rename(folder / "samples.parquet")
     return {name: folder / "samples.parquet" for name, folder in folders.items()}
 

@@ -108,6 +108,7 @@ def _generate(
     import pyarrow.parquet as pq
 
     from core.files import digest_table
+    from evaluation.command_requests import TracesRequest
 
     last: dict[str, Any] = {}
 
@@ -117,11 +118,17 @@ def _generate(
         else:
             context.log.info(progress_line(message))
 
-    asked = options.arguments()
+    asked = options.asked()
     with storage.working("generations", "jobs", identity(request, options.teacher, str(problems), asked)) as folder:
-        arguments = ["evaluation", "traces", "--teacher", _teacher(options), "--problems", str(problems), *asked]
-        arguments += ["--out", str(folder / FILE), "--cache", str(storage.path / "samples")]
-        arguments += [] if Endpoint.parse(options.teacher) else interpreter.evaluation_arguments()
+        file = TracesRequest(
+            teacher=_teacher(options),
+            problems=problems,
+            out=folder / FILE,
+            cache=storage.path / "samples",
+            **asked,
+            **({} if Endpoint.parse(options.teacher) else interpreter.placement()),
+        ).write(folder / "request.json")
+        arguments = ["evaluation", "traces", "--request", str(file)]
         interpreter.run(context, arguments, report)
         table = pq.read_table(folder / FILE)
         if not table.num_rows:
@@ -133,6 +140,7 @@ def _generate(
         kept = storage.folder("targets", "generated", digest)
         if not kept.exists():
             with storage.writing(kept) as temporary:
+                file.rename(temporary / file.name)
                 (folder / FILE).rename(temporary / FILE)
     facts = {"request": request, "rows": table.num_rows, "requested": last["requested"]}
     return GeneratedReference(path=str(kept / FILE), digest=digest, **facts), last

@@ -136,7 +136,7 @@ def _request(
         targets=InputRecord(path=Path(train.path), digest=""),
         model=InputRecord(path=Path(base.path), digest=""),
         heldout=InputRecord(path=Path(train.heldout), digest=""),
-        placement=interpreter.placement(),
+        **interpreter.placement(),
         out=Path(),
         upstream=upstream(context, train, base, failed),
     ).complete()

@@ -1,66 +1,72 @@
-"""What each command of ``python -m evaluation`` does with its options; `evaluation.__main__` reads them."""
+"""What each command of ``python -m evaluation`` does with its request; `evaluation.__main__` reads them."""
 
-import argparse
 import atexit
 import os
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from evaluation.command_requests import (
+        CompareRequest,
+        DifficultyRequest,
+        GenerateRequest,
+        GradeRequest,
+        ReportRequest,
+        SuiteRequest,
+        TracesRequest,
+    )
 
-    from evaluation.generation.requests import Sampling
 
-
-def suite(options: argparse.Namespace) -> None:
+def suite(request: "SuiteRequest") -> None:
     """Write the problems of benchmarks into one suite file."""
     from core.files import write_table
     from evaluation.benchmarks.benchmark_problems import read_suite
     from evaluation.benchmarks.suite import select_benchmarks
 
-    benchmarks = select_benchmarks(options.suite, options.benchmarks)
+    benchmarks = select_benchmarks(request.suite, request.benchmarks)
     table = read_suite(
-        benchmarks, options.roots, limit=options.limit, seed=options.seed, system_prompt=options.system_prompt
+        benchmarks, list(request.roots), limit=request.limit, seed=request.seed, system_prompt=request.system_prompt
     )
-    write_table(table, options.out)
-    print(f"{options.out}: {table.num_rows} problems of {', '.join(benchmark.name for benchmark in benchmarks)}")
+    write_table(table, request.out)
+    print(f"{request.out}: {table.num_rows} problems of {', '.join(benchmark.name for benchmark in benchmarks)}")
 
 
-def generate(options: argparse.Namespace) -> None:
+def generate(request: "GenerateRequest") -> None:
     """Draw samples with vLLM (in the training interpreter)."""
     from core.progress import reporter
     from evaluation.generation.generate import generate as draw_samples
     from evaluation.generation.model_source import open_model
     from evaluation.sample_tables import read_suite_file
 
-    table = read_suite_file(options.suite)
-    if options.backend != "local":
-        _submit(options, options.out)
+    table = read_suite_file(request.suite)
+    if request.backend != "local":
+        _submit("generate", request, request.out)
         for name in table["benchmark"].unique().to_pylist():
-            if options.benchmarks is None or name in options.benchmarks:
-                print(options.out / f"{name}.parquet")
+            if request.benchmarks is None or name in request.benchmarks:
+                print(request.out / f"{name}.parquet")
         return
     with _sampling_process(), reporter() as report:
         paths = draw_samples(
-            open_model(options.model, checkpoint=options.checkpoint, **_engines(options, options.model)),
+            open_model(request.model, checkpoint=request.checkpoint, **request.engines(request.model)),
             table,
-            options.out,
-            benchmarks=options.benchmarks,
-            sampling=_sampling(options),
-            cache=options.cache,
+            request.out,
+            benchmarks=request.benchmarks,
+            sampling=request.sampling(),
+            cache=request.cache,
             report=report,
         )
+    request.write(request.out / "request.json")
     for path in paths.values():
         print(path)
 
 
-def traces(options: argparse.Namespace) -> None:
+def traces(request: "TracesRequest") -> None:
     """Draw reasoning traces of a teacher, for targets (in the training interpreter)."""
     from dataclasses import asdict, replace
-    from pathlib import Path
 
     from core.errors import InputError
     from core.progress import reporter
@@ -71,151 +77,151 @@ def traces(options: argparse.Namespace) -> None:
     from evaluation.statistics.solve_rate import verdicts_of
     from grading.grader import Grader
 
-    if options.backend != "local":
-        if Endpoint.parse(options.teacher):
+    if request.backend != "local":
+        if Endpoint.parse(request.teacher):
             raise InputError("--backend: an endpoint has its own engines and is asked from here: leave --backend out")
-        _submit(options, Path(f"{options.out}.job"))
-        print(options.out)
+        _submit("traces", request, Path(f"{request.out}.job"))
+        print(request.out)
         return
-    problems = read_problems(options.problems, options.problem_column, options.answer_column)
-    teacher = open_model(options.teacher, **_engines(options, options.teacher))
-    if isinstance(teacher, Endpoint) and options.concurrency:
-        teacher = replace(teacher, concurrency=options.concurrency)
-    limited = options.budget_tokens is not None or options.budget_money is not None
-    limits = (options.budget_tokens, options.budget_money, options.input_price, options.output_price)
+    problems = read_problems(request.problems, request.problem_column, request.answer_column)
+    teacher = open_model(request.teacher, **request.engines(request.teacher))
+    if isinstance(teacher, Endpoint) and request.concurrency:
+        teacher = replace(teacher, concurrency=request.concurrency)
+    limited = request.budget_tokens is not None or request.budget_money is not None
+    limits = (request.budget_tokens, request.budget_money, request.input_price, request.output_price)
     budget = Budget(*limits) if limited or isinstance(teacher, Endpoint) else None
-    with _sampling_process(), reporter() as report, Grader(options.workers, options.limit_s) as grader:
-        log_probs = options.log_probs and not isinstance(teacher, Endpoint)
+    with _sampling_process(), reporter() as report, Grader(request.workers, request.limit_s) as grader:
+        log_probs = request.log_probs and not isinstance(teacher, Endpoint)
         drawn = draw_traces(
             teacher,
             problems,
-            options.out,
-            TraceOptions(_sampling(options), options.system_prompt, budget, log_probs),
-            cache=options.cache,
+            request.out,
+            TraceOptions(request.sampling(), request.system_prompt, budget, log_probs),
+            cache=request.cache,
             verify=lambda rows: verdicts_of(rows, grader),
             report=report,
         )
         spent = (budget.prompt_tokens + budget.answer_tokens, budget.cost) if budget else (0, 0.0)
         report({"event": "traces", **asdict(drawn), "tokens": spent[0], "cost": spent[1]})
-    print(f"{options.out}: {drawn.rows:,} of {drawn.requested:,} traces, {drawn.cached:,} of them drawn before")
+    print(f"{request.out}: {drawn.rows:,} of {drawn.requested:,} traces, {drawn.cached:,} of them drawn before")
     if budget:
         end = "" if drawn.rows == drawn.requested else "; the budget ends here: give more, and the same command goes on"
         print(f"spent {spent[0]:,} tokens, cost {spent[1]:.4f}{end}")
 
 
-def difficulty(options: argparse.Namespace) -> None:
+def difficulty(request: "DifficultyRequest") -> None:
     """Measure how often a model solves each problem."""
     from core.files import write_table
     from evaluation.statistics.solve_rate import histogram_text, measure_difficulty
     from grading.grader import Grader
 
-    with Grader(options.workers, options.limit_s) as grader:
-        table = measure_difficulty(options.samples, grader, thinking=options.thinking)
-    write_table(table, options.out)
+    with Grader(request.workers, request.limit_s) as grader:
+        table = measure_difficulty(request.samples, grader, thinking=request.thinking)
+    write_table(table, request.out)
     print(histogram_text(table))
-    print(f"{options.out}: {table.num_rows:,} problems")
+    print(f"{request.out}: {table.num_rows:,} problems")
 
 
-def grade(options: argparse.Namespace) -> None:
+def grade(request: "GradeRequest") -> None:
     """Grade samples."""
     from core.files import write_table
     from evaluation.sample_tables import read_folder, read_suite_file
     from evaluation.statistics.scores import summarize
     from grading.grader import Grader, grade_table
 
-    table = read_suite_file(options.suite)
-    with Grader(options.workers, options.limit_s) as grader:
-        for name, samples in read_folder(options.samples, "samples").items():
-            rules = {"thinking": options.thinking, "truncated": options.truncated}
+    table = read_suite_file(request.suite)
+    with Grader(request.workers, request.limit_s) as grader:
+        for name, samples in read_folder(request.samples, "samples").items():
+            rules = {"thinking": request.thinking, "truncated": request.truncated}
             graded = grade_table(samples, table, grader, **rules)
-            write_table(graded, options.out / f"{name}.parquet")
+            write_table(graded, request.out / f"{name}.parquet")
             print(f"{name}: {summarize(graded).to_text()}")
 
 
-def disagreements(options: argparse.Namespace) -> None:
+def disagreements(results: Path, second: str, limit_s: float, out: Path | None) -> None:
     """List the verdicts with which a second grader disagrees."""
     from core.files import write_table
     from evaluation.sample_tables import read_folder
     from evaluation.second_grader import disagreements as find_disagreements
     from evaluation.second_grader import disagreements_text
 
-    table = find_disagreements(read_folder(options.results, "graded"), options.second, limit_s=options.limit_s)
+    table = find_disagreements(read_folder(results, "graded"), second, limit_s=limit_s)
     print(disagreements_text(table))
-    if options.out:
-        write_table(table, options.out)
-        print(options.out)
+    if out:
+        write_table(table, out)
+        print(out)
 
 
-def browse(options: argparse.Namespace) -> None:
+def browse(results: Path, out: Path) -> None:
     """Write all graded samples on one HTML page, which opens without a network."""
     from evaluation.report.sample_browser import browse as write_samples
     from evaluation.sample_tables import read_folder
 
-    rows = write_samples(read_folder(options.results, "graded"), options.out)
-    print(f"{options.out}: {rows:,} rows")
+    rows = write_samples(read_folder(results, "graded"), out)
+    print(f"{out}: {rows:,} rows")
 
 
-def inspect(options: argparse.Namespace) -> None:
+def inspect(results: Path, suite: Path, out: Path) -> None:
     """Write graded samples as logs of Inspect, which `inspect view --log-dir DIR` opens."""
     from datetime import UTC, datetime
 
     from evaluation.export.inspect_log import write_logs
     from evaluation.sample_tables import read_folder, read_suite_file
 
-    results = read_folder(options.results, "graded")
-    newest = max((options.results / f"{name}.parquet").stat().st_mtime for name in results)
+    tables = read_folder(results, "graded")
+    newest = max((results / f"{name}.parquet").stat().st_mtime for name in tables)
     graded = datetime.fromtimestamp(newest, UTC)
-    for path in write_logs(results, read_suite_file(options.suite), options.out, graded=graded):
+    for path in write_logs(tables, read_suite_file(suite), out, graded=graded):
         print(path)
 
 
-def lm_eval(options: argparse.Namespace) -> None:
+def lm_eval(suite: Path, samples: Path | None, out: Path, thinking: bool | None) -> None:
     """Write a suite as tasks of lm-evaluation-harness."""
     from core.code_digest import PROJECT
     from evaluation.export.lm_eval import write_tasks
     from evaluation.sample_tables import read_folder, read_suite_file
 
-    sampled = read_folder(options.samples, "samples") if options.samples else None
-    names = write_tasks(read_suite_file(options.suite), options.out, sampled=sampled, thinking=options.thinking)
+    sampled = read_folder(samples, "samples") if samples else None
+    names = write_tasks(read_suite_file(suite), out, sampled=sampled, thinking=thinking)
     template = "" if sampled else " --apply_chat_template"
-    print(f"{options.out}: {', '.join(names)}")
-    print(f"PYTHONPATH={PROJECT} lm_eval --include_path {options.out} --tasks luffy{template} --model …")
+    print(f"{out}: {', '.join(names)}")
+    print(f"PYTHONPATH={PROJECT} lm_eval --include_path {out} --tasks luffy{template} --model …")
 
 
-def compare(options: argparse.Namespace) -> None:
+def compare(request: "CompareRequest") -> None:
     """Compare models: checkpoints, hub ids or graded results."""
     from evaluation.report.model_comparison import Evaluation, comparison_table, evaluate
 
     evaluation = Evaluation(
-        suite=options.suite,
-        roots=tuple(options.roots),
-        benchmarks=options.benchmarks,
-        limit=options.limit,
-        sampling=_sampling(options),
-        engines=_engines(options, *options.models),
-        cache=options.cache,
-        workers=options.workers,
-        limit_s=options.limit_s,
-        thinking=options.thinking,
-        truncated=options.truncated,
+        suite=request.suite,
+        roots=request.roots,
+        benchmarks=request.benchmarks,
+        limit=request.limit,
+        sampling=request.sampling(),
+        engines=request.engines(*request.models),
+        cache=request.cache,
+        workers=request.workers,
+        limit_s=request.limit_s,
+        thinking=request.thinking,
+        truncated=request.truncated,
     )
     with _sampling_process():
-        print(comparison_table(evaluate(options.models, evaluation, options.out), pass_at=options.pass_at).to_text())
+        print(comparison_table(evaluate(request.models, evaluation, request.out), pass_at=request.pass_at).to_text())
 
 
-def leaderboard(options: argparse.Namespace) -> None:
+def leaderboard(results: Path, markdown: Path | None) -> None:
     """Rank all checkpoints that were graded on the same problems."""
     from core.files import write_text
     from evaluation.report.leaderboard import leaderboard_markdown, leaderboard_text, rank_folder
 
-    rankings = rank_folder(options.results)
+    rankings = rank_folder(results)
     print(leaderboard_text(rankings))
-    if options.markdown:
-        write_text(leaderboard_markdown(rankings), options.markdown)
-        print(f"\n{options.markdown}")
+    if markdown:
+        write_text(leaderboard_markdown(rankings), markdown)
+        print(f"\n{markdown}")
 
 
-def report(options: argparse.Namespace) -> None:
+def report(request: "ReportRequest") -> None:
     """Write the scorecard of a base model and a policy."""
     from core.files import write_text
     from evaluation.benchmarks.suite import suite_entries
@@ -226,67 +232,37 @@ def report(options: argparse.Namespace) -> None:
     from evaluation.sample_tables import read_folder, read_suite_file
     from grading.contamination import search_lineage, search_targets
 
-    table = read_suite_file(options.suite)
-    lineage, contamination = read_lineage(options.lineage) if options.lineage else {}, None
-    if options.targets:
-        contamination = search_targets(options.targets, table)
-    elif options.lineage:
-        contamination = search_lineage(lineage, options.lineage.parent, table)
+    table = read_suite_file(request.suite)
+    lineage, contamination = read_lineage(request.lineage) if request.lineage else {}, None
+    if request.targets:
+        contamination = search_targets(request.targets, table)
+    elif request.lineage:
+        contamination = search_lineage(lineage, request.lineage.parent, table)
     scorecard = build_scorecard(
-        read_folder(options.base, "graded"),
-        read_folder(options.policy, "graded"),
+        read_folder(request.base, "graded"),
+        read_folder(request.policy, "graded"),
         suite=suite_entries(table),
-        champion=read_folder(options.champion, "graded") if options.champion else None,
+        champion=read_folder(request.champion, "graded") if request.champion else None,
         contamination=contamination,
         lineage=lineage,
-        training_metrics=read_metrics(options.metrics) if options.metrics else [],
-        filter_counts=read_filter_counts(options.filter_counts) if options.filter_counts else [],
+        training_metrics=read_metrics(request.metrics) if request.metrics else [],
+        filter_counts=read_filter_counts(request.filter_counts) if request.filter_counts else [],
     )
-    write_page(scorecard, options.out)
-    if options.markdown:
-        write_text(render_markdown(scorecard), options.markdown)
+    write_page(scorecard, request.out)
+    if request.markdown:
+        write_text(render_markdown(scorecard), request.markdown)
     print(render_text(scorecard))
-    print(f"\n{options.out}")
+    print(f"\n{request.out}")
 
 
-def _sampling(options: argparse.Namespace) -> "Sampling":
-    from evaluation.generation.requests import Sampling
-
-    return Sampling(options.samples, options.temperature, options.top_p, options.max_tokens, options.seed)
-
-
-def _engines(options: argparse.Namespace, *models: str) -> dict[str, Any]:
-    """What `open_model` takes for ``models``."""
-    from core.errors import InputError
-    from core.text.parse import parse_yaml
-    from evaluation.generation.endpoint import Endpoint, EndpointOptions
-
-    if options.endpoint and not any(map(Endpoint.parse, models)):
-        raise InputError(f"--endpoint: {', '.join(models)}: no MODEL@URL; leave it out for a model on this machine")
-    kwargs = parse_yaml(options.chat_template_kwargs, "--chat-template-kwargs")
-    if not isinstance(kwargs, dict):
-        raise InputError(
-            f"--chat-template-kwargs: got {kwargs!r:.80}, expected a mapping, as {{enable_thinking: false}}"
-        )
-    return {
-        "template": options.template,
-        "chat_template_kwargs": kwargs,
-        "replicas": options.replicas,
-        "tensor_parallel": None if options.tensor_parallel == "auto" else int(options.tensor_parallel),
-        "trust_remote_code": options.trust_remote_code,
-        "endpoint": EndpointOptions.parse(parse_yaml(options.endpoint or "{}", "--endpoint"), "--endpoint"),
-    }
-
-
-def _submit(options: argparse.Namespace, out: "Path") -> None:
+def _submit(command: str, request: "GenerateRequest | TracesRequest", out: "Path") -> None:
     """Run the command as a job of a cluster, whose log and progress are kept below ``out``."""
     from core.progress import reporter
     from evaluation.launch import run_elsewhere
 
     _leave_on_term()  # which ends the job
-    settings = {name: getattr(options, name) for name in ("backend", "ray_address", "slurm")}
     with reporter() as report:
-        run_elsewhere(options.arguments, out, settings, report)
+        run_elsewhere(command, request, out, report)
 
 
 def _leave_on_term() -> None:

@@ -1,65 +1,65 @@
-"""``python -m evaluation generate`` or ``traces`` as a job of a Ray cluster or of Slurm: submitted, followed, and found
-again.
+"""`generate` or `traces` as a job of a Ray cluster or of Slurm: submitted, followed, and found again.
 
-
-The command submits itself with the backend ``local``. The job keeps its samples in the cache and writes its files, so
-that both have to be at the same paths on every node; its progress comes back through a file beside them.
+The command submits its own request with the backend ``local``. The job keeps its samples in the cache and writes its
+files, so that both have to be at the same paths on every node; its progress comes back through a file beside them.
 """
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from core.backends import build_backend
+from core.backends import Placement, build_backend
 from core.backends.monitor import LOG_TAIL_LINES, Attempt, attempts, follow, hold, log_lines
 from core.backends.task import ENVIRONMENT, Task
 from core.code_digest import SHORT_DIGEST, identity
 from core.errors import TaskFailed
 from core.progress import EVENTS_FILE
 
+SLURM = {"time": 1440}  # minutes, as for a training
 # Variables of ours that decide which samples are drawn, or where models come from.
 PASSED_ON = ("HF_HUB_OFFLINE", "VLLM_USE_V2_MODEL_RUNNER")
 
 
-def run_elsewhere(
-    arguments: Sequence[str], out: Path, settings: Mapping[str, Any], report: Callable[[dict[str, Any]], None]
-) -> None:
-    """Run ``python -m evaluation ARGUMENTS`` as a job to its end; one that an earlier command left is taken over.
+def run_elsewhere(command: str, request: Placement, out: Path, report: Callable[[dict[str, Any]], None]) -> None:
+    """Run ``python -m evaluation COMMAND`` as a job to its end; one that an earlier command left is taken over.
 
     Args:
-        arguments: of this command. Equal arguments, in the same folder, mean the same job.
-        out: the folder that the job writes; its log and progress go into ``attempts/`` below.
-        settings: see `core.backends.build_backend`.
+        command: `generate` or `traces`.
+        request: what it is asked to do, and where. Equal requests, in the same folder, mean the same job.
+        out: the folder that the job writes; its request, log and progress go into ``attempts/`` below.
         report: receives the job's events.
 
     Raises:
         InputError: the cluster does not take the job, or the job finds a mistake in its input.
         TaskFailed: the job failed.
     """
-    backend = build_backend(settings)
+    backend = build_backend({**request.model_dump(), "slurm": SLURM | request.slurm})
     with hold(out, "evaluation"):
         folder = out.resolve() / "attempts"
         folder.mkdir(exist_ok=True)
+        here = request.model_copy(update={"backend": "local"})
+        job = identity(str(Path.cwd()), command, request.model_dump(mode="json"))[:SHORT_DIGEST]
+        task = partial(
+            _task, job, ("evaluation", command, "--request", str(here.write(folder / f"request-{job}.json")))
+        )
         earlier = attempts(folder)
-        job = identity(str(Path.cwd()), *arguments)[:SHORT_DIGEST]
-        if earlier and backend.reattach(_task(job, arguments, earlier[-1])):
-            attempt = earlier[-1]
-        else:
-            attempt = Attempt(folder, len(earlier) + 1)
+        found = earlier and backend.reattach(task(earlier[-1]))
+        attempt = earlier[-1] if found else Attempt(folder, len(earlier) + 1)
         try:
-            follow(attempt, backend, _task(job, arguments, attempt), "evaluation", on_record=report, say=_say)
+            follow(attempt, backend, task(attempt), "evaluation", on_record=report, say=_say)
         except TaskFailed:
             sys.stderr.write("".join(f"{line}\n" for line in log_lines(attempt.log)[-LOG_TAIL_LINES:]))
             raise
 
 
-def _task(job: str, arguments: Sequence[str], attempt: Attempt) -> Task:
+def _task(job: str, module: tuple[str, ...], attempt: Attempt) -> Task:
     """The process of an attempt."""
     return Task(
         name=f"luffy-evaluation-{job}-{attempt.number}",
-        module=("evaluation", *arguments, "--backend", "local"),
+        module=module,
         environment={
             **ENVIRONMENT,
             EVENTS_FILE: str(attempt.records),

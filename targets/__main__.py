@@ -127,7 +127,7 @@ def _benchmarks(name: str | None, roots: Sequence[Path]) -> "pa.Table | None":
         if path.suffix != ".parquet":
             path = Path(folder) / "suite.parquet"
             command = [sys.executable, "-m", "evaluation", "suite", "--suite", name, "--out", str(path)]
-            command += ["--roots", *map(str, roots)] if roots else []
+            command += [part for root in roots for part in ("--roots", str(root))]
             environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
             done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
             if done.returncode:

@@ -1,56 +1,132 @@
 """``python -m training``: train a policy on prepared targets, with the training interpreter (``.venv-train``).
 
-``python -m training COMMAND`` runs one of `COMMANDS` instead.
+Without a command it trains. The docstring of each command is its help; `training.commands` does the work. They are
+imported when a command runs, because `luffy train --help` shows this help from an interpreter without Hydra.
 """
 
-import argparse
 import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from omegaconf import OmegaConf
+import typer
 
-from core.cli import SEED, Parser, exit_status
+from core.cli import exit_status
+from core.command_options import examples, new_app, options_of, request_of, run_app
 from core.errors import InputError
-from core.files import read_object
 from core.metrics import REWARD, VALIDATION_SCORE
+from core.model.manifest import InputRecord
 from core.progress import reporter
-from training.commands import export, preflight, rollout_browser, track
-from training.job.configuration import compose_run, names
-from training.job.launch import run_job
+from training.export import DTYPES
 from training.job.request import TrainingRequest, has_first_stage
 
-COMMANDS = {"browse": rollout_browser.main, "export": export.main, "preflight": preflight.main, "track": track.main}
-EPILOG = f"Other commands, each with --help: {', '.join(COMMANDS)}."
+app = new_app("Train a policy on prepared targets. Without a COMMAND, the options below start or resume a training.")
+Run = Annotated[Path, typer.Option(metavar="DIR", help="Folder of the run.")]
 
 
-def parser() -> argparse.ArgumentParser:
-    result = Parser(prog="python -m training", description="Train a policy on prepared targets.", epilog=EPILOG)
-    result.add_argument("--recipe", default="luffy", help=f"one of: {', '.join(names('recipe'))} (default %(default)s)")
-    result.add_argument(
-        "--hardware", default="cpu", help=f"one of: {', '.join(names('hardware'))} (default %(default)s)"
-    )
-    result.add_argument("--targets", type=Path, help="parquet file of targets/train")
-    result.add_argument(
-        "--heldout",
-        type=Path,
-        help="parquet file of held-out targets, for recipe sft_rl (default: heldout.parquet beside --targets)",
-    )
-    result.add_argument("--model", type=Path, help="Hugging Face folder of the base model")
-    result.add_argument("--out", type=Path, help="folder of the run; a run in it that was interrupted is resumed")
-    result.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help="override a configuration key"
-    )
-    result.add_argument("--seed", type=SEED, default=0, help="random seed (default %(default)s)")
-    result.add_argument("--lineage", type=Path, help="JSON file that says where targets and model came from")
-    result.add_argument(
-        "--request", type=Path, metavar="FILE", help="JSON file with all of this; request.json of a run is one"
-    )
-    result.add_argument("--force", action="store_true", help="train even if --out has the policy of the same run")
-    result.add_argument("--print-config", action="store_true", help="print the resolved configuration and stop")
-    return result
+@app.callback(
+    invoke_without_command=True,
+    epilog=examples(
+        "python -m training --recipe luffy --targets targets/train.parquet --model models/base --out runs/luffy",
+        "python -m training --recipe luffy --print-config --set actor_rollout_ref.actor.optim.lr=1e-6",
+        "python -m training --request runs/luffy/request.json",
+    ),
+)
+@options_of(TrainingRequest)
+def train(
+    context: typer.Context,
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Print the resolved configuration and stop.")
+    ] = False,
+    **given: Any,
+) -> None:
+    """Train a policy on prepared targets."""
+    if context.invoked_subcommand:
+        return
+    if print_config:
+        _print_config(given)
+        return
+    request = request_of(TrainingRequest, context, given)
+    if request.heldout is None and has_first_stage(request.recipe):
+        heldout = request.targets.path.with_name("heldout.parquet")
+        if not heldout.is_file():
+            raise InputError(
+                f"recipe {request.recipe}: its second stage trains on held-out targets, and there is no {heldout}: "
+                "give --heldout, or prepare the targets with a heldout share"
+            )
+        request = request.model_copy(update={"heldout": InputRecord(path=heldout, digest="")})
+    request = request.complete()
+    # SIGTERM unwinds the stack as Ctrl-C does, so that the job is stopped on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    from training.job.launch import run_job
+
+    with reporter() as send:
+
+        def report(event: dict[str, Any]) -> None:
+            print_event(event)
+            send(event)
+
+        run_job(request, report)
+
+
+def _print_config(given: Mapping[str, Any]) -> None:
+    from omegaconf import OmegaConf
+
+    from training.job.configuration import compose_run
+
+    defaults = {name: field.default for name, field in TrainingRequest.model_fields.items()} | {"out": "run"}
+    chosen = defaults | {name: value for name, value in given.items() if value}
+    config = compose_run(chosen["recipe"], chosen["hardware"], chosen["overrides"], run=Path(chosen["out"]))
+    sys.stdout.write(OmegaConf.to_yaml(config))
+
+
+@app.command()
+def browse(run: Run, out: Annotated[Path, typer.Option(metavar="FILE.html", help="The page to write.")]) -> None:
+    """Write the samples of a run, step by step, on one HTML page, which opens without a network."""
+    from training.commands import rollout_browser as command
+
+    command.browse(run, out)
+
+
+@app.command()
+def export(
+    run: Run,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="The folder to create.")],
+    step: Annotated[int | None, typer.Option(help="Step of the checkpoint. Without it, the newest.")] = None,
+    dtype: Annotated[str, typer.Option(metavar="|".join(DTYPES), help="Type of its weights.")] = DTYPES[0],
+) -> None:
+    """Write the model of a checkpoint as a Hugging Face folder, during the run or after it."""
+    from training.commands import export as command
+
+    command.export(run, step, dtype, out)
+
+
+@app.command()
+def preflight(
+    hardware: Annotated[str, typer.Option(help="The hardware profile.")] = "cpu",
+    out: Annotated[Path, typer.Option(metavar="DIR", help="A folder on the disk of the runs.")] = Path("var"),
+    machine_only: Annotated[
+        bool, typer.Option("--machine-only", help="Do not train: a few seconds instead of minutes.")
+    ] = False,
+) -> int:
+    """Check that this machine can train: one line for each check, with what to do if it fails."""
+    from training.commands import preflight as command
+
+    return command.preflight(hardware, out, machine_only=machine_only)
+
+
+@app.command()
+def track(
+    run: Run,
+    scorecard: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of the scorecard of its policy.")
+    ] = None,
+) -> None:
+    """Publish lineage and scorecard of a finished training in its MLflow and W&B runs."""
+    from training.commands import track as command
+
+    command.track(run, scorecard)
 
 
 def print_event(event: Mapping[str, Any]) -> None:
@@ -70,51 +146,8 @@ def print_event(event: Mapping[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    given = sys.argv[1:] if argv is None else argv
-    if given and given[0] in COMMANDS:
-        return COMMANDS[given[0]](given[1:])
-    arguments = parser().parse_args(given)
-    if arguments.print_config:
-        run = arguments.out or Path("run")
-        config = compose_run(arguments.recipe, arguments.hardware, arguments.overrides, run=run)
-        sys.stdout.write(OmegaConf.to_yaml(config))
-        return 0
-    request = (TrainingRequest.read(arguments.request) if arguments.request else _request(arguments)).complete()
-    # SIGTERM unwinds the stack as Ctrl-C does, so that the job is stopped on the way out.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    with reporter() as send:
-
-        def report(event: dict[str, Any]) -> None:
-            print_event(event)
-            send(event)
-
-        run_job(request, report)
-    return 0
-
-
-def _request(arguments: argparse.Namespace) -> TrainingRequest:
-    """The request of a command line."""
-    if missing := [name for name in ("targets", "model", "out") if getattr(arguments, name) is None]:
-        raise InputError(f"missing {', '.join('--' + name for name in missing)}; see python -m training --help")
-    heldout = arguments.heldout or arguments.targets.with_name("heldout.parquet")
-    if has_first_stage(arguments.recipe) and not heldout.is_file():
-        raise InputError(
-            f"recipe {arguments.recipe}: its second stage trains on held-out targets, and there is no {heldout}: give "
-            "--heldout, or prepare the targets with a heldout share"
-        )
-    return TrainingRequest(
-        recipe=arguments.recipe,
-        hardware=arguments.hardware,
-        overrides=arguments.overrides,
-        seed=arguments.seed,
-        targets=arguments.targets,
-        model=arguments.model,
-        heldout=heldout,
-        out=arguments.out,
-        upstream=read_object(arguments.lineage) if arguments.lineage else {},
-        force=arguments.force,
-    )
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_app(app, sys.argv[1:] if arguments is None else arguments, "python -m training")
 
 
 if __name__ == "__main__":

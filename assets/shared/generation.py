@@ -1,6 +1,5 @@
 """What an operator can set of targets/generated."""
 
-import json
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -57,16 +56,9 @@ class GenerationOptions(SamplingOptions):
         """The limits and prices, as `Budget` takes them."""
         return self.budget_tokens, self.budget_money, self.input_price, self.output_price
 
-    def arguments(self) -> list[str]:
-        """The arguments of ``python -m evaluation traces``, without those that say where things are."""
-        columns = ["--problem-column", self.problem_column, "--answer-column", self.answer_column]
-        grading = ["--workers", str(self.grade_workers), "--limit-s", str(self.grade_limit_s)]
-        arguments = [*columns, "--samples", str(self.samples), *self.sampling_arguments(), *grading]
-        arguments += [f"--system-prompt={self.system_prompt}"] if self.system_prompt else []
+    def asked(self) -> dict[str, Any]:
+        """The fields of `evaluation.command_requests.TracesRequest`, without those that say where things are."""
+        here = {"teacher", "problems", "grade_workers", "grade_limit_s"}
         if Endpoint.parse(self.teacher) is None:
-            return arguments
-        arguments += ["--concurrency", str(self.concurrency)]
-        arguments += ["--endpoint", json.dumps(self.endpoint)] if self.endpoint else []
-        arguments += ["--budget-tokens", str(self.budget_tokens)] if self.budget_tokens else []
-        arguments += ["--budget-money", str(self.budget_money)] if self.budget_money else []
-        return [*arguments, "--input-price", str(self.input_price), "--output-price", str(self.output_price)]
+            here |= {"concurrency", "endpoint", "budget_tokens", "budget_money", "input_price", "output_price"}
+        return {**self.model_dump(exclude=here), "workers": self.grade_workers, "limit_s": self.grade_limit_s}

@@ -5,7 +5,6 @@ messages come back through Dagster Pipes; what it prints is in the step's logs i
 local, the program submits what needs GPUs as a job of a Ray cluster or of Slurm.
 """
 
-import json
 import os
 import subprocess
 import sys
@@ -20,7 +19,6 @@ import dagster as dg
 from pydantic import Field
 
 from assets.shared.messages import MessageFile
-from core.backends import Placement
 from core.code_digest import PROJECT
 from core.errors import InputError
 from core.text.patterns import compile_quick_pattern
@@ -43,15 +41,9 @@ class TrainingInterpreter(dg.ConfigurableResource):
     ray_address: str | None = None
     slurm: dict[str, Any] = Field(default={})
 
-    def placement(self) -> Placement:
-        """Where a request of this interpreter runs what needs GPUs."""
-        return Placement.model_validate(self.model_dump(include={"backend", "ray_address", "slurm"}))
-
-    def evaluation_arguments(self) -> list[str]:
-        """The arguments of ``python -m evaluation generate`` and ``traces`` that say where they run."""
-        ray = [] if self.ray_address is None else ["--ray-address", self.ray_address]
-        slurm = ["--slurm", json.dumps(self.slurm)] if self.slurm else []
-        return [] if self.backend == "local" else ["--backend", self.backend, *ray, *slurm]
+    def placement(self) -> dict[str, Any]:
+        """The fields of `core.backends.Placement`: where a request of this interpreter runs what needs GPUs."""
+        return {"backend": self.backend, "ray_address": self.ray_address, "slurm": self.slurm}
 
     def executable(self) -> Path:
         """The interpreter's path; InputError if there is none."""

@@ -4,7 +4,6 @@
 Launchpad, and the op receives an instance of the same class.
 """
 
-import json
 from collections.abc import Sequence
 from copy import copy
 from typing import Annotated, Any, Literal, TypeVar, cast
@@ -196,16 +195,6 @@ class SamplingOptions(Options):
     trust_remote_code: bool = Field(default=False, description="Run code that the model folder brings.")
     grade_workers: int = Field(default=2, ge=1, description="Processes that compare answers.")
     grade_limit_s: float = Field(default=5.0, gt=0, description="Seconds allowed for comparing one answer.")
-
-    def sampling_arguments(self) -> list[str]:
-        """The arguments of ``python -m evaluation`` that say how samples are drawn."""
-        arguments = ["--temperature", str(self.temperature), "--top-p", str(self.top_p)]
-        arguments += ["--max-tokens", str(self.max_tokens), "--seed", str(self.seed), "--template", self.template]
-        arguments += ["--tensor-parallel", str(self.tensor_parallel)]
-        arguments += ["--replicas", str(self.replicas)] if self.replicas else []
-        kwargs = json.dumps(self.chat_template_kwargs, default=str)
-        arguments += ["--chat-template-kwargs", kwargs] if self.chat_template_kwargs else []
-        return [*arguments, "--trust-remote-code"] if self.trust_remote_code else arguments
 
 
 class EvaluationOptions(SamplingOptions):

@@ -5,30 +5,50 @@ same way. A job of a cluster goes on if its command is killed, and the same comm
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from core.backends.local import LocalBackend
 from core.backends.ray_job import RayJobBackend
 from core.backends.slurm import SlurmBackend
 from core.backends.task import Backend
 from core.errors import InputError
+from core.request import Request
+from core.text.parse import parse_yaml
 
 BACKENDS = ("local", "ray", "slurm")
 
 
-class Placement(BaseModel):
-    """Where a program that needs GPUs runs."""
+PLACE = "Where it runs"
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+def _mapping(value: Any) -> Any:
+    return parse_yaml(value, "--slurm") if isinstance(value, str) else value
+
+
+class Placement(Request):
+    """Where a program that needs GPUs runs."""
 
     backend: Literal["local", "ray", "slurm"] = Field(
         default="local",
-        description="Where it runs: on this machine, as a job of a Ray cluster, or as a job of Slurm.",
+        description="Run on this machine, as a job of a Ray cluster, or as a job of Slurm.",
+        json_schema_extra={"panel": PLACE},
     )
-    ray_address: str | None = Field(default=None, description="Dashboard of the Ray cluster: http://HOST:8265.")
-    slurm: dict[str, Any] = Field(default={}, description="Parameters of sbatch by the names that submitit gives them.")
+    ray_address: str | None = Field(
+        default=None,
+        description="Dashboard of the Ray cluster, such as http://HOST:8265.",
+        json_schema_extra={"metavar": "URL", "panel": PLACE},
+    )
+    slurm: Annotated[dict[str, Any], BeforeValidator(_mapping)] = Field(
+        default={},
+        description="Parameters of sbatch by the names that submitit gives them, such as {partition: gpu, time: 600}.",
+        json_schema_extra={
+            "metavar": "YAML",
+            "panel": PLACE,
+            "expected": "a mapping, such as {partition: gpu, time: 600}",
+        },
+    )
 
 
 def build_backend(settings: Mapping[str, Any], lock: int | None = None) -> Backend:

@@ -5,12 +5,16 @@ Models are evaluated first, on the suite and with the sampling of the profile.
 
 import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
 
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.storage import Storage
 from core.cli import Parser, exit_status
 from core.code_digest import PROJECT
 from evaluation.__main__ import main as evaluation
+from evaluation.command_requests import CompareRequest
 from pipelines.cli.run import configure
 from pipelines.definitions.settings import Settings, load_settings
 
@@ -25,32 +29,30 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     configure(options.profile, options.overrides)
     settings = load_settings()
-    results = str(Storage(root=settings.storage.root).path / "graded")
+    results = Storage(root=settings.storage.root).path / "graded"
     if options.models:
         python = TrainingInterpreter(python=settings.interpreter.python).executable()
-        command = [str(python), "-m", "evaluation", "compare", *options.models, *compare_options(settings)]
-        done = subprocess.run([*command, "--out", results], cwd=PROJECT, check=False)
+        with tempfile.TemporaryDirectory() as folder:
+            file = comparison(settings, options.models, results).write(Path(folder) / "request.json")
+            command = [str(python), "-m", "evaluation", "compare", "--request", str(file)]
+            done = subprocess.run(command, cwd=PROJECT, check=False)
         if done.returncode:
             return done.returncode
-    return evaluation(["leaderboard", "--results", results])
+    return evaluation(["leaderboard", "--results", str(results)])
 
 
-def compare_options(settings: Settings) -> list[str]:
-    """The options of ``python -m evaluation compare`` that ``settings`` stand for."""
-    sampling = settings.evaluation
-    options: dict[str, list[object]] = {
-        "--suite": [settings.suite.name],
-        "--benchmarks": list(settings.suite.only),
-        "--roots": list(settings.benchmarks.roots),
-        "--limit": [settings.benchmarks.limit],
-        "--samples": [sampling.samples],
-        "--temperature": [sampling.temperature],
-        "--top-p": [sampling.top_p],
-        "--max-tokens": [sampling.max_tokens],
-        "--template": [sampling.template],
-    }
-    given = {name: values for name, values in options.items() if values and values != [None]}
-    return [str(part) for name, values in given.items() for part in (name, *values)]
+def comparison(settings: Settings, models: Sequence[str], results: Path) -> CompareRequest:
+    """The request that evaluates ``models`` on the suite and with the sampling of the settings."""
+    sampling = settings.evaluation.model_dump(include={"samples", "temperature", "top_p", "max_tokens", "template"})
+    return CompareRequest(
+        models=tuple(models),
+        suite=settings.suite.name,
+        benchmarks=tuple(settings.suite.only) or None,
+        roots=tuple(map(Path, settings.benchmarks.roots)),
+        limit=settings.benchmarks.limit,
+        out=results,
+        **sampling,
+    )
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ EPILOG = (
     "Try `luffy demo`, then `luffy ui`. Every command has --help. Outputs go to var/storage. "
     "`luffy --install-completion` teaches your shell the commands and their options."
 )
+HELP = {"-h", "--help"}  # needs no training interpreter
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 app = typer.Typer(
@@ -147,12 +148,22 @@ def targets(context: typer.Context) -> None:
 @app.command(rich_help_panel=DATA, context_settings=PASS_ON)
 def train(context: typer.Context) -> None:
     """Train a policy on prepared targets, without Dagster: `luffy train --help`."""
+    if HELP & {*context.args}:
+        from training.__main__ import main
+
+        main(context.args)
+        return
     _become("training", _training_python(), context.args)
 
 
 @app.command(rich_help_panel=DATA, context_settings=PASS_ON)
 def evaluate(context: typer.Context) -> None:
     """Sample, grade and compare any models, without Dagster: `luffy evaluate --help`."""
+    if HELP & {*context.args}:
+        from evaluation.__main__ import main
+
+        main(context.args)
+        return
     _become("evaluation", _training_python(), context.args)
 
 

@@ -31,6 +31,9 @@ def preload() -> None:
 def forked_steps(context: dg.InitExecutorContext) -> dg.Executor:
     """Dagster's executor of processes, by a start method that its configuration does not offer.
 
+    With Dagster's ``forkserver`` and ``preload_modules`` an unchanged demo takes 1.9 times as long (median of 4 runs by
+    turns on a busy machine: 119 s and 64 s).
+
     A fork copies the locks that other threads hold. The threads of a run only wait for a request to stop it.
     """
     from dagster._core.execution.retries import RetryMode

@@ -3,9 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -13,23 +10,25 @@ import typer
 from core.cli import COMMAND
 from core.code_digest import PROJECT
 from core.text.patterns import compile_quick_pattern
+from evaluation.__main__ import app as evaluation
 from pipelines.cli.luffy import app
 from pipelines.reference.markdown import block, code, page, prose, table
+from training.__main__ import app as training
 
 WIDTH = "110"
 OTHERS = compile_quick_pattern(r"Other commands, each with --help: ([^.]+)\.")
-SUBCOMMAND = compile_quick_pattern(r"(?m)^    ([a-z][a-z-]*)(?: |$)")
-BEHIND = {"targets": "targets", "train": "training", "evaluate": "evaluation"}
 
 
 def commands_page() -> str:
     """Every command with its options."""
-    commands: dict[str, Any] = typer.main.get_command(app).commands  # pyright: ignore[reportAttributeAccessIssue]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        helps = dict(zip(BEHIND, pool.map(_helps, BEHIND), strict=True))
+    behind = {
+        "targets": _targets(),
+        "train": _commands("train", training),
+        "evaluate": _commands("evaluate", evaluation),
+    }
     sections = [
-        f"## luffy {name}\n\n{prose(command.help or '')}\n\n" + ("\n\n".join(helps.get(name) or [_options(command)]))
-        for name, command in commands.items()
+        f"## luffy {name}\n\n{prose(command.help or '')}\n\n{behind.get(name) or _options(command)}"
+        for name, command in _group(app).commands.items()
     ]
     return page(
         "Commands",
@@ -39,6 +38,20 @@ def commands_page() -> str:
     )
 
 
+def _group(application: typer.Typer) -> Any:
+    return typer.main.get_command(application)
+
+
+def _commands(name: str, application: typer.Typer) -> str:
+    """The options of an application itself, and its commands with theirs."""
+    group = _group(application)
+    sections = [
+        f"### luffy {name} {sub}\n\n{prose(command.help or '')}\n\n{_options(command)}"
+        for sub, command in group.commands.items()
+    ]
+    return "\n\n".join([part for part in (_options(group), *sections) if part])
+
+
 def _options(command: Any) -> str:
     def name(option: Any) -> str:
         return code(option.metavar if option.param_type_name == "argument" else ", ".join(option.opts))
@@ -46,26 +59,24 @@ def _options(command: Any) -> str:
     def default(option: Any) -> str:
         return "" if option.default in (None, "", False) else code(option.default)
 
-    rows = [(name(option), default(option), prose(option.help)) for option in command.params]
+    rows = [
+        (name(option), default(option), prose(option.help.replace("\\[", "[")))
+        for option in command.params
+        if option.name != "help"
+    ]
     return table(("option", "default", "meaning"), rows) if rows else ""
 
 
-def _helps(name: str) -> list[str]:
-    """What ``luffy NAME --help`` prints, and the help of its subcommands."""
-    first = _help(name)
-    more = others[1].split() if (others := OTHERS.search(" ".join(first.split()))) else list(_subcommands(first))
-    return [
-        block("text", first),
-        *(f"### luffy {name} {sub.strip(',')}\n\n{block('text', _help(name, sub.strip(',')))}" for sub in more),
-    ]
+def _targets() -> str:
+    """What ``luffy targets --help`` prints, and the help of its other commands."""
+    first = _help()
+    others = OTHERS.search(" ".join(first.split()))
+    more = others[1].replace(",", "").split() if others else []
+    sections = [f"### luffy targets {sub}\n\n{block('text', _help(sub))}" for sub in more]
+    return "\n\n".join([block("text", first), *sections])
 
 
-def _subcommands(text: str) -> Iterator[str]:
-    yield from (match[1] for match in SUBCOMMAND.finditer(text))
-
-
-def _help(name: str, *subcommand: str) -> str:
-    python = PROJECT / ".venv-train" / "bin" / "python" if name == "train" else Path(sys.executable)
-    environment = {**os.environ, COMMAND: f"luffy {name}", "COLUMNS": WIDTH, "PYTHONPATH": str(PROJECT)}
-    command = [str(python), "-m", BEHIND[name], *subcommand, "--help"]
+def _help(*subcommand: str) -> str:
+    environment = {**os.environ, COMMAND: "luffy targets", "COLUMNS": WIDTH, "PYTHONPATH": str(PROJECT)}
+    command = [sys.executable, "-m", "targets", *subcommand, "--help"]
     return subprocess.run(command, env=environment, cwd=PROJECT, capture_output=True, text=True, check=True).stdout

@@ -13,8 +13,9 @@ from processes import alive, wait_until
 from assets.shared.interpreter import TrainingInterpreter
 from assets.training import METRICS, POINTS, StepObserver
 from core.errors import InputError
-from evaluation.__main__ import parser as evaluation_parser
+from evaluation.command_requests import GenerateRequest
 from tests.defs.project import message, settings_of
+from training.job.request import TrainingRequest
 
 INTERPRETER = TrainingInterpreter(python=sys.executable, grace_seconds=20)
 
@@ -106,15 +107,12 @@ def test_nothing_survives_the_step_however_it_ends(tmp_path: Path, signum: int):
 
 
 def test_trainings_and_evaluations_are_told_the_same_place():
-    here = TrainingInterpreter(python="python")
-    assert here.evaluation_arguments() == []
-    cluster = TrainingInterpreter(python="python", backend="ray", ray_address="http://head:8265")
-    assert cluster.evaluation_arguments() == ["--backend", "ray", "--ray-address", "http://head:8265"]
-    parameters = {"partition": "gpu", "time": 600, "additional_parameters": {"begin": "now"}}
-    slurm = TrainingInterpreter(python="python", backend="slurm", slurm=parameters)
-    arguments = ["generate", "--model", "m", "--suite", "s", "--out", "o", *slurm.evaluation_arguments()]
-    options = evaluation_parser().parse_args(arguments)
-    assert (options.backend, options.slurm) == ("slurm", parameters)
+    place = {"backend": "slurm", "ray_address": None, "slurm": {"partition": "gpu", "time": 600}}
+    given = TrainingInterpreter(python="python", backend="slurm", slurm=place["slurm"]).placement()
+    training = TrainingRequest(targets="t", model="m", out="o", **given)
+    evaluation = GenerateRequest(model="m", suite="s", out="o", **given)
+    for request in (training, evaluation):
+        assert request.model_dump(include=set(place)) == place
 
 
 def test_a_cluster_without_an_address_is_refused():

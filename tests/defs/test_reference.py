@@ -40,7 +40,7 @@ def test_every_recipe_command_and_asset_is_there(pages):
     for command in app.registered_commands:
         assert f"\n## luffy {command.callback.__name__}\n" in pages["reference/commands.md"]
     for other in ("train export", "evaluate lm-eval", "targets push"):
-        assert f"usage: luffy {other} " in pages["reference/commands.md"]
+        assert f"\n### luffy {other}\n" in pages["reference/commands.md"]
     for asset in ("targets/train", "targets/generated", "targets/difficulty", "training/policy", "registry/champion"):
         assert f"\n| `{asset}` | " in pages["reference/assets.md"]
     assert "\n| `every_trace_accounted_for` | `targets/train` | error | " in pages["reference/assets.md"]

@@ -211,10 +211,10 @@ def run_report(folder: Path) -> None:
 
 
 def evaluate(*arguments: object) -> None:
-    from evaluation.__main__ import parser
+    from core.command_options import run_app
+    from evaluation.__main__ import app
 
-    options = parser().parse_args(list(map(str, arguments)))
-    options.command(options)
+    run_app(app, list(map(str, arguments)), "python -m evaluation")
 
 
 if __name__ == "__main__":

@@ -16,10 +16,10 @@ REPORT = "evaluation report --suite suite.parquet --base graded --policy graded 
 
 ROWS: list[Row] = [
     # command lines
-    ("evaluation", {}, "required: COMMAND"),
-    ("evaluation nothing", {}, "invalid choice: 'nothing'"),
-    ("evaluation suite", {}, "required: --out"),
-    ("evaluation traces --teacher model", {}, "required: --problems, --out"),
+    ("evaluation", {}, "Missing command; see python -m evaluation --help"),
+    ("evaluation nothing", {}, "No such command 'nothing'"),
+    ("evaluation suite", {}, "missing --out; see python -m evaluation suite --help"),
+    ("evaluation traces --teacher model", {}, "missing --problems, --out"),
     ("evaluation traces --teacher model --problems none.jsonl --out t.parquet", {}, "none.jsonl: no such file"),
     ("evaluation traces --teacher model --problems p.csv --out t.parquet", {"p.csv": "a,b"}, "p.csv: "),
     (
@@ -53,7 +53,7 @@ ROWS: list[Row] = [
     (
         "evaluation difficulty --samples a.parquet --out b.parquet --truncated zero",
         {},
-        "unrecognized arguments: --truncated",
+        "No such option: --truncated",
     ),
     ("evaluation browse model --out page.html", {}, "model: no <benchmark>.parquet there"),
     ("evaluation inspect model --suite suite.parquet --out logs", {}, "model: no <benchmark>.parquet there"),
@@ -71,8 +71,12 @@ ROWS: list[Row] = [
     (f"{GRADE} --limit-s 0", {}, "--limit-s: got '0'"),
     (f"{GRADE} --limit-s -1", {}, "--limit-s: got '-1'"),
     (f"{GRADE} --limit-s inf", {}, "--limit-s: got 'inf'"),
-    ("evaluation disagreements graded --limit-s nan", {}, "--limit-s: got 'nan'"),
-    ("evaluation disagreements graded --second nobody", {}, "invalid choice: 'nobody'"),
+    ("evaluation disagreements graded --limit-s nan", {}, "--limit-s: got nan"),
+    (
+        "evaluation disagreements graded --second nobody",
+        {},
+        "--second: got 'nobody', expected one of whole-text",
+    ),
     (f"{GENERATE} model --temperature nan", {}, "--temperature: got 'nan'"),
     (f"{GENERATE} model --temperature -1", {}, "--temperature: got '-1'"),
     (f"{GENERATE} model --top-p 0", {}, "--top-p: got '0', expected a number above 0 up to 1"),
@@ -80,8 +84,23 @@ ROWS: list[Row] = [
     (f"{GENERATE} model --max-tokens 0", {}, "--max-tokens: got '0'"),
     (f"{GENERATE} model --samples 0", {}, "--samples: got '0'"),
     (f"{GENERATE} model --replicas 0", {}, "--replicas: got '0', expected a whole number from 1"),
-    (f"{GENERATE} model --template nothing", {}, "--template: invalid choice: 'nothing'"),
+    (f"{GENERATE} model --template nothing", {}, "--template: got 'nothing', expected one of training"),
     ("evaluation compare graded graded2 --pass-at 0", {}, "--pass-at: got '0'"),
+    (f"{GENERATE} model --slurm 3", {}, "--slurm: got 3, expected a mapping, such as {partition: gpu, time: 600}"),
+    (f"{GENERATE} model --slurm '{{{{'", {}, "--slurm: "),
+    (f"{GENERATE} model --backend cloud", {}, "--backend: got 'cloud', expected one of local, ray, slurm"),
+    (f"{SUITE} --roots . more", {}, "unexpected extra argument(s) (more)"),
+    # requests
+    ("evaluation generate --request nothing.json", {}, "nothing.json"),
+    ("evaluation generate --request r.json", {"r.json": "{"}, "r.json: not JSON"),
+    (
+        "evaluation generate --request r.json",
+        {"r.json": '{"modell": "m"}'},
+        "did you mean model?",
+    ),
+    ("evaluation generate --request r.json", {"r.json": '{"model": "m", "suite": "s"}'}, "r.json: out: Field required"),
+    ("evaluation grade --request r.json", {"r.json": '{"limit_s": "nan"}'}, "r.json: "),
+    ("evaluation traces --request r.json --seed 1", {"r.json": "{}"}, "leave out --seed: the file has all of it"),
     # suites
     (f"{SUITE} --suite nothing", {}, "benchmark suite 'nothing': neither a shipped suite"),
     (f"{SUITE} --suite s.yaml", {"s.yaml": "a: [b"}, "s.yaml: not YAML"),

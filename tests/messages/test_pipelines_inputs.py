@@ -134,8 +134,8 @@ ROWS: list[Row] = [
     (f"{LUFFY} champion", {"storage/registry/champion.json": "{"}, "champion.json: not a decision"),
     (f"{LUFFY} leaderboard", {}, "no graded results"),
     (f"{LUFFY} ui --port 0", {}, "--port: got '0', expected a whole number from 1 up to 65535; see luffy ui --help"),
-    (f"{LUFFY} train --help", {}, "no training interpreter at /no/python"),
-    (f"{LUFFY} evaluate --help", {}, "no training interpreter at /no/python"),
+    (f"{LUFFY} train --print-config", {}, "no training interpreter at /no/python"),
+    (f"{LUFFY} evaluate suite", {}, "no training interpreter at /no/python"),
 ]
 
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from core.browser.page import Page, Row, write_page
-from core.cli import Parser
 from core.errors import InputError
 from training.job import rollout_log
 from training.job.run_folder import RunFolder
@@ -13,28 +12,20 @@ from training.job.run_folder import RunFolder
 FACETS = ("reward", "step", "head")
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run the command; its exit status.
+def browse(run: Path, out: Path) -> None:
+    """Write the samples of ``run`` on the page ``out``.
 
     Raises:
         InputError: the folder has no samples, or a file of them is damaged.
     """
-    parser = Parser(
-        prog="python -m training browse",
-        description="Write the samples of a run, step by step, on one HTML page, which opens without a network.",
-    )
-    parser.add_argument("--run", type=Path, required=True, help="folder of the run")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE.html", help="the page to write")
-    arguments = parser.parse_args(argv)
-    folder = RunFolder(arguments.run).rollouts
+    folder = RunFolder(run).rollouts
     steps = rollout_log.steps(folder)
     if not steps:
-        raise InputError(f"--run {arguments.run}: no samples in it: give the folder of a training run with rollouts")
+        raise InputError(f"--run {run}: no samples in it: give the folder of a training run with rollouts")
     count = sum(len(rollout_log.read(folder, step)) for step in steps)
-    summary = {"run": arguments.run.resolve().name, "steps": f"{steps[0]} to {steps[-1]}"}
-    rows = write_page(Page("Rollouts", FACETS, summary), _rows(folder, steps), count, arguments.out)
-    sys.stdout.write(f"{arguments.out}: {rows:,} rows\n")
-    return 0
+    summary = {"run": run.resolve().name, "steps": f"{steps[0]} to {steps[-1]}"}
+    rows = write_page(Page("Rollouts", FACETS, summary), _rows(folder, steps), count, out)
+    sys.stdout.write(f"{out}: {rows:,} rows\n")
 
 
 def _rows(folder: Path, steps: Sequence[int]) -> Iterator[Row]:

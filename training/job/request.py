@@ -10,10 +10,9 @@ from pydantic import BeforeValidator, Field
 from core.backends import Placement
 from core.code_digest import PROJECT, RECIPES, code_digest, identity, policy_code
 from core.errors import InputError
-from core.files import digest_file, read_yaml
+from core.files import digest_file, read_object, read_yaml
 from core.model.manifest import InputRecord, RequestRecord
 from core.model.model_folder import model_digest
-from core.request import Request
 from training.config.keys import MODULE, key_of, read_by, rules
 
 NO_FILE = ("", "null")
@@ -27,31 +26,51 @@ def _as_record(value: Any) -> Any:
     return {"digest": "", **value} if isinstance(value, dict) else value
 
 
+def _object_in(value: Any) -> Any:
+    return read_object(Path(value)) if isinstance(value, str) else value
+
+
 Input = Annotated[InputRecord, BeforeValidator(_as_record)]
 
 
-class TrainingRequest(Request):
+class TrainingRequest(Placement):
     """A training: everything that decides the weights, by which a checkpoint is reused, and where the run goes."""
 
-    recipe: str = "luffy"
-    hardware: str = "cpu"
-    overrides: tuple[str, ...] = ()
-    seed: int = Field(default=0, ge=0, lt=2**63)
-    targets: Input
-    model: Input
-    heldout: Input | None = None  # targets of other prompts, for a recipe whose second stage trains on them
-    placement: Placement = Placement()  # `overrides` win over it
-    out: Path  # the folder of the run; an interrupted run in it is resumed
-    upstream: Mapping[str, Any] = Field(default={})  # what the caller knows about where the inputs came from
-    force: bool = False  # train even if the policy is there
-    files: Mapping[str, str] = Field(default={})  # the digest of each file that an override names, by its key
+    recipe: str = Field(default="luffy", description="A file of training/config/recipe.")
+    hardware: str = Field(default="cpu", description="A file of training/config/hardware.")
+    overrides: tuple[str, ...] = Field(
+        default=(),
+        description="Override a configuration key. Repeatable.",
+        json_schema_extra={"cli": "--set", "metavar": "KEY=VALUE"},
+    )
+    seed: int = Field(default=0, ge=0, lt=2**63, description="Random seed.")
+    targets: Input = Field(description="Parquet file of targets/train.", json_schema_extra={"metavar": "FILE.parquet"})
+    model: Input = Field(description="Hugging Face folder of the base model.", json_schema_extra={"metavar": "DIR"})
+    heldout: Input | None = Field(
+        default=None,
+        description="Parquet file of held-out targets, for a recipe whose second stage trains on them. Without it, "
+        "heldout.parquet beside --targets.",
+        json_schema_extra={"metavar": "FILE.parquet"},
+    )
+    out: Path = Field(
+        description="Folder of the run. A run in it that was interrupted is resumed.",
+        json_schema_extra={"metavar": "DIR"},
+    )
+    upstream: Annotated[Mapping[str, Any], BeforeValidator(_object_in)] = Field(
+        default={},
+        description="JSON file that says where targets and model came from.",
+        json_schema_extra={"cli": "--lineage", "metavar": "JSON"},
+    )
+    force: bool = Field(default=False, description="Train even if the folder has the policy of the same run.")
+    files: Mapping[str, str] = Field(
+        default={}, description="Digests of the files that overrides name, by key.", json_schema_extra={"hidden": True}
+    )
 
     def config_overrides(self) -> list[str]:
         """The request in Hydra's notation, for the composition of its configuration."""
-        place = self.placement
-        address = [] if place.ray_address is None else [f"run.ray_address={place.ray_address}"]
-        slurm = [f"++run.slurm.{key}={json.dumps(value)}" for key, value in _leaves(place.slurm)]
-        where = [] if place.backend == "local" else [f"run.backend={place.backend}", *address, *slurm]
+        address = [] if self.ray_address is None else [f"run.ray_address={self.ray_address}"]
+        slurm = [f"++run.slurm.{key}={json.dumps(value)}" for key, value in _leaves(self.slurm)]
+        where = [] if self.backend == "local" else [f"run.backend={self.backend}", *address, *slurm]
         return [f"seed={self.seed}", *where, *self.overrides]
 
     def complete(self) -> Self:

@@ -17,7 +17,6 @@ from training.job.request import TrainingRequest
 WITHOUT_NUMBERS = {
     "core.code_digest": "computes the digests",
     "core.backends": "says where a process runs",
-    "core.request": "reads and writes requests",
     "core.errors": "an exception class",
     "core.parquet": "refuses files that are not what their schema says, or that do not fit into memory",
     "core.text.parse": "refuses what is not JSON or YAML",

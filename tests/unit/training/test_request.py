@@ -6,7 +6,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from core.backends import Placement
 from core.errors import InputError
 from core.files import digest_file
 from core.model.model_folder import model_digest
@@ -28,7 +27,8 @@ def test_a_written_request_is_read_as_it_was(tmp_path: Path, targets: Path) -> N
         targets=targets,
         model=SHIPPED,
         heldout=targets,
-        placement=Placement(backend="slurm", slurm={"time": 5}),
+        backend="slurm",
+        slurm={"time": 5},
         out=tmp_path / "run",
         upstream={"dagster_run": "r"},
     ).complete()
@@ -50,7 +50,7 @@ def test_a_recipe_of_one_stage_does_not_depend_on_held_out_targets(targets: Path
 def test_where_a_training_runs_does_not_change_what_it_computes(targets: Path) -> None:
     here = TrainingRequest(targets=targets, model=SHIPPED, out="run").complete()
     slurm = {"partition": "gpu", "additional_parameters": {"begin": "now"}}
-    away = here.model_copy(update={"placement": Placement(backend="slurm", slurm=slurm), "out": Path("other")})
+    away = here.model_copy(update={"backend": "slurm", "slurm": slurm, "out": Path("other")})
     assert away.identity() == here.identity()
     assert here.config_overrides() == ["seed=0"]
     assert away.config_overrides() == [
@@ -64,7 +64,7 @@ def test_where_a_training_runs_does_not_change_what_it_computes(targets: Path) -
 def test_a_first_stage_runs_in_the_folder_of_its_run(targets: Path) -> None:
     request = TrainingRequest(recipe="sft_rl", targets=targets, model=SHIPPED, heldout=targets, out="run").complete()
     stage = request.first_stage("sft", ["data.train_batch_size=4"])
-    assert (stage.recipe, stage.out, stage.heldout) == ("sft", Path("run/first_stage"), None)
+    assert (stage.recipe, stage.out, stage.heldout) == ("sft", Path("run/first_stage").absolute(), None)
 
 
 def test_a_key_that_is_no_part_of_a_request_is_named(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_the_samples_of_a_run_are_browsed_step_by_step(tmp_path: Path) -> None:
     for step in (9, 10):
         rows = [row, {**row, "score": 0.0, "prefix_length": 5, "step": step}]
         (tmp_path / "rollouts" / f"{step}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
-    assert rollout_browser.main(["--run", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 0
+    rollout_browser.browse(tmp_path, tmp_path / "page.html")
     index, texts = page_data(tmp_path / "page.html")
     assert index["ids"] == ["9/0", "9/1", "10/0", "10/1"] and not index["review"]
     assert {facet["name"]: facet["values"] for facet in index["facets"]} == {

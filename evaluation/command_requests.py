@@ -1,0 +1,314 @@
+"""What the commands of ``python -m evaluation`` are asked to do: a JSON file each, or the options of a command line."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt
+
+from core.backends import Placement
+from core.errors import InputError
+from core.request import Request
+from core.text.parse import parse_yaml
+from evaluation.generation.endpoint import CONCURRENCY, Endpoint, EndpointOptions
+from evaluation.generation.generate import CACHE
+from evaluation.generation.requests import Sampling
+from evaluation.generation.templates import TRAINING, template_names
+
+PROBLEMS, SAMPLING, ENGINES, GRADING, BUDGET = (
+    "Problems",
+    "Sampling",
+    "Engines",
+    "Grading",
+    "Endpoints and their budget",
+)
+MODEL_HELP = "A Hugging Face folder, a hub id[@revision], or MODEL@URL of an OpenAI-compatible endpoint"
+
+
+def _template(name: str) -> str:
+    if name not in template_names():
+        raise ValueError(f"got {name!r}, expected one of {', '.join(template_names())}")
+    return name
+
+
+def _kwargs(value: Any) -> Any:
+    return parse_yaml(value, "--chat-template-kwargs") if isinstance(value, str) else value
+
+
+def _from_yaml(value: Any) -> Any:
+    return parse_yaml(value, "--endpoint") if isinstance(value, str) else value
+
+
+class _Problems(Request):
+    suite: str = Field(
+        default="embedded",
+        description="The name of a suite in evaluation/benchmarks/suites, a YAML file, or (compare) a file that "
+        "`suite` wrote.",
+        json_schema_extra={"metavar": "NAME|FILE", "panel": PROBLEMS},
+    )
+    roots: tuple[Path, ...] = Field(
+        default=(),
+        description="Folder of benchmark files. Repeatable.",
+        json_schema_extra={"metavar": "DIR", "panel": PROBLEMS},
+    )
+    benchmarks: tuple[str, ...] | None = Field(
+        default=None,
+        description="Take only this benchmark of the suite. Repeatable.",
+        json_schema_extra={"metavar": "NAME", "panel": PROBLEMS},
+    )
+    limit: int | None = Field(
+        default=None,
+        ge=1,
+        description="Take at most this many problems per benchmark, a sample drawn by the seed.",
+        json_schema_extra={"panel": PROBLEMS},
+    )
+
+
+class _Seeded(Request):
+    seed: int = Field(
+        default=0,
+        ge=0,
+        lt=2**63,
+        description="Random seed for sampling problems and responses.",
+    )
+
+
+class _SuiteFile(Request):
+    suite: Path = Field(description="File that `suite` wrote.", json_schema_extra={"metavar": "FILE.parquet"})
+
+
+class _Sampled(_Seeded):
+    samples: int | None = Field(
+        default=None,
+        ge=1,
+        description="Samples per problem. Without it, the k of each benchmark's avg@k; one trace for `traces`.",
+        json_schema_extra={"panel": SAMPLING},
+    )
+    temperature: float = Field(
+        default=0.6, ge=0, description="Sampling temperature. 0 is greedy.", json_schema_extra={"panel": SAMPLING}
+    )
+    top_p: float = Field(
+        default=0.95, gt=0, le=1, description="Nucleus sampling.", json_schema_extra={"panel": SAMPLING}
+    )
+    max_tokens: int = Field(
+        default=8192, ge=1, description="Token limit of a response.", json_schema_extra={"panel": SAMPLING}
+    )
+    template: Annotated[str, AfterValidator(_template)] = Field(
+        default=TRAINING,
+        description="Prompt template. `training` is the checkpoint's own, or else the chat template.",
+        json_schema_extra={"metavar": "NAME", "panel": SAMPLING},
+    )
+    chat_template_kwargs: Annotated[dict[str, Any], BeforeValidator(_kwargs)] = Field(
+        default={},
+        description="Arguments of the chat template, beside those of the checkpoint's training, such as "
+        "{enable_thinking: false}.",
+        json_schema_extra={
+            "metavar": "YAML",
+            "panel": SAMPLING,
+            "expected": "a mapping, as {enable_thinking: false}",
+        },
+    )
+    cache: Path = Field(
+        default=CACHE,
+        description="Folder that keeps samples for the next time.",
+        json_schema_extra={"metavar": "DIR", "panel": SAMPLING},
+    )
+    replicas: int | None = Field(
+        default=None,
+        ge=1,
+        description="Engines with GPUs of their own. Without it, as many as fit.",
+        json_schema_extra={"panel": ENGINES},
+    )
+    tensor_parallel: Literal["auto"] | PositiveInt = Field(
+        default="auto",
+        description="GPUs per engine. `auto` is as few as the weights need.",
+        json_schema_extra={"metavar": "GPUS", "panel": ENGINES, "expected": "auto, or a number of GPUs"},
+    )
+    endpoint: Annotated[Any, BeforeValidator(_from_yaml)] = Field(
+        default={},
+        description="How requests to MODEL@URL differ, such as {max_tokens_key: max_completion_tokens, "
+        "leave_out: [seed, temperature, top_p], extra_body: {…}}.",
+        json_schema_extra={"metavar": "YAML", "panel": ENGINES},
+    )
+    trust_remote_code: bool = Field(
+        default=False, description="Run code that the model folder contains.", json_schema_extra={"panel": ENGINES}
+    )
+
+    def sampling(self) -> Sampling:
+        """How samples are drawn."""
+        return Sampling(self.samples, self.temperature, self.top_p, self.max_tokens, self.seed)
+
+    def engines(self, *models: str) -> dict[str, Any]:
+        """What `evaluation.generation.model_source.open_model` takes for ``models``.
+
+        Raises:
+            InputError: there are options of an endpoint, and none of the models is one.
+        """
+        if self.endpoint and not any(map(Endpoint.parse, models)):
+            raise InputError(f"--endpoint: {', '.join(models)}: no MODEL@URL; leave it out for a model on this machine")
+        return {
+            "template": self.template,
+            "replicas": self.replicas,
+            "tensor_parallel": None if self.tensor_parallel == "auto" else self.tensor_parallel,
+            "trust_remote_code": self.trust_remote_code,
+            "chat_template_kwargs": self.chat_template_kwargs,
+            "endpoint": EndpointOptions.parse(self.endpoint, "--endpoint"),
+        }
+
+
+class _Graded(Request):
+    workers: int = Field(
+        default=2, ge=1, description="Processes that compare answers.", json_schema_extra={"panel": GRADING}
+    )
+    limit_s: float = Field(
+        default=5.0, gt=0, description="Seconds allowed for one comparison.", json_schema_extra={"panel": GRADING}
+    )
+
+
+class _GradingRules(_Graded):
+    thinking: bool | None = Field(
+        default=None,
+        description="Count an answer only after </think>. Without it, as the prompt template says.",
+        json_schema_extra={"panel": GRADING},
+    )
+    truncated: Literal["zero", "by_text"] = Field(
+        default="zero",
+        description="Score of a sample that was cut at the token limit: zero, or as its text says.",
+        json_schema_extra={"panel": GRADING},
+    )
+
+
+class SuiteRequest(_Problems, _Seeded):
+    """`suite`."""
+
+    system_prompt: str | None = Field(
+        default=None, description="System message before every problem.", json_schema_extra={"panel": PROBLEMS}
+    )
+    out: Path = Field(description="The suite file to write.", json_schema_extra={"metavar": "FILE.parquet"})
+
+
+class GenerateRequest(Placement, _Sampled, _SuiteFile):
+    """`generate`."""
+
+    model: str = Field(description=f"{MODEL_HELP}.", json_schema_extra={"metavar": "MODEL"})
+    out: Path = Field(description="Folder for <benchmark>.parquet.", json_schema_extra={"metavar": "DIR"})
+    benchmarks: tuple[str, ...] | None = Field(
+        default=None,
+        description="Take only this benchmark of the suite. Repeatable.",
+        json_schema_extra={"metavar": "NAME"},
+    )
+    checkpoint: str | None = Field(
+        default=None,
+        description="Digest that names the model. Without it, that of its lineage.json or of its files.",
+        json_schema_extra={"metavar": "DIGEST"},
+    )
+
+
+class TracesRequest(Placement, _Sampled, _Graded):
+    """`traces`."""
+
+    teacher: str = Field(
+        description=f"{MODEL_HELP}, whose key is in OPENAI_API_KEY.", json_schema_extra={"metavar": "MODEL"}
+    )
+    problems: Path = Field(description="Parquet, JSON or JSON lines file.", json_schema_extra={"metavar": "FILE"})
+    out: Path = Field(description="The traces, a source of targets.", json_schema_extra={"metavar": "FILE.parquet"})
+    problem_column: str = Field(
+        default="problem", description="Column of the problems.", json_schema_extra={"metavar": "NAME"}
+    )
+    answer_column: str = Field(
+        default="answer", description="Column of the gold answers.", json_schema_extra={"metavar": "NAME"}
+    )
+    system_prompt: str | None = Field(default=None, description="System message before every problem.")
+    log_probs: bool = Field(
+        default=True,
+        description="Keep the log-probabilities of a teacher that is a model.",
+        json_schema_extra={"panel": SAMPLING},
+    )
+    concurrency: int = Field(
+        default=CONCURRENCY,
+        ge=1,
+        description="Requests to an endpoint at the same time.",
+        json_schema_extra={"panel": BUDGET},
+    )
+    budget_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Stop after N tokens, prompts and answers together.",
+        json_schema_extra={"panel": BUDGET},
+    )
+    budget_money: float | None = Field(
+        default=None, gt=0, description="Stop when the cost reaches X.", json_schema_extra={"panel": BUDGET}
+    )
+    input_price: float = Field(
+        default=0.0, ge=0, description="Price of a million prompt tokens.", json_schema_extra={"panel": BUDGET}
+    )
+    output_price: float = Field(
+        default=0.0, ge=0, description="Price of a million answer tokens.", json_schema_extra={"panel": BUDGET}
+    )
+
+
+class DifficultyRequest(_Graded):
+    """`difficulty`."""
+
+    samples: Path = Field(description="File that `traces` wrote.", json_schema_extra={"metavar": "FILE.parquet"})
+    out: Path = Field(description="The pass rate of each problem.", json_schema_extra={"metavar": "FILE.parquet"})
+    thinking: bool = Field(
+        default=True, description="Count an answer only after </think>.", json_schema_extra={"panel": GRADING}
+    )
+
+
+class GradeRequest(_GradingRules, _SuiteFile):
+    """`grade`."""
+
+    samples: Path = Field(description="Folder that `generate` wrote.", json_schema_extra={"metavar": "DIR"})
+    out: Path = Field(description="Folder for <benchmark>.parquet with verdicts.", json_schema_extra={"metavar": "DIR"})
+
+
+class CompareRequest(_GradingRules, _Sampled, _Problems):
+    """`compare`."""
+
+    models: tuple[str, ...] = Field(
+        description=f"{MODEL_HELP}, or a folder that `grade` wrote. The others are compared with the first.",
+        json_schema_extra={"cli": "", "metavar": "MODEL..."},
+    )
+    pass_at: int | None = Field(
+        default=None,
+        ge=1,
+        description="Also report pass@K. Every problem needs K stored samples.",
+        json_schema_extra={"metavar": "K"},
+    )
+    out: Path | None = Field(
+        default=None,
+        description="Keep the graded results of each model below this folder.",
+        json_schema_extra={"metavar": "DIR"},
+    )
+
+
+class ReportRequest(_SuiteFile):
+    """`report`."""
+
+    base: Path = Field(description="Results of the base, from `grade`.", json_schema_extra={"metavar": "DIR"})
+    policy: Path = Field(description="Results of the policy, from `grade`.", json_schema_extra={"metavar": "DIR"})
+    out: Path = Field(description="The page to write.", json_schema_extra={"metavar": "FILE.html"})
+    champion: Path | None = Field(
+        default=None, description="Results of the champion, to compare with.", json_schema_extra={"metavar": "DIR"}
+    )
+    targets: Path | None = Field(
+        default=None,
+        description="Training targets that are searched for problems of the suite. Without it, the file that --lineage "
+        "names.",
+        json_schema_extra={"metavar": "FILE.parquet"},
+    )
+    lineage: Path | None = Field(
+        default=None, description="The policy's lineage.json.", json_schema_extra={"metavar": "JSON"}
+    )
+    metrics: Path | None = Field(
+        default=None, description="The training run's metrics.jsonl.", json_schema_extra={"metavar": "JSONL"}
+    )
+    filter_counts: Path | None = Field(
+        default=None,
+        description="How many rows each step of the preparation left, as a list of [step, rows].",
+        json_schema_extra={"metavar": "JSON"},
+    )
+    markdown: Path | None = Field(
+        default=None, description="Also write a summary to this file.", json_schema_extra={"metavar": "FILE.md"}
+    )
