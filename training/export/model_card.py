@@ -63,11 +63,8 @@ def model_card(manifest: Manifest, base_folder: Path | None = None) -> str:
         ("Code", f"commit {code.commit or 'unknown'}{', changed' if code.dirty else ''}"),
         ("Identity", f"`{manifest.identity[:16]}`"),
     ]
-    rows += [
-        (title.capitalize(), str(_lookup(manifest.config, key)))
-        for key, title in SETTINGS.items()
-        if not supervised or key in SFT_SETTINGS
-    ]
+    settings = {key: _lookup(manifest.config, key) for key in (SFT_SETTINGS if supervised else SETTINGS)}
+    rows += [(SETTINGS[key].capitalize(), str(value)) for key, value in settings.items() if value is not None]
     rows += manifest.packages.items()
     lines = ["---", _metadata(manifest, base_folder).to_yaml(), "---", "", "# Trained policy", ""]
     lines += ["| | |", "|---|---|", *(f"| {_cell(name)} | {_cell(value)} |" for name, value in rows), ""]
@@ -156,10 +153,11 @@ def write_scores(policy: Path, scores: Mapping[str, Score]) -> None:
 
 
 def _lookup(config: Mapping[str, Any], key: str) -> Any:
+    """The value of ``key``; None where the release that wrote ``config`` has no such key."""
     value: Any = config
     for part in key.split("."):
-        value = value[part]
-    return value
+        value = value.get(part, {})
+    return None if value == {} else value
 
 
 def _cell(value: str) -> str:

@@ -109,10 +109,16 @@ def test_the_card_says_data_recipe_and_lineage() -> None:
         "some\\|base",
         "c0ffee, changed",
         "Elliott/Openr1",
-        "| shaping of off-policy tokens | `p_div_p` |",
+        "Gamma of the shaping p_div_p | 0.1 |",
     ):
         assert fact in card
     assert "Not evaluated yet." in card
+
+
+def test_the_card_leaves_out_a_setting_that_the_lineage_does_not_have() -> None:
+    without = {name: value for name, value in CONFIG["mixed"].items() if name != "off_policy_reshape_gamma"}
+    card = model_card(manifest(config={**CONFIG, "mixed": without}))
+    assert "Gamma" not in card and "Shaping of off-policy tokens | p_div_p |" in card
 
 
 def test_the_card_of_a_supervised_run_names_no_rollout_settings() -> None:
