@@ -6,7 +6,7 @@ read by `grading.expressions.terms`. What has a part that nothing reads is not r
 
 from functools import lru_cache
 
-from core.text.patterns import compile_full_match, compile_quick_pattern
+from core.text.patterns import Match, compile_full_match, compile_quick_pattern
 from grading.expressions.forms import Based, Builder, Congruence, Form, Group, Region, Relation, Value, Words
 from grading.expressions.regions import numbers_of
 from grading.expressions.terms import FUNCTIONS, GREEK, read_term, with_functions
@@ -25,14 +25,13 @@ NUMBER_SETS = {
     for letter, name in zip("NZQRC", ("Naturals", "Integers", "Rationals", "Reals", "Complexes"), strict=True)
 }
 DOTS = ("\\ldots", "\\cdots", "\\dots", "...")
+_JUNCTIONS = {"or": " \\lor ", "and": " \\land "}
 _ACCENTS = ("hat", "bar", "vec", "mathbf", "overline", "mathcal", "dot")
 _NAME_STARTS = (*_ACCENTS, "ell", "hbar")
 DOT_WORDS = Words("...")
 
 _PROSE = compile_full_match(r"[a-zA-Z][a-zA-Z '\-]*[a-zA-Z.!?]")
-_LONG_WORD = compile_quick_pattern(r"[a-zA-Z]{4}|[a-zA-Z]*[aeiouAEIOU][a-zA-Z]*[a-zA-Z]{2}|[A-Z]?[a-z]*[aeiou][a-z]{2}")
 _TEXT = compile_quick_pattern(r"\\text ?\{([^{}]*)\}")
-_JOINED = compile_quick_pattern(r"\\text ?\{([^{}]*?)\s*\b(and|or)\s*\}")
 _JOIN = compile_quick_pattern(r"(?<![a-zA-Z\\{])(and|or)(?![a-zA-Z}])")
 _BASED = compile_full_match(r"(\d{1,200})_ ?\{? ?(\d{1,4}) ?\}?")
 _DECIMAL = compile_full_match(r"[+-]?\d*\.(\d+)")
@@ -61,16 +60,17 @@ def _read(text: str) -> Form:
     whole_text = _TEXT.fullmatch(text)
     if _PROSE(prose) and (whole_text or _is_word(prose)):
         return Words(prose.casefold().rstrip(".!?"))
-    text = _JOINED.sub(
-        lambda match: (
-            (f"\\text{{{match.group(1)}}}" if match.group(1).strip() else "")
-            + f" \\{'lor' if match.group(2) == 'or' else 'land'} "
-        ),
-        text,
-    )
-    text = _JOIN.sub(lambda match: f" \\{'lor' if match.group(1) == 'or' else 'land'} ", text)
+    text = _JOIN.sub(lambda word: _JUNCTIONS[word.group()], _TEXT.sub(_joined, text))
     text = text.replace("\\vee", "\\lor").replace("\\wedge", "\\land")
     return _read_list(tokens(text.strip()))
+
+
+def _joined(words: Match) -> str:
+    r"""``\text{ cm or }`` as the unit and a sign of its own."""
+    first, _, last = words.group(1).strip().rpartition(" ")
+    if last not in _JUNCTIONS:
+        return words.group()
+    return (f"\\text{{ {first}}}" if first else "") + _JUNCTIONS[last]
 
 
 def _is_word(text: str) -> bool:

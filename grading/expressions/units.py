@@ -205,7 +205,9 @@ NO_UNIT = (
     | SCALES.keys()
 )
 MOST_WORDS = 5
-_TEXT_UNIT = compile_quick_pattern(r"(?:\s|\\cdot ?|/)*\\text ?\{[^{}]*\}(?:\s?\^\s?(?:\{\s?-?\s?\d\s?\}|\d))?\s*\Z")
+_TEXT_UNIT = compile_quick_pattern(
+    r"(?:\s|\\cdot ?|/){0,4}\\text ?\{[^{}]*\}(?:\s?\^\s?(?:\{\s?-?\s?\d\s?\}|\d))?\s*\Z"
+)
 _BARE_UNIT = compile_quick_pattern(
     r"(?<=[\d}\]) ])([a-zA-Z]{1,20}(?:[ /][a-zA-Z]{1,20}){0,4})(\s?\^\s?(?:\{\s?-?\d\s?\}|\d))?\Z"
 )
@@ -215,7 +217,6 @@ _DEGREES = compile_quick_pattern(
 )
 _PERCENT = compile_quick_pattern(r"\s?\\?%\s?\Z")
 _MONEY = compile_quick_pattern(r"\A(-?)\s?(?:\\\$|\\text ?\{ (euros|pounds|yen)\})\s?(?=[\d.\\])")
-_WORDS = compile_full_match(r"[a-zA-Z][a-zA-Z .\-]*")
 _UNIT = compile_full_match(r"[a-zA-Z][a-zA-Z .\-^/\d*]*")
 
 

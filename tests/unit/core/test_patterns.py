@@ -17,7 +17,7 @@ import pytest
 from core.code_digest import PROJECT
 from core.schemas import BENCHMARK
 from core.text.patterns import MATCHED, SEARCHED, FullMatch, Pattern
-from grading import answers, choices, contamination, pairs, spelling
+from grading import answers, choice_sets, choices, contamination, pairs, spelling
 from targets.config import PrepareConfig
 from targets.filter.context import FilterContext
 from targets.filter.filters import FILTERS
@@ -105,9 +105,9 @@ FUNCTIONS: dict[str, Scan] = {
     "normalize": spelling.normalize,
     "normalize a matrix": lambda text: spelling.normalize("\\begin{matrix}" + text),
     "same_choice": lambda text: choices.same_choice("A", text),
-    "reconcile": lambda text: pairs.reconcile(text, "[1,2]"),
-    "contradiction": lambda text: pairs.contradiction(text, text),
-    "percent_forms": lambda text: pairs.percent_forms(text, f"{text}%"),
+    "without_label": lambda text: pairs.without_label(text, text),
+    "extract_choices": choice_sets.extract_choices,
+    "same_choices": lambda text: choice_sets.same_choices(text, "A, C"),
     "compare_numbers": lambda text: pairs.compare_numbers(text, text),
     "parse_response": lambda text: parse_response(text, split_plain=True),
     "thoughts that are split": lambda text: parse_response(f"<|im_start|>think{text}\\boxed{{1}}{text}"),
