@@ -1,4 +1,4 @@
 """The asset graph, one module per stage. Assets decide what to run, where its result lies and what the UI shows of it.
 
-The rooms below (``targets``, ``training``, ``evaluation``) compute; ``shared`` has what the assets have in common.
+The packages below (``targets``, ``training``, ``evaluation``) compute; ``shared`` has what the assets have in common.
 """

@@ -1,1 +1,1 @@
-"""What every room stands on: errors, files and digests, schemas, command lines, processes, progress."""
+"""What every package stands on: errors, files and digests, schemas, command lines, processes, progress."""

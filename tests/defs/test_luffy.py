@@ -14,7 +14,7 @@ from pipelines.cli.luffy import app, profiles, recipes
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = typer.main.get_command(app).commands
 PASSED_ON = {"targets", "train", "evaluate"}
-ROOMS = ("assets", "core", "evaluation", "grading", "pipelines", "targets", "training")
+PACKAGES = ("assets", "core", "evaluation", "grading", "pipelines", "targets", "training")
 
 
 @pytest.fixture
@@ -27,8 +27,8 @@ def luffy(tmp_path: Path):
     python = environment / "python"
     python.write_text(f'#!/bin/sh\nexec {ROOT}/.venv/bin/python "$@"\n')
     python.chmod(0o755)
-    for room in ROOMS:
-        (project / room).symlink_to(ROOT / room)
+    for package in PACKAGES:
+        (project / package).symlink_to(ROOT / package)
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "luffy").symlink_to(environment / "luffy")
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("LUFFY", "DAGSTER", "PYTHONPATH"))}

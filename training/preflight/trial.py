@@ -106,14 +106,14 @@ def _train(hardware: str, recipe: str, steps: int, targets: Path, out: Path, sto
     return _command("training", *arguments, stop=stop)
 
 
-def _command(room: str, *arguments: str, stop: str | None = None) -> str:
-    """Run ``python -m room arguments`` to its end, or until it prints ``stop``; what it printed.
+def _command(package: str, *arguments: str, stop: str | None = None) -> str:
+    """Run ``python -m package arguments`` to its end, or until it prints ``stop``; what it printed.
 
     Raises:
         InputError: it failed; the message has its last line.
     """
     process = subprocess.Popen(
-        [sys.executable, "-m", room, *arguments],
+        [sys.executable, "-m", package, *arguments],
         cwd=PROJECT,
         env={**os.environ, "PYTHONPATH": str(PROJECT)},
         stdout=subprocess.PIPE,
@@ -138,7 +138,7 @@ def _command(room: str, *arguments: str, stop: str | None = None) -> str:
             process.terminate()
             process.wait()
     if status and not stopped:
-        raise InputError(f"python -m {room} ended with status {status}: {_reason(lines)}")
+        raise InputError(f"python -m {package} ended with status {status}: {_reason(lines)}")
     return "\n".join(lines)
 
 

@@ -43,8 +43,9 @@ SCHEMAS = "core.schemas"  # names the columns of files with verdicts, which a tr
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A copy of the code that trains a policy, in which a test may change files."""
-    for room in ("training", "grading", "core"):
-        shutil.copytree(PROJECT / room, tmp_path / room, ignore=shutil.ignore_patterns("*.safetensors", "__pycache__"))
+    for package in ("training", "grading", "core"):
+        ignored = shutil.ignore_patterns("*.safetensors", "__pycache__")
+        shutil.copytree(PROJECT / package, tmp_path / package, ignore=ignored)
     return tmp_path
 
 

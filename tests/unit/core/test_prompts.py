@@ -1,4 +1,4 @@
-"""Prompts: templates hold the problem, and every room renders a conversation to the same text."""
+"""Prompts: templates hold the problem, and every package renders a conversation to the same text."""
 
 import doctest
 import hashlib
