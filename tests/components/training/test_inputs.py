@@ -78,9 +78,6 @@ def test_a_target_may_fill_the_response_with_its_end_token(tmp_path: Path) -> No
         pytest.param(
             lambda r: r | {"reward_model": {"style": "rule", "ground_truth": " "}}, "row 1: no answer", id="no answer"
         ),
-        pytest.param(
-            lambda r: r | {"reward_model": {"ground_truth": ["1", "2"]}}, r"is \['1', '2'\], a list", id="a list"
-        ),
         pytest.param(lambda r: r | {"reward_model": None}, "row 1: no answer", id="no reward model"),
     ],
 )

@@ -107,7 +107,7 @@ def test_the_trainer_says_of_each_prompt_that_it_draws_whether_it_is_guided(monk
 
 
 def test_a_checkpoint_keeps_which_prompts_were_solved(tmp_path: Path) -> None:
-    state = TrainerState({"coefficient": 0.5}, 7, [2**59, 3], unsolved=[], retired=[])
+    state = TrainerState({"coefficient": 0.5}, 7, [2**59, 3], unsolved=[], retired=[], absent=[])
     folder_of(tmp_path, 1).mkdir(parents=True)
     mark_complete(tmp_path, 1, state, keep=1)
     assert read_state(tmp_path, 1) == state
