@@ -22,6 +22,7 @@ CUT = "length"
 NO_VALUE = frozenset({"nan", "null", "<na>"})  # what an empty place becomes in a table that is written as text
 YES, NO = ("yes", "true"), ("no", "false")
 NAMED_COLUMNS = 30  # of a file, in a message
+NEAREST_MAPPINGS = 5  # in a message
 
 
 @cache
@@ -50,9 +51,13 @@ def _choose(mapping: ColumnMapping | str, columns: list[str], where: str) -> Col
         for candidate in (mapping.resolve(columns) for mapping in ready.values()):
             if set(candidate.columns()) <= set(columns):
                 return candidate
-        needed = "; ".join(f"{name}: {', '.join(mapping.resolve(()).columns())}" for name, mapping in ready.items())
+        needed = {name: mapping.resolve(()).columns() for name, mapping in ready.items()}
+        nearest = sorted(needed, key=lambda name: (name != "plain", len({*needed[name]} - {*columns})))[
+            :NEAREST_MAPPINGS
+        ]
+        expected = "; ".join(f"{name}: {', '.join(needed[name])}" for name in nearest)
         raise InputError(
-            f"{where}: the columns fit no ready mapping: {present}; they need {needed}. "
+            f"{where}: the columns fit no ready mapping: {present}; of {len(ready)}, the nearest are {expected}. "
             "Or give mapping: {problem: …, answer: …, response: …}"
         )
     if isinstance(mapping, str):
