@@ -68,7 +68,7 @@ _REPEATING = compile_quick_pattern(
 )
 _TH = r"\\(?:text|textrm|mathrm|mbox)\s?\{ ?(?:st|nd|rd|th) ?\}"
 _ORDINAL = compile_quick_pattern(rf"(?<=\d)\s?(?:\^ ?\{{ ?{_TH} ?\}}|\^? ?{_TH}|(?:st|nd|rd|th)(?![a-zA-Z]))")
-_ARGUMENT = r"\{?(\w{1,3})\}?"
+_ARGUMENT = r"\{?(\d{1,3}|[a-zA-Z]|(?<=\{)\w{1,3})\}?"
 _COMBINATIONS = compile_quick_pattern(
     rf"(?<![a-zA-Z\\}}])(?:C_{_ARGUMENT} ?\^ ?{_ARGUMENT}|C ?\^ ?{_ARGUMENT}_{_ARGUMENT}"
     rf"|\{{\}}(?:_|\^) ?{_ARGUMENT} ?C_ ?{_ARGUMENT})(?![\w}}])"
@@ -99,7 +99,9 @@ def normalize(answer: str) -> str:
     text = _BLANK.sub(" ", text).strip()
     if whole := TEXT.fullmatch(text):
         text = whole.group(1).strip()
-    text = _FULL_STOP.sub("", _FULL_STOP.sub("", _REPEATING.sub(_as_fraction, text)))
+    if "\\overline" in text:
+        text = _REPEATING.sub(_as_fraction, text)
+    text = _FULL_STOP.sub("", _FULL_STOP.sub("", text))
     if _THOUSANDS(text):
         text = text.replace(",", "")
     text = _ROUND_THOUSANDS.sub(lambda number: number.group().replace(",", ""), text)

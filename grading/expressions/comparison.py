@@ -40,6 +40,8 @@ def same(one: Form, other: Form) -> bool:
             return same_or_tuple(single, many.items[0])
         if isinstance(many, Group) and many.kind == "ratio" and isinstance(single, Value) and len(many.items) == 2:
             first, second = (item.expression for item in many.items if isinstance(item, Value))
+            if single.expression.is_Integer:
+                return False  # one term of the ratio: 3 is no 3:1
             return equal(first / second, single.expression) and single.unit is None
     return _same_region(one, other)
 

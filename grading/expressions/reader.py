@@ -33,6 +33,8 @@ DOT_WORDS = Words("...")
 _PROSE = compile_full_match(r"[a-zA-Z][a-zA-Z '\-]*[a-zA-Z.!?]")
 _TEXT = compile_quick_pattern(r"\\text ?\{([^{}]*)\}")
 _JOIN = compile_quick_pattern(r"(?<![a-zA-Z\\{])(and|or)(?![a-zA-Z}])")
+_CONSTANT = compile_quick_pattern(r"(?<![a-zA-Z\\])C ?_(?= ?\{? ?\d)")
+_SMALL_CONSTANT = compile_quick_pattern(r"(?<![a-zA-Z\\])c ?_ ?\{? ?\d")
 _BASED = compile_full_match(r"(\d{1,200})_ ?\{? ?(\d{1,4}) ?\}?")
 _DECIMAL = compile_full_match(r"[+-]?\d*\.(\d+)")
 _OPTION = compile_full_match(r"\(?([A-J])[.):]\)? (\S.*)")
@@ -60,6 +62,8 @@ def _read(text: str) -> Form:
     whole_text = _TEXT.fullmatch(text)
     if _PROSE(prose) and (whole_text or _is_word(prose)):
         return Words(prose.casefold().rstrip(".!?"))
+    if not _SMALL_CONSTANT.search(text):
+        text = _CONSTANT.sub("c_", text)  # the case of c_1 in a general solution means nothing
     text = _JOIN.sub(lambda word: _JUNCTIONS[word.group()], _TEXT.sub(_joined, text))
     text = text.replace("\\vee", "\\lor").replace("\\wedge", "\\land")
     return _read_list(tokens(text.strip()))
@@ -223,7 +227,13 @@ def _read_relation(sides: list[list[str]], signs: list[str]) -> Form:
         raise Unread("a relation in a relation")
     if kinds == ("=",) and isinstance(forms[1], Group) and forms[1].kind == "list":  # x = ±2
         return Group("list", tuple(Relation(kinds, (first, value), name) for value in forms[1].items))
-    return Relation(kinds, forms, name)
+    return Relation(kinds, forms, None if all(map(_is_abbreviation, sides)) else name)
+
+
+def _is_abbreviation(side: list[str]) -> bool:
+    """Whether a side is several capital letters, which name a quantity: ``MR = SRMC`` gives no value of MR."""
+    letters = "".join(_TEXT.sub(r"\1", "".join(side)).split())
+    return len(letters) > 1 and letters.isalpha() and letters.isupper()
 
 
 def _named(side: list[str], name: str) -> Form:
