@@ -11,8 +11,11 @@ import pytest
 from hostile import hostile_text
 
 from grading.grader import Grader, Verdict
+from grading.pool import GRACE_S
 
-LIMIT_S, LONGEST_S = 0.25, 0.6
+LIMIT_S = 0.25
+LONGEST_S = LIMIT_S + GRACE_S + 3.0  # the rest for a busy machine, on which a new fork waits for its turn
+LONGEST_CPU_S = 0.1  # of this process, where no alarm ends what reads and normalises
 LARGEST_BYTES = 300 << 20
 
 
@@ -48,11 +51,11 @@ def test_hostile_pairs_are_bounded_and_nothing_of_them_runs(tmp_path: Path, coun
         other = hostile_text(generator, marker) if number % 3 == 2 else generator.choice(plain)
         pairs.append((text, other) if number % 2 else (other, text))
 
-    def graded(pair: tuple[str, str]) -> tuple[float, Verdict, str]:
+    def graded(pair: tuple[str, str]) -> tuple[float, float, Verdict, str]:
         answer, gold = pair
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), time.thread_time()
         grade = grader.grade(f"</think>\\boxed{{{answer}}}", gold)
-        return time.perf_counter() - began, grade.verdict, grade.reason
+        return time.perf_counter() - began, time.thread_time() - cpu, grade.verdict, grade.reason
 
     with Grader(workers=1, limit_s=LIMIT_S) as grader, ThreadPoolExecutor(1) as thread, Memory() as memory:
         grader.grade_many([("\\boxed{\\sqrt{2}}", f"\\sqrt{{{n}}}", "math") for n in range(50, 60)], thinking=False)
@@ -63,9 +66,9 @@ def test_hostile_pairs_are_bounded_and_nothing_of_them_runs(tmp_path: Path, coun
         assert grader.verify("\\sqrt{4}", "2") == "correct"  # it still works
     assert not marker.exists()
     assert memory.peak < LARGEST_BYTES, memory.peak >> 20
-    slowest, pair = max(
-        ((seconds, pair) for (seconds, *_), pair in zip(outcomes, pairs, strict=True)), key=lambda x: x[0]
-    )
-    print(f"{count} pairs: the slowest {slowest:.2f} s, the largest worker {memory.peak >> 20} MiB")
-    assert slowest < LONGEST_S, (slowest, pair[0][:200], pair[1][:200])
-    assert all(isinstance(verdict, Verdict) and "Traceback" not in reason for _, verdict, reason in outcomes)
+    print(f"{count} pairs: the largest worker {memory.peak >> 20} MiB")
+    for measured, longest in ((0, LONGEST_S), (1, LONGEST_CPU_S)):
+        slowest, number = max((outcome[measured], number) for number, outcome in enumerate(outcomes))
+        print(f"the slowest {slowest:.3f} s, at most {longest} s: {[text[:200] for text in pairs[number]]}")
+        assert slowest < longest
+    assert all(isinstance(verdict, Verdict) and "Traceback" not in reason for *_, verdict, reason in outcomes)
