@@ -3,6 +3,7 @@
 ``make demo`` and ``make run`` call it. The run is recorded in the instance that ``make ui`` shows.
 """
 
+import json
 import os
 import signal
 import sys
@@ -25,7 +26,7 @@ from pipelines.cli.user_paths import from_user_folder, profile_from_user_folder
 from pipelines.definitions.executor import preload
 from pipelines.definitions.instance import CANCEL, end_dead_runs, prepare_home
 from pipelines.definitions.jobs import EVERYTHING, OBSERVE
-from pipelines.definitions.settings import PREFIX, PROFILE, load_settings, profile_file
+from pipelines.definitions.settings import PREFIX, PROFILE, load_settings, profile_file, read_profile
 
 NEEDS_TRAINING_PYTHON = {"training", "evals", "ood"}  # groups
 
@@ -85,15 +86,33 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def configure(profile: str | None, overrides: Sequence[str]) -> None:
-    """Put the command line's settings into the environment, where this process and the run's steps find them."""
-    if profile:
-        os.environ[PROFILE] = profile_from_user_folder(profile)
+    """Put the command line's settings into the environment, where this process and the run's steps find them.
+
+    Relative paths in them, in the user's own profile and in variables are of the folder that the user is in.
+    """
+    if chosen := profile or os.environ.get(PROFILE):
+        os.environ[PROFILE] = profile_from_user_folder(chosen)
+        if Path(os.environ[PROFILE]).is_file():  # the user's own
+            _locate_paths_of(Path(os.environ[PROFILE]))
+    for variable in [name for name in os.environ if name.startswith(PREFIX)]:
+        setting = variable.removeprefix(PREFIX).lower().replace("__", ".", 1)
+        os.environ[variable] = from_user_folder(setting, os.environ[variable], f"variable {variable}")
     for override in overrides:
         name, equals, value = override.partition("=")
         section, dot, key = name.partition(".")
         if not (equals and dot):
             raise InputError(f"--set {override!r}: expected SECTION.KEY=VALUE, e.g. training.seed=1")
-        os.environ[f"{PREFIX}{section}__{key}".upper()] = from_user_folder(name, value)
+        os.environ[f"{PREFIX}{section}__{key}".upper()] = from_user_folder(name, value, f"--set {name}")
+
+
+def _locate_paths_of(profile: Path) -> None:
+    """Override the relative paths of a profile by absolute ones, unless a variable overrides them already."""
+    for section, settings in read_profile(profile).items():
+        for key, value in settings.items() if isinstance(settings, dict) else ():
+            written = json.dumps(value, default=str)
+            located = from_user_folder(f"{section}.{key}", written, f"profile {profile}")
+            if located != written:
+                os.environ.setdefault(f"{PREFIX}{section}__{key}".upper(), located)
 
 
 def selection_keys(defs: dg.Definitions, text: str) -> Sequence[dg.AssetKey]:

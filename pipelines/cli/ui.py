@@ -8,6 +8,7 @@ import sys
 from core.cli import PORT, Parser, exit_status
 from core.code_digest import PROJECT
 from core.errors import InputError
+from pipelines.cli.run import configure
 from pipelines.definitions.instance import prepare_home
 from pipelines.definitions.settings import load_settings
 
@@ -21,6 +22,7 @@ def main(arguments: list[str] | None = None) -> None:
         help="address to listen on; keep it local, as the UI has no login (default %(default)s)",
     )
     options = parser.parse_args(arguments)
+    configure(None, [])
     load_settings()
     check_port(options.host, options.port)
     home = prepare_home()

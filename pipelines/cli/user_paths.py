@@ -1,4 +1,4 @@
-"""Paths on the command line: a relative one is seen from the user's folder, not from the project's."""
+"""Paths that a user gives: a relative one is seen from the user's folder, not from the project's."""
 
 import json
 from pathlib import Path
@@ -18,24 +18,39 @@ PATHS = (
     "generate.problems",
     "generate.teacher",
 )
+OVERRIDES = "training.overrides"  # a list of KEY=VALUE, whose values may be files
 GLOB = "*?["
 
 
-def from_user_folder(key: str, value: str) -> str:
+def from_user_folder(key: str, value: str, where: str) -> str:
     """The YAML ``value`` of the setting ``key``, with the paths in it that lead somewhere here as absolute ones.
 
     What leads nowhere here stays: it may be a name, an id of the hub, or a path in the project.
+
+    Raises:
+        InputError: ``value`` is not YAML; the message starts with ``where``.
     """
-    if key not in PATHS:
+    if key not in (*PATHS, OVERRIDES):
         return value
-    parsed = parse_yaml(value, f"--set {key}")
-    located = _located(parsed)
+    parsed = parse_yaml(value, where)
+    located = _overrides(parsed) if key == OVERRIDES else _located(parsed)
     return value if located == parsed else json.dumps(located)  # YAML, too
 
 
 def profile_from_user_folder(name: str) -> str:
     """A profile's name, or the absolute path of the YAML file that it is seen as from here."""
     return _located(name) if name.endswith((".yaml", ".yml")) else name
+
+
+def _overrides(value: Any) -> Any:
+    """Overrides of the training, with the files that their values name as absolute paths."""
+    if not isinstance(value, list):
+        return value
+    pairs = [entry.partition("=") if isinstance(entry, str) else (entry, "", "") for entry in value]
+    return [
+        f"{name}={_located(path)}" if path and Path(path).is_file() else entry
+        for entry, (name, _, path) in zip(value, pairs, strict=True)
+    ]
 
 
 def _located(value: Any) -> Any:

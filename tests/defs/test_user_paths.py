@@ -1,9 +1,12 @@
 """Relative paths on the command line are of the user's folder."""
 
 import json
+import os
 
 import pytest
 
+from core.errors import InputError
+from pipelines.cli.run import configure
 from pipelines.cli.user_paths import from_user_folder, profile_from_user_folder
 
 
@@ -16,6 +19,7 @@ from pipelines.cli.user_paths import from_user_folder, profile_from_user_folder
         ("targets.source", "{path: rows.jsonl, weight: 2}", {"path": "{here}/rows.jsonl", "weight": 2}),
         ("benchmarks.roots", "[suites]", ["{here}/suites"]),
         ("model.source", "suites", "{here}/suites"),
+        ("training.overrides", "[a.seed=1, r.path=rows.jsonl]", ["a.seed=1", "r.path={here}/rows.jsonl"]),
     ],
 )
 def test_what_is_in_the_users_folder_is_meant(tmp_path, monkeypatch, key, value, expected):
@@ -23,7 +27,7 @@ def test_what_is_in_the_users_folder_is_meant(tmp_path, monkeypatch, key, value,
     (tmp_path / "suites").mkdir()
     (tmp_path / "mine.yaml").write_text("{}")
     monkeypatch.chdir(tmp_path)
-    assert from_user_folder(key, value) == json.dumps(expected).replace("{here}", str(tmp_path))
+    assert from_user_folder(key, value, "here") == json.dumps(expected).replace("{here}", str(tmp_path))
     assert profile_from_user_folder("mine.yaml") == str(tmp_path / "mine.yaml")
 
 
@@ -40,5 +44,26 @@ def test_what_is_in_the_users_folder_is_meant(tmp_path, monkeypatch, key, value,
 def test_what_is_no_path_here_stays(tmp_path, monkeypatch, key, value):
     (tmp_path / "rows.jsonl").write_text("{}")
     monkeypatch.chdir(tmp_path)
-    assert from_user_folder(key, value) == value
+    assert from_user_folder(key, value, "here") == value
     assert profile_from_user_folder("embedded") == "embedded"
+
+
+def test_variables_of_the_environment_are_seen_from_the_users_folder(tmp_path, monkeypatch):
+    (tmp_path / "rows.jsonl").write_text("{}")
+    profile = {"benchmarks": {"roots": ["."]}, "targets": {"source": ["other.jsonl"]}}
+    (tmp_path / "mine.yaml").write_text(json.dumps(profile))
+    (tmp_path / "other.jsonl").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LUFFY_PROFILE", "mine.yaml")
+    monkeypatch.setenv("LUFFY__TARGETS__SOURCE", "[rows.jsonl]")
+    monkeypatch.setenv("LUFFY__TARGETS__MIN_ROWS", "3")
+    monkeypatch.delenv("LUFFY__BENCHMARKS__ROOTS", raising=False)
+    monkeypatch.setattr(os, "environ", {**os.environ})
+    configure(None, [])
+    assert os.environ["LUFFY_PROFILE"] == str(tmp_path / "mine.yaml")
+    assert json.loads(os.environ["LUFFY__TARGETS__SOURCE"]) == [str(tmp_path / "rows.jsonl")]
+    assert os.environ["LUFFY__TARGETS__MIN_ROWS"] == "3"
+    assert json.loads(os.environ["LUFFY__BENCHMARKS__ROOTS"]) == [str(tmp_path)]  # of the profile
+    monkeypatch.setenv("LUFFY__TARGETS__SOURCE", "[rows.jsonl")
+    with pytest.raises(InputError, match="variable LUFFY__TARGETS__SOURCE"):
+        configure(None, [])
