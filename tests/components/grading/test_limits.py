@@ -3,16 +3,19 @@
 import math
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
 from core.code_digest import PROJECT
 from core.errors import InputError
 from grading.grader import Grader
+from grading.pool import WorkerPool
 
 GRADE = """
 from grading.grader import Grader
-with Grader(workers=1) as grader:
+with Grader(workers=1, limit_s=60.0) as grader:
     print(grader.verify('x^2-1', '(x-1)(x+1)'))
 """
 
@@ -44,3 +47,41 @@ def test_a_limit_that_is_too_low_is_one_message_with_the_number(kib: int) -> Non
 def test_settings_that_cannot_work_are_refused(workers: int, limit_s: float) -> None:
     with pytest.raises(InputError, match="expected"):
         Grader(workers, limit_s)
+
+
+HANGS = """
+import sys, time
+from grading.equivalence import serve
+
+def compare(answer, gold):
+    while answer == "swallows the alarm":
+        try:
+            time.sleep(60)
+        except BaseException:
+            continue
+    if answer == "sleeps":
+        time.sleep(60)
+    return "correct", "the same"
+
+serve(float(sys.argv[1]), compare)
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"), [("sleeps", "not settled in"), ("swallows the alarm", "no reply within")]
+)
+def test_a_comparison_that_hangs_ends_at_the_limit(
+    answer: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hangs.py").write_text(HANGS, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    pool = WorkerPool(1, 2.0, ("hangs",))
+    try:
+        assert pool.ask("1", "1") == ("correct", "the same")
+        began = time.monotonic()
+        verdict, said = pool.ask(answer, "1")
+        assert time.monotonic() - began < 30  # a hang lasts 60 s or for ever
+        assert verdict == "timeout" and reason in said
+        assert pool.ask("1", "1") == ("correct", "the same")
+    finally:
+        pool.close()
