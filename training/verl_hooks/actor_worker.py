@@ -65,7 +65,7 @@ class PolicyTrainingWorker(TrainingWorker):
     def load_checkpoint(self, local_path: str, *arguments: Any, **options: Any) -> None:
         super().load_checkpoint(local_path, *arguments, **options)
         if (file := self._sft_file(local_path)).exists():
-            self._built_sft_optimizer().load_state_dict(torch.load(file, weights_only=False))
+            self._built_sft_optimizer().load_state_dict(torch.load(file, weights_only=True))
 
 
 class PolicyWorker(ActorRolloutRefWorker):
