@@ -60,7 +60,7 @@ def read_limited(path: Path, advice: str, largest: int, columns: Collection[str]
             names = [name for name in file.schema_arrow.names if columns is None or name in columns]
             batches, size = [], 0
             for batch in within_memory(file.iter_batches(ROWS_PER_READ, columns=names), str(path)):
-                size += batch.nbytes
+                size += sum(map(_plain_bytes, batch.columns))
                 if size > largest:
                     raise InputError(f"{path}: more than {largest:,} bytes of texts and values; {advice}")
                 batches.append(batch)
@@ -72,6 +72,18 @@ def read_limited(path: Path, advice: str, largest: int, columns: Collection[str]
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path}: not a readable parquet file ({first_line(error)}); {advice}") from error
     return table
+
+
+def _plain_bytes(column: "pa.Array") -> int:
+    """The bytes of the values of ``column``, where each row of a dictionary counts with its own text."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = (pa.string(), pa.large_string())
+    if isinstance(column, pa.DictionaryArray) and column.type.value_type in texts:
+        lengths = pc.binary_length(column.dictionary)  # pyright: ignore[reportAttributeAccessIssue]
+        return pc.sum(lengths.take(column.indices)).as_py() or 0  # pyright: ignore[reportAttributeAccessIssue]
+    return column.nbytes
 
 
 def read_table(
