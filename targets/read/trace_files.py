@@ -136,8 +136,9 @@ def _sampled_columns(file: DataFile) -> list[str]:
     """The keys of the first rows."""
     columns: dict[str, None] = {}
     rejections: list[Rejection] = []
-    sample = list(islice(_json_rows(file), ROWS_TO_SAMPLE))
-    for row in sample:
+    sampled, nested = 0, False
+    for row in islice(_json_rows(file), ROWS_TO_SAMPLE):  # one at a time: a row may be long
+        sampled, nested = sampled + 1, isinstance(row, dict) and _is_nested(row)
         if isinstance(row, Rejection):
             rejections.append(row)
         else:
@@ -149,7 +150,7 @@ def _sampled_columns(file: DataFile) -> list[str]:
             )
     if not columns:
         raise InputError(f"source {file.path}: it holds no JSON row ({_why_no_row(file, rejections)})")
-    if len(sample) == 1 and isinstance(sample[0], dict) and _is_nested(sample[0]):
+    if sampled == 1 and nested:
         raise InputError(
             f"source {file.path}: it holds one JSON object in which the rows, or their columns, are nested "
             f"({', '.join(islice(columns, 3))}, …); expected one JSON object per row: write the rows as JSON lines"
