@@ -24,7 +24,7 @@ FILES = ("prepared", "profile", "rejected")
 
 @pytest.fixture(scope="module")
 def ray_home(tmp_path_factory: pytest.TempPathFactory):
-    """A Ray of this machine, with two processors and room in a folder of its own."""
+    """A Ray of this machine with two processors and 200 MiB for its objects."""
     import ray
 
     environment = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
@@ -68,9 +68,9 @@ def test_ray_gives_the_same_bytes(
     limited = [run(tmp_path / "in", tmp_path / e, trained, engine=e, limit=50) for e in ("local", "ray")]
     assert limited[0].digest == limited[1].digest and limited[1].counts["read"] == 50
     pq.write_table(pa.Table.from_pylist([good(k) for k in range(200, 300)]), tmp_path / "other.parquet")
-    sources = [{"path": str(tmp_path / "in"), "weight": 1, "license": "MIT", "metadata": ["answer"]}]
-    sources += [{"path": str(tmp_path / "other.parquet"), "weight": 2}]
-    prepared = [run(sources, tmp_path / f"prepared-{e}", trained, engine=e) for e in ("local", "ray")]
+    blocks = [{"path": str(tmp_path / "in"), "weight": 1, "license": "MIT", "metadata": ["answer"]}]
+    blocks += [{"path": str(tmp_path / "other.parquet"), "weight": 2}]
+    prepared = [run(blocks, tmp_path / f"prepared-{e}", trained, engine=e) for e in ("local", "ray")]
     for name in FILES:
         assert getattr(prepared[0], name).read_bytes() == getattr(prepared[1], name).read_bytes(), name
     assert prepared[0].sources["other.parquet"]["kept"] == 100 and prepared[0].counts["kept"] == 150
@@ -85,7 +85,7 @@ def test_a_file_that_is_damaged_is_one_error_on_ray_too(
     data = bytearray(path.read_bytes())
     data[len(data) // 2 : len(data) // 2 + 20_000] = bytes(20_000)
     path.write_bytes(data)
-    with pytest.raises(InputError, match=r"^source .*t\.parquet: .* damaged[^\n]*$"):
+    with pytest.raises(InputError, match=r"^source .*t\.parquet: damaged after row \d+[^\n]*$"):
         run(path, tmp_path / "out", trained, engine="ray")
     assert not (tmp_path / "out").exists()
 
