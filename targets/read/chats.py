@@ -27,7 +27,9 @@ ROLES = {
 }
 CALLS = ("tool_calls", "function_call")  # fields of a message that calls a tool
 TEXT_PARTS = ("text", "input_text", "output_text")  # types of the parts of a content
-THOUGHT_PARTS = ("thinking", "reasoning", "reasoning.text", "summary_text")
+THOUGHT_PARTS = ("thinking", "reasoning", "summary_text")
+HIDDEN_PARTS = ("redacted", "encrypted")  # in the type of a part that nobody but its provider can read
+REASONING_PARTS = "reasoning_details"  # a field of a message with thoughts in parts
 MESSAGE_AS_TEXT = compile_quick_pattern(r"""\{\s*["'](?:role|from|content|value)["']\s*:""")
 HEAD = 200  # characters of a text that show whether it is a chat
 NAMED_ROLES = 8  # of a chat, in a detail
@@ -110,7 +112,7 @@ def _message_text(message: Mapping[str, Any]) -> str | None:
     """The text of a message; its thoughts, in a field or in parts of their own, become a think block before it."""
     content = message.get("content")
     text, thoughts = _join_parts(message.get("value") if content is None else content)
-    for field in REASONING_COLUMNS:
+    for field in (*REASONING_COLUMNS, REASONING_PARTS):
         thoughts = thoughts or "".join(_join_parts(message.get(field)))
     if thoughts.strip() and find_format(text) is None:
         return with_thoughts(thoughts.strip(), text.strip())
@@ -128,9 +130,12 @@ def _join_parts(content: Any) -> tuple[str, str]:
             continue
         if not isinstance(part, Mapping):
             raise Unusable("wrong_type", f"content: expected text, found {type(part).__name__}")
-        kind = part.get("type") or "text"
+        whole = str(part.get("type") or "text")
+        if any(word in whole for word in HIDDEN_PARTS):
+            continue
+        kind = whole.partition(".")[0]  # reasoning.text is a kind of reasoning
         if kind not in (*TEXT_PARTS, *THOUGHT_PARTS):
-            reason = "several_turns" if "tool" in str(kind) else "wrong_type"
+            reason = "several_turns" if "tool" in kind else "wrong_type"
             raise Unusable(reason, f"content: a part of type {kind!r:.80}; expected text")
         names = ("text", "thinking", "reasoning", "summary", "content")
         inner = "".join(_join_parts(next((part[name] for name in names if part.get(name)), None)))

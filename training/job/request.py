@@ -13,6 +13,7 @@ from core.errors import InputError
 from core.files import digest_file, read_object, read_yaml
 from core.model.manifest import InputRecord, RequestRecord
 from core.model.model_folder import model_digest
+from core.user_code import module_file, user_code_digest
 from training.config.keys import MODULE, key_of, read_by, rules
 
 NO_FILE = ("", "null")
@@ -91,7 +92,7 @@ class TrainingRequest(Placement):
         return self.model_copy(
             update={
                 "out": _absolute(self.out),
-                "files": {key: digest_file(file) for key, file in named_files(self.overrides).items()},
+                "files": {key: _file_digest(file) for key, file in named_files(self.overrides).items()},
                 "targets": _with_digest(self.targets, targets_digest),
                 "model": _with_digest(self.model, model_digest),
                 "heldout": heldout and _with_digest(heldout, targets_digest),
@@ -132,22 +133,38 @@ class TrainingRequest(Placement):
 
 
 def named_files(overrides: Sequence[str]) -> dict[str, Path]:
-    """The file that each of ``overrides`` names, by its key.
+    """The file that each of ``overrides`` names, by its key; a module after ``pkg://`` is a file on Python's path.
 
     Raises:
-        InputError: there is no such file.
+        InputError: there is no such file or module.
     """
     files: dict[str, Path] = {}
     for override in overrides:
         key, value = key_of(override), override.partition("=")[2].strip("'\"")
         if key in rules().files:
             files.pop(key, None)  # the last one counts
-            if value not in NO_FILE and not value.startswith(MODULE):
+            if value.startswith(MODULE):
+                files |= _module_file(key, value)
+            elif value not in NO_FILE:
                 files[key] = _absolute(Path(value))
     for key, file in files.items():
         if not file.is_file():
             raise InputError(f"{key}: {file}: no such file: give the path of a file")
     return files
+
+
+def _module_file(key: str, value: str) -> dict[str, Path]:
+    """The file of a module; nothing for a module of the project, which the digest of its code covers."""
+    name = value.removeprefix(MODULE)
+    file = module_file(name)
+    if file is None:
+        raise InputError(f"{key}: {value}: no such module: put its folder on PYTHONPATH, or give the path of a file")
+    return {} if file.is_relative_to(PROJECT / name.split(".")[0]) else {key: file}
+
+
+def _file_digest(file: Path) -> str:
+    """The digest of a file that a key names; that of a Python file covers the modules beside it that it imports."""
+    return user_code_digest(file) if file.suffix == ".py" else digest_file(file)
 
 
 def _absolute(path: Path) -> Path:

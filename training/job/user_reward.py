@@ -7,6 +7,7 @@ import asyncio
 import importlib
 import importlib.util
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -62,6 +63,8 @@ def load(path: str, name: str) -> Callable[..., Any]:
     spec = importlib.util.spec_from_file_location(f"user_reward_{Path(path).stem}", path)
     if spec is None or spec.loader is None:
         raise ImportError("expected a Python file (.py)")
+    if (folder := str(Path(path).parent)) not in sys.path:
+        sys.path.append(folder)  # for the modules beside it
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return getattr(module, name)

@@ -18,6 +18,7 @@ USER, ANSWER = said("user", "What is 7+1?"), said("assistant", THOUGHT)
 PARTS = [{"type": "text", "text": "What is "}, {"type": "input_text", "text": "7+1?"}]
 THOUGHT_PARTS = [{"type": "thinking", "thinking": "seven and one"}, {"type": "text", "text": "\\boxed{8}"}]
 MISTRAL_PARTS = [{"type": "thinking", "thinking": [{"type": "text", "text": "seven and one"}]}, "\\boxed{8}"]
+HIDDEN = {"type": "reasoning.encrypted", "data": "Zm9v"}
 DETAILS = [{"type": "reasoning.text", "text": "seven and one", "format": None}]
 
 
@@ -35,6 +36,7 @@ DETAILS = [{"type": "reasoning.text", "text": "seven and one", "format": None}]
         [USER, said("assistant", "\n\\boxed{8}", thinking=" seven and one\n", tool_calls=None)],
         [USER, said("assistant", "\\boxed{8}", reasoning={"text": "seven and one"})],
         [USER, said("assistant", "\\boxed{8}", reasoning=DETAILS)],
+        [USER, said("assistant", "\\boxed{8}", reasoning_details=[*DETAILS, HIDDEN])],
         [USER, said("assistant", THOUGHT, reasoning_content="seven and one")],
         json.dumps([USER, ANSWER]),
         "\n [ " + json.dumps(USER) + "," + json.dumps(ANSWER) + "]",

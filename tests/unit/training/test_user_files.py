@@ -8,6 +8,7 @@ import pytest
 
 from core.backends.monitor import reason_of
 from core.errors import InputError
+from core.user_code import source_files, user_code_digest
 from training.job.configuration import compose_run
 from training.job.request import TrainingRequest, named_files
 from training.job.user_reward import RewardError, check_reward_function, compute_score, wrapped
@@ -42,6 +43,43 @@ def test_a_changed_reward_function_is_another_training(tmp_path: Path, monkeypat
     assert named_files([f"{KEY}=pkg://training.verl_hooks.reward", "data.val_files=null"]) == {}
     config = compose_run("luffy", "cpu", [f"{KEY}=mine.py"], run=Path("run"))
     assert config.reward.custom_reward_function.path == str(file)
+
+
+def test_modules_beside_a_reward_function_belong_to_it(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("from beside import one\n" + GOOD.replace("return 1.0", "return one()"))
+    (tmp_path / "beside.py").write_text("import below.deep\n\n\ndef one(): return below.deep.ONE\n")
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below/deep.py").write_text("from . import other\nONE = 1.0\n")
+    (tmp_path / "below/other.py").write_text("")
+    (tmp_path / "stranger.py").write_text("")
+    check_reward_function({"path": str(file), "name": "compute_score"})
+
+    def identity() -> str:
+        digests = {KEY: user_code_digest(named_files([f"{KEY}={file}"])[KEY])}
+        return request((f"{KEY}={file}",), files=digests).identity()
+
+    first = identity()
+    (tmp_path / "stranger.py").write_text("changed = 1")
+    assert identity() == first
+    for name in ("beside.py", "below/deep.py", "below/other.py"):
+        text = (tmp_path / name).read_text()
+        (tmp_path / name).write_text(f"{text}\n# changed\n")
+        assert identity() != first, name
+        (tmp_path / name).write_text(text)
+    assert identity() == first
+
+
+def test_a_module_on_the_path_is_a_file(tmp_path: Path, monkeypatch) -> None:
+    package = tmp_path / "my_rewards"
+    package.mkdir()
+    for name, text in {"__init__": "", "score": "from my_rewards.helper import x", "helper": "x = 1"}.items():
+        (package / f"{name}.py").write_text(text)
+    with pytest.raises(InputError, match=r"pkg://my_rewards\.score: no such module: put its folder on PYTHONPATH"):
+        named_files([f"{KEY}=pkg://my_rewards.score"])
+    monkeypatch.syspath_prepend(tmp_path)
+    assert named_files([f"{KEY}=pkg://my_rewards.score"]) == {KEY: package / "score.py"}
+    assert [path.name for path in source_files(package / "score.py")] == ["__init__.py", "helper.py", "score.py"]
 
 
 def test_relative_paths_are_of_the_users_folder(tmp_path: Path, monkeypatch) -> None:
