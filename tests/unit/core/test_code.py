@@ -27,6 +27,7 @@ WITHOUT_NUMBERS = {
     "core.model.model_folder": "checks and copies the files of a model, whose digest is part of the identity",
     "core.machine.limits": "lowers the limits of a process",
     "core.machine.processes": "finds and ends processes",
+    "core.user_code": "finds and digests the code of users, which is part of the identity",
     "core.progress": "reports progress",
     "grading.verdict_cache": "keeps verdicts by the digest of GRADING_CODE",
     "training.job.checkpoints": "keeps and copies the files that verl writes",
