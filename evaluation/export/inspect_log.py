@@ -207,7 +207,7 @@ class _Log:
         answer = {"role": "assistant", "content": row["response"] or "", "source": "generate", "model": self.model}
         usage = _usage(row["tokens"])
         score = {
-            "value": "C" if row["score"] else "I",
+            "value": {0.0: "I", 1.0: "C"}.get(row["score"], row["score"]),
             "answer": row["extracted"],
             "explanation": row["reason"],
             "metadata": {"verdict": row["verdict"]},

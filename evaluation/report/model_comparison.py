@@ -19,7 +19,7 @@ from evaluation.generation.model_source import LocalModel, open_model
 from evaluation.generation.requests import Sampling
 from evaluation.report.table import Table, change, p_value, percent, score
 from evaluation.statistics.paired import paired_difference
-from evaluation.statistics.scores import pass_at_k, problem_scores, summarize
+from evaluation.statistics.scores import pass_at_k, solved_samples, summarize
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -132,7 +132,7 @@ def comparison_table(results: "dict[str, Results]", *, pass_at: int | None = Non
                 continue
             summary = summarize(tables[benchmark])
             cells = [name, score(summary.low, summary.mean, summary.high)]
-            cells += [] if pass_at is None else [percent(pass_at_k(problem_scores(tables[benchmark]), pass_at))]
+            cells += [] if pass_at is None else [percent(pass_at_k(solved_samples(tables[benchmark]), pass_at))]
             cells += [percent(getattr(summary, share)) for share in shares.values()]
             if name != first:
                 d = paired_difference(graded, tables[benchmark])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from core.files import digest_bytes
 from core.text.excerpt import shorten
 from core.text.markdown import escape_markdown
+from grading.grader import Verdict
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,8 +41,8 @@ def draw_answers(
     earlier, later = _first_samples(before), _first_samples(after)
     common = earlier.keys() & later.keys() & problems.keys()
     common = sorted(common, key=lambda key: digest_bytes("/".join(key).encode()))
-    right = [key for key in common if later[key]["score"] == 1]
-    wrong = [key for key in common if later[key]["score"] != 1]
+    right = [key for key in common if later[key]["verdict"] == Verdict.CORRECT]
+    wrong = [key for key in common if later[key]["verdict"] != Verdict.CORRECT]
     alternating = chain.from_iterable(zip_longest(right[: max(ANSWERS // 2, ANSWERS - len(wrong))], wrong))
     drawn = [key for key in alternating if key is not None][:ANSWERS]
     return tuple(
@@ -54,7 +55,7 @@ def draw_answers(
             shorten(later[key]["response"].strip(), LONGEST),
             later[key]["verdict"],
         )
-        for key in sorted(drawn, key=lambda key: (later[key]["score"] != 1, key[0]))
+        for key in sorted(drawn, key=lambda key: (later[key]["verdict"] != Verdict.CORRECT, key[0]))
     )
 
 

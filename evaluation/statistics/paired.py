@@ -44,8 +44,9 @@ class Difference:
 def paired_difference(first: "pa.Table", second: "pa.Table") -> Difference:
     """Second minus first, from two GRADED tables of one benchmark.
 
-    With one sample per problem: the exact McNemar test and the interval of Agresti and Min. With several: a bootstrap
-    over problems. Raises InputError unless both tables hold the same problems.
+    With one sample per problem that scores 0 or 1: the exact McNemar test and the interval of Agresti and Min. With
+    several samples, or with scores in between: a bootstrap over problems. Raises InputError unless both tables hold the
+    same problems.
     """
     before, after = problem_scores(first), problem_scores(second)
     name = str(first["benchmark"][0])
@@ -56,7 +57,7 @@ def paired_difference(first: "pa.Table", second: "pa.Table") -> Difference:
         )
     deltas = [sum(after[i]) / len(after[i]) - sum(before[i]) / len(before[i]) for i in before]
     mean, error = mean_and_error(deltas)
-    if all(len(scores) == 1 for scores in (*before.values(), *after.values())):
+    if all(scores in ([0], [1]) for scores in (*before.values(), *after.values())):
         low, high = agresti_min(deltas)
         return Difference(name, len(deltas), mean, low, high, error, mcnemar(deltas), "exact McNemar")
     low, high, p_value = bootstrap(deltas)

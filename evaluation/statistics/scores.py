@@ -3,6 +3,7 @@
 import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
@@ -55,6 +56,14 @@ def problem_scores(graded: "pa.Table") -> dict[str, list[float]]:
     return dict(scores)
 
 
+def solved_samples(graded: "pa.Table") -> dict[str, list[bool]]:
+    """Whether each sample of a problem solves it, by problem: its verdict is "correct", whatever its score."""
+    solved: dict[str, list[bool]] = defaultdict(list)
+    for row in graded.select(["id", "verdict"]).to_pylist():
+        solved[row["id"]].append(row["verdict"] == Verdict.CORRECT)
+    return solved
+
+
 def summarize(graded: "pa.Table") -> Summary:
     """The scores of one model on one benchmark from its GRADED rows."""
     scores = problem_scores(graded)
@@ -81,23 +90,23 @@ def summarize(graded: "pa.Table") -> Summary:
         unanswered=sum(verdicts[v] for v in UNANSWERED) / total,
         unsettled=sum(verdicts[v] for v in UNSETTLED) / total,
         mean_tokens=sum(graded["tokens"].to_pylist()) / total,
-        pass_at={n: pass_at_k(scores, n) for n in (2**i for i in range(k.bit_length())) if n <= k},
+        pass_at={n: pass_at_k(solved_samples(graded), n) for n in (2**i for i in range(k.bit_length())) if n <= k},
         verdicts=dict(sorted(verdicts.items())),
     )
 
 
-def pass_at_k(scores: dict[str, list[float]], k: int) -> float:
+def pass_at_k(solved: dict[str, list[bool]], k: int) -> float:
     """The chance that at least one of ``k`` samples is right: the mean of ``1 - C(n - c, k) / C(n, k)`` over problems.
 
     The unbiased estimator of Chen et al. (arXiv 2107.03374, eq. 1) for ``c`` right samples of ``n``.
 
-    >>> pass_at_k({"a": [1.0, 0.0, 0.0, 0.0], "b": [0.0] * 4}, 2)
+    >>> pass_at_k({"a": [True, False, False, False], "b": [False] * 4}, 2)
     0.25
     """
-    fewest = min(map(len, scores.values()))
+    fewest = min(map(len, solved.values()))
     if not 1 <= k <= fewest:
         raise InputError(f"pass@{k}: every problem must have at least {k} samples; the fewest are {fewest}")
-    missed = [math.comb(len(s) - round(sum(s)), k) / math.comb(len(s), k) for s in scores.values()]
+    missed = [math.comb(len(s) - sum(s), k) / math.comb(len(s), k) for s in solved.values()]
     return 1 - math.fsum(missed) / len(missed)
 
 
@@ -105,17 +114,19 @@ def majority_at_k(graded: "pa.Table") -> float:
     """maj@k: the score of each problem's most frequent answer (self-consistency, arXiv 2203.11171).
 
     Tied answers share the vote. All right answers count as one answer however they are written; truncated and
-    unanswered samples do not vote.
+    unanswered samples do not vote. The score of an answer is the mean of its samples' scores.
     """
-    votes: dict[str, Counter[str]] = defaultdict(Counter)
-    for row in graded.select(["id", "extracted", "verdict"]).to_pylist():
-        votes[row["id"]].update(_vote(row))
-    score = 0.0
-    for counts in votes.values():
-        most = max(counts.values(), default=0)
-        winners = [answer for answer, count in counts.items() if count == most]
-        score += ("" in winners) / len(winners) if winners else 0.0
-    return score / len(votes)
+    votes: dict[str, dict[str, list[float]]] = {}
+    for row in graded.select(["id", "extracted", "verdict", "score"]).to_pylist():
+        answers = votes.setdefault(row["id"], {})
+        for answer in _vote(row):
+            answers.setdefault(answer, []).append(row["score"])
+    total = 0.0
+    for answers in votes.values():
+        most = max(map(len, answers.values()), default=0)
+        winners = [fmean(scores) for scores in answers.values() if len(scores) == most]
+        total += fmean(winners) if winners else 0.0
+    return total / len(votes)
 
 
 def _vote(row: dict[str, Any]) -> list[str]:

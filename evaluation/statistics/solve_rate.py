@@ -65,8 +65,8 @@ def as_suite(problems: pa.Table, samples: int) -> pa.Table:
 def graded_difficulty(graded: pa.Table, suite: pa.Table, model: str) -> pa.Table:
     """The DIFFICULTY table of the GRADED samples that ``model`` drew for the problems of ``suite``."""
     problems = dict(zip(suite["id"].to_pylist(), suite["problem"].to_pylist(), strict=True))
-    names, scores = graded["id"].to_pylist(), graded["score"].to_pylist()
-    return pass_rates(((problems[name], score == 1) for name, score in zip(names, scores, strict=True)), model)
+    rows = zip(graded["id"].to_pylist(), graded["verdict"].to_pylist(), strict=True)
+    return pass_rates(((problems[name], verdict == Verdict.CORRECT) for name, verdict in rows), model)
 
 
 def pass_rates(outcomes: Iterable[tuple[str, bool]], model: str) -> pa.Table:

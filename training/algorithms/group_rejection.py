@@ -1,4 +1,4 @@
-"""The outcomes of groups, and the groups without a signal: every member is solved, or every member failed. No torch."""
+"""The outcomes of groups, and the groups without a signal: every member has the same score. No torch."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -6,13 +6,16 @@ from typing import NamedTuple
 
 from training.algorithms.options import GroupOptions
 
+SOLVED = 1.0  # a score from which a sample is right; scores lie in [0, 1]
+
 
 @dataclass(frozen=True)
 class Rejection:
     """What to keep of a batch.
 
     ``keep``: one bool per row. ``metrics``: ``groups``, ``rejected_groups``, and how many groups the policy alone
-    solved always (``solve_all``), never (``solve_none``) or sometimes (``solve_partial``).
+    solved always (``solve_all``), never (``solve_none``) or sometimes (``solve_partial``). A sample is solved from a
+    score of `SOLVED` on.
     """
 
     keep: list[bool]
@@ -20,33 +23,35 @@ class Rejection:
 
 
 def reject_groups(
-    solved: Sequence[bool], index: Sequence[Hashable], on_policy: Sequence[bool], options: GroupOptions
+    scores: Sequence[float], index: Sequence[Hashable], on_policy: Sequence[bool], options: GroupOptions
 ) -> Rejection:
-    """Reject the groups whose members all have one outcome.
+    """Reject the groups whose members all have one score, because their advantages are 0.
 
     ``filter_on="all_samples"`` looks at every member: a group that the policy never solves is kept if its off-policy
     sample is right, and that is the group from which the policy learns most. ``"on_policy"`` looks at on-policy samples
     only, and rejects it. The metrics never count off-policy samples. A group with fewer than two members to look at is
     kept, because one outcome is no evidence.
 
-    >>> solved, index, on_policy = [True, False, False], ["a", "a", "a"], [False, True, True]
-    >>> reject_groups(solved, index, on_policy, GroupOptions(filter_on="all_samples")).keep
+    >>> scores, index, on_policy = [1.0, 0.0, 0.0], ["a", "a", "a"], [False, True, True]
+    >>> reject_groups(scores, index, on_policy, GroupOptions(filter_on="all_samples")).keep
     [True, True, True]
-    >>> reject_groups(solved, index, on_policy, GroupOptions(filter_on="on_policy")).keep
+    >>> reject_groups(scores, index, on_policy, GroupOptions(filter_on="on_policy")).keep
     [False, False, False]
+    >>> reject_groups([1.0, 0.5, 0.0], index, on_policy, GroupOptions(filter_on="on_policy")).keep
+    [True, True, True]
 
     Args:
-        solved: for each row, whether its answer is right.
+        scores: of each row.
         index: group ids.
         on_policy: for each row, whether the policy sampled all of it.
 
     Raises:
         ValueError: the lengths differ.
     """
-    every, sampled = outcomes_by_group(solved, index, on_policy)
+    every, sampled = outcomes_by_group(scores, index, on_policy)
     criterion = every if options.filter_on == "all_samples" else sampled
     rejected = {group for group, outcomes in criterion.items() if len(outcomes) > 1 and len(set(outcomes)) == 1}
-    kinds = [set(outcomes) for outcomes in sampled.values()]
+    kinds = [{score >= SOLVED for score in outcomes} for outcomes in sampled.values()]
     metrics = {
         "groups": len(every),
         "rejected_groups": len(rejected),
@@ -58,20 +63,20 @@ def reject_groups(
 
 
 class Outcomes(NamedTuple):
-    """Whether each answer is right, by group: of all its samples, and of those that the policy sampled alone."""
+    """The outcomes by group: of all its samples, and of those that the policy sampled alone."""
 
-    every: dict[Hashable, list[bool]]
-    sampled: dict[Hashable, list[bool]]
+    every: dict[Hashable, list[float]]
+    sampled: dict[Hashable, list[float]]
 
 
-def outcomes_by_group(solved: Sequence[bool], index: Sequence[Hashable], on_policy: Sequence[bool]) -> Outcomes:
+def outcomes_by_group(outcomes: Sequence[float], index: Sequence[Hashable], on_policy: Sequence[bool]) -> Outcomes:
     """The outcomes of the groups of a batch; ``sampled`` has an empty list for a group without an on-policy sample.
 
     >>> outcomes_by_group([True, False, False], ["a", "a", "b"], [False, True, False])
     Outcomes(every={'a': [True, False], 'b': [False]}, sampled={'a': [False], 'b': []})
 
     Args:
-        solved: for each row, whether its answer is right.
+        outcomes: for each row its score, or whether it is solved.
         index: group ids.
         on_policy: for each row, whether the policy sampled all of it.
 
@@ -79,12 +84,12 @@ def outcomes_by_group(solved: Sequence[bool], index: Sequence[Hashable], on_poli
         ValueError: the lengths differ.
     """
     for name, values in (("index", index), ("on_policy", on_policy)):
-        if len(values) != len(solved):
-            raise ValueError(f"{name}: expected {len(solved)} values, one for each row of solved, got {len(values)}")
-    every: dict[Hashable, list[bool]] = {group: [] for group in index}
-    sampled: dict[Hashable, list[bool]] = {group: [] for group in index}
-    for outcome, group, is_on_policy in zip(solved, index, on_policy, strict=True):
-        every[group].append(bool(outcome))
+        if len(values) != len(outcomes):
+            raise ValueError(f"{name}: expected {len(outcomes)} values, one for each outcome, got {len(values)}")
+    every: dict[Hashable, list[float]] = {group: [] for group in index}
+    sampled: dict[Hashable, list[float]] = {group: [] for group in index}
+    for outcome, group, is_on_policy in zip(outcomes, index, on_policy, strict=True):
+        every[group].append(outcome)
         if is_on_policy:
-            sampled[group].append(bool(outcome))
+            sampled[group].append(outcome)
     return Outcomes(every, sampled)

@@ -9,13 +9,13 @@ from tensordict import TensorDict
 
 from training.algorithms.advantage import apply_prefix_weights, group_advantage
 from training.algorithms.correction import rollout_correction
+from training.algorithms.group_rejection import SOLVED
 from training.algorithms.methods.gate import group_gate
 from training.algorithms.methods.length_penalty import length_penalty
 from training.algorithms.methods.srft import outcome_advantage
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.tensors import mask_of_prefix
 from training.verl_hooks.metrics import staleness_metrics, token_metrics
-from training.verl_hooks.replay_buffer import SOLVED
 
 FIELDS = (
     "uid",
@@ -58,7 +58,7 @@ class Samples:
 
     @cached_property
     def solved(self) -> torch.Tensor:
-        return self.rows["rm_scores"].sum(-1) == SOLVED
+        return self.rows["rm_scores"].sum(-1) >= SOLVED
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.rl_dataset import collate_fn
 
 from core.files import write_table
+from training.algorithms.group_rejection import SOLVED
 from training.algorithms.methods.exgrpo import Experience, ReplayStore, Trajectory
-from training.verl_hooks.replay_buffer import SOLVED
 
 FILE = "replay.parquet"  # of a checkpoint
 SCHEMA = pa.schema(
@@ -46,7 +46,7 @@ def insert(store: ReplayStore, rows: TensorDict, index: Sequence[str]) -> None:
         rows: padded; what the trainer knows of each sample before the update.
         index: the group of each sample.
     """
-    solved, generated = rows["rm_scores"].sum(-1) == SOLVED, rows["prefix_length"] == 0
+    solved, generated = rows["rm_scores"].sum(-1) >= SOLVED, rows["prefix_length"] == 0
     groups: dict[str, list[int]] = {}
     for row, group in enumerate(index):
         groups.setdefault(group, []).append(row)

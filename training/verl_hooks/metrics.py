@@ -9,7 +9,6 @@ import torch
 
 from training.algorithms.group_rejection import reject_groups
 from training.algorithms.options import GroupOptions
-from training.verl_hooks.replay_buffer import SOLVED
 
 
 # verl reduces a metric over the updates of a batch by its name: with "max" or "min" in it, it takes the largest or
@@ -111,8 +110,7 @@ def group_metrics(
     metrics["groups/off_policy"] = off_policy_prompts / len(set(index))
     if len(sampled):
         metrics["reward/on_policy"] = float(sampled.mean())
-        solved = (scores == SOLVED).tolist()
-        counts = reject_groups(solved, index.tolist(), on_policy.tolist(), options).metrics
+        counts = reject_groups(scores.tolist(), index.tolist(), on_policy.tolist(), options).metrics
         kinds = ("solve_all", "solve_none", "solve_partial")
         groups = sum(counts[kind] for kind in kinds)
         metrics |= {f"groups/{kind}": counts[kind] / groups for kind in kinds}

@@ -8,10 +8,9 @@ import transfer_queue as tq
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
+from training.algorithms.group_rejection import SOLVED
 from training.algorithms.off_policy_schedule import ALWAYS, OffPolicySchedule
 from training.algorithms.options import MixedPolicyOptions
-
-SOLVED = 1.0  # reward of a right answer
 
 
 class GroupReplayBuffer(ReplayBuffer):
@@ -70,7 +69,7 @@ class GroupReplayBuffer(ReplayBuffer):
         finally:
             self.partitions[partition_id] = everything
         if self.options.uses_unsolved_prompts:
-            prompts = {prompt for prompt in prompts if reward[prompt] or prompt in self.on_policy_prompts}
+            prompts = {prompt for prompt in prompts if reward[prompt] >= SOLVED or prompt in self.on_policy_prompts}
             rewards = Counter(reward[prompt] for prompt in prompts)
         return prompts, rewards
 
@@ -81,7 +80,7 @@ class GroupReplayBuffer(ReplayBuffer):
         self.on_policy_prompts |= self._without_off_policy(partition_id, keys)
         fields = ["prompt_key", "prefix_length", "rm_scores"]
         data = tq.kv_batch_get(keys=list(keys), partition_id=partition_id, select_fields=fields)
-        solved = [float(scores.sum()) == SOLVED for scores in data["rm_scores"]]
+        solved = [float(scores.sum()) >= SOLVED for scores in data["rm_scores"]]
         self.schedule.solve(data["prompt_key"].tolist(), solved, [not length for length in data["prefix_length"]])
 
     def _without_off_policy(self, partition_id: str, keys: Sequence[str]) -> set[str]:

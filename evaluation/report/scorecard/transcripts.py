@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from core.text.excerpt import shorten
+from grading.grader import Verdict
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,11 +68,12 @@ def _choose(name: str, base: "pa.Table", policy: "pa.Table") -> list[Transcript]
 
 
 def _kind(row: Mapping[str, Any], old: Mapping[str, Any] | None) -> tuple[str, Mapping[str, Any] | None]:
-    if row["verdict"] == "truncated":
+    if row["verdict"] == Verdict.TRUNCATED:
         return "truncated", None
-    if old is not None and bool(old["score"]) != bool(row["score"]):
-        return ("gained" if row["score"] else "lost"), old
-    return ("right" if row["score"] else "wrong"), None
+    right = row["verdict"] == Verdict.CORRECT
+    if old is not None and (old["verdict"] == Verdict.CORRECT) != right:
+        return ("gained" if right else "lost"), old
+    return ("right" if right else "wrong"), None
 
 
 def _shuffled(row: Mapping[str, Any]) -> bytes:

@@ -121,8 +121,9 @@ def test_a_checkpoint_keeps_which_prompts_were_solved(tmp_path: Path) -> None:
 def test_a_filter_remembers_solved_groups_and_counts_all_samples_of_unguided_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Groups of three: a is guided and always solved, b guided and solved by its target alone; c and d are unguided."""
-    rewards = {"a": (1, 1, 1), "b": (1, 0, 0), "c": (1, 0, 0), "d": (0, 0, 0)}
+    """Groups of three: a is guided and always solved, b guided and solved by its target alone, and e is half right and
+    never solved; c and d are unguided."""
+    rewards = {"a": (1, 1, 1), "b": (1, 0, 0), "c": (1, 0, 0), "d": (0, 0, 0), "e": (1, 0.5, 0.5)}
     unguided, keys = {"c", "d"}, [f"{prompt}_{n}_0" for prompt in rewards for n in range(3)]
 
     def fields(keys: list[str], partition_id: str, select_fields: list[str]) -> TensorDict:

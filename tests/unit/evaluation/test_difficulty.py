@@ -57,7 +57,7 @@ def test_problems_are_a_suite_that_generation_reads() -> None:
 
 def test_graded_samples_of_a_suite_give_the_same_table() -> None:
     suite = pa.table({"id": ["1", "2"], "problem": ["easy", "hard"]})
-    graded = pa.table({"id": ["1", "2", "1", "2"], "score": [1.0, 0.0, 1.0, 1.0]})
+    graded = pa.table({"id": ["1", "2", "1", "2"], "verdict": ["correct", "wrong", "correct", "correct"]})
     rows = graded_difficulty(graded, suite, "base").to_pylist()
     assert [(row["problem"], row["solved"], row["samples"], row["model"]) for row in rows] == [
         ("easy", 2, 2, "base"),

@@ -69,14 +69,14 @@ def test_summaries_stay_in_bounds(graded, scores):
 @given(SCORES, st.integers(1, 4))
 @settings(max_examples=30)
 def test_pass_at_k_is_the_mean_over_all_subsets(scores, k):
-    by_problem = {str(i): s for i, s in enumerate(scores)}
+    by_problem = {str(i): [score == 1 for score in s] for i, s in enumerate(scores)}
     expected = np.mean([np.mean([max(c) for c in combinations(s, k)]) for s in scores])
     assert pass_at_k(by_problem, k) == pytest.approx(expected)
 
 
 def test_pass_at_more_than_stored_is_refused():
     with pytest.raises(InputError, match=r"pass@8: every problem must have at least 8 samples; the fewest are 2"):
-        pass_at_k({"a": [1.0, 0.0], "b": [0.0] * 9}, 8)
+        pass_at_k({"a": [True, False], "b": [False] * 9}, 8)
 
 
 def test_majority_votes(graded):
@@ -88,6 +88,8 @@ def test_majority_votes(graded):
     assert majority(("8", 0), ("8 ", 0), ("7", 1)) == 0.0
     assert majority("no_answer", "truncated", ("7", 1)) == 1.0
     assert majority("no_answer", "no_think_end") == 0.0
+    assert majority(("7", 0.5), ("7", 0.7), ("8", 1)) == 0.6  # the score of the answer that most samples give
+    assert majority(("7", 0.5), ("8", 1)) == 0.75
 
 
 def test_what_went_wrong_is_counted(graded):
@@ -96,6 +98,16 @@ def test_what_went_wrong_is_counted(graded):
     assert sum(summary.verdicts.values()) == summary.samples == 8
     assert summary.mean_tokens == 11.5
     assert "avg@4 on 2 problems" in summary.to_text()
+
+
+@given(st.lists(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=4, max_size=4), min_size=1, max_size=8))
+@settings(max_examples=40)
+def test_scores_between_0_and_1_count_in_means_and_solve_nothing(graded, scores):
+    summary = summarize(graded({f"p{i}": [("7", score) for score in s] for i, s in enumerate(scores)}))
+    assert 0 <= summary.low <= summary.mean <= summary.high <= 1
+    assert summary.mean == pytest.approx(np.mean(scores))
+    assert summary.pass_at[1] == pytest.approx(np.mean(np.array(scores) == 1))
+    assert summary.pass_at[4] == pytest.approx(np.mean([1.0 in s for s in scores]))
 
 
 @given(st.integers(0, 30), st.integers(0, 30))
@@ -127,6 +139,18 @@ def test_a_difference_is_beyond_chance_where_interval_and_test_agree(graded, los
     difference = paired_difference(base, policy)
     assert difference.high < 0
     assert difference.beyond_chance is beyond_chance
+
+
+def test_one_fractional_score_takes_the_bootstrap_in_place_of_mcnemar(graded):
+    base = graded({f"p{i}": [("8", 0.2)] for i in range(40)})
+    policy = graded({f"p{i}": [("7", 0.4 if i % 2 else 1.0)] for i in range(40)})
+    difference = paired_difference(base, policy)
+    assert difference.test == "paired bootstrap over problems"
+    assert difference.mean == pytest.approx(0.5)
+    assert 0.4 < difference.low < 0.5 < difference.high < 0.6 and difference.p_value < 0.001
+    ones = {f"p{i}": [1] for i in range(40)}
+    assert paired_difference(graded(ones), graded(ones | {"p3": [0]})).test == "exact McNemar"
+    assert paired_difference(graded(ones), graded(ones | {"p3": [("7", 0.9)]})).test == difference.test
 
 
 def test_no_difference_is_still_uncertain(graded):

@@ -11,6 +11,7 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from training.algorithms.advantage import apply_prefix_weights, group_advantage  # noqa: E402
+from training.algorithms.group_rejection import reject_groups  # noqa: E402
 from training.algorithms.options import GroupOptions, PrefixOptions  # noqa: E402
 
 EPSILON = 1e-6
@@ -139,3 +140,12 @@ def test_bad_input_names_the_argument(changes, error, words):
     arguments = {"scores": torch.zeros(3), "index": [0, 0, 1], "on_policy": torch.ones(3), "options": SPLIT}
     with pytest.raises(error, match=words):
         group_advantage(**(arguments | changes))
+
+
+@given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=2, max_size=8), st.booleans())
+def test_a_group_is_rejected_exactly_where_its_advantages_are_zero(scores, use_std):
+    options = GroupOptions(filter_on="all_samples", baseline="all_samples", use_std=use_std)
+    group, on_policy = ["a"] * len(scores), [True] * len(scores)
+    advantages = group_advantage(torch.tensor(scores), group, torch.tensor(on_policy), options)
+    assert any(reject_groups(scores, group, on_policy, options).keep) == bool(advantages.any())
+    assert advantages.sum().item() == pytest.approx(0.0, abs=1e-5)

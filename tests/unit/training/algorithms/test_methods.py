@@ -224,7 +224,7 @@ def test_the_gate_does_not_depend_on_the_order_and_leaves_out_what_it_cannot_jud
 
 
 def test_bad_gate_input_names_the_argument():
-    with pytest.raises(ValueError, match="index: expected 1 values, one for each row of solved, got 2"):
+    with pytest.raises(ValueError, match="index: expected 1 values, one for each outcome, got 2"):
         group_gate([True], ["a", "b"], [True], GateOptions(type="hard"))
 
 

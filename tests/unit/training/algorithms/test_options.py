@@ -190,6 +190,22 @@ def test_a_single_outcome_is_no_evidence():
     assert reject_groups([], [], [], UNION).keep == []
 
 
+def test_groups_of_one_score_carry_no_signal_and_only_full_scores_solve():
+    index = ["same"] * 3 + ["apart"] * 3 + ["solved"] * 3
+    scores = [0.5, 0.5, 0.5, 1.0, 0.25, 0.75, 0.5, 1.0, 1.0]
+    on_policy = [False, True, True] * 3
+    union = reject_groups(scores, index, on_policy, UNION)
+    assert union.keep == [False] * 3 + [True] * 6
+    assert union.metrics == {
+        "groups": 3.0,
+        "rejected_groups": 1.0,
+        "solve_all": 1.0,
+        "solve_none": 2.0,
+        "solve_partial": 0.0,
+    }
+    assert reject_groups(scores, index, on_policy, ON_POLICY_ONLY).keep == [False] * 3 + [True] * 3 + [False] * 3
+
+
 @settings(max_examples=100)
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from("abc"), st.booleans()), max_size=12), st.randoms())
 def test_rejection_does_not_depend_on_the_order(rows, order):
@@ -205,7 +221,7 @@ def test_rejection_does_not_depend_on_the_order(rows, order):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (([True], ["a", "b"], [True]), "index: expected 1 values, one for each row of solved, got 2"),
+        (([True], ["a", "b"], [True]), "index: expected 1 values, one for each outcome, got 2"),
         (([True], ["a"], []), "on_policy: expected 1 values"),
     ],
 )
