@@ -27,6 +27,7 @@ VERDICT_CODE = (
     "grading/equivalence.py",
     "grading/pool.py",
     "grading/whole_text.py",
+    "grading/verifiers",
     "core/text/patterns.py",
 )
 GRADING_CODE = (*VERDICT_CODE, "core/model/prompts.py", "core/schemas.py")  # of files with verdicts

@@ -1,14 +1,32 @@
-"""Where a response states its answer: in the last box after the last ``</think>``.
+"""Where a response states its answer: after the last ``</think>``, in the last box or in another place.
 
-That is the rule of rewards, targets and benchmarks.
+Rewards, targets and benchmarks share this rule.
 """
 
-from core.text.patterns import compile_quick_pattern
+import json
+
+from core.text.patterns import compile_full_match, compile_quick_pattern
 
 THINK_END = "</think>"
 SEPARATOR = ", "  # between the labels of a gold answer that names several options
 BOX = compile_quick_pattern(r"\\(?:boxed|fbox)(?![a-zA-Z])\s*")
 _BARE_BOX = compile_quick_pattern(r"[^\s$]*")
+BOXED, RESPONSE, TAG = "boxed", "response", "tag:"
+# Places and what is missing where a response has no answer there; the place `RESPONSE` is the response with its
+# thoughts, and so is never empty-handed.
+PLACES = {
+    BOXED: "nothing boxed",
+    "after_thoughts": "nothing after the thoughts",
+    "last_line": "nothing after the thoughts",
+    f"{TAG}NAME": "no tag <NAME> with its end",
+    "code_block": "no code block with its end",
+    "json": "no JSON value",
+    RESPONSE: "an empty response",
+}
+_NAME = compile_full_match(r"[A-Za-z][\w.-]*")
+_FENCE = "```"
+_OPENING = compile_quick_pattern(r"[{\[]")
+OPENINGS = 100  # brackets that open no JSON value, after which the rest of a text is not searched for one
 
 
 def answer_part(text: str, *, thinking: bool) -> str | None:
@@ -66,3 +84,81 @@ def braced(text: str) -> str | None:
                 return text[1:position]
         position += 1
     return None
+
+
+def is_place(text: str) -> bool:
+    """Whether ``text`` names a place of answers: a key of `PLACES`, with a name in the place of ``NAME``."""
+    if text.startswith(TAG):
+        return bool(_NAME(text.removeprefix(TAG)))
+    return text in PLACES
+
+
+def missing_at(place: str) -> str:
+    """What a response lacks that has no answer at ``place``."""
+    if place.startswith(TAG):
+        return PLACES[f"{TAG}NAME"].replace("NAME", place.removeprefix(TAG))
+    return PLACES[place]
+
+
+def find_answer(text: str, place: str) -> str | None:
+    r"""The answer at ``place`` in the part of a response after its thoughts; None if there is none.
+
+    >>> find_answer("so <answer>no</answer>, <answer> yes </answer>", "tag:answer"), find_answer("a\nb\n", "last_line")
+    ('yes', 'b')
+    >>> find_answer("```python\nx = 1\n```", "code_block"), find_answer('It is [1] or {"a": [2]}.', "json")
+    ('x = 1\n', '{"a": [2]}')
+    """
+    if place == BOXED:
+        return extract_boxed(text)
+    if place.startswith(TAG):
+        return _in_tag(text, place.removeprefix(TAG))
+    if place == "code_block":
+        return _code_block(text)
+    if place == "json":
+        return _json_value(text)
+    whole = text.strip()
+    return (whole.splitlines()[-1].strip() if place == "last_line" and whole else whole) or None
+
+
+def _in_tag(text: str, name: str) -> str | None:
+    end = text.rfind(f"</{name}>")
+    start = text.rfind(f"<{name}>", 0, max(end, 0))
+    return text[start + len(name) + 2 : end].strip() or None if start >= 0 else None
+
+
+def _code_block(text: str) -> str | None:
+    """The content of the last block between lines that start with ``` and have a partner."""
+    block: list[str] | None = None
+    last = None
+    for line in text.splitlines(keepends=True):
+        if line.lstrip().startswith(_FENCE):
+            if block is None:
+                block = []
+            else:
+                last, block = "".join(block), None
+        elif block is not None:
+            block.append(line)
+    return last or None
+
+
+def _json_value(text: str) -> str | None:
+    """The last object or array in a text, or the text itself where it is a value."""
+    decoder = json.JSONDecoder()
+    whole = text.strip()
+    position, found, failures = 0, None, 0
+    while failures < OPENINGS:
+        opening = _OPENING.search(whole, position)
+        if opening is None:
+            break
+        try:
+            _, position = decoder.raw_decode(whole, opening.start())
+            found = whole[opening.start() : position]
+        except (ValueError, RecursionError):
+            position, failures = opening.end(), failures + 1
+    if found is None and whole:
+        try:
+            decoder.decode(whole)
+        except (ValueError, RecursionError):
+            return None
+        return whole
+    return found

@@ -36,9 +36,16 @@ def extract_choice(text: str) -> str | None:
     """
     boxed = extract_boxed(text)
     stated = _stated(text)
-    if boxed is None:
-        return stated
-    content = _OPTION.sub("", " ".join(TEXT.sub(r"\1", normalize(boxed)).split()))
+    return stated if boxed is None else choice_in(boxed, stated)
+
+
+def choice_in(answer: str, stated: str | None = None) -> str:
+    """The option that a bare answer, such as the content of a box, names; ``stated`` is the one beside it.
+
+    >>> choice_in("(C) blue"), choice_in("Option B"), choice_in("blue")
+    ('C', 'B', 'blue')
+    """
+    content = _OPTION.sub("", " ".join(TEXT.sub(r"\1", normalize(answer)).split()))
     if _SEVERAL.match(content):
         return content
     label = _label(content)

@@ -1,13 +1,22 @@
 """What a file gives as the right answer to a problem."""
 
+import json
+from collections import Counter
+from collections.abc import Iterable
 from typing import Literal
 
+from core.text.patterns import compile_full_match
 from grading.answers import extract_boxed
 
 # What a column of answers holds. text: the answer; boxed: a solution whose last box is the answer, or the answer where
 # nothing is boxed; gsm8k: a solution that ends with the line "#### ANSWER".
 AnswerForm = Literal["text", "boxed", "gsm8k"]
 MARK = "####"
+MOST = 0.9  # share of the golds from which on they are said to be of one kind
+KINDS = {"choice": "letters", "code": "tests", "json": "JSON", "number": "numbers with a unit", "exact": "words"}
+_LETTER = compile_full_match(r"\(?[A-J]\)?(?:, ?[A-J])*")
+_QUANTITY = compile_full_match(r"[+-]?\d[\d.,]*(?:e[+-]?\d+)? ?[A-Za-zµ°%€$][\w°²³/*^.%-]*")
+_WORDS = compile_full_match(r"[^\W\d_]{2,}(?:[ ,.'’-]+[^\W\d_]+)*[.!]?")
 
 
 def split_solution(text: str) -> tuple[str, str | None]:
@@ -42,3 +51,38 @@ def explain_unreadable(text: str, form: AnswerForm) -> str:
             f"the answer does not end with a line '{MARK} ANSWER', which the mapping gsm8k (answer_form: gsm8k) expects"
         )
     return f"the answer is a solution that ends with '{MARK} {split_solution(text)[1]}': set answer_form: gsm8k"
+
+
+def suggest(golds: Iterable[str]) -> str | None:
+    """Which verifier fits the gold answers of rows that ``math`` cannot read; None if none is plain to see.
+
+    >>> suggest(["A", "C", "B"]), suggest(["Paris", "Mount Everest"]), suggest(["x^2", "5"])
+    ('the golds of 100% of the rows are letters: verifier: choice', \
+'the golds of 100% of the rows are words: verifier: exact', None)
+    """
+    kinds = Counter(map(_kind, golds))
+    kind, count = kinds.most_common(1)[0] if kinds else (None, 0)
+    if kind is None or count < MOST * kinds.total():
+        return None
+    share = int(100 * count / kinds.total())
+    return f"the golds of {share}% of the rows are {KINDS[kind]}: verifier: {kind}"
+
+
+def _kind(gold: str) -> str | None:
+    text = gold.strip()
+    if _LETTER(text):
+        return "choice"
+    if text.startswith(("{", "[")):
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+        tests = value.keys() >= {"inputs", "outputs"} if isinstance(value, dict) else _are_assertions(value)
+        return "code" if tests else "json" if isinstance(value, dict) else None  # a list may be a set or an interval
+    if text.startswith("assert "):
+        return "code"
+    return "number" if _QUANTITY(text) else "exact" if _WORDS(text) else None
+
+
+def _are_assertions(values: list[object]) -> bool:
+    return bool(values) and all(isinstance(value, str) and value.startswith("assert ") for value in values)

@@ -42,9 +42,10 @@ KEPT_COMPARISONS = 65_536
 
 
 class Verdict(StrEnum):
-    """The outcome of grading a sample. Only CORRECT scores 1."""
+    """The outcome of grading a sample. CORRECT means solved; of the others only PARTIAL scores more than 0."""
 
     CORRECT = "correct"
+    PARTIAL = "partial"  # a score above 0 and below the threshold of the verifier
     WRONG = "wrong"
     NO_ANSWER = "no_answer"  # nothing boxed (or chosen) in the answer part
     NO_THINK_END = "no_think_end"  # a thinking response without </think>
@@ -56,16 +57,32 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Grade:
-    """A verdict, the answer that it is about, and its reason."""
+    """A verdict, the answer that it is about, its reason, and a score in [0, 1] (None: 1 if correct, and else 0)."""
 
     verdict: Verdict
     extracted: str | None = None
     reason: str = ""
+    score: float = None  # pyright: ignore[reportAssignmentType]  # never None after the start
+
+    def __post_init__(self) -> None:
+        if self.score is None:
+            object.__setattr__(self, "score", 1.0 if self.verdict is Verdict.CORRECT else 0.0)
+
+    @classmethod
+    def of_score(cls, score: float, extracted: str | None, reason: str, *, threshold: float = 1.0) -> "Grade":
+        """The grade of a score in [0, 1], of which ``threshold`` and more is solved.
+
+        >>> [str(Grade.of_score(score, None, "", threshold=0.8).verdict) for score in (0.0, 0.5, 0.9)]
+        ['wrong', 'partial', 'correct']
+        """
+        assert 0 <= score <= 1, score
+        partial = Verdict.PARTIAL if score > 0 else Verdict.WRONG
+        return cls(Verdict.CORRECT if score >= threshold else partial, extracted, reason, score)
 
     @property
-    def score(self) -> float:
-        """1.0 or 0.0."""
-        return 1.0 if self.verdict is Verdict.CORRECT else 0.0
+    def solved(self) -> bool:
+        """Whether the score reaches the threshold of the verifier, which is 1 unless its spec says otherwise."""
+        return self.verdict is Verdict.CORRECT
 
 
 class Grader:
@@ -126,7 +143,7 @@ class Grader:
         if kind == "choice":
             correct = (same_choices if several else same_choice)(extracted, gold)
             return Grade(Verdict.CORRECT if correct else Verdict.WRONG, extracted, "by letter")
-        verdict, reason = self._compare(extracted, gold)
+        verdict, reason = self.compare(extracted, gold)
         return Grade(verdict, extracted, reason)
 
     def _grade_whole_text(self, text: str, gold: str, *, thinking: bool, truncated: bool) -> Grade:
@@ -153,7 +170,7 @@ class Grader:
 
     def verify(self, answer: str, gold: str) -> Verdict:
         """Whether two bare answers (contents of boxes) are the same."""
-        return self._compare(answer, gold)[0]
+        return self.compare(answer, gold)[0]
 
     def parses(self, gold: str) -> bool:
         """Whether a gold answer is read to its end, so that answers can be compared with it."""
@@ -165,7 +182,7 @@ class Grader:
         # Compared with an answer that no gold has, so that equal text cannot hide a gold that is not read.
         return self._equivalence("\\text{luffy-parse-probe}", text)[0] in ("wrong", "correct")
 
-    def _compare(self, answer: str, gold: str) -> tuple[Verdict, str]:
+    def compare(self, answer: str, gold: str) -> tuple[Verdict, str]:
         """Compare two bare answers as text, then as numbers, then by symbolic algebra."""
         if not gold.strip():
             return Verdict.GOLD_UNPARSED, "the gold answer is empty"

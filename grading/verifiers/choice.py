@@ -1,0 +1,106 @@
+"""Multiple choice: the answer names the option that the gold answer names, by its label or by its text."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import Field
+
+from core.text.patterns import compile_full_match, compile_quick_pattern
+from grading.answers import BOXED, SEPARATOR
+from grading.choice_sets import extract_choices, same_choices
+from grading.choices import choice_in, extract_choice, same_choice
+from grading.grader import Grade, Verdict
+from grading.spelling import same_string
+from grading.verifiers.verifier import Verifier, VerifierOptions
+
+LABELS = "ABCDEFGHIJ"
+_POSITIONS = {str(number): label for number, label in enumerate(LABELS, start=1)}
+OPTIONS, PROBLEM = "options", "problem"  # fields of a row
+_LABELS = compile_full_match(r"\(?(?:[A-J]|[1-9]|10)\)?(?:, (?:[A-J]|[1-9]|10))*")
+_LINE = compile_quick_pattern(r"(?m)^[ \t]*\(?([A-J])[.):][ \t]+(\S.*)$")
+
+
+class ChoiceOptions(VerifierOptions):
+    """``options``: how many options a question has at most, labelled from A."""
+
+    options: int = Field(len(LABELS), ge=2, le=len(LABELS))
+
+
+class ChoiceVerifier(Verifier):
+    """By default the answer is the last box, or else the last "Answer: C".
+
+    A gold answer is a label, several of them ("A, C", all of which have to be chosen), a position from 1, or the text
+    of an option. Texts are known where the row has ``options`` (a list of texts, or the object with the lists ``label``
+    and ``text``), or a ``problem`` with a line "A. text" for each option.
+    """
+
+    Options = ChoiceOptions
+
+    def extract(self, part: str, gold: str) -> str | None:
+        if self.options.answer == BOXED:
+            return (extract_choices if SEPARATOR in gold and _LABELS(gold.strip()) else extract_choice)(part)
+        return super().extract(part, gold)
+
+    def grade_answer(self, answer: str, gold: str, fields: Mapping[str, Any]) -> Grade:
+        texts = option_texts(fields)
+        label = _label_of(gold, texts)
+        if problem := self._problem(label, gold, texts):
+            return Grade(Verdict.GOLD_UNPARSED, answer, problem)
+        if SEPARATOR in label:
+            chosen = answer if self.options.answer == BOXED else extract_choices(f"\\boxed{{{answer}}}") or answer
+            correct = same_choices(chosen, label)
+            return Grade(Verdict.CORRECT if correct else Verdict.WRONG, chosen, "by letter")
+        chosen = answer if self.options.answer == BOXED else extract_choice(answer) or choice_in(answer)
+        by_text = (
+            None
+            if len(chosen) == 1 and chosen in LABELS
+            else _label_with_text(chosen, texts) or _label_with_text(answer, texts)
+        )
+        correct = same_choice(by_text or chosen, label)
+        reason = "by the text of an option" if by_text else "by letter"
+        return Grade(Verdict.CORRECT if correct else Verdict.WRONG, chosen, reason)
+
+    def gold_problem(self, gold: str, fields: Mapping[str, Any] | None = None) -> str | None:
+        texts = option_texts(fields or {})
+        return self._problem(_label_of(gold, texts), gold, texts)
+
+    def _problem(self, label: str, gold: str, texts: Mapping[str, str]) -> str | None:
+        last = LABELS[self.options.options - 1]
+        if not _LABELS(label):
+            known = "the text of an option" if texts else "the text of an option where the row has its options"
+            return f"{gold!r:.80} is no label of an option: expected A to {last}, or {known}"
+        if gold.strip().isdigit() and label.isalpha() and label != LABELS[int(gold) - 1 : int(gold)]:
+            return f"{gold!r} is the position of one option and the text of another: give the letter"
+        positions = [int(one) if one.isdigit() else LABELS.index(one) + 1 for one in label.split(SEPARATOR)]
+        if max(positions) > self.options.options:
+            return f"{gold!r:.80} is beyond the last option: expected A to {last}; set options to the number of them"
+        return None
+
+
+def option_texts(fields: Mapping[str, Any]) -> dict[str, str]:
+    """The options of a row by label; empty if it has none.
+
+    >>> option_texts({"options": ["red", "blue"]}), option_texts({"problem": "Which?\\nA. red\\nB) blue"})
+    ({'A': 'red', 'B': 'blue'}, {'A': 'red', 'B': 'blue'})
+    """
+    given = fields.get(OPTIONS)
+    if isinstance(given, Mapping):
+        pairs = zip(given.get("label") or (), given.get("text") or (), strict=False)
+        return {_POSITIONS.get(str(label), str(label)): str(text) for label, text in pairs}
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        return dict(zip(LABELS, map(str, given), strict=False))
+    lines = {line.group(1): line.group(2) for line in _LINE.finditer(str(fields.get(PROBLEM) or ""))}
+    return lines if list(lines) == list(LABELS[: len(lines)]) else {}
+
+
+def _label_of(gold: str, texts: Mapping[str, str]) -> str:
+    """The label that a gold answer is, or whose option has its text; else the gold answer."""
+    label = gold.strip()
+    if by_text := _label_with_text(label, texts):
+        return by_text
+    return label.strip("()").upper() if _LABELS(label.upper()) else label
+
+
+def _label_with_text(text: str, texts: Mapping[str, str]) -> str | None:
+    labels = [label for label, option in texts.items() if same_string(text, option)]
+    return labels[0] if len(labels) == 1 else None

@@ -1,0 +1,131 @@
+"""What a user writes to choose a verifier, ``math`` or ``{type: choice, options: 4}``: it is parsed and opened here.
+
+A type is a row of `TYPES`, or an entry point of the group ``luffy.verifiers`` that another package declares: a function
+with the signature of the type ``python``.
+"""
+
+import difflib
+import json
+import pkgutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from core.code_digest import identity
+from core.errors import InputError, explain_validation
+
+if TYPE_CHECKING:
+    from grading.verifiers.verifier import Verifier
+
+GROUP = "luffy.verifiers"
+PYTHON = "python"
+TYPES: Mapping[str, str] = {  # the class of each
+    "math": "grading.verifiers.math:MathVerifier",
+    "math_whole_text": "grading.verifiers.math:WholeTextVerifier",
+    "choice": "grading.verifiers.choice:ChoiceVerifier",
+    "exact": "grading.verifiers.exact:ExactVerifier",
+}
+
+
+@dataclass(frozen=True)
+class VerifierSpec:
+    """A type and the options that differ from the defaults of that type; hashable, and it can be pickled."""
+
+    type: str
+    options_json: str = "{}"  # canonical
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that differ from the defaults, as JSON values."""
+        return json.loads(self.options_json)
+
+    def to_json(self) -> str | dict[str, Any]:
+        """A JSON value that `parse_spec` reads again."""
+        return {"type": self.type, **self.options} if self.options else self.type
+
+    @property
+    def digest(self) -> str:
+        """sha256 over what decides a verdict: type, options, and what they name outside this project (a user's code).
+
+        The code of the verifiers themselves is covered by `core.code_digest.VERDICT_CODE`.
+        """
+        return identity(self.type, verifier_class(self.type).identity(self.options))
+
+    @property
+    def requires_fields(self) -> tuple[str, ...]:
+        """The fields that a row must have beside its gold answer."""
+        return verifier_class(self.type).requires_fields(self.options)
+
+
+def parse_spec(value: Any, where: str, *, folder: Path | None = None) -> VerifierSpec:
+    """The spec in ``value``: the name of a type, or a mapping with ``type`` and options.
+
+    Args:
+        where: how messages name the place in which ``value`` stands.
+        folder: what relative paths in it are relative to; by default the current folder.
+
+    Raises:
+        InputError: an unknown type or option, or a value that does not fit; the message starts with ``where``.
+    """
+    if isinstance(value, VerifierSpec):
+        return value
+    given = {"type": value} if isinstance(value, str) else value
+    if not isinstance(given, Mapping) or not isinstance(given.get("type"), str):
+        raise InputError(
+            f"{where}: expected the name of a verifier, such as math, or a mapping with its type, such as "
+            f"{{type: choice, options: 4}}; got {value!r:.80}"
+        )
+    name, options = given["type"], {key: option for key, option in given.items() if key != "type"}
+    if name not in TYPES:
+        options, name = _of_entry_point(name, options, where), PYTHON
+    model = verifier_class(name).Options
+    try:
+        parsed = model.model_validate(options, context={"where": where, "folder": folder or Path.cwd()})
+    except ValidationError as error:
+        raise InputError(f"{where}: verifier {name}: {explain_validation(error, model)}") from None
+    plain = parsed.model_dump(mode="json", exclude_defaults=True)
+    return VerifierSpec(name, json.dumps(plain, sort_keys=True))
+
+
+def open_verifier(
+    spec: VerifierSpec, *, workers: int = 2, limit_s: float = 5.0, shared: Path | None = None
+) -> "Verifier":
+    """The verifier of ``spec``. Close it, or use it as a context manager.
+
+    Args:
+        workers: answers that are graded at once, each in a process of its own where the type needs one.
+        limit_s: seconds per comparison of mathematics; types that run programs have a limit in their spec.
+        shared: file through which the verifiers of a machine share their verdicts on mathematical answers.
+
+    Raises:
+        InputError: what the spec names is missing: a function, a program, a package.
+    """
+    from grading.verifiers.verifier import Resources
+
+    kind = verifier_class(spec.type)
+    return kind(kind.Options.model_validate(spec.options), Resources(workers, limit_s, shared))
+
+
+@cache
+def verifier_class(name: str) -> "type[Verifier]":
+    """The class of a type of `TYPES`."""
+    return pkgutil.resolve_name(TYPES[name])
+
+
+def _of_entry_point(name: str, options: dict[str, Any], where: str) -> dict[str, Any]:
+    """The options of the type ``python`` that call the function of an entry point; its own go to the function."""
+    points: dict[str, EntryPoint] = {point.name: point for point in entry_points(group=GROUP)}
+    if name not in points:
+        names = [*TYPES, *sorted(points)]
+        near = difflib.get_close_matches(name, names, 1)
+        guess = f"; did you mean {near[0]}?" if near else ""
+        raise InputError(f"{where}: no verifier {name!r}{guess}; expected one of {', '.join(names)}")
+    shared = verifier_class(PYTHON).Options.model_fields
+    kwargs = {key: option for key, option in options.items() if key not in shared}
+    kept = {key: option for key, option in options.items() if key in shared}
+    return {**kept, "path": points[name].value, **({"kwargs": kwargs} if kwargs else {})}

@@ -1,0 +1,181 @@
+"""Verifiers that compare texts: right, wrong, at the edge, and what no answer of a model can be."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grading.gold import suggest
+from grading.grader import Grade, Verdict
+from grading.verifiers.exact import normalize_text
+from grading.verifiers.spec import open_verifier, parse_spec
+from grading.verifiers.verifier import Item, Verifier
+
+COLOURS = {"options": ["red", "blue", "green", "I do not know"]}
+LINES = {"problem": "Which one?\n(A) red\n(B) blue\n(C) green"}
+
+
+def verdict(spec: Any, response: str, gold: str, fields: Mapping[str, Any] | None = None, **options: Any) -> str:
+    return str(grade(spec, response, gold, fields, **options).verdict)
+
+
+def grade(spec: Any, response: str, gold: str, fields: Mapping[str, Any] | None = None, **options: Any) -> Grade:
+    with open_verifier(parse_spec(spec, "test")) as verifier:
+        return verifier.verify(response, gold, fields=fields, **{"thinking": False, **options})
+
+
+def problem(spec: Any, gold: str, fields: Mapping[str, Any] | None = None) -> str | None:
+    with open_verifier(parse_spec(spec, "test")) as verifier:
+        return verifier.gold_problem(gold, fields)
+
+
+@pytest.mark.parametrize(
+    ("answer", "response", "extracted"),
+    [
+        ("boxed", "<think>\\boxed{a}</think> \\boxed{b}", "b"),
+        ("after_thoughts", "<think>a</think>\n b c \n", "b c"),
+        ("last_line", "<think>a</think>\nb\n  c\n\n", "c"),
+        ("tag:answer", "<think><answer>a</answer></think><answer>b</answer> <answer> c </answer> d", "c"),
+        ("tag:answer", "<think></think><answer>b</answer> <answer>c", "b"),
+        ("code_block", "<think></think>```\na\n```\nor\n```python\nb\n```", "b\n"),
+        ("json", '<think></think> {"a": 1} or [2] {', "[2]"),
+        ("json", '<think></think> {"a": [1, {"b": 2}]}', '{"a": [1, {"b": 2}]}'),
+        ("json", "<think></think> 42 ", "42"),
+        ("response", "<think>a</think>b", "<think>a</think>b"),
+    ],
+)
+def test_an_answer_is_taken_from_its_place(answer: str, response: str, extracted: str) -> None:
+    assert grade({"type": "exact", "answer": answer}, response, "x", thinking=True).extracted == extracted
+
+
+@pytest.mark.parametrize(
+    ("answer", "response", "reason"),
+    [
+        ("boxed", "a", "nothing boxed"),
+        ("after_thoughts", " \n ", "nothing after the thoughts"),
+        ("last_line", "\n\n", "nothing after the thoughts"),
+        ("tag:answer", "<answer>a", "no tag <answer> with its end"),
+        ("tag:answer", "</answer><answer>", "no tag <answer> with its end"),
+        ("tag:answer", "<answer> </answer>", "no tag <answer> with its end"),
+        ("code_block", "```python\na", "no code block with its end"),
+        ("json", "{a: 1}", "no JSON value"),
+        ("json", "[" * 20_000, "no JSON value"),
+    ],
+)
+def test_a_response_without_an_answer_at_its_place(answer: str, response: str, reason: str) -> None:
+    assert grade({"type": "exact", "answer": answer}, response, "x") == Grade(Verdict.NO_ANSWER, None, reason)
+
+
+@pytest.mark.parametrize("spec", ["math", "math_whole_text", "choice", "exact", {"type": "exact", "answer": "json"}])
+def test_every_type_treats_thoughts_and_cut_responses_alike(spec: Any) -> None:
+    assert verdict(spec, "\\boxed{A}", "A", thinking=True) == "no_think_end"
+    cut = grade(spec, "\\boxed{A}", "A", truncated=True)
+    assert (str(cut.verdict), cut.score, cut.solved) == ("truncated", 0.0, False)
+
+
+@pytest.mark.parametrize(
+    ("response", "gold", "fields", "expected"),
+    [
+        ("\\boxed{C}", "C", None, "correct"),
+        ("Answer: C", "(c)", None, "correct"),
+        ("\\boxed{C}", "3", None, "correct"),
+        ("\\boxed{B}", "C", None, "wrong"),
+        ("A or B", "A", None, "no_answer"),
+        ("\\boxed{A, C}", "A, C", None, "correct"),
+        ("\\boxed{A}", "A, C", None, "wrong"),
+        ("\\boxed{Blue}", "B", COLOURS, "correct"),
+        ("\\boxed{blue}", "blue", COLOURS, "correct"),
+        ("\\boxed{B}", "Blue", COLOURS, "correct"),
+        ("\\boxed{B. blue}", "blue", LINES, "correct"),
+        ("\\boxed{blue}", "B", LINES, "correct"),
+        ("\\boxed{red}", "B", LINES, "wrong"),
+        ("\\boxed{violet}", "B", LINES, "wrong"),
+        ("\\boxed{B}", "B", {"options": {"label": ["1", "2"], "text": ["x", "y"]}}, "correct"),
+        ("\\boxed{y}", "2", {"options": {"label": ["1", "2"], "text": ["x", "y"]}}, "correct"),
+        ("\\boxed{E}", "E", None, "correct"),
+        ("\\boxed{violet}", "violet", None, "gold_unparsed"),
+        ("\\boxed{2}", "2", {"options": ["2", "3"]}, "gold_unparsed"),
+    ],
+    ids=str,
+)
+def test_choice(response: str, gold: str, fields: Mapping[str, Any] | None, expected: str) -> None:
+    assert verdict("choice", response, gold, fields) == expected
+
+
+def test_choice_has_as_many_options_as_the_spec_says() -> None:
+    four = {"type": "choice", "options": 4}
+    assert problem(four, "D") is None and problem("choice", "J") is None
+    assert "beyond the last option: expected A to D" in str(problem(four, "E"))
+    assert "no label of an option" in str(problem(four, "x^2"))
+    assert "position of one option and the text of another" in str(problem(four, "2", {"options": ["2", "3"]}))
+
+
+@pytest.mark.parametrize("response", ["<a>C</a>", "<a>(C) green</a>", "<a>The answer is C</a>", "<a>Green</a>"])
+def test_choice_at_another_place(response: str) -> None:
+    assert verdict({"type": "choice", "answer": "tag:a"}, response, "C", COLOURS) == "correct"
+    assert verdict({"type": "choice", "answer": "tag:a"}, response, "B", COLOURS) == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("ignore", "answer", "gold", "expected"),
+    [
+        (["space"], " New \n York ", "New York", "correct"),
+        ([], "New  York", "New York", "wrong"),
+        (["space"], "new york", "New York", "wrong"),
+        (["case"], "STRASSE", "straße", "correct"),
+        (["punctuation"], "U.S.A.", "USA", "correct"),
+        (["articles", "space"], "the cat", "cat", "correct"),
+        (["articles"], "theatre", "atre", "wrong"),
+        (["space"], "e\u0301", "\u00e9", "correct"),
+        (["punctuation"], "x", "!!!", "gold_unparsed"),
+    ],
+)
+def test_exact(ignore: list[str], answer: str, gold: str, expected: str) -> None:
+    spec = {"type": "exact", "ignore": ignore, "answer": "after_thoughts"}
+    assert verdict(spec, answer, gold) == expected
+    assert (problem(spec, gold) is None) == (expected != "gold_unparsed")
+
+
+@given(st.text(), st.sets(st.sampled_from(["case", "space", "punctuation", "articles"])))
+def test_a_normalised_text_stays_as_it_is(text: str, ignored: set[Any]) -> None:
+    once = normalize_text(text, tuple(ignored))
+    assert normalize_text(once, tuple(ignored)) == once
+
+
+@pytest.fixture(scope="module")
+def math() -> Iterator[Verifier]:
+    with open_verifier(parse_spec("math", "test")) as verifier:
+        yield verifier
+
+
+def test_math_is_the_grader(math: Verifier) -> None:
+    given = [("\\boxed{1/2}", "0.5"), ("\\boxed{x+1}", "1+x", None, True), ("no", "3"), ("\\boxed{x+1}", "1+x")]
+    items = [Item(*one) for one in given]
+    grades = math.verify_many(items, thinking=False)
+    assert [str(one.verdict) for one in grades] == ["correct", "truncated", "no_answer", "correct"]
+    assert math.gold_problem("x^2") is None and "not read to its end" in str(math.gold_problem("\\text{}^{"))
+
+
+def test_math_at_another_place() -> None:
+    spec = {"type": "math", "answer": "last_line"}
+    assert verdict(spec, "so\n\\frac{1}{2}", "0.5") == "correct" and verdict(spec, "1/2\n3", "0.5") == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("golds", "hint"),
+    [
+        (["A", "(B)", "C, D"] * 10 + ["7"], "the golds of 96% of the rows are letters: verifier: choice"),
+        (["Paris", "the Nile", "Saint-Denis"], "the golds of 100% of the rows are words: verifier: exact"),
+        (["5 kg", "12%", "3.2e4 m/s"], "numbers with a unit: verifier: number"),
+        (['{"a": 1}'], "JSON: verifier: json"),
+        (['{"inputs": ["1"], "outputs": ["2"]}', "assert f(1) == 2"], "tests: verifier: code"),
+        (["A", "7"], None),
+        (["x^2", "5", "[1, 2]"], None),
+        ([], None),
+    ],
+)
+def test_a_verifier_is_suggested_by_the_golds(golds: list[str], hint: str | None) -> None:
+    said = suggest(golds)
+    assert said is None if hint is None else hint in str(said)
