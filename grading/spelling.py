@@ -62,6 +62,7 @@ _DOLLAR = compile_quick_pattern(r"(?<!\\)\$")
 _DOLLARS = compile_full_match(r"(-?)\\\$ ?(\d[\d.,]*)")
 _BOLD = compile_full_match(r"\*\*([^*]+)\*\*|\*([^*]+)\*")
 _FULL_STOP = compile_quick_pattern(r"(?<=[\w}\])%|!'])\s?\.$|(?<=\d)\.(?=[/}\\])")
+_ONLY_ITEM = compile_full_match(r"""\[\s*(?:'([^'"]+)'|"([^'"]+)"|(-?\d+(?:\.\d+)?))\s*\]""")  # a list as a text
 _SCIENTIFIC = compile_full_match(r"([+-]?\d+(?:\.\d+)?)[eE]([+-]?\d{1,4})")
 _REPEATING = compile_quick_pattern(
     rf"(\d{{0,{LONGEST_PERIOD}}})\.(\d{{0,{LONGEST_PERIOD}}})\\overline ?\{{(\d{{1,{LONGEST_PERIOD}}})\}}"
@@ -80,7 +81,8 @@ def normalize(answer: str) -> str:
     r"""One spelling for answers that differ in typography alone; the value never changes.
 
     Unified are spacing, sizing, commands and signs that mean the same, upright letters, a lone ``\text{…}``, ``$…$``,
-    thousands separators, a final full stop, ``3e8``, ``12^{\text{th}}``, repeating decimals and units written as words.
+    thousands separators, a final full stop, ``3e8``, ``12^{\text{th}}``, repeating decimals, units written as words and
+    a list of one answer, as files have it (``["34"]``).
 
     >>> [normalize(text) for text in (r"\dfrac12", "1{,}000.", r"\text{ Evelyn }", "3e8", r"12^{\text{th}}")]
     ['\\frac12', '1000', 'Evelyn', '3 \\times 10^{8}', '12']
@@ -102,6 +104,8 @@ def normalize(answer: str) -> str:
     if "\\overline" in text:
         text = _REPEATING.sub(_as_fraction, text)
     text = _FULL_STOP.sub("", _FULL_STOP.sub("", text))
+    if item := _ONLY_ITEM(text):
+        return normalize((item.group(1) or item.group(2) or item.group(3)).replace("\\\\", "\\"))
     if _THOUSANDS(text):
         text = text.replace(",", "")
     text = _ROUND_THOUSANDS.sub(lambda number: number.group().replace(",", ""), text)

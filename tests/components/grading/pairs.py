@@ -3,6 +3,9 @@
 from itertools import product
 
 NAMED_EQUAL = r"""
+['17'] ~~ 17
+["\\frac{3}{4}"] ~~ \frac34
+[29] ~~ 29
 \begin{pmatrix}-1&0\\0&-1\end{pmatrix} ~~ \begin{pmatrix} -1 & 0 \\ 0 & -1 \end{pmatrix}
 \begin{pmatrix}-\frac13\\\frac23\end{pmatrix} ~~ \begin{pmatrix} -1/3 \\ 2/3 \end{pmatrix}
 \begin{bmatrix}1&2\\3&4\end{bmatrix} ~~ \begin{pmatrix}1&2\\3&4\end{pmatrix}
@@ -67,6 +70,10 @@ B. 12 ~~ 12
 """
 
 NAMED_DIFFERENT = r"""
+['17'] ~~ 7
+['3', '4'] ~~ 3
+["3", "4"] ~~ 4
+[2,5] ~~ 2
 \begin{pmatrix}1&2\\3&4\end{pmatrix} ~~ \begin{pmatrix}1&2\\3&5\end{pmatrix}
 \begin{pmatrix}1&2\\3&4\end{pmatrix} ~~ \begin{pmatrix}1&3\\2&4\end{pmatrix}
 \begin{pmatrix}1\\2\end{pmatrix} ~~ \begin{pmatrix}1&2\end{pmatrix}

@@ -33,7 +33,8 @@ def respelled(draw: st.DrawFn, text: str) -> str:
         ("+", (" + ", "+\\,", "+")),
         ("=", (" = ", "=")),
     ):
-        text = draw(st.sampled_from(others)).join(text.split(plain)) if plain in text else text
+        if plain in text and not (plain == "," and "{,}" in text):  # a thousands separator stays as it is
+            text = draw(st.sampled_from(others)).join(text.split(plain))
     return draw(st.sampled_from((text, f" {text} ", f"${text}$", f"{text}.", f"\\displaystyle {text}")))
 
 
