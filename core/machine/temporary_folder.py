@@ -1,9 +1,10 @@
 """A short name for a long temporary folder: the address of a socket has at most 107 bytes on Linux."""
 
+import atexit
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 SHORT_FOLDER = "/tmp"  # only a link is made here, in a new folder to which nobody else can write
@@ -24,3 +25,12 @@ def short_temporary_folder() -> Iterator[dict[str, str]]:
         link = Path(folder) / "t"
         link.symlink_to(target, target_is_directory=True)
         yield {"TMPDIR": str(link)}
+
+
+def shorten_temporary_folder() -> None:
+    """Give this process, and those that it starts from now on, a short name of the temporary folder until it ends."""
+    stack = ExitStack()
+    if variables := stack.enter_context(short_temporary_folder()):
+        atexit.register(stack.close)
+        os.environ.update(variables)
+        tempfile.tempdir = None  # read from the variable again

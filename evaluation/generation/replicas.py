@@ -13,6 +13,7 @@ from typing import Any
 from core.code_digest import PROJECT
 from core.errors import InputError
 from core.machine.loopback import single_node_environment
+from core.machine.temporary_folder import shorten_temporary_folder
 from core.model.model_folder import bfloat16_bytes
 from evaluation.generation.engine import Engine, EngineOptions, EngineRequest, attention_heads, on_cpu
 from evaluation.generation.requests import Completion
@@ -119,6 +120,7 @@ def _gpus_per_node() -> list[int]:
 
 def _connect(replicas: int = 1) -> None:
     """Join the cluster, or start one of this node with room for ``replicas``."""
+    shorten_temporary_folder()
     import ray
 
     if ray.is_initialized():

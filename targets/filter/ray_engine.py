@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from core.code_digest import PROJECT
 from core.errors import InputError
 from core.machine.loopback import single_node_environment
+from core.machine.temporary_folder import shorten_temporary_folder
 from targets.filter.batch import filter_traces
 from targets.filter.context import FilterContext, FilterInputs
 from targets.read.sources import Part
@@ -61,6 +62,7 @@ class RayEngine:
 
     def _start(self) -> Any:
         os.environ.update(single_node_environment())
+        shorten_temporary_folder()
         try:
             import ray
             import ray.data
