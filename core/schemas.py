@@ -12,11 +12,11 @@ MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string())])
 # Off-policy targets, in the schema of LUFFY's published training set (what verl and the reference loader read).
 TARGET = pa.schema(
     [
-        ("data_source", pa.string()),
+        ("data_source", pa.string()),  # name of the source block; the file's metadata has the verifier of each
         ("prompt", pa.list_(MESSAGE)),
         ("target", pa.list_(MESSAGE)),  # one assistant message "<think>\n...\n</think>\n\n...\boxed{...}"
-        ("ability", pa.string()),
-        ("reward_model", pa.struct([("style", pa.string()), ("ground_truth", pa.string())])),
+        ("ability", pa.string()),  # domain
+        ("reward_model", pa.struct([("style", pa.string()), ("ground_truth", pa.string())])),  # style: of the verifier
         (
             "extra_info",
             pa.struct(
@@ -31,6 +31,9 @@ TARGET = pa.schema(
     ]
 )
 
+# Optional last field of `extra_info`: what the verifier of a row reads beside the gold answer, as a JSON object.
+FIELDS = pa.field("fields", pa.string())
+
 # Optional last column of targets: the teacher's log-probability of each token of the target and of its end token, in
 # the tokens of the policy. Training uses them with mixed.use_target_probs.
 TARGET_LOG_PROBS = pa.field("target_log_probs", pa.list_(pa.float32()))
@@ -38,6 +41,13 @@ TARGET_LOG_PROBS = pa.field("target_log_probs", pa.list_(pa.float32()))
 # Optional column of targets: the share of the base model's samples that solve the problem; null where nobody measured
 # it. Training reads it with mixed.off_policy_schedule=pass_rate<x and data.order=easy_first.
 PASS_RATE = pa.field("pass_rate", pa.float64())
+
+
+def target_schema(*optional: pa.Field, fields: bool = False) -> pa.Schema:
+    """`TARGET` with ``optional`` columns, and with `FIELDS` in its `extra_info`."""
+    place = TARGET.get_field_index("extra_info")
+    info = pa.struct([*TARGET.field(place).type, FIELDS] if fields else [*TARGET.field(place).type])
+    return pa.schema([*TARGET.set(place, pa.field("extra_info", info)), *optional])
 
 
 def metadata_field(names: Sequence[str]) -> list[pa.Field]:
@@ -87,6 +97,7 @@ REJECTED = pa.schema(
 DECISION = pa.schema(
     [
         *(REJECTED.field(name) for name in ("id", "source", "row")),
+        TARGET.field("data_source"),
         ("of", pa.int64()),  # traces that this row of the source gives
         *(REJECTED.field(name) for name in ("problem", "gold", "upstream_correct", "reasons", "detail")),
         *(
@@ -97,6 +108,7 @@ DECISION = pa.schema(
         TARGET.field("prompt"),
         ("target", pa.string()),
         TARGET_LOG_PROBS,
+        FIELDS,
         ("metadata", pa.map_(pa.string(), pa.string())),  # what the source says of the trace
         ("answer", pa.string()),  # the boxed answer that was verified
         PROFILE.field("problem_digest"),

@@ -21,7 +21,7 @@ from targets.check.version_diff import compare_versions
 from targets.config import PrepareConfig, build_config, read_config
 from targets.hub import pull, push
 from targets.prepare import prepare
-from targets.prepared import PROFILE_FILE, Prepared, log_probs_text, require_targets
+from targets.prepared import PROFILE_FILE, Prepared, hint_texts, log_probs_text, require_targets
 from targets.select.split import Split, reconcile, select_train
 
 if TYPE_CHECKING:
@@ -147,6 +147,8 @@ def _print(prepared: Prepared, split: Split | None, seconds: float) -> None:
     for name, values in prepared.breakdown.items():
         for value, n in list(values.items())[:MOST_VALUES]:
             print(f"{f'{name} {value}':44.44}{n['read']:>9,}{n['kept']:>9,} kept")
+    for hint in hint_texts(prepared):
+        print(hint)
     for what, count in prepared.disagreements.items():
         print(f"{what}: {count:,}")
     if prepared.log_probs:

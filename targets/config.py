@@ -11,7 +11,7 @@ from core.errors import InputError, explain_validation
 from core.files import digest_bytes, read_yaml
 from core.model.prompts import TEMPLATE_KWARGS
 from core.text.parse import parse_yaml
-from targets.source import EMBEDDED, GENERATED, Mapping, Source, SourceEntry
+from targets.source import EMBEDDED, GENERATED, MATHEMATICS, Mapping, Source, SourceEntry, with_names
 
 # Settings that say which traces are read and which of several survive, not whether a trace alone is good.
 NOT_FILTERING = frozenset(
@@ -37,7 +37,7 @@ class PrepareConfig(BaseModel):
         description="Where the traces are: 'embedded' (the generator), 'generated' (those that the section generate "
         "lets a teacher write), a parquet or JSONL file, a folder or a glob (local, s3:// or gs://), or the id of a "
         "dataset on the Hugging Face hub. A mapping with a 'path' gives a source its own mapping, split, subset, "
-        "revision, weight, cap, license, teacher and metadata.",
+        "revision, weight, cap, license, teacher, metadata, name, verifier, domain, fields, system_prompt and suffix.",
     )
     mapping: Mapping = Field(
         default="auto",
@@ -109,7 +109,8 @@ class PrepareConfig(BaseModel):
         default=True, description="Reject problems that need a figure, an [asy] drawing or a link."
     )
     reject_choices: bool = Field(
-        default=True, description="Reject problems whose gold answer is the letter of an option."
+        default=True,
+        description="Reject problems of sources with the verifier math whose gold answer is the letter of an option.",
     )
     grade_limit_s: float = Field(default=5.0, gt=0, description="Seconds allowed for comparing one answer.")
 
@@ -157,17 +158,20 @@ class PrepareConfig(BaseModel):
     def _in_order(self) -> Self:
         if self.pass_rate is not None and not 0 <= self.pass_rate[0] <= self.pass_rate[1] <= 1:
             raise ValueError(f"pass_rate {self.pass_rate}: expected [low, high] with 0 <= low <= high <= 1")
+        _ = self.sources
         return self
 
     @property
     def sources(self) -> list[Source]:
         """The sources, each with what it shares with the others."""
         entries = [Source(path=entry) if isinstance(entry, str) else entry for entry in self.source]
-        shared = {name: getattr(self, name) for name in ("mapping", "split", "subset", "revision")}
-        return [
-            entry.model_copy(update={name: value for name, value in shared.items() if getattr(entry, name) is None})
-            for entry in entries
-        ]
+        shared = {name: getattr(self, name) for name in ("mapping", "split", "subset", "revision", "system_prompt")}
+        return with_names(
+            [
+                entry.model_copy(update={name: value for name, value in shared.items() if getattr(entry, name) is None})
+                for entry in entries
+            ]
+        )
 
     def published(self) -> Self:
         """The settings with the sources that were there before anything was generated."""
@@ -190,12 +194,16 @@ class PrepareConfig(BaseModel):
         return self.model_dump(mode="json", exclude={"engine", "workers", "review", "difficulty"})
 
     def digest(self) -> str:
-        """sha256 of the settings that decide what comes out."""
-        return digest_bytes(json.dumps(self.identity_fields(), sort_keys=True).encode())
+        """sha256 of the settings that decide what comes out, and of what verifiers read outside of them."""
+        fields = self.identity_fields()
+        if specs := {source.name: source.spec.digest for source in self.sources if source.spec.type not in MATHEMATICS}:
+            fields["verifiers"] = specs
+        return digest_bytes(json.dumps(fields, sort_keys=True).encode())
 
     def filter_digest(self) -> str:
         """sha256 of the settings on which the decision on a single trace depends."""
         filtering = {name: value for name, value in self.identity_fields().items() if name not in NOT_FILTERING}
+        del filtering["system_prompt"]  # that of each source counts
         filtering["minhash"] = self.keep == "diverse"
         return digest_bytes(json.dumps(filtering, sort_keys=True).encode())
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from grading.gold import suggest
 from targets.filter import filters
 from targets.source import OF_ONE_TRACE
 from targets.target_tables import IdDigest
@@ -13,6 +14,8 @@ from targets.trace import Trace
 
 MOST_VALUES = 200  # counted of each name, so that memory stays bounded
 OTHERS = "(other values)"
+UNFIT = frozenset({"gold_unparsed", "choice_gold"})  # filters of a gold answer that the verifier cannot compare
+MOST_GOLDS = 1000
 
 
 class Breakdown:
@@ -53,11 +56,19 @@ class Counts:
     disagreements: Counter[str] = field(default_factory=Counter)
     breakdown: Breakdown = field(default_factory=Breakdown)
     log_probs: Counter[str] = field(default_factory=Counter)  # of kept targets, where a source has some
+    golds: dict[str, list[str]] = field(default_factory=dict)  # the first of each source block
+    unfit: Counter[str] = field(default_factory=Counter)  # traces of each source block whose gold fits no verifier
+    read_of: Counter[str] = field(default_factory=Counter)  # traces of each source block
 
     def add(self, trace: Trace) -> None:
         self.read.add(trace.id)
         self.sources.setdefault(trace.source, Counter())["read"] += 1
         self.breakdown.add(trace, "read")
+        self.read_of[trace.data_source] += 1
+        self.unfit[trace.data_source] += not UNFIT.isdisjoint(trace.reasons)
+        golds = self.golds.setdefault(trace.data_source, [])
+        if trace.gold and len(golds) < MOST_GOLDS:
+            golds.append(trace.gold)
         if trace.response_format:
             self.response_formats[trace.response_format] += 1
         if trace.upstream_correct is True and trace.verdict not in (None, "correct"):
@@ -82,6 +93,12 @@ class Counts:
                 steps.append({"filter": entry.name, "title": entry.title, "removed": removed, "left": left})
         return steps
 
+    def hints(self) -> dict[str, str]:
+        """By source block: which verifier fits its gold answers, where its own understands less than half of them."""
+        unfit = (name for name, count in self.unfit.items() if count > self.read_of[name] / 2)
+        suggested = {name: suggest(self.golds[name]) for name in unfit}
+        return {name: text for name, text in suggested.items() if text}
+
     def metadata(self, kept: int) -> dict[str, str]:
         """What the files record."""
         values = {
@@ -90,6 +107,7 @@ class Counts:
             "filter_counts": self.filter_counts(),
             "sources": {name: {"read": n["read"], "kept": n["kept"]} for name, n in sorted(self.sources.items())},
             "breakdown": self.breakdown.values(),
+            "hints": self.hints(),
             "log_probs": self.log_probs,
             "response_formats": self.response_formats,
             "disagreements": self.disagreements,

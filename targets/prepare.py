@@ -16,7 +16,7 @@ import pyarrow as pa
 from core.errors import InputError
 from core.files import digest_bytes, digest_table
 from core.model.tokens import load_lengths
-from core.schemas import PASS_RATE, PROFILE, REJECTED, TARGET, TARGET_LOG_PROBS, metadata_field
+from core.schemas import PASS_RATE, PROFILE, REJECTED, TARGET_LOG_PROBS, metadata_field, target_schema
 from grading.contamination import BenchmarkIndex
 from targets.config import PrepareConfig
 from targets.counts import Counts
@@ -36,7 +36,7 @@ from targets.trace import Trace
 
 FORMAT_VERSION = "6"
 COUNTED_COLUMNS = ["id", "source", "row", "of", "reasons", "detail", "response_format", "verdict", "upstream_correct"]
-COUNTED_COLUMNS += ["metadata"]
+COUNTED_COLUMNS += ["data_source", "metadata"]
 SELECT_COLUMNS = ["problem", "gold", "problem_digest", "dedupe_key", "target_digest", "target_bytes", "minhash"]
 
 Progress = Callable[[str, int, int | None], None]  # stage, rows done, rows in all where known
@@ -103,6 +103,7 @@ def prepare(
         "difficulty_digest": difficulty.digest,
         "code_digest": code_digest(),
         "mappings": json.dumps(mappings, sort_keys=True),
+        "verifiers": json.dumps({source.name: source.record() for source in config.sources}, sort_keys=True),
     }
     if generations := {digest: settings for part in parts for digest, settings in part.generation.items()}:
         inputs["generations"] = json.dumps(generations, sort_keys=True)
@@ -161,13 +162,15 @@ def _write_tables(run: _Run, files: Sequence[Path], selection: Selection, counts
     metadata = metadata_field(run.config.metadata_names)
     log_probs = [TARGET_LOG_PROBS] if any(part.mapping.target_log_probs for part in run.parts) else []
     pass_rate = [PASS_RATE] if run.config.difficulty else []
-    schema = pa.schema([*TARGET, *log_probs, *pass_rate, *metadata])
+    sources = {str(source.name): source for source in run.config.sources}
+    fields = any(source.fields for source in sources.values())
+    schema = target_schema(*log_probs, *pass_rate, *metadata, fields=fields)
     with (
         TableWriter(staging_dir / REJECTED_FILE, REJECTED, run.inputs) as rejected,
         TableWriter(staging_dir / PREPARED, schema, run.inputs) as kept,
         TableWriter(staging_dir / PROFILE_FILE, pa.schema([*PROFILE, *metadata]), run.inputs) as profile,
     ):
-        digest = RowDigest()
+        digest = RowDigest(run.inputs["verifiers"])
         for trace in selection.decided(chain.from_iterable(read_decisions(files))):
             if selection.overruled(trace):
                 counts.disagreements[f"a reviewer says keep, rejected as {trace.reasons[0]}"] += 1
@@ -178,7 +181,7 @@ def _write_tables(run: _Run, files: Sequence[Path], selection: Selection, counts
             counts.keep(trace)
             if log_probs:
                 counts.log_probs["without" if trace.target_log_probs is None else "with"] += 1
-            target = trace.target_row(kept.rows)
+            target = trace.target_row(kept.rows, sources[trace.data_source])
             digest.add(target)
             kept.add(target)
             profile.add(trace.profile_row())

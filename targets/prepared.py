@@ -18,6 +18,7 @@ COUNTED = (
     "breakdown",
     "response_formats",
     "disagreements",
+    "hints",
     "log_probs",
 )
 REMEDY = "run python -m targets"
@@ -39,6 +40,7 @@ class Prepared:
     breakdown: dict[str, dict[str, dict[str, int]]]  # {metadata: {value: {"read", "kept"}}}
     response_formats: dict[str, int]
     disagreements: dict[str, int]  # our verdicts against the source's own flags
+    hints: dict[str, str]  # by source block: the verifier that fits its gold answers, where its own does not
     log_probs: dict[str, int]  # kept targets "with" and "without" them; empty if no source has any
     config: PrepareConfig
     reused: bool = field(default=False, compare=False)  # nothing had changed since an earlier run, so nothing was done
@@ -49,6 +51,11 @@ def log_probs_text(prepared: Prepared) -> str:
     there, absent = (prepared.log_probs.get(name, 0) for name in ("with", "without"))
     others = "; the others come without, or were drawn as other tokens than the policy's tokenizer makes of them"
     return f"{there:,} of {there + absent:,} targets{others if absent else ''}"
+
+
+def hint_texts(prepared: Prepared) -> list[str]:
+    """A sentence on each source block that asks the wrong verifier."""
+    return [f"source {name}: {hint}" for name, hint in prepared.hints.items()]
 
 
 def read_prepared(folder: Path) -> Prepared:
@@ -86,10 +93,11 @@ def require_targets(prepared: Prepared) -> None:
     taken = [f"{step['removed']:,} {step['filter']} ({step['title']})" for step in steps[:EXPLAINED]]
     taken += [f"{step['removed']:,} {step['filter']}" for step in steps[EXPLAINED:]]
     example = read_example(prepared.rejected, steps[0]["filter"])
+    hints = "".join(f" {text[:1].upper()}{text[1:]}." for text in hint_texts(prepared))
     raise InputError(
         f"source {', '.join(prepared.config.paths)}: none of {prepared.counts['read']:,} traces can be a target: "
-        f"{'; '.join(taken)}.{example} {prepared.rejected} says why of each: correct what it shows, or give other "
-        "traces"
+        f"{'; '.join(taken)}.{example}{hints} {prepared.rejected} says why of each: correct what it shows, or give "
+        "other traces"
     )
 
 

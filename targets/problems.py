@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
-from core.model.prompts import messages
 from core.schemas import BENCHMARK
 from targets.config import PrepareConfig
+from targets.filter.batch import prompt_of
 from targets.filter.context import FilterContext, FilterInputs
 from targets.filter.filters import Stage, rejections
 from targets.read.sources import read_source
@@ -60,7 +60,7 @@ def _measurable(config: PrepareConfig, context: FilterContext, generated: Path |
 
 def _row(digest: str, trace: Trace, config: PrepareConfig, context: FilterContext) -> dict[str, Any]:
     """The row of a problem; an empty one if its prompt is too long."""
-    prompt = messages(str(trace.problem), trace.system if config.system_prompt is None else config.system_prompt)
+    prompt = prompt_of(trace, context.source(trace))
     ((tokens, _),) = context.lengths.count_examples([(prompt, "")])
     if tokens > config.max_prompt_tokens:
         return {}

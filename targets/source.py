@@ -1,14 +1,21 @@
 """A source of traces, as the settings describe it: where it is, which columns hold what, how much of it is taken."""
 
+import json
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
+from core.errors import InputError
 from core.files import read_yaml
 from grading.gold import AnswerForm
+from grading.verifiers.spec import VerifierSpec, parse_spec
 
 EMBEDDED = "embedded"
+MATHEMATICS = ("math", "math_whole_text")  # types of verifiers
 GENERATED = "generated"  # traces of a teacher, in a file of python -m evaluation traces that the caller knows
 # What a trace of `GENERATED` says of itself: its teacher and its settings, then which one it is of them.
 OF_A_GENERATION = {"teacher": "teacher", "generation": "generation"}
@@ -80,6 +87,19 @@ def _known(mapping: ColumnMapping | str) -> ColumnMapping | str:
 Mapping = Annotated[ColumnMapping | str, AfterValidator(_known)]
 
 
+@cache
+def _parsed(spec: str) -> VerifierSpec:
+    return parse_spec(json.loads(spec), "verifier")
+
+
+def _spec_json(value: Any) -> Any:
+    """A verifier's spec in its shortest form."""
+    try:
+        return parse_spec(value, "verifier").to_json()
+    except InputError as error:
+        raise ValueError(str(error).removeprefix("verifier: ")) from None
+
+
 def _named(value: Any) -> Any:
     """A list of columns as the mapping of each to itself."""
     return {name: name for name in value} if isinstance(value, list) else value
@@ -97,6 +117,13 @@ class Source(BaseModel):
     revision: str | None = None
     weight: float | None = Field(default=None, gt=0)  # its part of the targets of all sources that have a weight
     cap: int | None = Field(default=None, ge=1)  # most targets from it
+    name: str | None = Field(default=None, pattern=r"^[\w.-]+$")  # `data_source` of its rows; else of its path
+    verifier: Annotated[str | dict[str, Any], BeforeValidator(_spec_json)] = "math"  # how its answers are checked
+    domain: str | None = Field(default=None, min_length=1)  # `ability` of its rows; else math, or the verifier's type
+    # Columns that the verifier reads beside the gold answer: {name: column or dotted path}, or a list of columns.
+    fields: Annotated[dict[str, str], BeforeValidator(_named)] = {}
+    system_prompt: str | None = None
+    suffix: str = ""  # follows each problem, such as what form the answer should have
     license: str | None = None
     teacher: str | None = None
     # Columns that pass through: {name: column or dotted path}, or a list of columns that keep their names.
@@ -120,6 +147,20 @@ class Source(BaseModel):
         return self
 
     @property
+    def spec(self) -> VerifierSpec:
+        """Its verifier."""
+        return _parsed(json.dumps(self.verifier))
+
+    @property
+    def ability(self) -> str:
+        """The domain of its problems."""
+        return self.domain or ("math" if self.spec.type in MATHEMATICS else self.spec.type)
+
+    def record(self) -> dict[str, Any]:
+        """What files say of the verifier of its rows."""
+        return {"verifier": self.verifier, "digest": self.spec.digest, "domain": self.ability}
+
+    @property
     def constants(self) -> dict[str, str]:
         """The metadata that all its traces share."""
         values = {"teacher": self.teacher, "license": self.license}
@@ -129,6 +170,36 @@ class Source(BaseModel):
     def metadata_names(self) -> list[str]:
         """All metadata that its traces have."""
         return [*self.constants, *self.metadata]
+
+
+def with_names(sources: Sequence[Source]) -> list[Source]:
+    """``sources`` with a name for each: its own, or the last word of its path, numbered where several share one.
+
+    >>> [source.name for source in with_names([Source(path="my/traces/*.jsonl"), Source(path="law/traces.csv.gz")])]
+    ['traces', 'traces-2']
+
+    Raises:
+        ValueError: two sources give the same name.
+    """
+    given = Counter(source.name for source in sources if source.name)
+    if twice := [name for name, count in given.items() if count > 1]:
+        raise ValueError(f"two sources have the name {twice[0]!r}: give each one of its own")
+    named, used = [], set(given)
+    for source in sources:
+        name = source.name
+        if name is None:
+            stem = _word_of(source.path)
+            name = next(n for k in range(1, len(sources) + 2) if (n := stem if k == 1 else f"{stem}-{k}") not in used)
+            used.add(name)
+        named.append(source.model_copy(update={"name": name}))
+    return named
+
+
+def _word_of(path: str) -> str:
+    """What a path says of its content: the last part of it that is no pattern, without its ending."""
+    parts = [part for part in path.rstrip("/").split("/") if not any(mark in part for mark in "*?[")]
+    word = "".join(c if c.isalnum() or c == "_" else "-" for c in parts[-1].partition(".")[0]) if parts else ""
+    return word.strip("-") or "source"
 
 
 def _kind(value: Any) -> str:

@@ -138,12 +138,16 @@ def digest_ids(paths: Sequence[Path]) -> IdDigest:
 
 
 class RowDigest:
-    """sha256 over the texts of targets in order, with log-probabilities, pass rates and metadata: the version of the
-    data, whatever the compression or what the file records.
+    """sha256 over the texts of targets in order, with log-probabilities, pass rates, fields and metadata, and with the
+    verifiers that are not ``math``: the version of the data, whatever the compression or what the file records.
+
+    ``verifiers``: what the file says of the verifier of each source, as JSON.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, verifiers: str = "{}") -> None:
         self._digest = hashlib.sha256()
+        records = json.loads(verifiers)
+        self._verifiers = {name: of["digest"] for name, of in records.items() if of["verifier"] != "math"}
 
     def add(self, row: Mapping[str, Any]) -> None:
         messages = [text for part in ("prompt", "target") for m in row[part] for text in (m["role"], m["content"])]
@@ -156,6 +160,8 @@ class RowDigest:
             self._digest.update(array("d", [pass_rate]).tobytes())
         if metadata := {name: value for name, value in (row.get("metadata") or {}).items() if value is not None}:
             self._digest.update(json.dumps(metadata, sort_keys=True).encode())
+        if verifier := self._verifiers.get(row["data_source"]):
+            self._digest.update(f"{verifier} {row['extra_info'].get('fields') or ''}".encode())
 
     def hexdigest(self) -> str:
         return self._digest.hexdigest()

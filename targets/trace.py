@@ -1,11 +1,13 @@
 """A reasoning trace: what was read of it, what the filters decided, and the rows of the output files it becomes."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from core.schemas import DECISION, PROFILE, REJECTED
 from core.text.excerpt import shorten
+from targets.source import Source
 
 OPEN_THINK, CLOSE_THINK = "<think>\n", "\n</think>\n\n"
 # Characters of a rejected trace's texts that the files keep.
@@ -44,6 +46,8 @@ class Trace:
     target_log_probs: list[float] | None = None  # the teacher's, of each token of the target and its end token
     target_token_ids: list[int] | None = None  # the tokens that those are of, by the teacher's tokenizer
 
+    data_source: str = ""  # name of the block of the settings that it comes from
+    fields: dict[str, Any] = field(default_factory=dict)  # what the verifier reads beside the gold answer
     metadata: dict[str, str] = field(default_factory=dict)  # what the source says of it: license, teacher, columns
     pass_rate: float | None = None  # of the problem, as the base model was measured
 
@@ -101,25 +105,28 @@ class Trace:
     @classmethod
     def from_decision(cls, row: dict[str, Any]) -> "Trace":
         """The trace of the (columns of a) row of a cache file."""
-        return cls(**{**row, "metadata": dict(row.get("metadata") or ())})
+        fields = json.loads(row.get("fields") or "{}")
+        return cls(**{**row, "fields": fields, "metadata": dict(row.get("metadata") or ())})
 
     def decision_row(self) -> dict[str, Any]:
         """The row of a cache file."""
-        return {name: getattr(self, name) for name in DECISION.names}
+        row = {name: getattr(self, name) for name in DECISION.names}
+        return {**row, "fields": json.dumps(self.fields) if self.fields else None}
 
     def profile_row(self) -> dict[str, Any]:
         """The PROFILE row of an accepted trace."""
         return {name: getattr(self, name) for name in (*PROFILE.names, "metadata")}
 
-    def target_row(self, index: int) -> dict[str, Any]:
-        """The TARGET row of an accepted trace."""
+    def target_row(self, index: int, source: Source) -> dict[str, Any]:
+        """The TARGET row of an accepted trace of ``source``."""
+        fields = {"fields": json.dumps(self.fields)} if self.fields else {}
         row: dict[str, Any] = {
-            "data_source": "",
+            "data_source": self.data_source,
             "prompt": self.prompt,
             "target": [{"role": "assistant", "content": self.target}],
-            "ability": "math",
-            "reward_model": {"style": "rule", "ground_truth": self.gold},
-            "extra_info": {"split": "train", "index": index, "id": self.id, "source": self.source},
+            "ability": source.ability,
+            "reward_model": {"style": source.spec.type, "ground_truth": self.gold},
+            "extra_info": {"split": "train", "index": index, "id": self.id, "source": self.source, **fields},
             "metadata": self.metadata,
             "pass_rate": self.pass_rate,
         }

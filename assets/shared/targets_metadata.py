@@ -27,7 +27,7 @@ def prepared_metadata(prepared: "Prepared") -> dict[str, Any]:
     import pyarrow.parquet as pq
 
     from evaluation.report.charts import funnel, histogram
-    from targets.prepared import log_probs_text
+    from targets.prepared import hint_texts, log_probs_text
 
     lengths = pq.read_table(prepared.profile, columns=["prompt_tokens", "target_tokens"])
     prompts, tokens = (column.to_numpy() for column in lengths.columns)
@@ -45,6 +45,7 @@ def prepared_metadata(prepared: "Prepared") -> dict[str, Any]:
         "lengths": pictures(*shapes),
         "sources": _sources(prepared),
         "licenses, teachers and other metadata": _breakdown(prepared),
+        **({"verifiers that fit the gold answers": "\n".join(hints)} if (hints := hint_texts(prepared)) else {}),
         "response formats": counts(prepared.response_formats, ("markers of the traces", "traces")),
         "our verdict compared with the source's": counts(prepared.disagreements, ("verdicts", "traces")),
         **({"target_log_probs": log_probs_text(prepared)} if prepared.log_probs else {}),

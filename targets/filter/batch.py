@@ -7,17 +7,20 @@ processes and on Ray Data.
 from collections.abc import Sequence
 
 from core.files import digest_bytes
+from core.model.prompts import messages
 from grading.grader import Verdict
 from targets.filter.context import FilterContext
 from targets.filter.filters import Stage, rejections
 from targets.filter.profile import measure
 from targets.read.response_format import Parts, parse_response
 from targets.select.dedupe import dedupe_key, minhash, spelling_digest
+from targets.source import Source
 from targets.trace import Rejection, Trace
 
 VERDICTS = {
     Verdict.WRONG: "wrong",
-    Verdict.NO_ANSWER: "no_box",
+    Verdict.PARTIAL: "wrong",
+    Verdict.NO_ANSWER: "no_answer",
     Verdict.NO_THINK_END: "unclosed",
     Verdict.GOLD_UNPARSED: "gold_unparsed",
     Verdict.TIMEOUT: "verify_timeout",
@@ -50,7 +53,8 @@ def _filter_texts(trace: Trace, context: FilterContext) -> None:
     _reject(Stage.PROBLEM, trace, context)
     if "contaminated" in trace.reasons and (match := context.benchmark_match(trace.problem or "")):
         trace.duplicate_of, trace.duplicate_problem = f"{match.benchmark}/{match.id}", match.problem
-    parts = parse_response(trace.response or "", split_plain=context.config.plain_text == "split")
+    split, tag = context.config.plain_text == "split", context.reads_answer_tag(trace)
+    parts = parse_response(trace.response or "", split_plain=split, answer_tag=tag)
     if isinstance(parts, Parts):
         trace.response_format, trace.target = parts.response_format, parts.target()
     _reject(Stage.RESPONSE, trace, context)
@@ -66,13 +70,19 @@ def _reject(stage: Stage, trace: Trace, context: FilterContext) -> None:
 
 
 def _verify(trace: Trace, context: FilterContext) -> None:
-    """Compare the answer with the gold answer, by the grader that also rewards the policy."""
-    gold = trace.gold or ""
-    grade = context.grader.grade(trace.target, gold)
-    if grade.verdict is not Verdict.CORRECT:
+    """Compare the answer with the gold answer, by the verifier that also rewards the policy."""
+    gold, verifier, mathematics = trace.gold or "", context.verifier(trace), context.is_mathematics(trace)
+    fields = {"problem": trace.problem, **trace.fields}
+    if not mathematics and (problem := verifier.gold_problem(gold, fields)):
+        trace.verdict = "gold_unparsed"
+        trace.reject(Rejection("gold_unparsed", f"gold {_quote(gold)}: {problem}"))
+        return
+    grade = verifier.verify(trace.target, gold, fields=fields)
+    if not grade.solved:
         detail = f"answer {_quote(grade.extracted)}, gold {_quote(gold)}: {grade.reason}"
-        rejection = Rejection(VERDICTS[grade.verdict], detail)
-    elif not context.grader.parses(gold):
+        no_box = grade.verdict is Verdict.NO_ANSWER and context.is_boxed(trace)
+        rejection = Rejection("no_box" if no_box else VERDICTS[grade.verdict], detail)
+    elif mathematics and verifier.gold_problem(gold, fields):
         # Equal texts are correct, but a reward that cannot read the gold answer would reject every other spelling.
         rejection = Rejection("gold_unparsed", f"gold {_quote(gold)} is only comparable as text")
     else:
@@ -90,7 +100,7 @@ def _quote(text: str | None) -> str:
 def _filter_lengths(traces: Sequence[Trace], context: FilterContext) -> None:
     """Make the prompts and count tokens, all texts of the batch together."""
     for trace in traces:
-        trace.prompt = _prompt(trace, context.config.system_prompt)
+        trace.prompt = prompt_of(trace, context.source(trace))
     counts = context.lengths.count_examples([(trace.prompt, trace.target) for trace in traces])
     for trace, (prompt, target) in zip(traces, counts, strict=True):
         trace.prompt_tokens, trace.target_tokens = prompt, target
@@ -111,11 +121,10 @@ def _align_log_probs(trace: Trace, context: FilterContext) -> None:
         trace.target_log_probs = None
 
 
-def _prompt(trace: Trace, system_prompt: str | None) -> list[dict[str, str]]:
-    """System message (that of the settings, else the source's) and problem."""
-    system = trace.system if system_prompt is None else system_prompt
-    user = {"role": "user", "content": trace.problem or ""}
-    return [{"role": "system", "content": system}, user] if system else [user]
+def prompt_of(trace: Trace, source: Source) -> list[dict[str, str]]:
+    """System message (that of the settings, else the trace's) and problem, as a policy is asked."""
+    system = trace.system if source.system_prompt is None else source.system_prompt
+    return messages(f"{trace.problem or ''}{source.suffix}", system)
 
 
 def _describe(trace: Trace, context: FilterContext) -> None:
@@ -126,7 +135,7 @@ def _describe(trace: Trace, context: FilterContext) -> None:
     trace.target_digest, trace.target_bytes = digest_bytes(text)[:32], len(text)
     if context.config.keep == "diverse":
         trace.minhash = minhash(trace.target)
-    trace.gold_parses = context.grader.parses(gold)
+    trace.gold_parses = context.verifier(trace).gold_problem(gold, {"problem": problem, **trace.fields}) is None
     if context.looks_for_benchmarks:
         trace.benchmark_overlap = context.benchmark_match(problem) is not None
-    measure(trace)
+    measure(trace, boxed=context.is_boxed(trace))

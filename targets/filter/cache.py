@@ -47,7 +47,9 @@ class DecisionCache:
     def key(self, part: Part, limit: int | None) -> str:
         """Name of the decisions on the first ``limit`` traces of ``part``."""
         decides = [part.name, part.fingerprint[0], part.mapping.model_dump(), limit, self.config.filter_digest()]
-        decides += [part.source.constants, part.source.metadata]
+        source = part.source
+        decides += [source.constants, source.metadata, source.name, source.spec.digest, source.fields]
+        decides += [source.system_prompt, source.suffix]
         decides += [self.lengths.digest, self.benchmarks_digest, code_digest()]
         return digest_bytes(json.dumps(decides, sort_keys=True).encode())
 

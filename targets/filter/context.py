@@ -1,4 +1,4 @@
-"""What the filters of one process need beside the trace: settings, a grader, token lengths, and the benchmarks."""
+"""What the filters of one process need beside the trace: settings, verifiers, token lengths, and the benchmarks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,9 +7,14 @@ from pathlib import Path
 
 from core.model.tokens import load_lengths
 from grading.contamination import BenchmarkIndex, Match
-from grading.grader import Grader
+from grading.verifiers.spec import VerifierSpec, open_verifier
+from grading.verifiers.verifier import Verifier
 from targets.config import PrepareConfig
+from targets.source import MATHEMATICS, Source
+from targets.trace import Trace
 
+BOXED_MATHEMATICS = VerifierSpec("math")
+ANSWER_TAG = "tag:answer"  # a place of answers
 MATCHES_IN_MEMORY = 4096  # problems: their traces follow each other
 
 
@@ -28,12 +33,15 @@ class FilterInputs:
 
 
 class FilterContext:
-    """Use as a context manager, or call `close`: it ends the process that compares answers."""
+    """Use as a context manager, or call `close`: it ends the processes that compare answers."""
 
     def __init__(self, inputs: FilterInputs) -> None:
         self.config = inputs.config
         self.lengths = load_lengths(inputs.tokenizer, inputs.config.chat_template_kwargs)
-        self.grader = Grader(1, inputs.config.grade_limit_s, inputs.verdicts)
+        self._sources = {str(source.name): source for source in inputs.config.sources}
+        self._specs = {name: source.spec for name, source in self._sources.items()}
+        self._verdicts = inputs.verdicts
+        self._verifiers: dict[VerifierSpec, Verifier] = {}
         self.looks_for_benchmarks = inputs.benchmarks is not None
         match = inputs.benchmarks.match if inputs.benchmarks else _no_match
         self.benchmark_match: Callable[[str], Match | None] = lru_cache(MATCHES_IN_MEMORY)(match)
@@ -45,7 +53,32 @@ class FilterContext:
         self.close()
 
     def close(self) -> None:
-        self.grader.close()
+        for verifier in self._verifiers.values():
+            verifier.close()
+
+    def source(self, trace: Trace) -> Source:
+        """The source of ``trace``."""
+        return self._sources[trace.data_source]
+
+    def is_mathematics(self, trace: Trace) -> bool:
+        """Whether the answers of the source are mathematics."""
+        return self._specs[trace.data_source].type in MATHEMATICS
+
+    def is_boxed(self, trace: Trace) -> bool:
+        """Whether the answers of the source are mathematics in a box."""
+        return self._specs[trace.data_source] == BOXED_MATHEMATICS
+
+    def reads_answer_tag(self, trace: Trace) -> bool:
+        """Whether the verifier of the source looks for <answer>."""
+        return ANSWER_TAG in self._specs[trace.data_source].options_json
+
+    def verifier(self, trace: Trace) -> Verifier:
+        """The verifier of the source; sources of one spec share it."""
+        spec = self._specs[trace.data_source]
+        if spec not in self._verifiers:
+            limit_s = self.config.grade_limit_s
+            self._verifiers[spec] = open_verifier(spec, workers=1, limit_s=limit_s, shared=self._verdicts)
+        return self._verifiers[spec]
 
 
 def _no_match(problem: str) -> None:

@@ -9,14 +9,15 @@ from grading.grader import answer_part, extract_boxed
 from targets.trace import CLOSE_THINK, OPEN_THINK, Trace
 
 
-def measure(trace: Trace) -> None:
-    """Fill in the profile of an accepted trace, as far as its target shows it."""
-    boxed = extract_boxed(answer_part(trace.target, thinking=True) or "")
+def measure(trace: Trace, *, boxed: bool) -> None:
+    """Fill in the profile of an accepted trace, as far as its target shows it; ``boxed``: its answer is in a box."""
+    part = answer_part(trace.target, thinking=True) or ""
+    answer = extract_boxed(part) if boxed else part.strip() or None
     once = trace.target.startswith(OPEN_THINK) and trace.target.count("<think>") == trace.target.count("</think>") == 1
     thoughts, _, rest = trace.target.removeprefix(OPEN_THINK).partition(CLOSE_THINK)
-    trace.verified = boxed is not None and boxed == trace.answer
+    trace.verified = answer is not None and (answer == trace.answer if boxed else trace.verdict == "correct")
     trace.has_think = once and bool(thoughts.strip() and rest[:1].strip())
-    trace.has_answer = boxed is not None
+    trace.has_answer = answer is not None
     trace.compression_ratio = compression_ratio(trace.target)
 
 

@@ -61,13 +61,15 @@ def figure(trace: Trace, context: FilterContext) -> str | None:
 def choice_gold(trace: Trace, context: FilterContext) -> str | None:
     """The gold answer is one of the options that the problem lists."""
     gold = (trace.gold or "").strip()
-    if not context.config.reject_choices or not CHOICE(gold):
+    if not context.config.reject_choices or not context.is_mathematics(trace) or not CHOICE(gold):
         return None
     return f"gold {gold!r} among options" if len(set(OPTIONS.findall(trace.problem or ""))) >= 2 else None
 
 
 def proof(trace: Trace, context: FilterContext) -> str | None:
     """One boxed answer cannot show that the problem is solved."""
+    if not context.is_mathematics(trace):
+        return None
     gold = (trace.gold or "").strip()
     if gold.lower().rstrip(".") in PROOF_GOLDS or PROVED.search(gold):
         return f"gold {gold[:QUOTED]!r}"
@@ -90,7 +92,9 @@ def double_escaped(trace: Trace, context: FilterContext) -> str | None:
 
 
 def no_box(trace: Trace, context: FilterContext) -> str | None:
-    return None if BOX.search(trace.conclusion) else "nothing boxed after the thoughts"
+    if not context.is_boxed(trace) or BOX.search(trace.conclusion):
+        return None
+    return "nothing boxed after the thoughts"
 
 
 def loop(trace: Trace, context: FilterContext) -> str | None:

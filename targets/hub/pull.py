@@ -8,7 +8,7 @@ from core.cli import Parser
 from core.errors import InputError
 from core.files import atomic_folder
 from core.model.hub import hub_errors
-from core.schemas import TARGET
+from core.schemas import TARGET, target_schema
 from targets.hub.push import DATA, HELDOUT_DIGEST, MESSAGES
 from targets.read.arrow_rows import open_file, parquet_rows
 from targets.read.data_files import find_files
@@ -77,10 +77,11 @@ def _copy(source: Path, out: Path, metadata: dict[str, str]) -> str:
     [file] = find_files(str(source))
     given = open_file(file).schema_arrow
     for field in TARGET:
-        if field.name not in given.names or given.field(field.name).type != field.type:
+        types = (field.type, target_schema(fields=True).field(field.name).type)
+        if field.name not in given.names or given.field(field.name).type not in types:
             raise InputError(f"{source}: column {field.name}: expected {field.type}; {ADVICE}")
     schema = pa.schema([field for field in given if field.name != MESSAGES])
-    digest = RowDigest()
+    digest = RowDigest(metadata.get("verifiers", "{}"))
     with TableWriter(out, schema, metadata) as writer:
         for number, row in parquet_rows(file, schema.names, None):
             if isinstance(row, Rejection):

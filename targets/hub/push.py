@@ -74,7 +74,7 @@ def portable(metadata: Mapping[str, str]) -> dict[str, str]:
 
     def named(source: Any) -> Any:
         if isinstance(source, dict):
-            return {**source, "path": named(source["path"])}
+            return {**source, "path": named(source["path"]), **without_folder(source)}
         remote = "://" in source and not source.startswith(("file:", "local:"))
         return source if remote or source in parts else PurePath(source).name
 
@@ -82,7 +82,17 @@ def portable(metadata: Mapping[str, str]) -> dict[str, str]:
     config["source"] = [named(source) for source in config["source"]]
     sources = [named(source) for source in json.loads(metadata["source"])]
     texts = {"config": json.dumps(config, sort_keys=True), "source": json.dumps(sources)}
-    return {**metadata, **texts}
+    verifiers = json.loads(metadata.get("verifiers", "{}"))
+    verifiers = {name: {**record, **without_folder(record)} for name, record in verifiers.items()}
+    return {**metadata, **texts, "verifiers": json.dumps(verifiers, sort_keys=True)}
+
+
+def without_folder(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The verifier of a source or of a record, with the name in the place of a file of this machine."""
+    verifier = record.get("verifier")
+    if isinstance(verifier, dict) and "path" in verifier:
+        return {"verifier": {**verifier, "path": PurePath(verifier["path"]).name}}
+    return {}
 
 
 def _copy(source: Path, out: Path, metadata: Mapping[str, str]) -> tuple[int, str]:
@@ -91,7 +101,7 @@ def _copy(source: Path, out: Path, metadata: Mapping[str, str]) -> tuple[int, st
     import pyarrow.parquet as pq
 
     out.parent.mkdir(parents=True, exist_ok=True)
-    digest = RowDigest()
+    digest = RowDigest(metadata.get("verifiers", "{}"))
     with readable(source, REMEDY):
         schema = pq.read_schema(source)
         with TableWriter(out, schema.append(pa.field(MESSAGES, pa.list_(MESSAGE))), metadata) as writer:

@@ -72,13 +72,14 @@ def _choose(mapping: ColumnMapping | str, columns: list[str], where: str) -> Col
     return mapping
 
 
-def check_metadata(source: Source, columns: list[str], where: str) -> None:
-    """Raise InputError if the metadata of ``source`` names a column that is not among ``columns``."""
-    if missing := [name for name in top_level(source.metadata.values()) if name not in columns]:
-        raise InputError(
-            f"{where}: no column {', '.join(missing)} for metadata: it has {', '.join(columns[:NAMED_COLUMNS])}; "
-            "correct metadata"
-        )
+def check_columns(source: Source, columns: list[str], where: str) -> None:
+    """Raise InputError if metadata or fields of ``source`` name a column that is not among ``columns``."""
+    for setting in ("metadata", "fields"):
+        if missing := [name for name in top_level(getattr(source, setting).values()) if name not in columns]:
+            raise InputError(
+                f"{where}: no column {', '.join(missing)} for {setting}: it has {', '.join(columns[:NAMED_COLUMNS])}; "
+                f"correct {setting}"
+            )
 
 
 def read_metadata_of(row: Mapping[str, Any], source: Source) -> dict[str, str]:
@@ -93,6 +94,16 @@ def read_metadata_of(row: Mapping[str, Any], source: Source) -> dict[str, str]:
             text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
             values[name] = printable(text, LONGEST_METADATA) or ""
     return values
+
+
+def read_fields_of(row: Mapping[str, Any], source: Source) -> dict[str, Any]:
+    """The fields of a row that the verifier reads, as JSON values; what a row does not have is left out."""
+    fields: dict[str, Any] = {}
+    for name, path in source.fields.items():
+        with suppress(Unusable):  # not of the shape that the path expects, so it is not there
+            if (value := _value(row, path)) is not None:
+                fields[name] = json.loads(json.dumps(value, default=str))
+    return fields
 
 
 def to_traces(row: Mapping[str, Any] | Rejection, mapping: ColumnMapping, source: str, number: int) -> Iterator[Trace]:

@@ -61,8 +61,8 @@ class Parts:
         return f"{OPEN_THINK}{self.reasoning}{CLOSE_THINK}{self.answer}"
 
 
-def parse_response(response: str, *, split_plain: bool = False) -> Parts | Rejection:
-    """Thoughts and answer of a response, or why it has no such parts."""
+def parse_response(response: str, *, split_plain: bool = False, answer_tag: bool = False) -> Parts | Rejection:
+    """Thoughts and answer of a response, or why it has no such parts; ``answer_tag``: keep <answer> and its end."""
     text = _without_end(response.strip())
     name = find_format(text)
     if name is not None:
@@ -71,6 +71,11 @@ def parse_response(response: str, *, split_plain: bool = False) -> Parts | Rejec
         parts = _split(text, "plain")
     else:
         return Rejection("no_think", "no marker ends the thoughts; plain_text: split would look for the conclusion")
+    if isinstance(parts, Parts) and answer_tag:
+        checked = _check(replace(parts, answer=ANSWER_TAG.sub("", parts.answer).strip()))
+        return parts if isinstance(checked, Parts) else checked
+    if isinstance(parts, Parts) and parts.response_format in ("think", "tags"):
+        parts = _without_answer_tag(parts)
     return parts if isinstance(parts, Rejection) else _check(parts)
 
 
@@ -128,7 +133,11 @@ def _think(text: str) -> Parts | Rejection:
     if opens and not text.startswith("<think>"):
         return Rejection("repeated_markers", "text before <think>")
     reasoning, _, answer = text.removeprefix("<think>").partition("</think>")
-    answer = answer.strip()
+    return Parts(reasoning.strip(), answer.strip(), "think")
+
+
+def _without_answer_tag(parts: Parts) -> Parts | Rejection:
+    answer = parts.answer
     if (opening := ANSWER_TAG.match(answer)) and not opening.group(1):
         closing = ANSWER_TAG.search(answer, opening.end())
         if closing is None or not closing.group(1):
@@ -136,7 +145,7 @@ def _think(text: str) -> Parts | Rejection:
         if rest := answer[closing.end() :].strip():
             return Rejection("repeated_markers", f"text after </answer>: {rest[:QUOTED]!r}")
         answer = answer[opening.end() : closing.start()]
-    return Parts(reasoning.strip(), answer.strip(), "think")
+    return replace(parts, answer=answer.strip())
 
 
 def _thought_solution(text: str) -> Parts | Rejection:

@@ -22,7 +22,14 @@ from targets.config import PrepareConfig
 from targets.read.arrow_rows import batch_rows, open_file
 from targets.read.data_files import SUFFIXES, DataFile, find_files, with_unique_names
 from targets.read.json_rows import Row
-from targets.read.mappings import check_metadata, choose_mapping, read_metadata_of, reject_unreadable, to_traces
+from targets.read.mappings import (
+    check_columns,
+    choose_mapping,
+    read_fields_of,
+    read_metadata_of,
+    reject_unreadable,
+    to_traces,
+)
 from targets.read.trace_files import Content, inspect, is_empty, read_rows, row_groups
 from targets.source import EMBEDDED, GENERATED, ColumnMapping, Source, top_level
 from targets.trace import Rejection, Trace
@@ -80,7 +87,7 @@ class Part:
             columns, where = self._content.columns, f"source {self.file.path}"
         else:
             columns, where = _load_hub(self.source).column_names, f"dataset {self.name}"
-        check_metadata(self.source, columns, where)
+        check_columns(self.source, columns, where)
         return choose_mapping(self.source.mapping or "auto", columns, where)
 
     @property
@@ -99,7 +106,9 @@ class Part:
 
     def traces(self, piece: tuple[int, ...] | None = None) -> Iterator[Trace]:
         """Its traces in order, or those of one of its `pieces`. Raises InputError where it cannot be read."""
+        name = str(self.source.name)
         for trace in self._traces(piece):
+            trace.data_source = name
             yield reject_unreadable(trace, self.config)
 
     def batches(self, limit: int | None = None, piece: tuple[int, ...] | None = None) -> Iterator[list[Trace]]:
@@ -131,13 +140,15 @@ class Part:
                 )
         else:
             for number, row in self._rows(piece):
-                metadata = read_metadata_of({} if isinstance(row, Rejection) else row, self.source)
+                values = {} if isinstance(row, Rejection) else row
+                metadata, fields = read_metadata_of(values, self.source), read_fields_of(values, self.source)
                 for trace in to_traces(row, self.mapping, self.name, number):
-                    trace.metadata = metadata
+                    trace.metadata, trace.fields = metadata, fields
                     yield trace
 
     def _rows(self, piece: tuple[int, ...] | None) -> Iterator[tuple[int, Row]]:
-        columns = list(dict.fromkeys([*self.mapping.columns(), *top_level(self.source.metadata.values())]))
+        more = top_level([*self.source.metadata.values(), *self.source.fields.values()])
+        columns = list(dict.fromkeys([*self.mapping.columns(), *more]))
         if self.file is not None:
             yield from read_rows(self.file, columns, piece)
         else:

@@ -70,13 +70,14 @@ def select_train(
     out_dir = Path(out_dir)
     if earlier := _find_split(out_dir, metadata):
         return earlier
-    shares, order = _ranks(prepared.prepared, seed)
+    suffixes = {str(source.name): source.suffix for source in prepared.config.sources}
+    shares, order = _ranks(prepared.prepared, suffixes, seed)
     held = shares < heldout_share
     if held.all():
         raise InputError(f"{prepared.prepared}: all {len(held)} rows would be held out; lower heldout_share")
     train = _smallest(order, ~held, max_rows)
     left_out = Rejection("over_max_rows", f"not among the {max_rows} rows drawn")
-    digest, schema = RowDigest(), _schema(prepared.prepared)
+    digest, schema = RowDigest(metadata["verifiers"]), _schema(prepared.prepared)
     with (
         staging(out_dir, (LEFT_OUT, HELDOUT, TRAIN)) as staging_dir,
         TableWriter(staging_dir / TRAIN, schema, metadata) as train_writer,
@@ -133,13 +134,16 @@ def _all_have_reasons(paths: Sequence[Path]) -> bool:
     return all(row["reason"] and row["reasons"] for batch in batches for row in batch)
 
 
-def _ranks(path: Path, seed: int) -> "tuple[np.ndarray, np.ndarray]":
-    """For each row, where its problem lies between 0 and 1, and where the row lies among all; 16 bytes per row."""
+def _ranks(path: Path, suffixes: Mapping[str, str], seed: int) -> "tuple[np.ndarray, np.ndarray]":
+    """For each row, where its problem lies between 0 and 1, and where the row lies among all; 16 bytes per row.
+
+    ``suffixes``: what follows the problems of each source in their prompts.
+    """
     import numpy as np
 
     shares, order = [], []
-    for row in chain.from_iterable(iter_batches(path, ["prompt", "extra_info"])):
-        problem = problem_digest(row["prompt"][-1]["content"])
+    for row in chain.from_iterable(iter_batches(path, ["data_source", "prompt", "extra_info"])):
+        problem = problem_digest(row["prompt"][-1]["content"].removesuffix(suffixes[row["data_source"]]))
         shares.append(rank(f"{seed}/heldout/{problem}"))
         order.append(rank(f"{seed}/rows/{problem}/{row['extra_info']['id']}"))
     return np.array(shares, np.uint64) / 2**64, np.array(order, np.uint64)

@@ -145,7 +145,7 @@ def test_files_have_their_schemas_and_say_how_they_were_made(
         {"role": "user", "content": good(1)["problem"]},
     ]
     assert [message["role"] for message in first["target"]] == ["assistant"]
-    assert first["reward_model"] == {"style": "rule", "ground_truth": "2"}
+    assert first["reward_model"] == {"style": "math", "ground_truth": "2"}
     profile = rows(prepared.profile)[0]
     rendered = f"Ssystem\nThink first.E\nSuser\n{good(1)['problem']}E\nSassistant\n"  # S, E: the tokens <|im_…|>
     assert profile["prompt_tokens"] == len(rendered)

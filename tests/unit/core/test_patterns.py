@@ -95,7 +95,11 @@ def expression(match: FullMatch) -> str:
 
 MEASURED: dict[str, Scan] = {pattern.pattern: search_all(pattern) for pattern in SEARCHED}
 MEASURED |= {f"whole: {expression(match)}": match for match in MATCHED}
-TRACE, CONTEXT = Trace("id", "source", 0), cast(FilterContext, SimpleNamespace(config=PrepareConfig()))
+TRACE = Trace("id", "source", 0)
+CONTEXT = cast(
+    FilterContext,
+    SimpleNamespace(config=PrepareConfig(), is_mathematics=lambda trace: True, is_boxed=lambda trace: True),
+)
 # What reads texts of data with loops and patterns of its own.
 FUNCTIONS: dict[str, Scan] = {
     "extract_boxed": answers.extract_boxed,

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -193,7 +194,7 @@ def test_folders_globs_and_other_filesystems_give_the_same_rows(tmp_path: Path, 
     assert [trace.id for trace in read(str(tmp_path / "a/**/*.jsonl"))] == ["b/two.jsonl:0", "one.jsonl:0"]
     memory = fsspec.filesystem("memory")
     memory.pipe("/bucket/one.jsonl", (tmp_path / "a/one.jsonl").read_bytes())
-    assert read("memory://bucket/one.jsonl") == [folder[1]]
+    assert read("memory://bucket/one.jsonl") == [replace(folder[1], data_source="one")]
     (tmp_path / "array.json").write_text(json.dumps([good(1), good(2)]))
     assert [trace.problem for trace in read(tmp_path / "array.json")] == [good(1)["problem"], good(2)["problem"]]
 
