@@ -100,12 +100,12 @@ rollback: $(ORCHESTRATION_STAMP)  ## make the champion before the present one th
 experiments: setup  ## train and score recipes and compare them on one page: RECIPES="luffy on_policy" (default: all)
 	@$(ORCHESTRATION) -m pipelines.cli.experiments $(RECIPES)
 
-compare: setup  ## the paper's comparison on the embedded task (METHODS="luffy hpt" SEEDS=8); writes docs/comparison
-	@$(ORCHESTRATION) -m pipelines.cli.experiments --profile comparison --copy-to docs/comparison \
+compare: setup  ## the paper's comparison on the embedded task (METHODS="luffy hpt" SEEDS=8); writes docs/results/comparison
+	@$(ORCHESTRATION) -m pipelines.cli.experiments --profile comparison --copy-to docs/results/comparison \
 	  $(if $(SEEDS),--set experiments.seeds=$(SEEDS)) $(METHODS)
 
-drift: setup  ## what each rollout correction does with stale samples, on the embedded task; writes docs/drift
-	@$(ORCHESTRATION) -m pipelines.cli.experiments --profile drift --copy-to docs/drift
+drift: setup  ## what each rollout correction does with stale samples, on the embedded task; writes docs/results/drift
+	@$(ORCHESTRATION) -m pipelines.cli.experiments --profile drift --copy-to docs/results/drift
 
 # A part that fails does not keep the others from running: make's status tells of it at the end.
 PARTS := $(MAKE) --no-print-directory --keep-going
@@ -123,13 +123,13 @@ TRAININGS := $(wildcard tests/integration/test_training*.py)
 words-data:
 	@[ -n "$(LUFFY__TARGETS__SOURCE)" ] || for file in word_problems_train.jsonl svamp_test.jsonl; do \
 	  [ -f "$(or $(DATA),.)/$$file" ] || { echo "error: no $$file in $(or $(DATA),this folder): give the folder of the" \
-	    "problems, make words DATA=FOLDER; docs/words.md says where they can be had" >&2; exit 2; }; \
+	    "problems, make words DATA=FOLDER; docs/results/words.md says where they can be had" >&2; exit 2; }; \
 	done
 	@case "$(MODEL)" in *.gguf|*/) [ -e "$(MODEL)" ] || { echo "error: MODEL=$(MODEL): no such file or folder: give a" \
 	  "model folder, a .gguf file or a hub id" >&2; exit 2; } ;; esac
 
-words: words-data setup  ## a language model learns word problems on the CPU (hours): DATA=folder MODEL=gguf; writes docs/words
-	@$(ORCHESTRATION) -m pipelines.cli.experiments --profile words --copy-to docs/words \
+words: words-data setup  ## a language model learns word problems on the CPU (hours): DATA=folder MODEL=gguf; writes docs/results/words
+	@$(ORCHESTRATION) -m pipelines.cli.experiments --profile words --copy-to docs/results/words \
 	  $(if $(DATA),--set targets.source="[$(DATA)/word_problems_train.jsonl]" --set benchmarks.roots="[$(DATA)]") \
 	  $(if $(MODEL),--set model.source="$(MODEL)")
 

@@ -54,7 +54,7 @@ class Block:
 
 def pages() -> list[str]:
     """The pages with command blocks, in the order in which they are tried."""
-    docs = sorted(file.relative_to(ROOT).as_posix() for file in (ROOT / "docs").glob("*.md"))
+    docs = sorted(file.relative_to(ROOT).as_posix() for file in (ROOT / "docs").rglob("*.md"))
     return [*FIRST, *PAGES, *(page for page in docs if page not in FIRST)]
 
 

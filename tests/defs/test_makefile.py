@@ -138,7 +138,7 @@ def test_a_part_of_the_tests_that_fails_keeps_no_other_from_running(target, part
 
 def test_compare_takes_methods_and_a_number_of_seeds(make):
     make("setup")
-    command = "-m pipelines.cli.experiments --profile comparison --copy-to docs/comparison"
+    command = "-m pipelines.cli.experiments --profile comparison --copy-to docs/results/comparison"
     assert make("compare") == [command]
     assert make("compare", "METHODS=luffy hpt", "SEEDS=8") == [f"{command} --set experiments.seeds=8 luffy hpt"]
 
@@ -153,7 +153,7 @@ def test_words_says_which_files_are_missing_before_it_builds_anything(make, tmp_
     with pytest.raises(subprocess.CalledProcessError) as missing:
         make("words", "DATA=.", "MODEL=nothing.gguf")
     assert "MODEL=nothing.gguf: no such file or folder" in missing.value.stderr
-    command = "-m pipelines.cli.experiments --profile words --copy-to docs/words"
+    command = "-m pipelines.cli.experiments --profile words --copy-to docs/results/words"
     given = "--set targets.source=[./word_problems_train.jsonl] --set benchmarks.roots=[.] --set model.source=me/model"
     assert make("words", "DATA=.", "MODEL=me/model")[-1].split() == [*command.split(), *given.split()]
     assert make("words", LUFFY__TARGETS__SOURCE="[mine.jsonl]")[-1].split() == command.split()

@@ -47,7 +47,7 @@ def uncorrected_staleness(config: DictConfig) -> str | None:
         return None
     return (
         f"samples may be {staleness} updates old, and nothing corrects for that: on the embedded task no such run "
-        "learned. Set mixed.rollout_correction.type=seq-mask-tis; docs/drift.md compares the corrections"
+        "learned. Set mixed.rollout_correction.type=seq-mask-tis; docs/results/drift.md compares the corrections"
     )
 
 
