@@ -28,6 +28,7 @@ VERDICT_CODE = (
     "grading/pool.py",
     "grading/whole_text.py",
     "grading/verifiers",
+    "grading/function_worker.py",
     "core/text/patterns.py",
 )
 GRADING_CODE = (*VERDICT_CODE, "core/model/prompts.py", "core/schemas.py")  # of files with verdicts

@@ -17,19 +17,21 @@ import resource
 import select
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
 from core.machine.limits import address_space, limit, limit_memory
+from core.machine.processes import adopt_orphans, stop_descendants
 from grading.expressions.comparison import same
 from grading.expressions.reader import read
 from grading.pairs import without_label
 
 Compare = Callable[[str, str], tuple[str, str]]  # (answer, gold) to (verdict, reason)
+Reply = Callable[..., tuple[Any, ...]]  # from the arguments of a request
 
 MEMORY_BYTES = 160 << 20  # that a comparison may take beside what the program takes
 RENEWED_BYTES = 64 << 20  # by which a fork may grow before the next one takes its place
-RENEW = 3  # exit status of a fork that has grown too large
+RENEW, ENDED = 3, 4  # exit status of a fork that has grown too large, and of one whose stdin is closed
 REPEAT_S = 0.25  # the alarm repeats, because libraries may swallow the first one in a bare `except:`
 PARENT_CHECK_S = 10.0
 
@@ -49,15 +51,15 @@ def compare(answer: str, gold: str) -> tuple[str, str]:
     return ("correct", "the same value") if same(expected, stated) else ("wrong", "another value")
 
 
-def limited(answer: str, gold: str, limit_s: float, compare: Compare = compare) -> tuple[str, str]:
-    """``compare`` under an alarm of ``limit_s`` seconds; also "timeout" and "error"."""
+def limited(limit_s: float, reply: Reply, *arguments: Any) -> tuple[Any, ...]:
+    """``reply`` under an alarm of ``limit_s`` seconds; also ("timeout", reason) and ("error", reason)."""
     used = resource.getrusage(resource.RUSAGE_SELF)
-    cpu_limit = math.ceil(used.ru_utime + used.ru_stime + limit_s) + 3
+    cpu_limit = math.ceil(used.ru_utime + used.ru_stime + limit_s * (os.cpu_count() or 1)) + 3
     limit(resource.RLIMIT_CPU, cpu_limit)
     try:
         signal.setitimer(signal.ITIMER_REAL, limit_s, REPEAT_S)
         try:
-            return compare(answer, gold)
+            return reply(*arguments)
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
     except TimeUp:
@@ -70,8 +72,21 @@ def _raise_time_up(_signal: int, _frame: Any) -> None:
     raise TimeUp
 
 
-def serve(limit_s: float, compare: Compare = compare) -> None:
-    """Keep one fork answering requests with ``compare``, until stdin closes or the parent is gone."""
+def serve(
+    limit_s: float,
+    reply: Reply = compare,
+    *,
+    first: Sequence[Any] | None = ("x+1", "\\frac{1}{2}"),
+    memory: int = MEMORY_BYTES,
+    renewed: int = RENEWED_BYTES,
+) -> None:
+    """Keep one fork answering requests with ``reply``, until stdin closes or the parent is gone.
+
+    Args:
+        first: arguments of a first reply, which imports libraries and builds parsers before the clock runs.
+        memory: bytes of address space that a fork may take beside what this process takes.
+        renewed: bytes by which a fork may grow before the next one takes its place.
+    """
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # a library that prints must not corrupt the replies
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and closes stdin
@@ -80,21 +95,26 @@ def serve(limit_s: float, compare: Compare = compare) -> None:
     logging.disable(logging.CRITICAL)
     sys.setrecursionlimit(5000)
     parent = os.getppid()
-    compare("x+1", "\\frac{1}{2}")  # import and build the parser before the clock runs
-    limit_memory(MEMORY_BYTES)
+    if first is not None:
+        reply(*first)
+    limit_memory(memory)
+    adopt_orphans()
     while os.getppid() == parent:
         child = os.fork()
         if not child:
             with contextlib.suppress(BrokenPipeError):  # nobody reads, as when stdin closes
-                _answer(limit_s, compare, replies)
-            os._exit(0)
-        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
+                _answer(limit_s, reply, replies, renewed)
+            os._exit(ENDED)
+        ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == ENDED
+        _end_children()
+        if ended:
             return
 
 
-def _answer(limit_s: float, compare: Compare, replies: TextIO) -> None:
-    parent, most = os.getppid(), address_space() + RENEWED_BYTES
-    print(json.dumps({"ready": os.getpid()}), file=replies, flush=True)
+def _answer(limit_s: float, reply: Reply, replies: TextIO, renewed: int) -> None:
+    adopt_orphans()
+    here, parent, most = os.getpid(), os.getppid(), address_space() + renewed
+    print(json.dumps({"ready": here}), file=replies, flush=True)
     buffer = b""
     while os.getppid() == parent:
         if not select.select([0], [], [], PARENT_CHECK_S)[0]:
@@ -107,12 +127,21 @@ def _answer(limit_s: float, compare: Compare, replies: TextIO) -> None:
             line, buffer = buffer.split(b"\n", 1)
             request = json.loads(line)
             print(json.dumps({"begun": request["id"]}), file=replies, flush=True)
-            verdict, reason = limited(request["answer"], request["gold"], limit_s, compare)
+            values = limited(limit_s, reply, *request["arguments"])
+            if os.getpid() != here:
+                os._exit(0)  # what it called forked, and this is the copy
+            _end_children()
             ends = address_space() > most
-            reply = {"id": request["id"], "verdict": verdict, "reason": reason, "ends": ends}
-            print(json.dumps(reply), file=replies, flush=True)
+            print(json.dumps({"id": request["id"], "reply": values, "ends": ends}), file=replies, flush=True)
             if ends:
                 os._exit(RENEW)
+
+
+def _end_children() -> None:
+    """End what a request left running; orphans among it are children of this process."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+        stop_descendants(0)
 
 
 if __name__ == "__main__":

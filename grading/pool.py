@@ -1,4 +1,4 @@
-"""A small pool of worker programs that compare answers: they start when first needed and end with their parent.
+"""A small pool of worker programs that grade answers: they start when first needed and end with their parent.
 
 The pool uses `subprocess` and pipes rather than `multiprocessing`, so that nothing imports the caller's ``__main__``
 again (Ray workers, Dagster steps, notebooks), daemonic callers may use it, and the end of a pipe tells a worker that
@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from core.code_digest import PROJECT
 from core.errors import InputError
@@ -37,6 +38,10 @@ class NoReply(Exception):
     def __init__(self, verdict: str, reason: str) -> None:
         super().__init__(reason)
         self.verdict = verdict
+
+
+class NotStarted(RuntimeError):
+    """A worker program ended, or was killed, before it could grade anything."""
 
 
 class Worker:
@@ -61,18 +66,23 @@ class Worker:
         self._requests, self._replies = self._process.stdin, self._process.stdout
         try:
             self._next(time.monotonic() + START_S)
+        except InputError:
+            self.close()
+            raise
         except NoReply as error:
             self.close()
             status = self._process.returncode
-            what = f"the grading worker did not start (exit status {status}): {sys.executable} -m {' '.join(program)}"
-            raise RuntimeError(f"{what}; see its error above. Is math-verify installed in that interpreter?") from error
+            command = f"{sys.executable} -m {' '.join(program)}"
+            raise NotStarted(
+                f"the grading worker did not start (exit status {status}): {command}; see its error above"
+            ) from error
 
-    def ask(self, answer: str, gold: str) -> tuple[str, str]:
-        """(verdict, reason); raises NoReply if there is none within the limit."""
+    def ask(self, *arguments: Any) -> tuple[Any, ...]:
+        """What the program replies to JSON values; raises NoReply if there is nothing within the limit."""
         while self._readable(time.monotonic()):
             self._next(time.monotonic() + START_S)  # a fork that ended while idle was replaced
         self._asked += 1
-        request = json.dumps({"id": self._asked, "answer": answer, "gold": gold}).encode() + b"\n"
+        request = json.dumps({"id": self._asked, "arguments": arguments}).encode() + b"\n"
         try:
             self._requests.write(request)
             self._requests.flush()
@@ -84,13 +94,13 @@ class Worker:
             message = self._next(deadline)
             if "ready" in message:
                 if begun:
-                    raise NoReply("error", "the process that compared ended")
+                    raise NoReply("error", "the process that graded it ended")
             elif "begun" in message:
                 begun = message["begun"] == self._asked
             elif message["id"] == self._asked:
                 if message["ends"]:
                     self._await_fork()
-                return message["verdict"], message["reason"]
+                return tuple(message["reply"])
         self._replace()
         raise NoReply("timeout", f"no reply within {self._limit_s + GRACE_S:g} s")
 
@@ -123,7 +133,10 @@ class Worker:
             pass  # a reply that came too late
 
     def _next(self, deadline: float) -> dict:
-        """The next message: ``{"ready": pid}`` of a new fork, or ``{"begun": id}`` of a request or the reply to it."""
+        """The next message: ``{"ready": pid}`` of a new fork, or ``{"begun": id}`` of a request or the reply to it.
+
+        Raises InputError for ``{"refused": message}``, which a program writes that cannot start.
+        """
         while b"\n" not in self._buffer:
             if not self._readable(deadline):
                 raise NoReply("timeout", "no message from the worker")
@@ -133,6 +146,8 @@ class Worker:
             self._buffer += chunk
         line, self._buffer = self._buffer.split(b"\n", 1)
         message = json.loads(line)
+        if "refused" in message:
+            raise InputError(message["refused"])
         if "ready" in message:  # None: that fork has ended already
             forks = {fork.pid: fork for fork in descendants(self._process.pid)}
             self._fork = forks.get(message["ready"])
@@ -171,19 +186,32 @@ class WorkerPool:
         for _ in range(size):
             self._slots.put(None)
 
-    def ask(self, answer: str, gold: str) -> tuple[str, str]:
-        """(verdict, reason) of a free worker: "timeout" if it had to be killed, "error" if its process ended."""
+    def start(self) -> None:
+        """Start a worker ahead of the first answer, to see whether it can.
+
+        Raises:
+            InputError: the program says what the user has to change.
+            NotStarted: it ended without a word.
+        """
+        worker = self._slots.get()
+        try:
+            worker = worker or Worker(self._limit_s, self._program)
+        finally:
+            self._slots.put(worker)
+
+    def ask(self, *arguments: Any) -> tuple[Any, ...]:
+        """The reply of a free worker, or ("timeout", reason) if it was killed, or ("error", reason) if it ended."""
         worker = self._slots.get()
         try:
             if self._closed.is_set():
-                raise RuntimeError("this Grader is closed")
+                raise RuntimeError("this pool of graders is closed")
             if worker is not None and not worker.usable():
                 worker.close()
                 worker = None
             if worker is None:
                 worker = Worker(self._limit_s, self._program)
             try:
-                return worker.ask(answer, gold)
+                return worker.ask(*arguments)
             except NoReply as error:
                 return error.verdict, str(error)
         finally:

@@ -9,9 +9,12 @@ repetition at the start of a search. ``tests/unit/core/test_patterns.py`` measur
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import cast
 
 import re2
+
+from core.errors import InputError, first_line
 
 Pattern = re.Pattern[str]
 Match = re.Match[str]
@@ -40,3 +43,21 @@ def compile_full_match(expression: str) -> FullMatch:
     match = re.compile(expression).fullmatch
     MATCHED.append(match)
     return match
+
+
+@lru_cache(maxsize=1024)
+def compile_user_pattern(expression: str) -> Pattern:
+    """A pattern that a user or a row of data gives, by RE2.
+
+    Raises:
+        InputError: RE2 cannot read it, such as a look-ahead or a reference to a group.
+    """
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return cast(Pattern, re2.compile(expression, options))
+    except (re2.error, UnicodeError) as error:
+        problem = error.args[0].decode() if error.args and isinstance(error.args[0], bytes) else first_line(error)
+        raise InputError(
+            f"the pattern {expression!r:.80} is not read: {problem}; expected the syntax of RE2, without look-around"
+        ) from None

@@ -20,7 +20,7 @@ from core.code_digest import identity
 from core.errors import InputError, explain_validation
 
 if TYPE_CHECKING:
-    from grading.verifiers.verifier import Verifier
+    from grading.verifiers.verifier import Verifier, VerifierOptions
 
 GROUP = "luffy.verifiers"
 PYTHON = "python"
@@ -29,6 +29,12 @@ TYPES: Mapping[str, str] = {  # the class of each
     "math_whole_text": "grading.verifiers.math:WholeTextVerifier",
     "choice": "grading.verifiers.choice:ChoiceVerifier",
     "exact": "grading.verifiers.exact:ExactVerifier",
+    "number": "grading.verifiers.number:NumberVerifier",
+    "regex": "grading.verifiers.regex:RegexVerifier",
+    "json": "grading.verifiers.json:JsonVerifier",
+    "python": "grading.verifiers.python:PythonVerifier",
+    "all_of": "grading.verifiers.combined:AllOfVerifier",
+    "weighted": "grading.verifiers.combined:WeightedVerifier",
 }
 
 
@@ -83,13 +89,16 @@ def parse_spec(value: Any, where: str, *, folder: Path | None = None) -> Verifie
     name, options = given["type"], {key: option for key, option in given.items() if key != "type"}
     if name not in TYPES:
         options, name = _of_entry_point(name, options, where), PYTHON
+    plain = _options(name, options, where, folder or Path.cwd()).model_dump(mode="json", exclude_defaults=True)
+    return VerifierSpec(name, json.dumps(plain, sort_keys=True))
+
+
+def _options(name: str, options: Mapping[str, Any], where: str, folder: Path) -> "VerifierOptions":
     model = verifier_class(name).Options
     try:
-        parsed = model.model_validate(options, context={"where": where, "folder": folder or Path.cwd()})
+        return model.model_validate(options, context={"folder": folder})
     except ValidationError as error:
         raise InputError(f"{where}: verifier {name}: {explain_validation(error, model)}") from None
-    plain = parsed.model_dump(mode="json", exclude_defaults=True)
-    return VerifierSpec(name, json.dumps(plain, sort_keys=True))
 
 
 def open_verifier(
@@ -107,8 +116,8 @@ def open_verifier(
     """
     from grading.verifiers.verifier import Resources
 
-    kind = verifier_class(spec.type)
-    return kind(kind.Options.model_validate(spec.options), Resources(workers, limit_s, shared))
+    options = _options(spec.type, spec.options, "verifier", Path.cwd())
+    return verifier_class(spec.type)(options, Resources(workers, limit_s, shared))
 
 
 @cache

@@ -52,7 +52,7 @@ def test_a_comparison_that_hangs_or_dies_is_replaced():
         killed = threading.Timer(0.2, os.kill, (compares, signal.SIGKILL))
         killed.start()
         grade = grader.grade(f"\\boxed{{{slow(1000000)}}}", "5", thinking=False)
-        assert (grade.verdict, grade.reason) == (Verdict.ERROR, "the process that compared ended")
+        assert (grade.verdict, grade.reason) == (Verdict.ERROR, "the process that graded it ended")
         assert grader.verify("\\sqrt{48}", "7") is Verdict.WRONG  # and not the answer before it
         assert grader.verify("\\sqrt{49}", "7") is Verdict.CORRECT
         os.kill(worker, signal.SIGKILL)

@@ -1,0 +1,146 @@
+"""Several verifiers of one response: ``all_of`` asks that each is satisfied, ``weighted`` adds up their scores."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationInfo, field_validator, model_validator
+
+from grading.grader import Grade, Verdict
+from grading.verifiers.spec import VerifierSpec, open_verifier, parse_spec
+from grading.verifiers.verifier import Resources, ScoredOptions, Verifier, VerifierOptions
+
+# Of a response as a whole: they come before any score.
+DECISIVE = (Verdict.TRUNCATED, Verdict.NO_THINK_END, Verdict.GOLD_UNPARSED, Verdict.TIMEOUT, Verdict.ERROR)
+
+
+def _spec(value: Any, info: ValidationInfo) -> Any:
+    return parse_spec(value, "one of them", folder=(info.context or {}).get("folder")).to_json()
+
+
+class AllOfOptions(VerifierOptions):
+    """``verifiers``: specs, each of which says where its answer is."""
+
+    verifiers: tuple[JsonValue, ...] = Field(min_length=1)
+
+    @field_validator("verifiers", mode="before")
+    @classmethod
+    def _parse(cls, value: Any, info: ValidationInfo) -> Any:
+        return tuple(_spec(one, info) for one in value) if isinstance(value, list | tuple) else value
+
+    @model_validator(mode="after")
+    def _has_no_place(self) -> "AllOfOptions":
+        if "answer" in self.model_fields_set:
+            raise ValueError("answer: give it to each of the verifiers")
+        return self
+
+
+class Part(BaseModel):
+    """A verifier and its share of the score."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    verifier: JsonValue
+    weight: float = Field(1.0, gt=0)
+
+    @field_validator("verifier", mode="before")
+    @classmethod
+    def _parse(cls, value: Any, info: ValidationInfo) -> Any:
+        return _spec(value, info)
+
+
+class WeightedOptions(ScoredOptions):
+    """``verifiers``: mappings with a ``verifier`` and its ``weight``; weights are divided by their sum."""
+
+    verifiers: tuple[Part, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _has_no_place(self) -> "WeightedOptions":
+        if "answer" in self.model_fields_set:
+            raise ValueError("answer: give it to each of the verifiers")
+        return self
+
+
+class CombinedVerifier(Verifier):
+    """Asks all of its verifiers; a verdict of one that is no verdict on an answer is the verdict of all."""
+
+    def __init__(self, options: Any, resources: Resources) -> None:
+        super().__init__(options, resources)
+        self._stack = ExitStack()
+        with ExitStack() as opened:
+            self._verifiers = [
+                opened.enter_context(
+                    open_verifier(spec, workers=resources.workers, limit_s=resources.limit_s, shared=resources.shared)
+                )
+                for spec in _specs(options.model_dump(mode="json"))
+            ]
+            self._stack = opened.pop_all()
+
+    @classmethod
+    def identity(cls, options: Mapping[str, Any]) -> Any:
+        return {**options, "digests": [spec.digest for spec in _specs(options)]}
+
+    @classmethod
+    def requires_fields(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(field for spec in _specs(options) for field in spec.requires_fields))
+
+    def verify(
+        self,
+        response: str,
+        gold: str,
+        *,
+        fields: Mapping[str, Any] | None = None,
+        thinking: bool = True,
+        truncated: bool = False,
+    ) -> Grade:
+        grades = [
+            verifier.verify(response, gold, fields=fields, thinking=thinking, truncated=truncated)
+            for verifier in self._verifiers
+        ]
+        decisive = next((grade for verdict in DECISIVE for grade in grades if grade.verdict is verdict), None)
+        return decisive or self.combine(grades)
+
+    def combine(self, grades: list[Grade]) -> Grade:
+        """One grade of those of the verifiers."""
+        raise NotImplementedError
+
+    def grade_answer(self, answer: str, gold: str, fields: Mapping[str, Any]) -> Grade:
+        return self.verify(answer, gold, fields=fields, thinking=False)
+
+    def gold_problem(self, gold: str, fields: Mapping[str, Any] | None = None) -> str | None:
+        return next(filter(None, (verifier.gold_problem(gold, fields) for verifier in self._verifiers)), None)
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+class AllOfVerifier(CombinedVerifier):
+    """Solved if each verifier is; the verdict is that of the first that is not. The score is then 0."""
+
+    Options = AllOfOptions
+
+    def combine(self, grades: list[Grade]) -> Grade:
+        unsolved = next((grade for grade in grades if not grade.solved), None)
+        if unsolved is None:
+            return Grade(Verdict.CORRECT, grades[-1].extracted, grades[-1].reason)
+        verdict = Verdict.WRONG if unsolved.verdict is Verdict.PARTIAL else unsolved.verdict
+        return Grade(verdict, unsolved.extracted, unsolved.reason)
+
+
+class WeightedVerifier(CombinedVerifier):
+    """The mean of the scores by weight; the extracted answer is that of the heaviest verifier."""
+
+    Options = WeightedOptions
+
+    def combine(self, grades: list[Grade]) -> Grade:
+        weights = [part.weight for part in self.options.verifiers]
+        score = sum(weight * grade.score for weight, grade in zip(weights, grades, strict=True)) / sum(weights)
+        heaviest = grades[weights.index(max(weights))]
+        reason = ", ".join(f"{grade.score:g} ({grade.reason})" for grade in grades)
+        # rounding must not keep a response from being solved that satisfies every verifier
+        score = 1.0 if all(grade.score == 1 for grade in grades) else min(score, 1.0)
+        return Grade.of_score(score, heaviest.extracted, reason, threshold=self.options.threshold)
+
+
+def _specs(options: Mapping[str, Any]) -> Iterator[VerifierSpec]:
+    for part in options["verifiers"]:
+        yield parse_spec(part["verifier"] if isinstance(part, Mapping) and "verifier" in part else part, "verifier")

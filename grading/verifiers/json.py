@@ -1,0 +1,163 @@
+"""Valid JSON that satisfies a schema, or equals the gold answer, or both.
+
+What RFC 8259 leaves open is refused: a key that an object repeats, NaN and Infinity.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import JsonValue, field_validator
+
+from core.errors import first_line
+from core.text.patterns import compile_user_pattern
+from grading.grader import Grade, Verdict
+from grading.verifiers.verifier import Verifier, VerifierOptions
+
+LONGEST = 100_000  # characters of an answer
+MATCHED_KEYS = "patternProperties"
+
+
+class JsonOptions(VerifierOptions):
+    """``schema``: a JSON Schema (2020-12). ``equals_gold``: by default only where there is no schema."""
+
+    answer: str = "json"
+    json_schema: dict[str, JsonValue] | None = None
+    equals_gold: bool = False
+
+    @field_validator("json_schema")
+    @classmethod
+    def _is_a_schema(cls, schema: dict[str, JsonValue] | None) -> dict[str, JsonValue] | None:
+        if schema is not None:
+            _check_schema(schema)
+        return schema
+
+
+class JsonVerifier(Verifier):
+    """The answer is the last object or array after the thoughts, unless ``answer`` names another place."""
+
+    Options = JsonOptions
+
+    def __init__(self, options: JsonOptions, resources: Any) -> None:
+        super().__init__(options, resources)
+        self._equals = options.equals_gold or options.json_schema is None
+        self._schema = None if options.json_schema is None else _validator(options.json_schema)
+
+    def grade_answer(self, answer: str, gold: str, fields: Mapping[str, Any]) -> Grade:
+        if problem := self.gold_problem(gold):
+            return Grade(Verdict.GOLD_UNPARSED, answer, problem)
+        try:
+            value = read_strictly(answer)
+            if self._schema and (problem := self._violation(value)):
+                return Grade(Verdict.WRONG, answer, problem)
+            if self._equals and not same_value(value, read_strictly(gold)):
+                return Grade(Verdict.WRONG, answer, "another value")
+        except (ValueError, RecursionError) as error:
+            return Grade(Verdict.WRONG, answer, f"not JSON: {first_line(error)}")
+        return Grade(Verdict.CORRECT, answer, "the same value" if self._equals else "satisfies the schema")
+
+    def gold_problem(self, gold: str, fields: Mapping[str, Any] | None = None) -> str | None:
+        if not self._equals:
+            return None
+        try:
+            value = read_strictly(gold)
+            return self._violation(value) if self._schema else None
+        except (ValueError, RecursionError) as error:
+            return f"{gold!r:.80} is not JSON: {first_line(error)}"
+
+    def _violation(self, value: Any) -> str | None:
+        error = next(iter(self._schema.iter_errors(value)), None) if self._schema else None
+        return None if error is None else f"{error.json_path}: {error.message:.150}"
+
+
+def read_strictly(text: str) -> Any:
+    """The value of a JSON text that everybody reads alike.
+
+    Raises:
+        ValueError: it is none, it is too long, or an object in it repeats a key.
+        RecursionError: it is nested too deep.
+
+    >>> read_strictly('{"a": 1, "a": 2}')
+    Traceback (most recent call last):
+    ValueError: an object repeats the key 'a'
+    """
+    if len(text) > LONGEST:
+        raise ValueError(f"{len(text)} characters (limit {LONGEST})")
+    return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
+
+
+def same_value(first: Any, second: Any) -> bool:
+    """Whether two JSON values are equal: 1 is 1.0 but not true, and the order of keys does not count."""
+    if isinstance(first, dict) and isinstance(second, dict):
+        return first.keys() == second.keys() and all(same_value(first[key], second[key]) for key in first)
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(map(same_value, first, second))
+    return isinstance(first, bool) == isinstance(second, bool) and first == second
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys: set[str] = set()
+    for key, _ in pairs:
+        if key in keys:
+            raise ValueError(f"an object repeats the key {key!r:.80}")
+        keys.add(key)
+    return dict(pairs)
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _check_schema(schema: dict[str, JsonValue]) -> None:
+    """Raise ValueError for a schema that is none, asks the network, or needs a pattern that RE2 lacks."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import SchemaError
+
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        raise ValueError(f"not a JSON Schema: {error.json_path}: {error.message:.150}") from None
+    for part in _parts(schema):
+        if not str(part.get("$ref", "#")).startswith("#"):
+            raise ValueError(f"$ref: {part['$ref']!r:.80} is outside the schema: write it into $defs")
+        if MATCHED_KEYS in part:
+            raise ValueError(f"{MATCHED_KEYS} is not supported: use propertyNames with a pattern")
+        if isinstance(pattern := part.get("pattern"), str):
+            compile_user_pattern(pattern)
+
+
+def _parts(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _parts(inner)
+
+
+def _validator(schema: dict[str, JsonValue]) -> Any:
+    """A validator that takes linear time in the length of a value, and reads no other schema."""
+    from jsonschema import Draft202012Validator, validators
+    from jsonschema.exceptions import ValidationError
+    from referencing import Registry
+
+    def matches(_validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+        if isinstance(instance, str):
+            text = instance.encode(errors="replace").decode()
+            if not compile_user_pattern(pattern).search(text):
+                yield ValidationError(f"{instance!r:.80} does not match {pattern!r:.80}")
+
+    def are_unique(_validator: Any, unique: bool, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+        if unique and isinstance(instance, list) and len({_canonical(item) for item in instance}) < len(instance):
+            yield ValidationError(f"{instance!r:.80} has non-unique elements")
+
+    linear = validators.extend(Draft202012Validator, {"pattern": matches, "uniqueItems": are_unique})
+    return linear(schema, registry=Registry())
+
+
+def _canonical(value: Any) -> str:
+    """One spelling for values that are equal: 1 and 1.0 are."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(key)}:{_canonical(value[key])}" for key in sorted(value)) + "}"
+    if isinstance(value, list):
+        return f"[{','.join(map(_canonical, value))}]"
+    whole = isinstance(value, float) and value.is_integer()
+    return json.dumps(int(value) if whole else value)

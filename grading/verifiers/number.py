@@ -1,0 +1,106 @@
+"""A number with a unit: its value lies within a tolerance of the gold answer's."""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, Literal, NamedTuple
+
+from pydantic import Field
+
+from core.text.patterns import compile_full_match, compile_quick_pattern
+from grading.grader import Grade, Verdict
+from grading.spelling import TEXT
+from grading.verifiers.verifier import Verifier, VerifierOptions
+
+LONGEST = 1000  # characters of an answer
+_DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d+)"
+_NUMBER = compile_full_match(
+    rf"(?P<money>[$€£¥]?)\s?(?P<sign>[+-]?)\s?(?P<money2>[$€£¥]?)"
+    rf"(?:\\d?t?frac\{{(?P<over>\d+)\}}\{{(?P<under>\d+)\}}|(?P<value>{_DIGITS}(?:\.\d*)?|\.\d+)(?:/(?P<divisor>\d+))?)"
+    r"(?:[eE](?P<power>[+-]?\d{1,3})(?![\w])|\s?(?:\\times|\\cdot|[×·*x])\s?10\s?\^\s?\{?(?P<power2>[+-]?\d{1,3})\}?)?"
+    r"\s?(?P<unit>(?:[^\W\d_]|[%‰°µΩ]).*)?"
+)
+_SPACES = compile_quick_pattern(r"\\[,;:! ]|~|\s")
+
+
+class NumberOptions(VerifierOptions):
+    """A value is right if it differs by no more than ``rel_tol`` of the gold value, or by no more than ``abs_tol``.
+
+    ``unit``: "optional" (none, or that of the gold answer), "required", or "ignored". ``units`` are factors of units
+    that can stand for each other, as in ``{km: 1000, m: 1}``.
+    """
+
+    rel_tol: float = Field(1e-6, ge=0)
+    abs_tol: float = Field(0.0, ge=0)
+    unit: Literal["optional", "required", "ignored"] = "optional"
+    units: dict[str, float] = Field(default_factory=dict)
+
+
+class Quantity(NamedTuple):
+    """A value and the spelling of its unit, which may be empty."""
+
+    value: Fraction
+    unit: str
+
+
+class NumberVerifier(Verifier):
+    """The answer is one number, which may have a unit."""
+
+    Options = NumberOptions
+
+    def grade_answer(self, answer: str, gold: str, fields: Mapping[str, Any]) -> Grade:
+        if problem := self.gold_problem(gold):
+            return Grade(Verdict.GOLD_UNPARSED, answer, problem)
+        expected, stated = read_quantity(gold), read_quantity(answer)
+        assert expected
+        if stated is None:
+            return Grade(Verdict.WRONG, answer, "the answer is no number")
+        factor, problem = self._factor(stated.unit, expected.unit)
+        if problem:
+            return Grade(Verdict.WRONG, answer, problem)
+        difference = abs(stated.value * factor - expected.value)
+        allowed = max(Fraction(self.options.abs_tol), Fraction(self.options.rel_tol) * abs(expected.value))
+        within = difference <= allowed
+        return Grade(Verdict.CORRECT if within else Verdict.WRONG, answer, "within" if within else "another value")
+
+    def gold_problem(self, gold: str, fields: Mapping[str, Any] | None = None) -> str | None:
+        quantity = read_quantity(gold)
+        if quantity is None:
+            return f"{gold!r:.80} is no number"
+        if self.options.units and quantity.unit not in self.options.units and self.options.unit != "ignored":
+            return f"{gold!r:.80} has the unit {quantity.unit!r}; units has {', '.join(self.options.units)}"
+        return None
+
+    def _factor(self, unit: str, expected: str) -> tuple[Fraction, str]:
+        """What a value in ``unit`` is multiplied by to be one in the unit ``expected``, and what is wrong with it."""
+        if self.options.unit == "ignored" or unit == expected or (not unit and self.options.unit == "optional"):
+            return Fraction(1), ""
+        units = self.options.units
+        if unit in units and expected in units:
+            return Fraction(units[unit]) / Fraction(units[expected]), ""
+        return Fraction(1), f"the unit is {unit!r}, not {expected!r}"
+
+
+def read_quantity(text: str) -> Quantity | None:
+    r"""The number that a text is, with its unit; None if it is none.
+
+    >>> read_quantity(r"$1{,}500\text{ km/h}$"), read_quantity("-2.5e3"), read_quantity("1/4 %"), read_quantity("a 5")
+    (Quantity(value=Fraction(1500, 1), unit='km/h'), Quantity(value=Fraction(-2500, 1), unit=''), \
+Quantity(value=Fraction(1, 4), unit='%'), None)
+    """
+    if len(text) > LONGEST:
+        return None
+    plain = TEXT.sub(r" \1", text.replace("{,}", ",").replace("\\%", "%").replace("−", "-").replace("\\$", "$"))
+    plain = " ".join(_SPACES.sub(" ", plain).split()).removesuffix(".")
+    if plain.startswith("$") and plain.endswith("$"):
+        plain = plain.strip("$ ")
+    match = _NUMBER(plain)
+    if match is None:
+        return None
+    parts = match.groupdict(default="")
+    under = int(parts["under"] or parts["divisor"] or 1)
+    if under == 0:
+        return None
+    power = Fraction(10) ** int(parts["power"] or parts["power2"] or 0)
+    value = Fraction(parts["over"] or parts["value"].replace(",", "")) / under * power
+    unit = "".join((parts["money"] + parts["money2"] + parts["unit"]).split())
+    return Quantity(-value if parts["sign"] == "-" else value, unit)

@@ -1,0 +1,179 @@
+"""The user's own function, ``file.py:function`` or ``package.module:function``, with the signature that verl calls.
+
+It runs in worker processes with limits on time and memory. Whatever it does there ends with the call, and is at worst
+an error of one sample.
+"""
+
+import ast
+import importlib.util
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, JsonValue, ValidationInfo, field_validator
+
+from core.errors import InputError, first_line
+from core.files import digest_bytes
+from grading.answers import RESPONSE
+from grading.function_worker import ARGUMENTS
+from grading.grader import Grade, Verdict
+from grading.pool import NotStarted, WorkerPool
+from grading.verifiers.verifier import Resources, ScoredOptions, Verifier
+
+PROGRAM = "grading.function_worker"
+DATA_SOURCE = "data_source"  # a field of a row
+
+
+class FunctionOptions(ScoredOptions):
+    """How a function is called: the seconds and the MiB of memory that a call may take."""
+
+    limit_s: float = Field(10.0, gt=0)
+    memory_mb: int = Field(1024, ge=64)
+
+
+class PythonOptions(FunctionOptions):
+    """``path`` names the function, ``kwargs`` are its further arguments."""
+
+    path: str
+    kwargs: dict[str, JsonValue] = Field(default_factory=dict)
+    answer: str = RESPONSE
+
+    @field_validator("path")
+    @classmethod
+    def _exists(cls, path: str, info: ValidationInfo) -> str:
+        module, colon, name = path.rpartition(":")
+        if not colon or not name.isidentifier() or not module:
+            raise ValueError("expected file.py:function or package.module:function")
+        if not module.endswith(".py"):
+            return path
+        file = Path(module).expanduser()
+        file = ((info.context or {}).get("folder") or Path.cwd()) / file
+        if not file.is_file():
+            raise ValueError(f"no file {file}")
+        return f"{file.resolve()}:{name}"
+
+    @field_validator("kwargs")
+    @classmethod
+    def _are_its_own(cls, kwargs: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        if taken := sorted(kwargs.keys() & set(ARGUMENTS)):
+            raise ValueError(f"{', '.join(taken)} comes from the row")
+        return kwargs
+
+
+class FunctionVerifier(Verifier):
+    """Calls one function of `grading.function_worker`; the types ``python`` and ``gym`` say which."""
+
+    Options = FunctionOptions
+
+    def __init__(self, options: Any, resources: Resources, path: str, kwargs: Mapping[str, Any]) -> None:
+        super().__init__(options, resources)
+        target = json.dumps({"path": path, "kwargs": kwargs})
+        memory = str(options.memory_mb << 20)
+        self._pool = WorkerPool(resources.workers, options.limit_s, (PROGRAM, target, memory))
+        try:
+            self._pool.start()
+        except NotStarted:
+            self._pool.close()
+            raise InputError(
+                f"verifier {path}: the process that imports it ended, or its import takes minutes"
+            ) from None
+        except InputError:
+            self._pool.close()
+            raise
+
+    def grade_answer(self, answer: str, gold: str, fields: Mapping[str, Any]) -> Grade:
+        arguments = dict(zip(ARGUMENTS, (fields.get(DATA_SOURCE, ""), answer, gold, dict(fields)), strict=True))
+        stated = None if self.options.answer == RESPONSE else answer
+        try:
+            arguments = json.loads(json.dumps(arguments, default=_plain))
+        except (TypeError, ValueError) as error:
+            return Grade(Verdict.ERROR, stated, f"the fields of the row cannot be passed on: {error}")
+        verdict, reason, *rest = self._pool.ask(arguments)
+        if not rest or verdict != "scored":
+            return Grade(Verdict.ERROR, stated, reason)
+        score, pred = rest
+        return Grade.of_score(score, stated if pred is None else pred, reason, threshold=self.options.threshold)
+
+    def gold_problem(self, gold: str, fields: Mapping[str, Any] | None = None) -> str | None:
+        return None  # only the function knows
+
+    def close(self) -> None:
+        self._pool.close()
+
+
+class PythonVerifier(FunctionVerifier):
+    """By default the function gets the whole response, with its thoughts, as verl gives it."""
+
+    Options = PythonOptions
+
+    def __init__(self, options: PythonOptions, resources: Resources) -> None:
+        super().__init__(options, resources, options.path, options.kwargs)
+
+    @classmethod
+    def identity(cls, options: Mapping[str, Any]) -> Any:
+        """The content of the function's file, and of the files beside it that it imports, in the place of its path."""
+        module, _, name = options["path"].rpartition(":")
+        return {**options, "path": name, "files": dict(sorted(imported_files(module)))}
+
+
+def imported_files(module: str) -> Iterator[tuple[str, str]]:
+    """(path, digest) of a module's file and of all that it imports beside it, in its folder or its package.
+
+    Only ``import`` statements count: what is imported or read in another way is not seen.
+    """
+    within = "" if module.endswith(".py") else module.partition(".")[0]
+    root = _root_of(within) if within else Path(module).parent
+    start = module if within else Path(module).stem
+    waiting = [file for file in _candidates(root, start) if file.is_file()]
+    if not {*_candidates(root, start)[-2:]} & {*waiting}:
+        raise InputError(f"verifier {module}: no such module; install its package, or name a file.py")
+    seen = set(waiting)
+    while waiting:
+        file = waiting.pop()
+        content = file.read_bytes()
+        yield file.relative_to(root).as_posix(), digest_bytes(content)
+        try:
+            tree = ast.parse(content)
+        except (SyntaxError, ValueError) as error:
+            raise InputError(f"verifier {file}: not Python: {first_line(error)}") from None
+        for name in _imports(tree, file.relative_to(root)):
+            if not within or name.partition(".")[0] == within:
+                files = [path for path in _candidates(root, name) if path.is_file() and path not in seen]
+                waiting += files
+                seen.update(files)
+
+
+def _root_of(package: str) -> Path:
+    """The folder that holds an installed top-level package or module, which is not imported."""
+    spec = importlib.util.find_spec(package)
+    if spec and spec.submodule_search_locations:
+        return Path(next(iter(spec.submodule_search_locations))).parent
+    if spec and spec.origin:
+        return Path(spec.origin).parent
+    raise InputError(f"verifier {package}: no such module; install its package, or name a file.py")
+
+
+def _imports(tree: ast.AST, file: Path) -> Iterator[str]:
+    """The names that a module imports, absolute ones; ``file`` is relative to where they start."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            package = file.parts[: len(file.parts) - node.level] if node.level else ()
+            base = ".".join((*package, *filter(None, [node.module])))
+            yield from (f"{base}.{alias.name}" if base else alias.name for alias in node.names)
+
+
+def _candidates(root: Path, name: str) -> list[Path]:
+    """The files that ``import name`` may read: each package on the way, and at last the two forms of the module."""
+    parts = name.split(".")
+    folders = [root.joinpath(*parts[:depth]) for depth in range(1, len(parts) + 1)]
+    return [file for folder in folders for file in (folder / "__init__.py", folder.with_name(f"{folder.name}.py"))]
+
+
+def _plain(value: Any) -> Any:
+    """numpy's arrays and scalars, which rows of a data frame hold, as JSON values."""
+    if callable(getattr(value, "tolist", None)):
+        return value.tolist()
+    raise TypeError(f"a {type(value).__name__}")

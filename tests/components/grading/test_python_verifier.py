@@ -1,0 +1,290 @@
+"""The user's own function: whatever it does is at worst an error of one sample, and leaves no process behind."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import InputError
+from core.machine.processes import descendants
+from grading.grader import Grade
+from grading.verifiers.spec import open_verifier, parse_spec
+from grading.verifiers.verifier import Item
+
+FUNCTIONS = '''
+import os, signal, subprocess, sys, threading, time
+from helper import HALF
+
+KEPT = []
+
+def echo(data_source, solution_str, ground_truth, extra_info=None):
+    """Do what the response says."""
+    return eval(solution_str.rpartition("</think>")[2].strip(), {**globals(), **extra_info, "source": data_source})
+
+def stay():
+    while True:
+        try:
+            time.sleep(60)
+        except BaseException:
+            pass
+
+def fork(then=lambda: time.sleep(600)):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            then()
+        os._exit(0)
+    return 1.0
+
+def both_return():
+    os.fork()
+    return 1.0
+
+def raises(error):
+    raise error
+
+async def waits(**sample):
+    return {"score": 0.25, "pred": 7, "reason": "a\\nb"}
+
+def with_kwargs(data_source, solution_str, ground_truth, extra_info, *, bonus):
+    return bonus
+'''
+SEVEN = "7: expected a number from 0 to 1, or a mapping with one as its score"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "functions.py").write_text(FUNCTIONS, encoding="utf-8")
+    (tmp_path / "helper.py").write_text("HALF = 0.5\n", encoding="utf-8")
+    return tmp_path
+
+
+def python(folder: Path, name: str = "echo", **options: Any) -> dict[str, Any]:
+    return {"type": "python", "path": f"{folder}/functions.py:{name}", "limit_s": 3, **options}
+
+
+def outcome(grade: Grade) -> tuple[str, float, str]:
+    return str(grade.verdict), grade.score, grade.reason
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    folder = tmp_path_factory.mktemp("functions")
+    (folder / "functions.py").write_text(FUNCTIONS, encoding="utf-8")
+    (folder / "helper.py").write_text("HALF = 0.5\n", encoding="utf-8")
+    with open_verifier(parse_spec(python(folder), "test"), workers=1) as verifier:
+        yield lambda response, fields=None: verifier.verify(response, "g", fields=fields, thinking=False)
+
+
+@pytest.mark.parametrize(
+    ("does", "expected"),
+    [
+        ("1", ("correct", 1.0, "")),
+        ("True", ("correct", 1.0, "")),
+        ("HALF", ("partial", 0.5, "")),
+        ("0", ("wrong", 0.0, "")),
+        ("__import__('numpy').float32(1)", ("correct", 1.0, "")),
+        ("__import__('numpy').bool_(True)", ("correct", 1.0, "")),
+        ("__import__('numpy').array(0.5)", ("partial", 0.5, "")),
+        ("{'score': 0.5, 'acc': 1, 'reason': 'half'}", ("partial", 0.5, "half")),
+        ("source == 'law' and row['a'] == [1, 2]", ("correct", 1.0, "")),
+        ("7", ("error", 0.0, f"returned {SEVEN}")),
+        ("-0.1", ("error", 0.0, "returned -0.1:")),
+        ("float('nan')", ("error", 0.0, "returned nan:")),
+        ("float('inf')", ("error", 0.0, "returned inf:")),
+        ("'1'", ("error", 0.0, "returned '1':")),
+        ("None", ("error", 0.0, "returned None:")),
+        ("[1]", ("error", 0.0, "returned [1]:")),
+        ("1j", ("error", 0.0, "returned 1j:")),
+        ("{'acc': 1}", ("error", 0.0, "returned a mapping with acc and no score")),
+        ("{'score': '1'}", ("error", 0.0, "returned '1':")),
+        ("{'score': {'score': 1}}", ("error", 0.0, "returned {'score': 1}:")),
+        ("raises(ValueError('a' * 5000 + chr(10) + 'b'))", ("error", 0.0, "raised ValueError: aaa")),
+        ("raises(SystemExit(3))", ("error", 0.0, "called sys.exit(3)")),
+        ("raises(KeyboardInterrupt())", ("error", 0.0, "the process that graded it ended")),
+        ("os._exit(0)", ("error", 0.0, "the process that graded it ended")),
+        ("os.kill(os.getpid(), signal.SIGKILL)", ("error", 0.0, "the process that graded it ended")),
+        ("os.kill(os.getppid(), signal.SIGKILL)", ("error", 0.0, "")),
+        ("__import__('ctypes').string_at(0)", ("error", 0.0, "the process that graded it ended")),
+        ("time.sleep(60)", ("error", 0.0, "not settled in 3 s")),
+        ("stay()", ("error", 0.0, "no reply within")),
+        ("sum(iter(int, 1))", ("error", 0.0, "")),
+        ("10 ** 10 ** 10", ("error", 0.0, "")),
+        ("bytearray(4 << 30)", ("error", 0.0, "raised MemoryError")),
+        ("(lambda x: [sys.stdout.buffer.write(x) for _ in range(1024)])(b'x' * (1 << 20)) and 1", ("correct", 1.0, "")),
+        ("os.write(1, b'x' * (1 << 27)) and 1", ("correct", 1.0, "")),
+        ("os.write(2, b'x' * (1 << 27)) and 1", ("correct", 1.0, "")),
+        ("fork()", ("correct", 1.0, "")),
+        ("fork(stay)", ("correct", 1.0, "")),
+        ("fork() and os._exit(0)", ("error", 0.0, "the process that graded it ended")),
+        ("fork(stay) and stay()", ("error", 0.0, "no reply within")),
+        ("both_return()", ("correct", 1.0, "")),
+        ("subprocess.Popen(['sleep', '600'], start_new_session=True) and 1", ("correct", 1.0, "")),
+        ("threading.Thread(target=stay, daemon=True).start() or 1", ("correct", 1.0, "")),
+        ("threading.Thread(target=stay).start() or 1", ("correct", 1.0, "")),
+        ("sys.setrecursionlimit(10**9) or (lambda f: f(f))(lambda f: f(f))", ("error", 0.0, "")),
+        ("sys.stdin.read()", ("error", 0.0, "")),
+    ],
+)
+def test_whatever_a_function_does(graded: Any, does: str, expected: tuple[str, float, str]) -> None:
+    began = time.monotonic()
+    grade = graded(f"<think>\ud800</think>{does}", {"data_source": "law", "row": {"a": [1, 2]}})
+    assert time.monotonic() - began < 20
+    verdict, score, reason = outcome(grade)
+    assert (verdict, score) == expected[:2] and reason.startswith(expected[2])
+    assert len(reason) <= 220 and "\n" not in reason
+    assert outcome(graded("<think></think>0.5")) == ("partial", 0.5, "")
+    here = set(descendants(os.getpid()))
+    assert len(here) == 2, [Path(f"/proc/{one.pid}/cmdline").read_text() for one in here]  # the program and its fork
+
+
+def test_no_process_is_left_and_many_are_graded_at_once(folder: Path) -> None:
+    before = set(descendants(os.getpid()))
+    with open_verifier(parse_spec(python(folder), "test"), workers=2) as verifier:
+        grades = verifier.verify_many([Item(str(number % 2), "") for number in range(40)], thinking=False)
+        assert [grade.score for grade in grades] == [float(number % 2) for number in range(40)]
+        verifier.verify_many([Item("fork()", ""), Item("fork() and stay()", "")], thinking=False)
+    deadline = time.monotonic() + 10
+    while not set(descendants(os.getpid())) <= before and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert set(descendants(os.getpid())) <= before
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "response", "expected"),
+    [
+        ("waits", {}, "x", ("partial", 0.25, "a")),
+        ("waits", {"threshold": 0.25}, "x", ("correct", 0.25, "a")),
+        ("with_kwargs", {"kwargs": {"bonus": 0.75}}, "x", ("partial", 0.75, "")),
+        ("echo", {"answer": "last_line"}, "0\n1", ("correct", 1.0, "")),
+        ("echo", {"answer": "boxed"}, "1", ("no_answer", 0.0, "nothing boxed")),
+    ],
+)
+def test_options(folder: Path, name: str, options: Mapping[str, Any], response: str, expected: Any) -> None:
+    with open_verifier(parse_spec(python(folder, name, **options), "test")) as verifier:
+        grade = verifier.verify(response, "", thinking=False)
+    assert outcome(grade) == expected
+    assert grade.extracted == ("7" if name == "waits" else "1" if options.get("answer") == "last_line" else None)
+
+
+def test_a_field_that_is_no_json_is_an_error_of_its_row(graded: Any) -> None:
+    grade = graded("1", {"x": object()})
+    assert outcome(grade) == ("error", 0.0, "the fields of the row cannot be passed on: a object")
+
+
+BROKEN = {
+    "raises.py": "raise ValueError('no data\\nat all')",
+    "exits.py": "import sys; sys.exit('bye')",
+    "broken.py": "def f(:",
+    "missing.py": "import no_such_package",
+    "dies.py": "import os; os._exit(0)",
+    "prints.py": "print('x' * (1 << 28))\ndef f(data_source, solution_str, ground_truth, extra_info): return 1",
+    "other.py": "def f(answer, gold): return 1",
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("raises.py:f", "its import raised ValueError: no data"),
+        ("exits.py:f", "its import raised SystemExit: bye"),
+        ("broken.py:f", "its import raised SyntaxError: invalid syntax"),
+        ("missing.py:f", "its import raised ModuleNotFoundError: No module named 'no_such_package'"),
+        ("dies.py:f", "the process that imports it ended"),
+        ("prints.py:g", "prints.py has no function g"),
+        ("other.py:f", "f does not take data_source, solution_str, ground_truth, extra_info by name"),
+        ("no_such_package.x:f", "its import raised ModuleNotFoundError"),
+    ],
+)
+def test_a_function_that_cannot_be_imported_is_one_message(tmp_path: Path, path: str, said: str) -> None:
+    for name, text in BROKEN.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    spec = parse_spec({"type": "python", "path": path}, "test", folder=tmp_path)
+    before = set(descendants(os.getpid()))
+    with pytest.raises(InputError) as refused:
+        open_verifier(spec)
+    assert said in str(refused.value) and "\n" not in str(refused.value)
+    assert set(descendants(os.getpid())) <= before
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"path": "none.py:f"}, "none.py"),
+        ({"path": "functions.py"}, "expected file.py:function or package.module:function"),
+        ({"path": "functions.py:"}, "expected file.py:function"),
+        ({}, "path: Field required"),
+        ({"path": "functions.py:echo", "limit_s": 0}, "limit_s: Input should be greater than 0"),
+        ({"path": "functions.py:echo", "kwargs": {"ground_truth": 1}}, "ground_truth comes from the row"),
+        ({"path": "functions.py:echo", "retries": 1}, "retries is not a setting"),
+    ],
+)
+def test_a_spec_that_does_not_fit(folder: Path, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=r"^sources\.x: verifier python: ") as refused:
+        parse_spec({"type": "python", **options}, "sources.x", folder=folder)
+    assert said in str(refused.value)
+
+
+def test_the_digest_covers_the_file_and_what_it_imports_beside_it(folder: Path, tmp_path: Path) -> None:
+    def digest() -> str:
+        return parse_spec(python(folder), "test").digest
+
+    before = digest()
+    (folder / "other.py").write_text("# not imported", encoding="utf-8")
+    assert digest() == before
+    (folder / "helper.py").write_text("HALF = 0.25\n", encoding="utf-8")
+    assert (changed := digest()) != before
+    (folder / "functions.py").write_text(FUNCTIONS + "# a comment", encoding="utf-8")
+    assert digest() not in (changed, before)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "functions.py").write_text(FUNCTIONS, encoding="utf-8")
+    (elsewhere / "helper.py").write_text("HALF = 0.5\n", encoding="utf-8")
+    assert parse_spec(python(elsewhere), "test").digest == before
+
+
+def test_the_digest_of_a_package_covers_what_it_imports_of_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "lawyers"
+    (package / "rules").mkdir(parents=True)
+    (package / "__init__.py").write_text("", encoding="utf-8")
+    (package / "rules" / "__init__.py").write_text("", encoding="utf-8")
+    (package / "rules" / "names.py").write_text("X = 1", encoding="utf-8")
+    (package / "score.py").write_text("import json\nfrom .rules import names\nf = 1", encoding="utf-8")
+    (package / "unused.py").write_text("X = 1", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    digests = []
+    for name in ("score.py", "unused.py", "rules/names.py", "rules/__init__.py", "__init__.py"):
+        with (package / name).open("a", encoding="utf-8") as file:
+            file.write("\n# a comment")
+        digests.append(parse_spec({"type": "python", "path": "lawyers.score:f"}, "test").digest)
+    assert digests[0] == digests[1] and len(set(digests)) == 4
+    assert "lawyers" not in sys.modules  # to look is not to import
+    with pytest.raises(InputError, match="no such module"):
+        _ = parse_spec({"type": "python", "path": "lawyers.scores:f"}, "test").digest
+
+
+def test_a_third_party_declares_a_verifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package that is installed in the worker's interpreter, too: its folder is on PYTHONPATH."""
+    (tmp_path / "court.py").write_text(
+        "def score(data_source, solution_str, ground_truth, extra_info, *, least=1):\n"
+        "    return float(len(solution_str) >= least)\n",
+        encoding="utf-8",
+    )
+    info = tmp_path / "court-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: court\nVersion: 1.0\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text("[luffy.verifiers]\ncourt = court:score\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    spec = parse_spec({"type": "court", "least": 3, "limit_s": 5}, "test")
+    assert spec.to_json() == {"type": "python", "path": "court:score", "kwargs": {"least": 3}, "limit_s": 5.0}
+    with open_verifier(spec) as verifier:
+        assert [verifier.verify(text, "", thinking=False).score for text in ("ab", "abc")] == [0.0, 1.0]
+    with pytest.raises(InputError, match="no verifier 'curt'; did you mean court"):
+        parse_spec("curt", "test")
