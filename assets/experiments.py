@@ -217,7 +217,7 @@ def _trained(storage: Storage, profile: Profile, inputs: Inputs) -> "tuple[list[
 
     options, training = profile.experiments, profile.training
     recipes: list[Recipe] = []
-    faults: list[str] = []
+    faults: dict[tuple[str, str], list[int]] = {}
     for name in options.names():
         runs = []
         for seed in seeds(options, training):
@@ -225,9 +225,12 @@ def _trained(storage: Storage, profile: Profile, inputs: Inputs) -> "tuple[list[
             if not isinstance(run, str):
                 runs.append(run)
             elif run:
-                faults.append(f"{name} with seed {seed} is left out because {run}; materialize it again")
+                faults.setdefault((name, run), []).append(seed)
         recipes += [Recipe(name, tuple(runs))] if runs else []
-    return recipes, faults
+    return recipes, [
+        f"{name} with seed {', '.join(map(str, found))} is left out because {fault}; materialize it again"
+        for (name, fault), found in faults.items()
+    ]
 
 
 def _compare(

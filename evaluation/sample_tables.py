@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 OPTIONAL = ("alternatives", "subject", "extracted", "reason")  # columns that may be missing or empty
+ALWAYS_DIGESTED = ("benchmark", "id", "problem", "prompt", "gold", "grader", "subject")
+NAME_IN_DIGEST = {"verifier": "grader"}  # by which the digests of recorded runs know a column
 
 
 def read_suite_file(path: Path) -> "pa.Table":
@@ -24,13 +26,20 @@ def read_suite_file(path: Path) -> "pa.Table":
 
 
 def problem_digests(suite: "pa.Table") -> dict[str, str]:
-    """The digest of the problems of each benchmark of a BENCHMARK table, and of the number of samples of each."""
+    """The digest of the problems of each benchmark of a BENCHMARK table, and of the number of samples of each.
+
+    Runs are comparable if these are equal, so a column that says nothing about any problem does not count.
+    """
     import pyarrow.compute as pc
 
-    return {
-        benchmark.name: identity(digest_table(suite.filter(pc.field("benchmark") == benchmark.name)), benchmark.samples)
-        for benchmark in suite_entries(suite)
-    }
+    digests = {}
+    for benchmark in suite_entries(suite):
+        problems = suite.filter(pc.field("benchmark") == benchmark.name)
+        problems = problems.rename_columns([NAME_IN_DIGEST.get(name, name) for name in problems.column_names])
+        said = [name for name in problems.column_names if problems[name].null_count < problems.num_rows]
+        columns = [*ALWAYS_DIGESTED, *(name for name in said if name not in ALWAYS_DIGESTED)]
+        digests[benchmark.name] = identity(digest_table(problems.select(columns)), benchmark.samples)
+    return digests
 
 
 def read_scores(files: Mapping[str, str]) -> "dict[str, pa.Table]":

@@ -13,8 +13,10 @@ from core.code_digest import PROJECT
 from core.errors import InputError
 from core.files import digest_file
 from core.metrics import metric_of
+from evaluation.benchmarks.benchmark_problems import read_suite
+from evaluation.benchmarks.suite import select_benchmarks
 from evaluation.recorded_run import INDEX, RecordedRun, main, read_run, record_run
-from evaluation.sample_tables import read_scores
+from evaluation.sample_tables import problem_digests, read_scores
 from tests.defs.project import message, settings_of
 from tests.defs.test_experiments import Recipes, compare
 from tests.defs.test_scorecard_and_champion import BENCHMARKS, GOOD
@@ -153,3 +155,20 @@ def test_a_folder_of_runs_that_is_a_file_is_refused_before_anything_runs(tmp_pat
     chosen = settings(tmp_path)
     with pytest.raises(InputError, match=r"experiments\.runs: .*/runs is a file; expected a folder"):
         PRESENT.recorded(chosen.experiments, chosen.training, partition("luffy", 0))
+
+
+@pytest.mark.parametrize(
+    ("name", "suite", "only", "limit"),
+    [
+        ("comparison", "comparison", None, None),
+        ("products", "products", None, None),
+        ("drift", "embedded", ["arithmetic"], 100),
+    ],
+)
+def test_recorded_runs_have_the_problems_of_the_suites(
+    name: str, suite: str, only: list[str] | None, limit: int | None
+) -> None:
+    """A run that is recorded is compared with new ones only if the digests of their problems are equal."""
+    problems = problem_digests(read_suite(select_benchmarks(suite, only), [], limit=limit))
+    for file in sorted((PROJECT / "results/runs" / name).glob("*.zip")):
+        assert read_run(file).problems == problems, file.name
