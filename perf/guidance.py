@@ -1,4 +1,4 @@
-"""Which prompts need guidance: ``.venv/bin/python -m perf.guidance`` (docs/training.md has the result).
+"""Which prompts need guidance: ``.venv/bin/python -m perf.guidance`` (result: docs/results/off_policy_schedule.md).
 
 Trains the recipe luffy of the profile `embedded` on problems that come again in every epoch, with each rule of
 ``mixed.off_policy_schedule`` and with ``data.order=easy_first``, and counts the guided prompts until the validation is
