@@ -21,9 +21,9 @@ VERSION = code_version("core/browser", "targets/trace_browser.py")
     kinds={"html"},
     code_version=VERSION,
     ins={"rejected": dg.AssetIn(REJECTED)},
-    description="A page with every trace, kept or rejected, which filters, searches and renders formulas; the gold "
-    "answer and the near duplicate stand beside each trace. Decisions that people make there are downloaded as "
-    "review.csv, which the next preparation honours if targets.review names it.",
+    description="A page with every trace, kept or rejected. It filters, searches and renders formulas, and shows the "
+    "gold answer and the near duplicate beside each trace. Reviewers download their decisions as review.csv, and the "
+    "next preparation follows them if targets.review names that file.",
 )
 @reports_input_errors
 def browser(

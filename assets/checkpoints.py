@@ -26,7 +26,7 @@ CHECKPOINTS = dg.AssetKey(["training", "checkpoints"])
 
 
 class CheckpointOptions(EvaluationOptions):
-    """training/checkpoints."""
+    """Options of training/checkpoints."""
 
     benchmark: str = Field(description="The benchmark that the checkpoints are scored on.")
 
@@ -39,7 +39,7 @@ class CheckpointOptions(EvaluationOptions):
     code_version=code_version(*GENERATION_CODE, *GRADING_CODE),
     ins={"policy": dg.AssetIn(POLICY), "suite": dg.AssetIn(SUITE)},
     description="The accuracy of every saved checkpoint of the policy's run on one benchmark. run.keep_checkpoints "
-    "says how many there are. Materialize it on request; no job includes it.",
+    "sets how many checkpoints are saved. Materialize this asset on request; no job includes it.",
 )
 def checkpoints(
     context: dg.AssetExecutionContext,

@@ -46,9 +46,9 @@ def difficulty_inputs(*, generated: bool) -> dict[str, dg.AssetIn]:
     code_version=code_version(*CODE, *GENERATION_CODE, *GRADING_CODE, *PREPARATION_CODE),
     deps=[SOURCE],
     pool="gpu",
-    description="How often the base model solves each problem, with the 95% interval. targets/prepared selects "
-    "problems by it (pass_rate), and training decides by it which prompts have off-policy "
-    "samples (mixed.off_policy_schedule) and which come first (data.order).",
+    description="How often the base model solves each problem, with the 95% interval. targets/prepared uses it to "
+    "select problems (pass_rate), and training uses it to choose the prompts with off-policy samples "
+    "(mixed.off_policy_schedule) and the order of the prompts (data.order).",
 )
 def difficulty(
     context: dg.AssetExecutionContext,

@@ -78,7 +78,7 @@ def build_experiments(
         scores.build(evaluation, partitions_def=partitions),
         comparison.build(
             deps=[SCORES, *(base_scores(benchmark, "base") for benchmark in suite)],
-            description="One page that compares the recipes that were trained on the present targets and base: curves "
+            description="One page that compares the recipes trained on the present targets and base model: curves "
             "on one axis, scores with intervals over problems and seeds, and paired differences, starting with those "
             f"from {options.baseline} (or from the first recipe if {options.baseline} has no scores).",
         ),

@@ -50,9 +50,8 @@ def with_generated(options: TargetOptions, inputs: Mapping[str, Reference]) -> T
     group_name="targets",
     kinds={"parquet"},
     code_version=VERSION,
-    description="The traces that a teacher wrote for your problems, each with its verdict by the one grader. They "
-    "are one more source of targets/prepared. Samples are cached: what was drawn or paid for once is not asked "
-    "for again.",
+    description="The traces that a teacher wrote for your problems, each with the grader's verdict. They "
+    "are one more source of targets/prepared. Samples are cached, so that no trace is requested or paid for twice.",
 )
 def generated(
     context: dg.AssetExecutionContext, config: GenerationOptions, storage: Storage, interpreter: TrainingInterpreter

@@ -23,7 +23,7 @@ KEY = dg.AssetKey(["models", "base"])
     group_name="models",
     kinds={"huggingface"},
     code_version=code_version("training/embedded_model/resolve_model.py", "core/model/model_folder.py"),
-    description="The model that training starts from: the tiny model that the project ships, a model folder, a "
+    description="The model that training starts from: the tiny model that comes with the project, a model folder, a "
     "GGUF file or a hub id. Each of its files is checked.",
 )
 def base(

@@ -34,7 +34,7 @@ MOST_LISTED = 100
     code_version=code_version("evaluation/promotion/retention.py"),
     description="Old outputs (runs, checkpoints, generations, scores, pages) that nothing refers to, with their "
     "sizes. Set dry_run to false in the Launchpad to remove them. The champion, its predecessors, the newest "
-    "complete policy, what trainings read, and everything that something refers to are kept.",
+    "complete policy, the inputs of trainings, and every output that is referred to are kept.",
 )
 def retention(
     context: dg.AssetExecutionContext, config: RetentionOptions, storage: Storage

@@ -103,7 +103,7 @@ class Server:
 
 
 def simulate(mode: str, staleness: int, phases: Phases, batches: Sequence[Batch]) -> Simulated:
-    """What ``mode`` (sync, colocate_async, separate_async) makes of ``batches``, one after the other.
+    """Simulate a run of ``batches``, one after the other, in ``mode`` (sync, colocate_async or separate_async).
 
     Every sample has at least one token, and there are more batches than two times the staleness.
 

@@ -1,4 +1,4 @@
-"""Files that appear together: written in a staging folder, and moved to their places when all are finished."""
+"""Publish several files together: write them into a staging folder, and move them out when all are finished."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ STAGING, LOCK = ".preparing", ".preparing.lock"
 
 
 def clear_staging(out_dir: Path) -> None:
-    """Remove what a preparation left in ``out_dir`` that was killed after its last file, unless one runs there."""
+    """Remove the staging folder of a killed preparation from ``out_dir``, unless a preparation is running there."""
     if (out_dir / STAGING).exists():
         with suppress(Timeout), FileLock(out_dir / LOCK, timeout=0):
             shutil.rmtree(out_dir / STAGING)

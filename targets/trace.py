@@ -139,7 +139,7 @@ class Trace:
 
 
 def rejected_target_row(row: Mapping[str, Any], rejection: Rejection) -> dict[str, Any]:
-    """The REJECTED row of a TARGET row that is not used after all."""
+    """Convert the TARGET row of a discarded target into a REJECTED row."""
     info = row["extra_info"]
     return {
         "id": info["id"],

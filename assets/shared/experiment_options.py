@@ -74,7 +74,7 @@ class ExperimentOptions(Options):
         description="Variants, one for each combination of values: `name`, `recipe`, `axes`, `overrides` and `seeds`.",
     )
     variants: dict[VariantName, Variant] = Field(
-        default={}, description="By name, recipes with settings of their own, compared like recipes."
+        default={}, description="Variants by name: recipes with their own settings, compared like recipes."
     )
     recipes: list[str] = Field(
         default=[], description="Recipes and variants that `make experiments` trains. Empty: the variants, or all."
@@ -88,11 +88,11 @@ class ExperimentOptions(Options):
     runs: str | None = Field(
         default=None,
         min_length=1,
-        description="Folder of recorded runs, where each run is kept as a small file. A run that is recorded there, by "
-        "this machine or another, is not made again.",
+        description="Folder of recorded runs, where each run is kept as a small file. A run that this or another "
+        "machine has recorded there is not repeated.",
     )
     overrides: dict[Recipe, Overrides] = Field(
-        default={}, description="Per recipe, KEY=VALUE settings that win over training.overrides."
+        default={}, description="KEY=VALUE settings by recipe, which win over training.overrides."
     )
 
     @model_validator(mode="before")

@@ -1,4 +1,4 @@
-"""What an operator can set of targets/generated."""
+"""The settings of targets/generated."""
 
 from typing import Annotated, Any, Self
 
@@ -15,7 +15,7 @@ def endpoint_options(values: Any) -> dict[str, Any]:
 
 
 class GenerationOptions(SamplingOptions):
-    """targets/generated."""
+    """Options of targets/generated."""
 
     teacher: str = Field(
         min_length=1,
@@ -32,10 +32,10 @@ class GenerationOptions(SamplingOptions):
         default={}, description="How requests to an endpoint differ: max_tokens_key, leave_out, extra_body."
     )
     budget_tokens: int | None = Field(
-        default=None, ge=1, description="Most tokens of prompts and answers together that one materialization pays for."
+        default=None, ge=1, description="Stop a materialization after this many tokens (prompts and answers together)."
     )
     budget_money: float | None = Field(
-        default=None, gt=0, description="Most that the tokens of one materialization may cost."
+        default=None, gt=0, description="Stop a materialization when its tokens have cost this much."
     )
     input_price: float = Field(default=0.0, ge=0, description="Price of a million tokens of prompts.")
     output_price: float = Field(default=0.0, ge=0, description="Price of a million tokens of answers.")

@@ -119,7 +119,7 @@ Overrides = Annotated[list[str], AfterValidator(settable)]
 
 
 class TargetOptions(PrepareConfig, Options):
-    """targets/prepared."""
+    """Options of targets/prepared."""
 
     # Dagster has no type for a name or a mapping; "any" lets the Launchpad take both, and pydantic checks them.
     source: Annotated[Any, AfterValidator(sources)] = Field(
@@ -131,21 +131,21 @@ class TargetOptions(PrepareConfig, Options):
 
 
 class SplitOptions(Options):
-    """targets/train."""
+    """Options of targets/train."""
 
     heldout_share: float = Field(default=0.0, ge=0, lt=1, description="Share of the problems that are held out.")
     max_rows: int | None = Field(default=None, ge=1, description="Largest number of training rows. None: all.")
 
 
 class ModelOptions(Options):
-    """models/base."""
+    """Options of models/base."""
 
     source: str = Field(default="embedded", description="'embedded', a model folder, a .gguf file, or a hub id.")
     revision: str | None = Field(default=None, description="Branch, tag or commit of a hub id.")
 
 
 class BenchmarkOptions(Options):
-    """benchmarks/suite."""
+    """Options of benchmarks/suite."""
 
     roots: list[str] = Field(default=[], description="Folders that hold the suite's files.")
     limit: int | None = Field(default=None, ge=1, description="Problems per benchmark, sampled by seed. None: all.")
@@ -154,7 +154,7 @@ class BenchmarkOptions(Options):
 
 
 class TrainingOptions(Options):
-    """training/policy."""
+    """Options of training/policy."""
 
     recipe: Recipe = Field(default="luffy", description="Name of a file in training/config/recipe.")
     hardware: Annotated[str, file_of(HARDWARE)] = Field(
@@ -198,7 +198,7 @@ class SamplingOptions(Options):
 
 
 class EvaluationOptions(SamplingOptions):
-    """evals/* and ood/*."""
+    """Options of evals/* and ood/*."""
 
     samples: int | None = Field(
         default=None, ge=1, description="Samples per problem. None: the number that each benchmark defines."
@@ -213,20 +213,20 @@ class EvaluationOptions(SamplingOptions):
 
 
 class DifficultyOptions(EvaluationOptions):
-    """targets/difficulty, which exists where the profile has this section."""
+    """Options of targets/difficulty, which exists where the profile has this section."""
 
     samples: int = Field(  # pyright: ignore[reportIncompatibleVariableOverride]
         default=8, ge=1, description="Samples of the base model per problem."
     )
     limit: int | None = Field(
-        default=None, ge=1, description="Most problems that are measured, drawn by targets.seed. None: all."
+        default=None, ge=1, description="Maximum number of problems to measure, drawn by targets.seed. None: all."
     )
-    temperature: float = Field(default=1.0, ge=0, description="Sampling temperature; that of rollouts is 1.")
+    temperature: float = Field(default=1.0, ge=0, description="Sampling temperature (rollouts use 1).")
     top_p: float = Field(default=1.0, gt=0, le=1, description="Share of the probability that is sampled from.")
 
 
 class ReportOptions(Options):
-    """report/scorecard."""
+    """Options of report/scorecard."""
 
     inspect_logs: bool = Field(
         default=False, description="Also write the samples as logs of Inspect, which `inspect view` opens."
@@ -234,10 +234,10 @@ class ReportOptions(Options):
 
 
 class PromotionOptions(PromotionLimits, Options):
-    """registry/champion."""
+    """Options of registry/champion."""
 
 
 class RetentionOptions(RetentionRules, Options):
-    """operations/retention."""
+    """Options of operations/retention."""
 
     dry_run: bool = Field(default=True, description="List what would be removed, and keep it.")

@@ -20,7 +20,7 @@ class Reference(BaseModel):
 
 
 class GeneratedReference(Reference):
-    """targets/generated."""
+    """Reference to the result of targets/generated."""
 
     request: str  # identity of what was asked for; "" where the teacher's content is not known beforehand
     rows: int
@@ -28,7 +28,7 @@ class GeneratedReference(Reference):
 
 
 class PreparedReference(Reference):
-    """targets/prepared."""
+    """Reference to the result of targets/prepared."""
 
     rows: int
     read: int  # traces
@@ -40,7 +40,7 @@ class PreparedReference(Reference):
 
 
 class TrainReference(Reference):
-    """targets/train."""
+    """Reference to the result of targets/train."""
 
     rows: int
     heldout_rows: int
@@ -53,7 +53,7 @@ class TrainReference(Reference):
 
 
 class ModelReference(Reference):
-    """models/base."""
+    """Reference to the result of models/base."""
 
     source: str
     parameters: int
@@ -65,20 +65,20 @@ class ModelReference(Reference):
 
 
 class SuiteReference(Reference):
-    """benchmarks/suite."""
+    """Reference to the result of benchmarks/suite."""
 
     digests: dict[str, str]  # of the problems and the number of samples, by benchmark
 
 
 class PolicyReference(Reference):
-    """training/policy and experiments/policy."""
+    """Reference to the result of training/policy and experiments/policy."""
 
     base: str  # digest of the model that it was trained from
     metrics: str  # file of the step metrics
 
 
 class ScoresReference(Reference):
-    """evals/* and ood/*: one benchmark."""
+    """Reference to the result of evals/* and ood/*: one benchmark."""
 
     checkpoint: str  # digest of the model
     problems: str  # digest, as in SuiteReference
@@ -86,7 +86,7 @@ class ScoresReference(Reference):
 
 
 class ExperimentReference(Reference):
-    """experiments/scores: all benchmarks."""
+    """Reference to the result of experiments/scores: all benchmarks."""
 
     policy: Checkpoint
     metrics: str  # file of the step metrics
@@ -94,7 +94,7 @@ class ExperimentReference(Reference):
 
 
 class ScorecardReference(Reference):
-    """report/scorecard."""
+    """Reference to the result of report/scorecard."""
 
     policy: Checkpoint
     base: Checkpoint
@@ -102,6 +102,6 @@ class ScorecardReference(Reference):
 
 
 class ChampionReference(Reference):
-    """registry/champion."""
+    """Reference to the result of registry/champion."""
 
     promoted: bool

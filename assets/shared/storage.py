@@ -103,7 +103,7 @@ class Storage(dg.ConfigurableResource):
         except FileNotFoundError:
             raise InputError(
                 f"{key}: not materialized in storage {self.path} yet; materialize it first (a selection that "
-                "begins with + takes along what it needs)"
+                "begins with + also includes its dependencies)"
             ) from None
         except ValidationError as error:
             raise InputError(

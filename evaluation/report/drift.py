@@ -260,7 +260,7 @@ def _verdict(gain: Estimate) -> str:
     """What the interval of a difference allows to say about other seeds."""
     if len(gain.by_seed) == 1:
         return "one seed tells nothing about others"
-    return "better" if gain.low > 0 else "worse" if gain.high < 0 else "not told apart"
+    return "better" if gain.low > 0 else "worse" if gain.high < 0 else "no significant difference"
 
 
 def _score(final: Estimate) -> Cell:

@@ -105,7 +105,7 @@ def pass_at_k(solved: dict[str, list[bool]], k: int) -> float:
     """
     fewest = min(map(len, solved.values()))
     if not 1 <= k <= fewest:
-        raise InputError(f"pass@{k}: every problem must have at least {k} samples; the fewest are {fewest}")
+        raise InputError(f"pass@{k}: every problem must have at least {k} samples; at least one has {fewest}")
     missed = [math.comb(len(s) - sum(s), k) / math.comb(len(s), k) for s in solved.values()]
     return 1 - math.fsum(missed) / len(missed)
 

@@ -39,7 +39,7 @@ def owner(text: str) -> str:
 
 
 class CatalogSettings(BaseModel):
-    """What the UI says of the assets besides their results."""
+    """Settings of the catalogue in the UI: owners, freshness and links to the code."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 

@@ -28,18 +28,18 @@ everything = dg.define_asset_job(
 prepare_targets = dg.define_asset_job(
     PREPARE,
     selection=dg.AssetSelection.groups("models", "benchmarks", "targets"),
-    description="Prepare the targets from the present traces and check them. If retrain_on_new_targets is on, a "
-    "training follows by itself.",
+    description="Prepare the targets from the present traces and check them. If the sensor retrain_on_new_targets is "
+    "on, it then starts a training.",
 )
 score_policy = dg.define_asset_job(
     SCORE,
     selection=dg.AssetSelection.groups("evals", "ood", "report", "registry"),
-    description="Score base and policy, write the scorecard and decide on the champion: what follows a training.",
+    description="Evaluate base and policy, write the scorecard and decide on the champion. Run it after a training.",
 )
 experiment = dg.define_asset_job(
     EXPERIMENT,
     selection=dg.AssetSelection.assets(["experiments", "policy"], ["experiments", "scores"]),
-    description="Train and score one recipe with one seed. Launch a backfill to compare several.",
+    description="Train and evaluate one recipe with one seed. Launch a backfill to compare several.",
 )
 compare_experiments = dg.define_asset_job(
     COMPARE,
@@ -55,7 +55,7 @@ retention = dg.define_asset_job(
 observe_sources = dg.define_asset_job(
     OBSERVE,
     selection=dg.AssetSelection.assets(["targets", "source"]),
-    description="Record the digest and the rows of the raw traces, which tell whether they changed.",
+    description="Record the digest and the number of rows of the raw traces, which show whether they have changed.",
     executor_def=dg.in_process_executor,  # it is one short step
 )
 

@@ -1,4 +1,4 @@
-"""Schedules. They are delivered stopped; turn them on in the UI."""
+"""Schedules. They are off by default; turn them on in the UI."""
 
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -45,7 +45,7 @@ def build_schedules(settings: ScheduleSettings) -> list[dg.ScheduleDefinition]:
             execution_timezone=settings.timezone,
             execution_fn=once,
             default_status=dg.DefaultScheduleStatus.STOPPED,
-            description="Run everything; unchanged targets reuse the checkpoint. Skipped during such a run.",
+            description="Run everything; unchanged targets reuse the checkpoint. Skipped if a run is in progress.",
         )
     except dg.DagsterInvalidDefinitionError:
         raise InputError(
@@ -59,6 +59,6 @@ def build_schedules(settings: ScheduleSettings) -> list[dg.ScheduleDefinition]:
             cron_schedule="0 * * * *",
             execution_timezone=settings.timezone,
             default_status=dg.DefaultScheduleStatus.STOPPED,
-            description="Record whether the raw traces changed.",
+            description="Record whether the raw traces have changed.",
         ),
     ]

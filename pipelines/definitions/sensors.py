@@ -31,7 +31,7 @@ def build_sensors(settings: Settings) -> list[dg.SensorDefinition]:
         "retrain_on_new_targets",
         target=dg.AssetSelection.groups("training"),
         default_status=STOPPED,
-        description="Start a training when the content of the targets changed and their checks passed.",
+        description="Start a training when the content of the targets has changed and their checks have passed.",
     )
     return [
         notify_run_failures(settings.notify),
@@ -75,8 +75,8 @@ def notify_training_alerts(settings: NotifySettings) -> dg.SensorDefinition:
         name="notify_training_alerts",
         minimum_interval_seconds=30,
         default_status=STOPPED,
-        description="Report what goes wrong in a training while it runs, by the thresholds of run.alerts, as "
-        "notify_run_failures reports failures.",
+        description="Send the warnings of a training while it is in progress, by the thresholds of run.alerts and to "
+        "the addresses of notify_run_failures.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         read, sent = json.loads(context.cursor or "{}"), 0
@@ -149,7 +149,7 @@ def score_new_policies() -> dg.SensorDefinition:
         name="score_new_policies",
         minimum_interval_seconds=30,
         default_status=STOPPED,
-        description="Score a new policy and decide on it, unless the run that trained it does so itself.",
+        description="Evaluate a new policy and promote it if it wins, unless the run that trained it does so itself.",
     )
     def sensor(context: dg.SensorEvaluationContext, event: dg.EventLogEntry) -> dg.RunRequest | dg.SkipReason:
         materialization = event.asset_materialization
@@ -172,7 +172,7 @@ def stop_orphans() -> dg.SensorDefinition:
         name="stop_orphans",
         minimum_interval_seconds=60,
         default_status=STOPPED,
-        description="End runs whose terminal is gone, and stop processes of this machine whose run has ended: TERM, "
+        description="End runs whose terminal was closed, and stop processes of this machine whose run has ended: TERM, "
         "and KILL a minute later.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason:

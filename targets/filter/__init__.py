@@ -1,1 +1,1 @@
-"""What is decided about one trace alone: the filters, and where they run."""
+"""Per-trace filters, and the engines that run them."""

@@ -36,7 +36,7 @@ def throughput_of(run: Path, plan: Mapping[str, Any]) -> Pace | None:
 
 
 def cost_plan(run: Path, rates: Rates, estimate: Cost | None) -> dict[str, Any]:
-    """What the plan of a run says about its cost. The estimate of its first start stays when it is resumed."""
+    """The cost entry of a run's plan. A resumed run keeps the estimate of its first start."""
     first = _read(run / PLAN).get("estimate")
     return {"rates": asdict(rates), "estimate": first or (asdict(estimate) if estimate else None)}
 

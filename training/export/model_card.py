@@ -93,7 +93,7 @@ def _metadata(manifest: Manifest, base: Path | None) -> "ModelCardData":
 
 
 def _card_metadata(folder: Path | None) -> dict[str, Any]:
-    """What the card in ``folder`` tells the hub; nothing if there is no card, or one that cannot be read."""
+    """Read the metadata of the model card in ``folder``; empty if there is no card, or one that cannot be read."""
     from huggingface_hub import metadata_load
     from yaml import YAMLError
 

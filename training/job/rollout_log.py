@@ -40,7 +40,7 @@ def read(folder: Path, step: int, limit: int | None = None) -> list[Rollout]:
 
 
 def _complete(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """The numbered lines that end: a run that writes, or was killed, may leave a part of one."""
+    """Number the complete lines; a run that is writing or was killed may leave a partial last line."""
     return ((number, line) for number, line in enumerate(lines, 1) if line.endswith("\n"))
 
 

@@ -20,7 +20,7 @@ ADAM = 28  # bytes that an update of one parameter reads and writes
 
 @dataclass(frozen=True)
 class Prediction:
-    """Of one step: seconds by phase, and what follows from them."""
+    """Predicted duration of one step by phase, with its throughput and utilisation."""
 
     seconds: dict[str, float]
     tokens_per_second: float  # of the whole step, per device

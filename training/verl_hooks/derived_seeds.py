@@ -1,4 +1,4 @@
-"""Numbers that are random, and the same wherever and whenever they are drawn."""
+"""Deterministic random numbers: equal on every machine, rank and restart."""
 
 from collections.abc import Mapping, Sequence
 

@@ -75,7 +75,7 @@ def test_pass_at_k_is_the_mean_over_all_subsets(scores, k):
 
 
 def test_pass_at_more_than_stored_is_refused():
-    with pytest.raises(InputError, match=r"pass@8: every problem must have at least 8 samples; the fewest are 2"):
+    with pytest.raises(InputError, match=r"pass@8: every problem must have at least 8 samples; at least one has 2"):
         pass_at_k({"a": [True, False], "b": [False] * 9}, 8)
 
 

@@ -1,4 +1,4 @@
-"""What the methods beside LUFFY add to its step: each a pure function that an option of the section ``mixed`` chooses.
+"""The parts of a step that other methods than LUFFY need: pure functions, chosen by options of the section ``mixed``.
 
 - ``on_policy``: the loss of on-policy tokens: PPO, CISPO, GSPO, REINFORCE
 - ``sft_weight``: the weight of a token in the supervised loss: SFT, DFT, CHORD-phi
