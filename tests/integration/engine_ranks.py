@@ -1,6 +1,7 @@
 """One of the ranks of test_training_layouts: verl's FSDP2 engine on gloo, the same batch in every layout.
 
-``python engine_ranks.py FOLDER``: rank 0 prints one JSON line per layout. Also on a CUDA build of torch, without a GPU.
+``python engine_ranks.py FOLDER MODULES``: rank 0 prints one JSON line per layout; MODULES are those that verl imports.
+Also on a CUDA build of torch, without a GPU.
 """
 
 import json
@@ -14,7 +15,7 @@ import torch
 if __name__ == "__main__":  # the test imports the layouts alone
     torch.version.cuda = None  # `training.platforms.cpu` leaves a CUDA build alone
     torch.set_num_threads(1)
-    os.environ["VERL_USE_EXTERNAL_MODULES"] = "training.platforms.cpu"
+    os.environ["VERL_USE_EXTERNAL_MODULES"] = sys.argv[2]
 
 import torch.distributed as dist
 import verl  # noqa: F401
@@ -43,11 +44,22 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "checkpointing": {"use_fused_kernels": True, "enable_gradient_checkpointing": True},
     "bf16": {"use_fused_kernels": True, "dtype": "bf16"},
     "lora": {"use_fused_kernels": True, "lora_rank": 8},
+    "untied": {"untied": True},
+    "untied fused": {"untied": True, "use_fused_kernels": True},
+    "untied replicated": {"untied": True, "use_fused_kernels": True, "fsdp_size": 1},
+    "untied offload always": {"untied": True, "use_fused_kernels": True, "offload": "always"},
+    "untied no sync": {"untied": True, "use_fused_kernels": True, "no_sync": True},
+    "untied lora": {"untied": True, "use_fused_kernels": True, "lora_rank": 8},
 }
+UNTIED = "model"  # the folder, in FOLDER, of a model whose head is not its embedding
 
 
 def build(
+    folder: Path,
     *,
+    untied: bool = False,
+    fsdp_size: int = -1,
+    no_sync: bool = False,
     attention: str = "sdpa",
     offload: str = "none",
     sequence_parallel: int = 1,
@@ -61,7 +73,7 @@ def build(
         model_type="language_model",
         backend="fsdp2",
         model_config=HFModelConfig(
-            path=str(SHIPPED),
+            path=str(folder / UNTIED if untied else SHIPPED),
             use_remove_padding=use_remove_padding,
             override_config={"attn_implementation": attention},
             **options,
@@ -69,6 +81,8 @@ def build(
         engine_config=FSDPEngineConfig(
             strategy="fsdp2",
             dtype="float32",
+            fsdp_size=fsdp_size,
+            use_no_sync_for_gradient_accumulation=no_sync,
             mixed_precision={"param_dtype": dtype, "reduce_dtype": "fp32", "buffer_dtype": "fp32"},
             use_torch_compile=False,
             ulysses_sequence_parallel_size=sequence_parallel,
@@ -128,7 +142,7 @@ def loss(model_output: dict[str, torch.Tensor], data: TensorDict, dp_group: Any 
 def measure(folder: Path, name: str, options: dict[str, Any], rank: int, ranks: int) -> dict[str, float]:
     """Sums over all tokens before an update, its gradient norm, and the same sums after it."""
     torch.manual_seed(0)
-    engine = build(**options)
+    engine = build(folder, **options)
     parallel = options.get("sequence_parallel", 1)
     packed, fused = options.get("use_remove_padding", True), options.get("use_fused_kernels", False)
     share = rank // parallel, ranks // parallel

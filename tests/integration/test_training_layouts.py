@@ -2,26 +2,45 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
-from engine_ranks import LAYOUTS, LENGTHS
+from engine_ranks import LAYOUTS, LENGTHS, UNTIED
 from training_runs import ROOT, free_port
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from training.embedded_model.resolve_model import SHIPPED
 from training.export.merge import merge
+from training.job.configuration import compose_run
 
 Results = dict[str, dict[str, float]]
-SAME = [name for name in LAYOUTS if name not in ("bf16", "lora", "sequence parallel")]
+UNTIED_LAYOUTS = [name for name in LAYOUTS if name.startswith("untied")]
+SAME = [name for name in LAYOUTS if name not in ("bf16", "lora", "sequence parallel", *UNTIED_LAYOUTS)]
+# What verl imports on GPUs, and what lets it run here.
+MODULES = compose_run("luffy", "gpu", [], run=Path("run")).environment.VERL_USE_EXTERNAL_MODULES
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("layouts")
+    folder = tmp_path_factory.mktemp("layouts")
+    write_untied(folder / UNTIED)
+    return folder
+
+
+def write_untied(out: Path) -> None:
+    """The shipped model with a head of its own, near to its embedding."""
+    tied = AutoModelForCausalLM.from_pretrained(SHIPPED, dtype=torch.float32)
+    config = AutoConfig.from_pretrained(SHIPPED, tie_word_embeddings=False)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    head = tied.lm_head.weight.detach()
+    noise = torch.randn(head.shape, generator=torch.Generator().manual_seed(2))
+    model.load_state_dict({**tied.state_dict(), "lm_head.weight": head + 0.1 * head.std() * noise})
+    shutil.copytree(SHIPPED, out, ignore=shutil.ignore_patterns("*.safetensors"))
+    model.save_pretrained(out)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +51,7 @@ def results(folder: Path) -> Results:
     common |= {"TORCHDYNAMO_DISABLE": "1", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     processes = [
         subprocess.Popen(
-            [sys.executable, str(script), str(folder)],
+            [sys.executable, str(script), str(folder), f"training.platforms.cpu,{MODULES}"],
             env={**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -69,13 +88,21 @@ def test_layouts_agree(layout: str, results: Results) -> None:
         assert results[layout][name] == pytest.approx(value, rel=1e-5), name
 
 
+@pytest.mark.parametrize("layout", [name for name in UNTIED_LAYOUTS if "lora" not in name])
+def test_layouts_agree_on_a_model_whose_head_is_not_its_embedding(layout: str, results: Results) -> None:
+    for name, value in results["untied"].items():
+        assert results[layout][name] == pytest.approx(value, rel=1e-5), name
+    assert results[layout]["grad_norm"] != pytest.approx(results["padded"]["grad_norm"], rel=1e-3)
+
+
 def test_bfloat16_is_near(results: Results) -> None:
     assert results["bf16"]["log_probs"] == pytest.approx(results["padded"]["log_probs"], rel=5e-3)
     assert results["bf16"]["grad_norm"] == pytest.approx(results["padded"]["grad_norm"], rel=5e-2)
 
 
-def test_adapters_start_as_the_model_and_learn(results: Results) -> None:
-    lora, full = results["lora"], results["padded"]
+@pytest.mark.parametrize(("adapted", "model"), [("lora", "padded"), ("untied lora", "untied")])
+def test_adapters_start_as_the_model_and_learn(adapted: str, model: str, results: Results) -> None:
+    lora, full = results[adapted], results[model]
     assert lora["log_probs"] == pytest.approx(full["log_probs"], rel=1e-5)
     assert 0 < lora["grad_norm"] != pytest.approx(full["grad_norm"], rel=1e-2)
     assert lora["log_probs after"] > lora["log_probs"]
@@ -98,7 +125,7 @@ def log_probs_of(folder: Path) -> float:
     return total
 
 
-@pytest.mark.parametrize("layout", ["packed", "offload always", "lora"])
+@pytest.mark.parametrize("layout", ["packed", "offload always", "lora", "untied replicated"])
 def test_a_merged_checkpoint_is_the_model_that_the_ranks_trained(
     layout: str, results: Results, folder: Path, tmp_path: Path
 ) -> None:

@@ -4,7 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from training_runs import own_environment
+
+from training.job.configuration import compose_run
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
@@ -15,9 +18,11 @@ input()  # the other one has come as far
 """
 
 
-def test_the_jobs_of_two_clusters_have_different_names() -> None:
+@pytest.mark.parametrize("hardware", ["cpu", "gpu"])
+def test_the_jobs_of_two_clusters_have_different_names(hardware: str) -> None:
     """verl calls the socket by which weights reach the rollout server after the job, in a folder that all share."""
-    environment = {**own_environment(), "VERL_USE_EXTERNAL_MODULES": "training.platforms.cpu", "PYTHONPATH": str(ROOT)}
+    modules = compose_run("luffy", hardware, [], run=Path("run")).environment.VERL_USE_EXTERNAL_MODULES
+    environment = {**own_environment(), "VERL_USE_EXTERNAL_MODULES": modules, "PYTHONPATH": str(ROOT)}
     jobs = [
         subprocess.Popen(
             [sys.executable, "-c", PROGRAM],

