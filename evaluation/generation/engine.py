@@ -21,6 +21,8 @@ CPU_CACHE_BYTES = (64 << 20, 4 << 30)  # bounds of the KV cache on a CPU
 
 # No hub; on a CPU one process and no compiler, which turns 50 s of loading into 3 s.
 OFFLINE = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+# FlashInfer compiles its sampler with a CUDA toolkit, and vLLM leaves it aside where every request has a seed.
+OWN_SAMPLER = {"VLLM_USE_FLASHINFER_SAMPLER": "0"}
 ON_CPU = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "TORCHDYNAMO_DISABLE": "1", "VLLM_LOGGING_LEVEL": "ERROR"}
 
 
@@ -62,7 +64,7 @@ def on_cpu() -> bool:
 
 def prepare_environment() -> None:
     """Set what vLLM reads when it is imported; variables that you have set stay as they are."""
-    for name, value in (OFFLINE | SINGLE_NODE | (ON_CPU if on_cpu() else {})).items():
+    for name, value in (OFFLINE | OWN_SAMPLER | SINGLE_NODE | (ON_CPU if on_cpu() else {})).items():
         os.environ.setdefault(name, value)
 
 

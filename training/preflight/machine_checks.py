@@ -51,7 +51,6 @@ def machine_checks(hardware: str, out: Path) -> Iterator[Check]:
     if cuda:
         yield Check("compiler", _compiler)
         yield Check("driver", _driver)
-        yield Check("toolkit", _toolkit)
         yield Check("attention kernel", _attention)
     yield Check("memory", _memory)
     yield Check("disk", lambda: _disk(out))
@@ -94,14 +93,6 @@ def _driver() -> str:
         )
     memory = min(gpu.memory or 0 for gpu in gpus)
     return f"{len(gpus)} x {gpus[0].name} with {memory / GB:.0f} GB, driver {gpus[0].driver}, CUDA {version}"
-
-
-def _toolkit() -> str:
-    packaged = Path(sysconfig.get_paths()["purelib"]) / "nvidia"
-    compiler = shutil.which("nvcc") or next(map(str, packaged.glob("*/bin/nvcc")), None)
-    if compiler is None:
-        raise InputError("no nvcc, with which vLLM's FlashInfer compiles kernels: run make setup HARDWARE=gpu")
-    return compiler
 
 
 def _attention() -> str:
