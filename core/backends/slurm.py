@@ -27,9 +27,19 @@ def run_task(module: tuple[str, ...], environment: Mapping[str, str], folder: Pa
 
 
 class SlurmBackend:
-    """A job of one node, with parameters of sbatch, by the names that submitit gives them."""
+    """A job of one task on one node, with parameters of sbatch, by the names that submitit gives them.
+
+    Raises:
+        InputError: they ask for several nodes or tasks.
+    """
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
+        for name in ("nodes", "ntasks_per_node"):
+            if str(asked := parameters.get(name) or 1) != "1":
+                raise InputError(
+                    f"slurm.{name}={asked}: expected 1, because each task would be a run of its own: for several nodes "
+                    "start Ray in your allocation with `ray symmetric-run`, and give backend=ray"
+                )
         self._parameters = dict(parameters)
         self._task: Task | None = None
         self._job: Any = None

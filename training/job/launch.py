@@ -5,6 +5,7 @@ and the last checkpoint becomes ``policy/``. `training.job.run_folder` says what
 """
 
 import importlib.util
+import os
 import sys
 from collections.abc import Mapping
 from functools import partial
@@ -159,6 +160,11 @@ def _report_costs(folder: RunFolder, report: Report) -> None:
 def _check_run(config: DictConfig) -> None:
     if config.run.backend not in BACKENDS:
         raise InputError(f"run.backend: got {config.run.backend!r}, expected one of {', '.join(BACKENDS)}")
+    if config.run.backend == "local" and (cluster := os.environ.get("RAY_ADDRESS")):
+        raise InputError(
+            f"RAY_ADDRESS={cluster}: a training on a running cluster is a job of it, whose processes get its settings: "
+            "set run.backend=ray and run.ray_address=http://HOST:8265 (its dashboard), or unset RAY_ADDRESS"
+        )
     for name in config.run.trackers:
         if name not in TRACKERS:
             raise InputError(f"run.trackers: got {name!r}, expected some of {', '.join(TRACKERS)}")
