@@ -112,3 +112,16 @@ def test_vllm_takes_the_configuration_on_every_card(interpreter: Interpreter, mo
         assert (line["sequences"], line["sleeps"], line["length"]) == (256, True, 9216)
         assert line["parallel"] == (4 if line["shape"] == "32B" else 1)
         assert line["shape"] == "32B" or line["evaluation"]["length"] == 9216
+
+
+@pytest.mark.parametrize(("card", "head_dim"), [("sm_90", 128), ("sm_100", 128)])
+def test_flash_attention_compiles_for_the_card_and_once_for_all_rows(
+    card: str, head_dim: int, interpreter: Interpreter
+) -> None:
+    """Forward and backward of flash-attn-4 and of the packages that it is locked with."""
+    script = str(Path(__file__).with_name("attention_kernels.py"))
+    output = interpreter.run(script, str(head_dim), FLASH_ATTENTION_ARCH=card, CUTE_DSL_ARCH=f"{card}a")
+    first, *others = [json.loads(line)["compiled"] for line in output.splitlines() if line.startswith('{"compiled"')]
+    for kernel in ("FlashAttentionForward", "FlashAttentionBackward"):
+        assert f"{kernel}{card.title().replace('_', '')}" in first
+    assert others == [[], [], []]
