@@ -1,5 +1,6 @@
-"""Short trainings on one device with the profile ``gpu_single``: CUDA, NCCL, bfloat16, packed sequences, vLLM asleep
-while the actor trains. The embedded model, and a model of the shape of Qwen2.5-1.5B with random weights."""
+"""Short trainings on one device, and on all where there are several: CUDA, NCCL, bfloat16, packed sequences, vLLM
+asleep while the actor trains. The embedded model with a head of its own, as models from 7B have, and a model of the
+shape of Qwen2.5-1.5B with random weights."""
 
 import json
 import shutil
@@ -14,11 +15,12 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from core.model.manifest import read_manifest
 from training.embedded_model.resolve_model import SHIPPED
-from training.preflight.trial import write_targets
+from training.preflight.trial import write_targets, write_untied_model
 from training.resources.attention import installed_kernels
 from training.resources.prediction_summary import figures, table
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
+SEVERAL = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one CUDA device on this machine")
 ROOT = Path(__file__).resolve().parents[2]
 COMMON = {
     "data.train_batch_size": 16,
@@ -41,10 +43,12 @@ SHAPE = {
 }
 
 
-def train(folder: Path, recipe: str, model: Path, settings: dict[str, Any]) -> list[dict[str, Any]]:
+def train(
+    folder: Path, recipe: str, model: Path, settings: dict[str, Any], hardware: str = "gpu_single"
+) -> list[dict[str, Any]]:
     """The metrics of the steps of a run in ``folder / "run"``."""
     write_targets(folder / "train.parquet", rows=64)
-    command = [sys.executable, "-m", "training", "--recipe", recipe, "--hardware", "gpu_single", "--model", str(model)]
+    command = [sys.executable, "-m", "training", "--recipe", recipe, "--hardware", hardware, "--model", str(model)]
     command += ["--targets", str(folder / "train.parquet"), "--out", str(folder / "run")]
     command += [part for key, value in (COMMON | settings).items() for part in ("--set", f"{key}={value}")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -54,9 +58,11 @@ def train(folder: Path, recipe: str, model: Path, settings: dict[str, Any]) -> l
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("hardware", ["gpu_single", pytest.param("gpu", marks=SEVERAL)])
 @pytest.mark.parametrize("recipe", ["luffy", "sft"])
-def test_a_short_training_on_one_device(recipe: str, tmp_path: Path) -> None:
-    records = train(tmp_path, recipe, SHIPPED, TINY | (ROLLOUTS if recipe == "luffy" else {}))
+def test_a_short_training(recipe: str, hardware: str, tmp_path: Path) -> None:
+    model = write_untied_model(tmp_path / "model")
+    records = train(tmp_path, recipe, model, TINY | (ROLLOUTS if recipe == "luffy" else {}), hardware)
     steps = [record["data"] for record in records]
     assert len(steps) == 3
     if recipe == "luffy":

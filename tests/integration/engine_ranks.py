@@ -19,7 +19,9 @@ if __name__ == "__main__":  # the test imports the layouts alone
 
 import torch.distributed as dist
 import verl  # noqa: F401
+from sequence_loop import import_loop
 from tensordict import TensorDict
+from transformers import modeling_flash_attention_utils as flash_attention
 from verl.trainer.config import CheckpointConfig
 from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.dataset_utils import DatasetPadMode
@@ -36,7 +38,9 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "packed": {},
     "packed one by one": {"attention": "sdpa_packed"},
     "eager": {"attention": "eager", "use_remove_padding": False},
-    "sequence parallel": {"sequence_parallel": 2},
+    "flash": {"attention": "flash_attention_2"},
+    "sequence parallel": {"sequence_parallel": 2, "attention": "flash_attention_2"},
+    "sequence parallel sdpa": {"sequence_parallel": 2},
     # From here on all are fused: verl changes the class of the model for it.
     "fused": {"use_fused_kernels": True},
     "offload rollout": {"use_fused_kernels": True, "offload": "rollout"},
@@ -51,6 +55,8 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "untied no sync": {"untied": True, "use_fused_kernels": True, "no_sync": True},
     "untied lora": {"untied": True, "use_fused_kernels": True, "lora_rank": 8},
 }
+FLASH = "flash_attention_2"
+flash_attention.lazy_import_flash_attention = import_loop
 UNTIED = "model"  # the folder, in FOLDER, of a model whose head is not its embedding
 
 
@@ -75,7 +81,7 @@ def build(
         model_config=HFModelConfig(
             path=str(folder / UNTIED if untied else SHIPPED),
             use_remove_padding=use_remove_padding,
-            override_config={"attn_implementation": attention},
+            override_config={"attn_implementation": "sdpa" if attention == FLASH else attention},
             **options,
         ),
         engine_config=FSDPEngineConfig(
@@ -96,6 +102,8 @@ def build(
         checkpoint_config=CheckpointConfig(save_contents=["model", "optimizer", "extra"]),
     )
     engine.initialize()
+    if attention == FLASH:  # whose package is not here
+        engine.module.config._attn_implementation = FLASH
     return engine
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,15 +10,16 @@ import pytest
 import torch
 from engine_ranks import LAYOUTS, LENGTHS, UNTIED
 from training_runs import ROOT, free_port
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoModelForCausalLM
 
 from training.embedded_model.resolve_model import SHIPPED
 from training.export.merge import merge
 from training.job.configuration import compose_run
+from training.preflight.trial import write_untied_model
 
 Results = dict[str, dict[str, float]]
 UNTIED_LAYOUTS = [name for name in LAYOUTS if name.startswith("untied")]
-SAME = [name for name in LAYOUTS if name not in ("bf16", "lora", "sequence parallel", *UNTIED_LAYOUTS)]
+SAME = [name for name in LAYOUTS if name not in ("bf16", "lora", "sequence parallel sdpa", *UNTIED_LAYOUTS)]
 # What verl imports on GPUs, and what lets it run here.
 MODULES = compose_run("luffy", "gpu", [], run=Path("run")).environment.VERL_USE_EXTERNAL_MODULES
 
@@ -27,27 +27,16 @@ MODULES = compose_run("luffy", "gpu", [], run=Path("run")).environment.VERL_USE_
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("layouts")
-    write_untied(folder / UNTIED)
+    write_untied_model(folder / UNTIED)
     return folder
-
-
-def write_untied(out: Path) -> None:
-    """The shipped model with a head of its own, near to its embedding."""
-    tied = AutoModelForCausalLM.from_pretrained(SHIPPED, dtype=torch.float32)
-    config = AutoConfig.from_pretrained(SHIPPED, tie_word_embeddings=False)
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    head = tied.lm_head.weight.detach()
-    noise = torch.randn(head.shape, generator=torch.Generator().manual_seed(2))
-    model.load_state_dict({**tied.state_dict(), "lm_head.weight": head + 0.1 * head.std() * noise})
-    shutil.copytree(SHIPPED, out, ignore=shutil.ignore_patterns("*.safetensors"))
-    model.save_pretrained(out)
 
 
 @pytest.fixture(scope="module")
 def results(folder: Path) -> Results:
     """What both ranks computed together, by layout."""
     script = Path(__file__).with_name("engine_ranks.py")
-    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "PYTHONPATH": str(ROOT)}
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
+    common |= {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
     common |= {"TORCHDYNAMO_DISABLE": "1", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     processes = [
         subprocess.Popen(
@@ -92,7 +81,17 @@ def test_layouts_agree(layout: str, results: Results) -> None:
 def test_layouts_agree_on_a_model_whose_head_is_not_its_embedding(layout: str, results: Results) -> None:
     for name, value in results["untied"].items():
         assert results[layout][name] == pytest.approx(value, rel=1e-5), name
+    assert results[layout]["log_probs"] == pytest.approx(results["padded"]["log_probs"], rel=1e-5)
     assert results[layout]["grad_norm"] != pytest.approx(results["padded"]["grad_norm"], rel=1e-3)
+
+
+def test_a_copy_of_the_state_per_rank_is_written_by_each(results: Results, folder: Path) -> None:
+    """`training.resources.memory.checkpoint_bytes` counts them."""
+    sizes = {
+        layout: sum(file.stat().st_size for file in (folder / layout).glob("*_world_size_2_rank_*.pt"))
+        for layout in ("untied fused", "untied replicated")
+    }
+    assert sizes["untied replicated"] == pytest.approx(2 * sizes["untied fused"], rel=0.03)
 
 
 def test_bfloat16_is_near(results: Results) -> None:
@@ -110,7 +109,7 @@ def test_adapters_start_as_the_model_and_learn(adapted: str, model: str, results
 
 def test_torchs_own_attention_is_wrong_where_sequences_are_split(results: Results) -> None:
     """Why `training.resources.attention` refuses it: nothing fails, and the sum is another one."""
-    assert results["sequence parallel"]["log_probs"] != pytest.approx(results["padded"]["log_probs"], rel=1e-3)
+    assert results["sequence parallel sdpa"]["log_probs"] != pytest.approx(results["padded"]["log_probs"], rel=1e-3)
 
 
 def log_probs_of(folder: Path) -> float:

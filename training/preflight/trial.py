@@ -1,9 +1,11 @@
 """The checks that train, each by the command that users give.
 
-The embedded model goes through a mixed-policy run that is stopped and resumed, a supervised step, and an evaluation.
+The embedded model, with a head of its own as models from 7B have, goes through a mixed-policy run that is stopped and
+resumed, a supervised step, and an evaluation.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -18,6 +20,7 @@ import pyarrow.parquet as pq
 from core.arithmetic import problems
 from core.code_digest import PROJECT
 from core.errors import InputError
+from core.files import read_json, write_json
 from core.schemas import TARGET
 from training.embedded_model.resolve_model import SHIPPED
 from training.preflight.checks import Check
@@ -40,23 +43,24 @@ BENCHMARK = "arithmetic_short"
 
 def trial_checks(hardware: str, folder: Path) -> Iterator[Check]:
     """The checks, in folders below ``folder``; each needs those before it."""
-    targets, run = folder / "train.parquet", folder / "luffy"
+    targets, run, model = folder / "train.parquet", folder / "luffy", folder / "model"
 
     def start() -> str:
         write_targets(targets)
-        said = _train(hardware, "luffy", 2, targets, run, stop_after=1)
+        write_untied_model(model)
+        said = _train(hardware, "luffy", 2, targets, model, run, stop_after=1)
         if "training: step 2 of 2" in said:
             raise InputError("the training was to be stopped after its first step, and made both: run this again")
         return "1 step, then stopped"
 
     def resume() -> str:
-        said = _train(hardware, "luffy", 2, targets, run)
+        said = _train(hardware, "luffy", 2, targets, model, run)
         if "training: step 1 of 2" in said or not (run / "policy" / "lineage.json").is_file():
             raise InputError(f"the run in {run} began anew instead of going on after its first step: see its attempts")
         return "second step, policy written"
 
     def supervised() -> str:
-        _train(hardware, "sft", 1, targets, folder / "sft")
+        _train(hardware, "sft", 1, targets, model, folder / "sft")
         return "1 step, policy written"
 
     def evaluation() -> str:
@@ -94,13 +98,27 @@ def write_targets(file: Path, rows: int = ROWS, seed: int = 0) -> Path:
     return file
 
 
-def _train(hardware: str, recipe: str, steps: int, targets: Path, out: Path, stop_after: int | None = None) -> str:
+def write_untied_model(out: Path) -> Path:
+    """The embedded model with a copy of its embedding as the head."""
+    from safetensors.numpy import load_file, save_file
+
+    shutil.copytree(SHIPPED, out)
+    weights = load_file(out / "model.safetensors")
+    weights["lm_head.weight"] = weights["model.embed_tokens.weight"].copy()
+    save_file(weights, out / "model.safetensors", metadata={"format": "pt"})
+    write_json({**read_json(out / "config.json"), "tie_word_embeddings": False}, out / "config.json")
+    return out
+
+
+def _train(
+    hardware: str, recipe: str, steps: int, targets: Path, model: Path, out: Path, stop_after: int | None = None
+) -> str:
     settings: dict[str, Any] = {**SETTINGS, "trainer.total_training_steps": steps}
     if recipe == "sft":
         settings = {key: value for key, value in settings.items() if not key.startswith(SUPERVISED)}
     elif hardware != "cpu":
         settings["actor_rollout_ref.rollout.gpu_memory_utilization"] = 0.3
-    arguments = ["--recipe", recipe, "--hardware", hardware, "--model", str(SHIPPED), "--targets", str(targets)]
+    arguments = ["--recipe", recipe, "--hardware", hardware, "--model", str(model), "--targets", str(targets)]
     arguments += ["--out", str(out), *(part for key, value in settings.items() for part in ("--set", f"{key}={value}"))]
     stop = None if stop_after is None else f"training: step {stop_after} of {steps}"
     return _command("training", *arguments, stop=stop)

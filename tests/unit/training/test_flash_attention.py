@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
+import sequence_loop
 import torch
-from torch.nn.functional import scaled_dot_product_attention
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModelForCausalLM
 from transformers import modeling_flash_attention_utils as flash_attention
@@ -51,18 +51,11 @@ def longest(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What the kernel is told of the longest sequence, call by call."""
     told: list[Any] = []
 
-    def attend(query: Any, key: Any, value: Any, *, cu_seqlens_q: Any, max_seqlen_q: Any, **_: Any) -> torch.Tensor:
+    def attend(*states: torch.Tensor, max_seqlen_q: Any, **options: Any) -> torch.Tensor:
         told.append(max_seqlen_q)
-        with torch.utils._python_dispatch._disable_current_modes():  # its own reading of the lengths does not count
-            lengths = cu_seqlens_q.diff().tolist()
-        parts = zip(*(states.transpose(0, 1).split(lengths, 1) for states in (query, key, value)), strict=True)
-        rows = [scaled_dot_product_attention(*part, is_causal=True, enable_gqa=True) for part in parts]
-        return torch.cat(rows, 1).transpose(0, 1)
+        return sequence_loop.attend(*states, **options)
 
-    def options(max_seqlen_q: Any, max_seqlen_k: Any, **_: Any) -> dict[str, Any]:
-        return {"max_seqlen_q": max_seqlen_q, "max_seqlen_k": max_seqlen_k}
-
-    functions = (None, attend, None, None, None), options
+    functions = (None, attend, None, None, None), sequence_loop.options
     monkeypatch.setattr(flash_attention, "lazy_import_flash_attention", lambda *_: functions)
     return told
 
