@@ -1,7 +1,6 @@
 """The values of the ``auto`` keys of a configuration, from the machine and the model of a run."""
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -13,7 +12,7 @@ from training.resources.attention import AUTO, choose_attention, installed_kerne
 from training.resources.host import BUNDLE, object_store
 from training.resources.layout import FSDP, GPUS, OFFLOADS, STORE, Layout
 from training.resources.machine import Machine
-from training.resources.memory import USABLE, generation_memory, training_memory
+from training.resources.memory import BFLOAT16, USABLE, WEIGHTS_SHARE, generation_memory, training_memory
 from training.resources.model_shape import ModelShape
 
 WORKERS = 8  # of a kind, at most
@@ -21,6 +20,7 @@ CORES = {"agent": 8, "reward": 4, "storage": 8}  # for each worker of a kind
 PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}
 AGENTS, REWARDS = "actor_rollout_ref.rollout.agent.num_workers", "reward.num_workers"
 UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
+TENSOR_PARALLEL, SHARDS = "actor_rollout_ref.rollout.tensor_model_parallel_size", f"{FSDP}.fsdp_size"
 
 
 def resolve_auto(
@@ -37,10 +37,10 @@ def resolve_auto(
                 f"{GPUS}=auto: no GPU is here (nvidia-smi, CUDA_VISIBLE_DEVICES): install the driver, say how many "
                 "there are, or take the hardware profile cpu"
             )
+        _fill(config, TENSOR_PARALLEL, _tensor_parallel(config, machine, shape))
         if config.rollouts == SEPARATE:
             _share_out(config, machine)
-        for key in (GPUS, f"{FSDP}.fsdp_size", "actor_rollout_ref.ref.fsdp_config.fsdp_size"):
-            _fill(config, key, len(machine.gpus) - (config.rollout_gpus if config.rollouts == SEPARATE else 0))
+        _fill(config, GPUS, len(machine.gpus) - (config.rollout_gpus if config.rollouts == SEPARATE else 0))
         gpus = int(config.trainer.n_gpus_per_node)
         _fill(config, "actor_rollout_ref.rollout.n_gpus_per_node", gpus)
         cores = max(0, (machine.cpus or 0) - BUNDLE * gpus)
@@ -56,15 +56,39 @@ def resolve_auto(
         _fill(config, STORE, object_store(Layout.of(config)))
 
 
+def _tensor_parallel(config: DictConfig, machine: Machine, shape: ModelShape) -> int:
+    """GPUs of a node that share the weights of an engine: as few as leave room for keys and values, or all that can."""
+    memory, gpus = _smallest_memory(machine), max(1, _engine_gpus(config, machine))
+    if memory is None:
+        return 1
+    share = WEIGHTS_SHARE * config.actor_rollout_ref.rollout.gpu_memory_utilization * memory
+    possible = [n for n in range(1, gpus + 1) if gpus % n == 0 and shape.heads % n == 0]
+    return next((n for n in possible if BFLOAT16 * shape.parameters / n <= share), possible[-1])
+
+
+def _engine_gpus(config: DictConfig, machine: Machine) -> int:
+    """GPUs of a node on which vLLM generates."""
+    actor, there = config.trainer.n_gpus_per_node, len(machine.gpus)
+    if config.rollouts != SEPARATE:
+        return there if actor == AUTO else actor
+    if config.rollout_gpus != AUTO:
+        return config.rollout_gpus
+    if config.trainer.device == "cpu":
+        return actor
+    return there // 2 if actor == AUTO else there - actor
+
+
+def _smallest_memory(machine: Machine) -> float | None:
+    """Bytes of the smallest GPU; None if it is unknown."""
+    return min((gpu.memory for gpu in machine.gpus if gpu.memory), default=None)
+
+
 def _share_out(config: DictConfig, machine: Machine) -> None:
     """Give rollouts that have GPUs of their own their number per node; on a CPU these are slots that Ray is told of."""
     rollout, actor = config.actor_rollout_ref.rollout, config.trainer.n_gpus_per_node
     engine = rollout.tensor_model_parallel_size
     if config.rollout_gpus == AUTO:
-        if config.trainer.device == "cpu":
-            gpus = actor
-        else:
-            gpus = len(machine.gpus) // 2 if actor == AUTO else len(machine.gpus) - actor
+        gpus = _engine_gpus(config, machine)
         config.rollout_gpus = gpus - gpus % engine
     left = len(machine.gpus) - config.rollout_gpus
     if config.rollout_gpus < 1 or config.rollout_gpus % engine or (actor == AUTO and left < 1):
@@ -118,24 +142,32 @@ def _attention(config: DictConfig, machine: Machine, shape: ModelShape, installe
 
 def _offload(config: DictConfig, machine: Machine, shape: ModelShape) -> None:
     section = config.actor_rollout_ref.actor.fsdp_config
-    if config.offload == AUTO:
-        config.offload = _smallest_offload(Layout.of(config), machine, shape)
-    if config.offload not in OFFLOADS:
+    if config.offload not in (AUTO, *OFFLOADS):
         raise InputError(f"offload: got {config.offload!r}, expected one of {AUTO}, {', '.join(OFFLOADS)}")
+    offloads = OFFLOADS if config.offload == AUTO else (config.offload,)
+    if section.fsdp_size == AUTO:  # a copy of the state per node, if it stays on the GPUs; else one in all
+        per_node = [(OFFLOADS[0], config.trainer.n_gpus_per_node)] if OFFLOADS[0] in offloads else []
+        ways = [*per_node, *((offload, -1) for offload in offloads)]
+    else:
+        ways = [(offload, section.fsdp_size) for offload in offloads]
+    config.offload, section.fsdp_size = next((way for way in ways if _fits(config, *way, machine, shape)), ways[-1])
+    _fill(config, "actor_rollout_ref.ref.fsdp_config.fsdp_size", section.fsdp_size)
     section.param_offload = section.optimizer_offload = config.offload == "rollout"
     section.offload_policy = config.offload == "always"
+    if section.offload_policy and config.trainer.device == "cuda" and machine.cpus:
+        # The processors update Adam's state, on one thread per rank unless Ray finds another number.
+        config.environment.OMP_NUM_THREADS = max(1, machine.cpus // config.trainer.n_gpus_per_node)
 
 
-def _smallest_offload(layout: Layout, machine: Machine, shape: ModelShape) -> str:
-    """The first way that fits every GPU; the last one if none does."""
-    memory = min((gpu.memory for gpu in machine.gpus if gpu.memory), default=None)
+def _fits(config: DictConfig, offload: str, shards: int, machine: Machine, shape: ModelShape) -> bool:
+    """Whether every GPU has the memory for a way to keep the actor's state."""
+    memory = _smallest_memory(machine)
     if memory is None:
-        return OFFLOADS[0]
-    for offload in OFFLOADS:
-        tried = replace(layout, offload=offload)
-        peaks = [sum(training_memory(shape, tried).values())]
-        if layout.objective == "rl":
-            peaks.append(sum(generation_memory(shape, tried, memory).values()))
-        if max(peaks) <= USABLE * memory:
-            return offload
-    return OFFLOADS[-1]
+        return True
+    section = config.actor_rollout_ref.actor.fsdp_config
+    config.offload, section.fsdp_size = offload, shards
+    layout = Layout.of(config)
+    peaks = [sum(training_memory(shape, layout).values())]
+    if layout.objective == "rl":
+        peaks.append(sum(generation_memory(shape, layout, memory).values()))
+    return max(peaks) <= USABLE * memory

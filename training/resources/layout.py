@@ -41,6 +41,7 @@ class Layout:
     updates: int  # per step
     max_num_seqs: int
     rollout_gpus: int = 0  # per node, of rollouts that have GPUs of their own
+    optimizers: int = 1  # supervised updates beside those of the policy have their own
 
     @property
     def sequences(self) -> int:
@@ -98,4 +99,5 @@ class Layout:
             updates=max(1, config.data.train_batch_size // actor.ppo_mini_batch_size) if rollouts else 1,
             max_num_seqs=rollout.max_num_seqs,
             rollout_gpus=config.rollout_gpus if config.rollouts == SEPARATE else 0,
+            optimizers=2 if rollouts and config.mixed.relift.use else 1,
         )

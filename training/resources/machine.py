@@ -135,7 +135,7 @@ def slurm_node(slurm: Mapping[str, Any], folder: Path) -> Machine:
     """A node of which only what the job asks for is known: ``slurm`` are sbatch's parameters as submitit names them."""
     count = int(slurm.get("gpus_per_node") or 0)
     return Machine(
-        nodes=int(slurm.get("nodes") or 1),
+        nodes=1,
         gpus=(Gpu("GPU", None),) * count,
         cpus=slurm.get("cpus_per_task"),
         memory=float(slurm["mem_gb"]) * 2**30 if slurm.get("mem_gb") else None,

@@ -8,7 +8,7 @@ from training.resources.layout import Layout
 from training.resources.model_shape import ModelShape
 
 PARAMETER, STATE = 4, 16  # bytes of a float32 parameter, and with its gradient and Adam's moments
-OPTIMIZER = 8
+OPTIMIZER, BFLOAT16 = 8, 2
 # Bytes per logit: bfloat16 and twice float32; flash-attn's cross-entropy saves one; a chunk of the fused kernel has
 # five float32 copies.
 LOGIT, LOGIT_FLASH, LOGIT_CHUNK = 10, 8, 20
@@ -17,6 +17,7 @@ ASLEEP = 5.5e9  # vLLM asleep, CUDA graphs and contexts: an estimate
 CONTEXT = 1.5e9  # a CUDA context and NCCL's buffers, where there is no vLLM
 GRAPHS = 2e9  # CUDA graphs and workspace of vLLM awake
 USABLE = 0.95  # of a GPU; the allocator loses some to fragments
+WEIGHTS_SHARE = 0.6  # of what vLLM has of a GPU; the rest is for keys and values, as in evaluation
 ADAPTED = 7  # matrices of a layer that LoRA adapts
 
 
@@ -31,7 +32,8 @@ def trainable(shape: ModelShape, layout: Layout) -> float:
 def state_bytes(shape: ModelShape, layout: Layout) -> float:
     """Parameters, gradients and moments of one copy of the model."""
     frozen = shape.parameters if layout.lora_rank else 0
-    return STATE * trainable(shape, layout) + PARAMETER * frozen
+    moments = OPTIMIZER * (layout.optimizers - 1)  # of the others
+    return (STATE + moments) * trainable(shape, layout) + PARAMETER * frozen
 
 
 def training_memory(shape: ModelShape, layout: Layout) -> dict[str, float]:
@@ -83,8 +85,9 @@ def token_bytes(shape: ModelShape, layout: Layout) -> float:
 
 
 def checkpoint_bytes(shape: ModelShape, layout: Layout) -> float:
-    """One checkpoint: float32 parameters, and the moments of those that are trained."""
-    return PARAMETER * shape.parameters + OPTIMIZER * trainable(shape, layout)
+    """One checkpoint: float32 parameters, and the moments of those that are trained, once per copy of the state."""
+    copies = layout.devices / layout.shards  # every rank writes its shard
+    return copies * (PARAMETER * shape.parameters + layout.optimizers * OPTIMIZER * trainable(shape, layout))
 
 
 def policy_bytes(shape: ModelShape, dtype: str) -> float:

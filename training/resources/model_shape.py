@@ -26,6 +26,7 @@ class ModelShape:
     head_dim: int
     kv_width: int  # heads of keys and values x their dimension
     tied: bool  # embedding and head are one matrix
+    heads: int = 1  # of queries
 
     @property
     def layer(self) -> float:
@@ -58,6 +59,5 @@ class ModelShape:
         tied = bool(settings.get("tie_word_embeddings", False))
         layer = 2 * hidden * heads * head_dim + 2 * hidden * kv_width + 3 * hidden * intermediate + 2 * hidden
         root = vocabulary * hidden * (1 if tied else 2)
-        return cls(
-            root + layers * layer + hidden, root, layers, hidden, intermediate, vocabulary, head_dim, kv_width, tied
-        )
+        total = root + layers * layer + hidden
+        return cls(total, root, layers, hidden, intermediate, vocabulary, head_dim, kv_width, tied, heads)

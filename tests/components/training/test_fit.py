@@ -28,6 +28,7 @@ SMALL = {
     "tie_word_embeddings": True,
 }
 SHAPE_1B = ModelShape.of_config(SMALL)
+ONE_GPU_ENGINES = ["actor_rollout_ref.rollout.tensor_model_parallel_size=1"]
 FLASH = {"flash_attention_4", "sdpa", "flex_attention", "eager"}
 
 
@@ -58,6 +59,7 @@ def test_a_7b_model_on_eight_h100_needs_no_offload() -> None:
     assert (config.trainer.n_gpus_per_node, config.offload, config.attention) == (8, "none", "flash_attention_4")
     assert config.actor_rollout_ref.model.override_config.attn_implementation == "flash_attention_4"
     assert not config.actor_rollout_ref.actor.fsdp_config.param_offload
+    assert "OMP_NUM_THREADS" not in config.environment
     (training,) = [line for line in said if line.startswith("each GPU while it trains")]
     assert "needs 36.3 GB of 81.2 GB (state 15.2 GB, gathered 5.3 GB, activations 8.7 GB" in training
     assert any(line.startswith("a step takes about") for line in said)
@@ -67,10 +69,45 @@ def test_one_gpu_keeps_the_state_of_a_7b_model_in_the_memory_of_the_node() -> No
     config, _ = planned(machine("H200", 1), hardware="gpu_single")
     assert config.offload == "always"
     assert config.actor_rollout_ref.actor.fsdp_config.offload_policy
+    assert config.environment.OMP_NUM_THREADS == 16  # the processors compute the update
     config, _ = planned(machine("H200", 1), overrides=["actor_rollout_ref.model.lora_rank=64"])
     assert config.offload != "always"
     config, _ = planned(machine("H100", 1), SHAPE_1B)
     assert config.offload in ("none", "rollout")
+
+
+def qwen(hidden: int, layers: int, heads: int, intermediate: int) -> ModelShape:
+    """Of Qwen2.5: eight heads of keys, and a head of its own."""
+    sizes = {"hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads}
+    return ModelShape.of_config(QWEN_7B | sizes | {"num_key_value_heads": 8, "intermediate_size": intermediate})
+
+
+SHAPE_14B, SHAPE_32B, SHAPE_72B = qwen(5120, 48, 40, 13824), qwen(5120, 64, 40, 27648), qwen(8192, 80, 64, 29568)
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind", "nodes", "offload", "shards", "parallel"),
+    [
+        (SHAPE_7B, "H100", 2, "none", 8, 1),
+        (SHAPE_14B, "H100", 1, "none", -1, 1),
+        (SHAPE_14B, "L40S", 4, "none", -1, 2),
+        (SHAPE_32B, "H100", 1, "always", -1, 4),
+        (SHAPE_32B, "H100", 2, "none", -1, 4),  # a copy of the state per node would have to be offloaded
+        (SHAPE_32B, "H200", 2, "none", 8, 2),
+        (SHAPE_72B, "H100", 4, "always", -1, 8),
+        (SHAPE_72B, "H200", 4, "none", -1, 4),
+    ],
+)
+def test_a_model_gets_the_shards_and_the_engines_that_fit(
+    shape: ModelShape, kind: str, nodes: int, offload: str, shards: int, parallel: int
+) -> None:
+    there = machine(kind, 8, nodes=nodes, disk=2e13)
+    hardware = "gpu" if nodes == 1 else "gpu_multinode"
+    config, _ = planned(there, shape, [f"trainer.nnodes={nodes}"], hardware)
+    actor, ref, rollout = (config.actor_rollout_ref[name] for name in ("actor", "ref", "rollout"))
+    assert (config.offload, actor.fsdp_config.fsdp_size) == (offload, shards)
+    assert ref.fsdp_config.fsdp_size == shards
+    assert rollout.tensor_model_parallel_size == parallel
 
 
 @pytest.mark.parametrize(
@@ -79,7 +116,7 @@ def test_one_gpu_keeps_the_state_of_a_7b_model_in_the_memory_of_the_node() -> No
         (machine("H100", 2), ["trainer.n_gpus_per_node=4"], r"GPUs per node: needs 4 of 2.*trainer\.n_gpus_per_node"),
         (machine("H200", 1), ["offload=none"], r"each GPU while it trains: needs 142.9.*offload=always"),
         (machine("L4", 8), ["offload=none"], r"each GPU while it trains.*ppo_max_token_len_per_gpu"),
-        (machine("L4", 8), [], r"vLLM's cache for one sample.*gpu_memory_utilization"),
+        (machine("L4", 8), ONE_GPU_ENGINES, r"vLLM's cache for one sample.*gpu_memory_utilization"),
         (machine("H100", 8, disk=100e9), [], r"disk of the run's folder: needs 289.*run\.keep_checkpoints"),
         (machine("H100", 8, memory=30e9), [], r"memory of the node: needs"),
         (machine("H100", 8, shared_memory=64e6), [], r"/dev/shm: needs.*--shm-size"),

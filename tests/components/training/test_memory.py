@@ -29,7 +29,8 @@ RUN = Path("run")
 
 def layout(gpus: int, **changes: object) -> Layout:
     config = compose_run("luffy", "gpu", [f"trainer.n_gpus_per_node={gpus}", "offload=none"], run=RUN)
-    return replace(Layout.of(config), attention="flash_attention_4", **changes)  # type: ignore[arg-type]
+    resolved = {"attention": "flash_attention_4", "tensor_parallel": 1}
+    return replace(Layout.of(config), **resolved, **changes)  # type: ignore[arg-type]
 
 
 def test_the_parameters_of_a_model_follow_from_its_configuration_and_from_its_files() -> None:
@@ -37,6 +38,22 @@ def test_the_parameters_of_a_model_follow_from_its_configuration_and_from_its_fi
     counted = ModelShape.of_folder(SHIPPED)
     assert counted.parameters == 477_184
     assert ModelShape.of_config({**QWEN_7B, "tie_word_embeddings": True}).root == SHAPE.root / 2
+
+
+def test_every_copy_of_the_state_is_written() -> None:
+    """Every rank writes its shard, those of the other copies too: tests/integration/test_training_layouts.py."""
+    one, two = layout(8), layout(8, nodes=2)
+    assert checkpoint_bytes(SHAPE, one) == 12 * SHAPE.parameters
+    assert checkpoint_bytes(SHAPE, two) == 2 * checkpoint_bytes(SHAPE, one)
+    assert checkpoint_bytes(SHAPE, replace(two, shards=16)) == checkpoint_bytes(SHAPE, one)
+
+
+def test_an_optimizer_of_supervised_updates_has_moments_of_its_own() -> None:
+    config = compose_run("relift", "gpu", ["trainer.n_gpus_per_node=8", "offload=none"], run=RUN)
+    both = replace(Layout.of(config), attention="flash_attention_4")
+    assert checkpoint_bytes(SHAPE, both) == 20 * SHAPE.parameters
+    more = training_memory(SHAPE, both)["state"] - training_memory(SHAPE, layout(8))["state"]
+    assert more == SHAPE.parameters  # 8 bytes over 8 GPUs
 
 
 @pytest.mark.parametrize(
