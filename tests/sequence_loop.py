@@ -1,4 +1,4 @@
-"""Stands for flash attention's kernel, which needs a GPU: torch's attention, one sequence after the other."""
+"""Stands for flash attention's kernels, which need a GPU: torch's attention, one sequence after the other."""
 
 from typing import Any
 
@@ -12,16 +12,21 @@ def attend(query: Tensor, key: Tensor, value: Tensor, *, cu_seqlens_q: Tensor, *
     """Causal attention to states ``[tokens, heads, head_dim]`` of sequences that start at ``cu_seqlens_q``."""
     with _disable_current_modes():  # a test that counts operations does not count this one
         lengths = cu_seqlens_q.diff().tolist()
-    parts = zip(*(states.transpose(0, 1).split(lengths, 1) for states in (query, key, value)), strict=True)
-    rows = [scaled_dot_product_attention(*part, is_causal=True, enable_gqa=True) for part in parts]
-    return torch.cat(rows, 1).transpose(0, 1)
+    parts = zip(*(states.split(lengths) for states in (query, key, value)), strict=True)
+    return torch.cat([attend_alone(*(states[None] for states in part))[0] for part in parts])
 
 
-def options(max_seqlen_q: Any, max_seqlen_k: Any, **_: Any) -> dict[str, Any]:
+def attend_alone(query: Tensor, key: Tensor, value: Tensor, **_: Any) -> Tensor:
+    """Causal attention to states ``[rows, tokens, heads, head_dim]`` of one sequence per row."""
+    states = (states.transpose(1, 2) for states in (query, key, value))
+    return scaled_dot_product_attention(*states, is_causal=True, enable_gqa=True).transpose(1, 2)
+
+
+def options(**given: Any) -> dict[str, Any]:
     """What transformers passes on to the kernel."""
-    return {"max_seqlen_q": max_seqlen_q, "max_seqlen_k": max_seqlen_k}
+    return {name: value for name, value in given.items() if name.startswith("max_seqlen")}
 
 
 def import_loop(*_: Any) -> tuple[Any, Any]:
     """For ``lazy_import_flash_attention`` of transformers.modeling_flash_attention_utils."""
-    return (None, attend, None, None, None), options
+    return (attend_alone, attend, None, None, None), options
