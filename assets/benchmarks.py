@@ -1,4 +1,4 @@
-"""benchmarks/suite: the problems that models are scored on."""
+"""The asset benchmarks/suite: the problems that models are scored on."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ FILE = "suite.parquet"
 
 
 def description_of(suite: Sequence[Benchmark]) -> str:
-    """What the asset is, with the titles of its benchmarks."""
+    """Describe the asset, with the titles of its benchmarks."""
     titles = ", ".join(benchmark.title for benchmark in suite)
     return f"All problems that base and policy are scored on, with prompts and gold answers: {titles}."
 

@@ -1,4 +1,4 @@
-"""targets/browser: every trace, kept and rejected, on a page for people."""
+"""The asset targets/browser: a page for people with every trace, kept or rejected."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""training/checkpoints: what the saved checkpoints of the policy's run score on one benchmark, launched on request."""
+"""The asset training/checkpoints: the scores of the policy's saved checkpoints on one benchmark, on request."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -77,7 +77,7 @@ def checkpoints(
 def _result(
     run: Path, summaries: "Mapping[int, Summary]", benchmark: str, versions: list[str]
 ) -> dg.MaterializeResult[Reference]:
-    """The accuracy of each step as a table and a curve; ``versions``: digests of the policy and of the problems."""
+    """Return the accuracy of each step as a table and a curve; ``versions`` are digests of policy and problems."""
     from evaluation.report.figures import training_curves
 
     records = [{"step": step, "data": {"accuracy": summary.mean}} for step, summary in summaries.items()]
@@ -101,7 +101,7 @@ def _result(
 def _write_model(
     context: dg.AssetExecutionContext, run: Path, step: int, out: Path, interpreter: TrainingInterpreter
 ) -> None:
-    """The model of a checkpoint, with the lineage of the policy, which says what prompt it was trained with."""
+    """Write the model of a checkpoint, with the lineage of the policy, which records its training prompt."""
     import shutil
 
     from core.files import read_json

@@ -1,4 +1,4 @@
-"""The gates on targets/train: a blocking asset check for each expectation of the suite, and the account of traces."""
+"""Asset checks that gate targets/train: one for each expectation of the suite, and the account of all traces."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -32,7 +32,7 @@ ACCOUNTED = dg.AssetCheckSpec(
 
 
 def check_specs(suite: Path) -> list[dg.AssetCheckSpec]:
-    """The checks of ``suite``; InputError if one of them has the name of a check that every suite has."""
+    """Return the checks of ``suite``; InputError if one of them has the name of a check that every suite has."""
     checks = load_checks(suite)
     if ACCOUNT in {check.name for check in checks}:
         raise InputError(f"check suite {suite}: {ACCOUNT} is a check that every suite has; give it another name")
@@ -54,7 +54,7 @@ def check_keys(suite: Path) -> list[dg.AssetCheckKey]:
 
 
 def require_passed(instance: dg.DagsterInstance, checks: Sequence[dg.AssetCheckKey], *, ignore: bool) -> list[str]:
-    """The blocking checks of the targets whose newest result is an error, where you ``ignore`` that.
+    """Require the blocking checks of the targets to pass; with ``ignore``, return those that failed.
 
     Dagster blocks what follows a failed check in the same run only; a later run has to look for itself.
 
@@ -106,7 +106,7 @@ def targets_checks(
 
 
 def _outcome(result: CheckResult, page: dg.UrlMetadataValue) -> dg.AssetCheckResult:
-    """One result; ``value``, where it is a number, is what the history of the check plots."""
+    """Return one check result; the history of the check plots ``value`` if it is a number."""
     observed = result.error or ("" if result.observed is None else str(result.observed))
     numbers: dict[str, float] = {} if result.failing is None else {"failing": result.failing}
     if isinstance(result.observed, int | float) and not isinstance(result.observed, bool):

@@ -1,4 +1,4 @@
-"""targets/difficulty: how often the base model solves each problem of the sources.
+"""The asset targets/difficulty: how often the base model solves each problem of the sources.
 
 The asset exists where the profile has a section `difficulty`. Its samples are drawn and graded as those of evals/* are.
 """
@@ -26,7 +26,7 @@ FILE = "difficulty.parquet"
 
 
 def check_one_source_of_rates(targets: TargetOptions) -> None:
-    """InputError if a profile that measures pass rates also names a file of them."""
+    """Raise InputError if a profile that measures pass rates also names a file of them."""
     if targets.difficulty is not None:
         raise InputError(
             f"the section difficulty measures pass rates, and targets.difficulty={targets.difficulty} has them: leave "
@@ -35,7 +35,7 @@ def check_one_source_of_rates(targets: TargetOptions) -> None:
 
 
 def difficulty_inputs(*, generated: bool) -> dict[str, dg.AssetIn]:
-    """The inputs, where the profile has targets/generated."""
+    """Return the inputs of the asset; targets/generated is one of them if the profile has it."""
     return {"base": dg.AssetIn(BASE), **generated_input(generated)}
 
 

@@ -1,4 +1,4 @@
-"""evals/<role>/<benchmark> and ood/<role>/<benchmark>: the scores of base and policy, with one op per role.
+"""The assets evals/<role>/<benchmark> and ood/<role>/<benchmark>: scores of base and policy, one op per role.
 
 The op loads the model once for all selected benchmarks, in the training interpreter. It reuses samples that were drawn
 from the same model with the same prompts and sampling settings, and verdicts of the same grader.
@@ -32,7 +32,7 @@ ROLES = {"base": BASE, "policy": POLICY}
 
 
 def key(benchmark: Benchmark, role: str) -> dg.AssetKey:
-    """The asset that holds the scores of ``role`` on ``benchmark``."""
+    """Return the key of the asset that holds the scores of ``role`` on ``benchmark``."""
     return dg.AssetKey([benchmark.group, role, benchmark.name])
 
 
@@ -108,7 +108,7 @@ def generate(
     storage: Storage,
     interpreter: TrainingInterpreter,
 ) -> dict[str, Path]:
-    """The sample files of ``names``. The missing ones are generated after loading the model once."""
+    """Return the sample files of ``names``; load the model once and generate the missing ones."""
     from evaluation.command_requests import GenerateRequest
 
     sampling = options.model_dump(
@@ -150,7 +150,7 @@ def grade(
     options: EvaluationOptions,
     storage: Storage,
 ) -> dict[str, Path]:
-    """The verdict files of ``samples``. Samples without a verdict file are graded."""
+    """Return the verdict files of ``samples``, after grading those that have none."""
     import pyarrow.parquet as pq
 
     from core.files import write_table

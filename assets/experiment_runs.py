@@ -1,4 +1,4 @@
-"""The runs of experiments, one for each recipe and seed: where they are recorded, and which of them are comparable."""
+"""The runs of experiments, one per recipe and seed: where they are recorded, and which of them are comparable."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,17 +22,17 @@ SCORES = dg.AssetKey(["experiments", "scores"])
 
 
 def partition(recipe: str, seed: int) -> dg.MultiPartitionKey:
-    """The partition of one run."""
+    """Return the name of the partition of one run."""
     return dg.MultiPartitionKey({RECIPE: recipe, SEED: str(seed)})
 
 
 def seeds(options: ExperimentOptions, training: TrainingOptions) -> list[int]:
-    """The seeds of the recipe that has most."""
+    """Return the seeds of the recipe with the most seeds."""
     return [training.seed + number for number in range(options.most_seeds())]
 
 
 def recorded_file(options: ExperimentOptions, key: dg.MultiPartitionKey) -> Path | None:
-    """Where the run of a partition is recorded; None unless the profile names a folder for runs."""
+    """Return the file that records the run of a partition; None unless the profile names a folder for runs."""
     if options.runs is None:
         return None
     folder = PROJECT / Path(options.runs).expanduser()
@@ -44,7 +44,7 @@ def recorded_file(options: ExperimentOptions, key: dg.MultiPartitionKey) -> Path
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the runs of one comparison have in common: digests of the targets, of the base model and of the problems."""
+    """The inputs that all runs of a comparison share: digests of the targets, the base model and the problems."""
 
     train: str
     base: str
@@ -98,7 +98,7 @@ class Inputs:
         return RecordedRun(manifest, tuple(read_json_lines(Path(experiment.metrics))), problems, tables)
 
     def _fault(self, manifest: Manifest, problems: Mapping[str, str]) -> str:
-        """Why a run with these is not comparable with the others; "" if it is."""
+        """Explain why a run with these inputs is not comparable with the others; "" if it is."""
         for reason, recorded, present in (
             ("its targets have changed", manifest.targets.digest, self.train),
             ("its base model has changed", manifest.base_model.digest, self.base),

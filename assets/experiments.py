@@ -1,4 +1,4 @@
-"""experiments/policy and experiments/scores, one partition per recipe and seed, and experiments/comparison.
+"""The assets experiments/policy and experiments/scores, one partition per run, and experiments/comparison.
 
 The recipes are the files of ``training/config/recipe`` and the variants that the profile names. They are trained and
 scored like training/policy and evals/*, so policies and samples are reused between the two.
@@ -65,7 +65,7 @@ def build_experiments(
     training: TrainingOptions,
     evaluation: EvaluationOptions,
 ) -> list[dg.AssetsDefinition | dg.AssetSpec]:
-    """The assets of all recipes, which have the options ``training`` and ``evaluation`` in common."""
+    """Build the assets of all recipes, which share the options ``training`` and ``evaluation``."""
     partitions = dg.MultiPartitionsDefinition(
         {
             RECIPE: dg.StaticPartitionsDefinition(options.names()),
@@ -131,7 +131,7 @@ def scores(
 def _scores_result(
     context: dg.AssetExecutionContext, reference: ExperimentReference, tables: "Mapping[str, pa.Table]"
 ) -> dg.MaterializeResult[ExperimentReference]:
-    """The GRADED ``tables`` of a policy by benchmark, and what the UI shows of them."""
+    """Return the GRADED ``tables`` of a policy by benchmark, with the metadata that the UI shows."""
     from evaluation.statistics.scores import summarize
 
     summaries = {name: summarize(table) for name, table in tables.items()}
@@ -196,7 +196,7 @@ def comparison(
 def _comparison_result(
     storage: Storage, reference: Reference, compared: "Comparison", recipes: int, left_out: Sequence[str]
 ) -> dg.MaterializeResult[Reference]:
-    """The page of a comparison; ``left_out`` says why other recipes and runs are not on it."""
+    """Return the page of a comparison; ``left_out`` explains why other recipes and runs are not on it."""
     page = Path(reference.path) / PAGE
     return dg.MaterializeResult(
         value=reference,
@@ -212,7 +212,7 @@ def _comparison_result(
 
 
 def _trained(storage: Storage, profile: Profile, inputs: Inputs) -> "tuple[list[Recipe], list[str]]":
-    """The recipes that have comparable runs, and why other runs are left out."""
+    """Find the recipes that have comparable runs, and the reasons why other runs are left out."""
     from evaluation.report.recipe_comparison import Recipe
 
     options, training = profile.experiments, profile.training
@@ -236,7 +236,7 @@ def _trained(storage: Storage, profile: Profile, inputs: Inputs) -> "tuple[list[
 def _compare(
     profile: Profile, recipes: "Sequence[Recipe]", notes: Sequence[str], problems: SuiteReference
 ) -> "Comparison":
-    """``recipes`` beside the profile's baseline, or beside the first of them where the baseline has no scores."""
+    """Compare ``recipes`` with the profile's baseline, or with the first of them if the baseline has no scores."""
     from evaluation.report.recipe_comparison import compare_recipes
     from evaluation.sample_tables import read_suite_file
 
@@ -254,7 +254,7 @@ def _compare(
 
 
 def _write_drift(variants: "Sequence[Recipe]", folder: Path) -> None:
-    """The report on variants of stale rollouts, if there are any."""
+    """Write the report on variants with stale rollouts, if there are any."""
     from evaluation.report.drift import drift_report
 
     if (report := drift_report(variants)) is not None:

@@ -1,4 +1,4 @@
-"""targets/generated: the traces that a teacher writes for your problems; it is there if the profile configures it."""
+"""The asset targets/generated: traces that a teacher writes for your problems, if the profile configures it."""
 
 import json
 from collections import Counter
@@ -29,17 +29,17 @@ VERSION = code_version(*GENERATION_CODE, *GRADING_CODE)
 
 
 def pool_of(options: GenerationOptions) -> str | None:
-    """The pool in which the asset waits: a teacher behind an address needs no GPU of ours."""
+    """Return the pool in which the asset waits; a teacher behind an address needs no GPU of this machine."""
     return None if Endpoint.parse(options.teacher) else "gpu"
 
 
 def generated_input(present: bool) -> dict[str, dg.AssetIn]:
-    """The input of an asset that reads the sources of targets; ``present``: whether this asset is one of them."""
+    """Return the input of an asset that reads the sources of targets, if targets/generated is ``present``."""
     return {"generated": dg.AssetIn(KEY, dagster_type=GeneratedReference)} if present else {}
 
 
 def with_generated(options: TargetOptions, inputs: Mapping[str, Reference]) -> TargetOptions:
-    """``options`` with the generated traces as their last source, unless they name them among the others."""
+    """Add the generated traces as the last source of ``options``, unless the sources already name them."""
     if "generated" not in inputs or NAME in options.paths:
         return options
     return options.model_copy(update={"source": [*options.source, NAME]})
@@ -68,13 +68,13 @@ def generated(
 
 
 def _teacher(options: GenerationOptions) -> str:
-    """The teacher as the command takes it; a folder may lie below the project."""
+    """Return the teacher in the form that the command takes; a folder may be relative to the project."""
     folder = PROJECT / Path(options.teacher).expanduser()
     return str(folder) if folder.is_dir() else options.teacher
 
 
 def _request(options: GenerationOptions, problems: Path) -> str:
-    """What decides the traces; "" for a hub id, whose content only the command knows."""
+    """Identify the request that decides the traces; "" for a hub id, whose content only the command knows."""
     from evaluation.generation.model_source import checkpoint_digest
 
     folder = Path(_teacher(options))
@@ -87,7 +87,7 @@ def _request(options: GenerationOptions, problems: Path) -> str:
 
 
 def _previous(storage: Storage, request: str) -> GeneratedReference | None:
-    """The last generation, if it is complete and of the same request."""
+    """Return the last generation, if it is complete and belongs to the same request."""
     try:
         last = storage.read_reference(KEY.to_user_string(), GeneratedReference)
     except InputError:
@@ -103,7 +103,7 @@ def _generate(
     storage: Storage,
     interpreter: TrainingInterpreter,
 ) -> tuple[GeneratedReference, Mapping[str, Any]]:
-    """Run the command, and keep its file under the digest of its rows; also what the command spent."""
+    """Run the command and keep its file under the digest of its rows; also return what the command spent."""
     import pyarrow.parquet as pq
 
     from core.files import digest_table

@@ -1,4 +1,4 @@
-"""models/base: the model that training starts from, as a checked Hugging Face folder."""
+"""The asset models/base: the model that training starts from, as a checked Hugging Face folder."""
 
 import json
 from math import prod
@@ -54,7 +54,7 @@ def base(
 
 
 def describe(folder: Path) -> dict[str, Any]:
-    """Size and shape of the model in ``folder``, from its config and the headers of its weights."""
+    """Describe the size and shape of the model in ``folder``, from its config and the headers of its weights."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     names = {
         "architecture": (config.get("architectures") or [config.get("model_type", "")])[0],

@@ -1,4 +1,4 @@
-"""registry/champion: the policy that is in use. It moves only to one that is better beyond chance."""
+"""The asset registry/champion: the policy in use. It changes only to one that is better beyond chance."""
 
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,7 @@ def champion(
 def _result(
     registry: Registry, decision: Decision, champion: PolicyRecord | None, file: Path, limits: PromotionOptions
 ) -> dg.MaterializeResult[ChampionReference]:
-    """The champion after a decision, and what the UI shows of the decision that is kept in ``file``."""
+    """Return the champion after a decision, with the metadata of the decision that ``file`` keeps."""
     digest = champion.checkpoint if champion else "none"
     return dg.MaterializeResult(
         value=ChampionReference(
@@ -90,7 +90,7 @@ def _result(
 
 
 def _numbers(decision: Decision) -> dict[str, Any]:
-    """Every number of a decision that compared something, for the UI's plots."""
+    """Return every number of a decision that made a comparison, for the plots of the UI."""
     main = {"in-domain difference": decision.difference, "low": decision.low, "high": decision.high}
     numbers = {name: rounded(value) for name, value in main.items() if value is not None}
     tables = (("p", decision.p_values), ("difference", decision.ood), ("truncated", decision.truncated))

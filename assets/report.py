@@ -1,4 +1,4 @@
-"""report/scorecard: base and policy on the same problems, with the lineage of both."""
+"""The asset report/scorecard: base and policy on the same problems, with the lineage of both."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -42,7 +42,7 @@ VERSION = code_version("evaluation/report", "evaluation/statistics")
 
 
 def scorecard_inputs(suite: Sequence[Benchmark]) -> dict[str, dg.AssetIn]:
-    """What the scorecard reads; every score of both roles is an input named ``<role>__<benchmark>``."""
+    """Return the inputs of the scorecard; every score of both roles is one named ``<role>__<benchmark>``."""
     models = {"prepared": PREPARED, "base": BASE, "policy": POLICY, "problems": SUITE}
     return {name: dg.AssetIn(asset) for name, asset in models.items()} | {
         f"{role}__{benchmark.name}": dg.AssetIn(key(benchmark, role), dagster_type=ScoresReference)
@@ -54,7 +54,7 @@ def scorecard_inputs(suite: Sequence[Benchmark]) -> dict[str, dg.AssetIn]:
 def scores_of(
     inputs: Mapping[str, ScoresReference], suite: Sequence[Benchmark], role: str
 ) -> dict[str, ScoresReference]:
-    """The references of ``role`` by benchmark, in the suite's order."""
+    """Return the references of ``role`` by benchmark, in the suite's order."""
     return {benchmark.name: inputs[f"{role}__{benchmark.name}"] for benchmark in suite}
 
 
@@ -64,7 +64,7 @@ def check_checkpoints(
     base: ModelReference,
     policy: PolicyReference,
 ) -> None:
-    """InputError unless the ``scores`` of each role are of its model, and the policy was trained from ``base``."""
+    """Require the ``scores`` of each role to be of its model, and the policy to be trained from ``base``."""
     for role, model in (("base", base), ("policy", policy)):
         check_checkpoint(scores[role], suite, role, model)
     if policy.base != base.digest:
@@ -77,7 +77,7 @@ def check_checkpoints(
 def check_checkpoint(
     scores: Mapping[str, ScoresReference], suite: Sequence[Benchmark], role: str, model: Reference
 ) -> None:
-    """InputError that lists the scores of ``role`` that are not of ``model``, the one that its asset names."""
+    """Raise an InputError that lists the scores of ``role`` that belong to another model than ``model``."""
     benchmarks = {benchmark.name: benchmark for benchmark in suite}
     stale = {
         key(benchmarks[name], role).to_user_string(): reference.checkpoint
@@ -143,7 +143,7 @@ def scorecard(
 
 
 def _champion_files(storage: Storage, policy: Checkpoint) -> dict[str, str]:
-    """The graded answers of the champion, by benchmark; none unless it answered the problems that ``policy`` did."""
+    """Return the champion's graded answers by benchmark, if it answered the same problems as ``policy``."""
     champion = Registry(storage.path).comparable_champion(policy)
     return {name: champion.scores[name].file for name in policy.scores} if champion else {}
 
@@ -156,7 +156,7 @@ def _card(
     policy: PolicyReference,
     prepared: PreparedReference,
 ) -> "Scorecard":
-    """Everything that the scorecard shows, of the tables of base and policy and of the policy's files."""
+    """Build the scorecard from the tables of base and policy and from the policy's files."""
     from core.files import read_json_lines
     from core.model.manifest import read_manifest
     from evaluation.report.scorecard.scorecard import build_scorecard
@@ -194,7 +194,7 @@ def _metadata(card: "Scorecard", reference: ScorecardReference, storage: Storage
 
 
 def _track(context: dg.AssetExecutionContext, interpreter: TrainingInterpreter, run: Path, scorecard: Path) -> None:
-    """Publish the scorecard in the MLflow and W&B runs of the training; without them, say so and go on."""
+    """Publish the scorecard in the MLflow and W&B runs of the training; if they do not answer, warn and continue."""
     from training.job.trackers import FILE
 
     if (run / FILE).is_file():
@@ -211,7 +211,7 @@ def _write_logs(
     tables: "Mapping[str, Mapping[str, pa.Table]]",
     suite: "pa.Table",
 ) -> Path:
-    """The folder with the Inspect logs of both roles. Logs of all scorecards have a parent, which Inspect can show."""
+    """Write the Inspect logs of both roles into a folder; its parent holds the logs of all scorecards."""
     from datetime import UTC, datetime
 
     from evaluation.export.inspect_log import write_logs

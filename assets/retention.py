@@ -1,4 +1,4 @@
-"""operations/retention: lists old outputs that nothing refers to, and removes them when asked."""
+"""The asset operations/retention: old outputs that nothing refers to, listed and, on request, removed."""
 
 import time
 from collections.abc import Iterator
@@ -72,7 +72,7 @@ def retention(
 
 
 def check_nothing_runs(context: dg.AssetExecutionContext) -> None:
-    """InputError while another run is queued or under way: it may use outputs that nothing refers to yet."""
+    """Raise InputError while another run is queued or in progress, because it may use such outputs."""
     since = datetime.fromtimestamp(time.time() - CREATED_SECONDS, UTC)
     created = dg.RunsFilter(statuses=[dg.DagsterRunStatus.NOT_STARTED], created_after=since)
     runs = [*context.instance.get_runs(dg.RunsFilter(statuses=UNFINISHED)), *context.instance.get_runs(created)]

@@ -1,4 +1,4 @@
-"""training/policy: mixed-policy RL in the training interpreter, and training/metrics, its curves while it runs."""
+"""The assets training/policy (mixed-policy RL in the training interpreter) and training/metrics (its live curves)."""
 
 import json
 import math
@@ -120,7 +120,7 @@ def _request(
     interpreter: TrainingInterpreter,
     failed: Sequence[str],
 ) -> "TrainingRequest":
-    """What the training is asked for; its folder follows from its identity."""
+    """Build the request of the training; its identity determines its folder."""
     from core.model.manifest import InputRecord
     from training.config.keys import read_by
     from training.job.request import TrainingRequest
@@ -151,7 +151,7 @@ def _result(
     base: ModelReference,
     registry: Registry,
 ) -> dg.MaterializeResult[PolicyReference]:
-    """The policy in the run folder ``out``, and what the UI shows of its training."""
+    """Return the policy in the run folder ``out``, with the metadata that the UI shows of its training."""
     from core.model.manifest import read_manifest
 
     folder = Path(observer.policy or out / "policy")
@@ -188,7 +188,7 @@ def _result(
 
 
 def metrics_spec(policy: dg.AssetKey) -> dg.AssetSpec:
-    """The external asset on which the training of ``policy`` is observed."""
+    """Declare the external asset that records observations of the training of ``policy``."""
     return dg.AssetSpec(
         metrics_key(policy),
         deps=[policy],
@@ -200,7 +200,7 @@ def metrics_spec(policy: dg.AssetKey) -> dg.AssetSpec:
 
 
 def run_folder(storage: Storage, identity: str, *, force: bool) -> Path:
-    """Where a run of ``identity`` belongs: the newest folder of it, or a new one where ``force`` asks for another run.
+    """Return the folder for a run of ``identity``: its newest one, or a new one if ``force`` asks for another run.
 
     A folder whose policy is complete is never written to again, so what was evaluated stays what it was.
     """
@@ -215,7 +215,7 @@ def run_folder(storage: Storage, identity: str, *, force: bool) -> Path:
 def upstream(
     context: dg.AssetExecutionContext, train: TrainReference, base: ModelReference, failed: Sequence[str]
 ) -> dict[str, Any]:
-    """What the checkpoint's manifest says about the origin of its inputs; no paths, which only one machine knows."""
+    """Return what the checkpoint's manifest says about the origin of its inputs, without paths of one machine."""
     return {
         "dagster_run": context.run_id,
         "targets": train.model_dump(exclude={"path", "profile", "previous", "heldout"}),

@@ -1,1 +1,1 @@
-"""What every package stands on: errors, files and digests, schemas, command lines, processes, progress."""
+"""Foundations of every package: errors, files and digests, schemas, command lines, processes, progress."""

@@ -48,7 +48,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem; ``trace`` is the teacher's response, and ``answer`` is what it puts into the box."""
+    """One problem; ``trace`` is the teacher's response, and ``answer`` is the content of its box."""
 
     id: str
     problem: str
@@ -58,7 +58,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Split:
-    """What a split consists of: expressions of ``terms`` numbers (inclusive range) with ``products`` products."""
+    """The composition of a split: expressions of ``terms`` numbers (inclusive range) with ``products`` products."""
 
     title: str
     terms: tuple[int, int]

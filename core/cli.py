@@ -1,4 +1,4 @@
-"""How the command lines of the project read numbers, and how they end: exit status and error message."""
+"""Conventions of the project's command lines: numbers, exit statuses and error messages."""
 
 import argparse
 import math
@@ -14,7 +14,7 @@ COMMAND = "LUFFY_COMMAND"  # variable: how the user called the program, where an
 
 
 def private_files() -> None:
-    """Let only our user read what this process and its children write: outputs, logs and tokens."""
+    """Make the files of this process and its children readable only by our user: outputs, logs and tokens."""
     os.umask(0o077)
 
 

@@ -1,4 +1,4 @@
-"""Which code an identity covers, said once, and the digests that decide what is reused.
+"""The list of the code that each identity covers, and the digests that decide what is reused.
 
 A change to a file that `policy_code`, `PREPARATION_CODE`, `GENERATION_CODE` or `GRADING_CODE` covers changes the
 identity of what that code computes. A change anywhere else (a model card, an upload, a report) does not.
@@ -86,7 +86,7 @@ SELECTORS = ("recipe", "hardware", "first_stage", "first_stage.recipe")  # keys 
 
 
 def policy_code(recipe: str, hardware: str, overrides: Sequence[str] = (), *, project: Path = PROJECT) -> list[str]:
-    """What decides the numbers of a policy: the code, and the configuration files that its run composes.
+    """List what decides the numbers of a policy: the code, and the configuration files that its run composes.
 
     If an override chooses another recipe or hardware profile, all of them are covered.
     """

@@ -1,4 +1,4 @@
-"""Typer commands whose options are the fields of a `Request`, so that a command line and a file ask for the same."""
+"""Typer commands whose options are the fields of a `Request`, so that options and request files are equivalent."""
 
 import inspect
 import os
@@ -47,7 +47,7 @@ def run_app(app: typer.Typer, arguments: Sequence[str], program: str) -> int:
 
 
 def examples(*lines: str) -> str:
-    """The end of a help text: commands that work as they stand."""
+    """Format the end of a help text: example commands that work as they stand."""
     return "\n\n".join(["[bold]Examples[/bold]", *lines])
 
 
@@ -76,7 +76,7 @@ def options_of(model: type[Request]) -> Callable[[Function], Function]:
 
 
 def request_of(model: type[Asked], context: typer.Context, given: dict[str, Any]) -> Asked:
-    """The request that the options of a command make up.
+    """Build the request from the options of a command.
 
     Raises:
         InputError: an option is missing or has a value that does not fit, or stands beside a request file.
@@ -128,7 +128,7 @@ def _extra(field: FieldInfo) -> dict[str, Any]:
 
 
 def _kind(annotation: Any) -> Any:
-    """The type of a field, without ``None`` and without what is only noted beside it."""
+    """Return the type of a field, without ``None`` and annotations."""
     if get_origin(annotation) is Annotated:
         return _kind(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
@@ -154,7 +154,7 @@ def _option(model: type[Request]) -> Callable[[str], str]:
 
 
 def _explain(error: ValidationError, model: type[Request]) -> str:
-    """The first complaint about the values of a command line, or all options that are missing."""
+    """Describe the first invalid value of a command line, or all options that are missing."""
     name_of = _option(model)
     errors = error.errors()
     missing = [
@@ -176,7 +176,7 @@ def _explain(error: ValidationError, model: type[Request]) -> str:
 
 
 def _expected(field: FieldInfo) -> str | None:
-    """What a field takes, in words; None for a type that they do not cover."""
+    """Describe in words what a field takes; None for a type that the descriptions do not cover."""
     if "expected" in _extra(field):
         return str(_extra(field)["expected"])
     kind = _kind(field.annotation)

@@ -1,4 +1,4 @@
-"""The error that a user can correct, and how a setting that does not fit is described."""
+"""Errors that a user can correct, and the description of a setting that does not fit."""
 
 import difflib
 from typing import TYPE_CHECKING, Any, get_args

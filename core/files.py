@@ -1,4 +1,4 @@
-"""Files that are complete or absent, and the digests that name their content."""
+"""Write files that are complete or absent, and compute the digests that identify their content."""
 
 import errno
 import hashlib
@@ -42,7 +42,7 @@ def publish(temporary: Path, path: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Return when a file, or a folder with all that is in it, is on the disk."""
+    """Flush a file, or a folder with all its files, to the disk."""
     for folder, _, names in os.walk(path):
         for name in names:
             _sync(Path(folder, name))
@@ -98,7 +98,7 @@ def remove_folder(folder: Path) -> None:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename what is damaged to ``<name>.damaged`` (``.damaged-2``, …), where nothing reads it; the new path."""
+    """Rename a damaged file to ``<name>.damaged`` (``.damaged-2``, …), where nothing reads it; the new path."""
     number, kept = 1, path.with_name(f"{path.name}.damaged")
     while kept.exists():
         number += 1
@@ -151,7 +151,7 @@ def _writing(path: Path) -> Iterator[Path]:
 
 
 def _is_about(error: OSError, temporary: Path, path: Path) -> bool:
-    """Whether a file at ``path`` could not be written; errors of a write or of pyarrow name no file."""
+    """Whether an error says that a file at ``path`` could not be written; an error without a file name counts."""
     if error.filename is None:
         return True
     file = Path(os.fsdecode(error.filename))

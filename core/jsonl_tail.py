@@ -1,4 +1,4 @@
-"""Files of JSON lines that one process writes and another reads meanwhile."""
+"""Files of JSON lines that one process writes while another reads them."""
 
 import json
 from collections.abc import Iterator

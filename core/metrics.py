@@ -24,7 +24,7 @@ DEVICE_HOURS, COST = "run/device_hours", "run/cost"
 
 
 class View(Flag):
-    """Where a metric is drawn."""
+    """A place where a metric is plotted."""
 
     POLICY = auto()  # on the page of a trained policy in the Dagster UI
     CHAMPION = auto()  # there, beside the run that trained the champion
@@ -61,7 +61,7 @@ class Metric:
     short: str = ""
 
     def covers(self, name: str) -> bool:
-        """Whether ``name`` is this metric or one of its family."""
+        """Whether this row describes the metric ``name``, alone or as a member of its family."""
         return name.startswith(self.name[:-1]) if self.name.endswith("*") else name == self.name
 
     def title(self, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Parquet files that users give: read in batches under a memory limit, or refused with one message."""
+"""Read parquet files from users in batches under a memory limit, or refuse them with one message."""
 
 import contextlib
 from collections.abc import Collection, Iterator
@@ -75,7 +75,7 @@ def read_limited(path: Path, advice: str, largest: int, columns: Collection[str]
 
 
 def _plain_bytes(column: "pa.Array") -> int:
-    """The bytes of the values of ``column``, where each row of a dictionary counts with its own text."""
+    """Bytes of the values of ``column`` when each row of a dictionary counts with its own text."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,4 +1,4 @@
-"""Progress of a long stage: on the terminal, and as messages to the command or to Dagster that started this process."""
+"""Progress of a long stage: on the terminal, and as messages to the command or Dagster step that waits for it."""
 
 import atexit
 import os
@@ -42,7 +42,7 @@ def reporter() -> Iterator[Callable[[dict[str, Any]], None]]:
 
 
 class Terminal:
-    """Lines that stay and, below them, a view of what is under way or one status line.
+    """Lines that scroll up and, below them, a view of the running stages or one status line.
 
     On a terminal what is below is rewritten in place. Elsewhere there is no view, and a status becomes a plain line, at
     most every ``every_s``.
@@ -73,7 +73,7 @@ class Terminal:
         self._console.print(text)
 
     def status(self, text: str) -> None:
-        """Say what is under way, where no view shows it."""
+        """Show the current status, if no view shows it."""
         self._waiting = text
         self.tick()
 
@@ -111,7 +111,7 @@ class Terminal:
 
 
 class Progress:
-    """Says how far a program is, stage by stage: at once when a stage begins or ends, else every two seconds.
+    """Reports how far a program is, by stage: when a stage begins or ends, and every two seconds in between.
 
     Args:
         say: Receives each line; by default the terminal does.
@@ -123,7 +123,7 @@ class Progress:
         self._said = -EVERY_S
 
     def __call__(self, stage: str, done: int, total: int | None = None) -> None:
-        """``done`` of ``total`` items of ``stage`` are done."""
+        """Report that ``done`` of ``total`` items of ``stage`` are done."""
         now = time.monotonic()
         if stage == self._stage and done != total and now - self._said < EVERY_S:
             return
@@ -145,7 +145,7 @@ class BatchProgress:
         self._said = -EVERY_S
 
     def skip(self, counts: Mapping[str, int]) -> None:
-        """Count items that were done before; they say nothing about the pace."""
+        """Count items that an earlier run has done; they do not affect the pace."""
         for benchmark, count in counts.items():
             self._done[benchmark] += count
             self.skipped += count
@@ -177,7 +177,7 @@ def progress_line(message: Mapping[str, Any]) -> str:
 
 
 def after(left_s: float | None) -> str:
-    """What a line of progress says about the seconds left; nothing while they are unknown."""
+    """Format the seconds left for a line of progress; "" while they are unknown."""
     return "" if left_s is None else f", time left {clock(left_s)}"
 
 
@@ -190,7 +190,7 @@ def clock(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Position:
-    """How far a stage is, and the seconds that it still takes if it says so."""
+    """How far a stage is, and the seconds left if they are known."""
 
     done: int
     total: int
@@ -198,7 +198,7 @@ class Position:
 
 
 def position(text: str) -> Position | None:
-    """What a line of progress says in numbers; None if it says none.
+    """Read the numbers from a line of progress; None if it has none.
 
     >>> position("step 12 of 30, reward 0.87, time left 1:02:10")
     Position(done=12, total=30, left_s=3730)
@@ -212,7 +212,7 @@ def position(text: str) -> Position | None:
 
 
 def sparkline(values: Sequence[float], width: int = 40) -> str:
-    """``values`` as blocks between the lowest and the highest; more than ``width`` of them by means of neighbours.
+    """Draw ``values`` as blocks between the lowest and the highest; more than ``width`` values are averaged.
 
     >>> sparkline([0, 1, 2, 7])
     '▁▂▃█'

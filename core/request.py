@@ -1,4 +1,4 @@
-"""What a program is asked to do, as one object that a JSON file holds: `read` it, or `write` it for another process."""
+"""Requests: what a program shall do, as one object in a JSON file, to read or to write for another process."""
 
 from pathlib import Path
 from typing import Self

@@ -1,4 +1,4 @@
-"""Record formats: the one place where the columns of every parquet file of the project are written down.
+"""Record formats: the one place that defines the columns of every parquet file of the project.
 
 ``training`` and ``evaluation`` meet at these files and at the grader, nowhere else.
 """
@@ -51,7 +51,7 @@ def target_schema(*optional: pa.Field, fields: bool = False) -> pa.Schema:
 
 
 def metadata_field(names: Sequence[str]) -> list[pa.Field]:
-    """The optional last column of targets and of their profile: what the sources say of each trace, as texts."""
+    """Define the optional last column of targets and their profile: the sources' metadata, as texts."""
     return [pa.field("metadata", pa.struct([(name, pa.string()) for name in names]))] if names else []
 
 

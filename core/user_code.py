@@ -1,4 +1,4 @@
-"""The code of a user that an identity covers: a Python file, and the modules that it imports from beside it."""
+"""The user code that an identity covers: a Python file, and the modules beside it that it imports."""
 
 import ast
 import sys
@@ -32,7 +32,7 @@ def source_files(file: Path) -> list[Path]:
 
 
 def module_file(name: str) -> Path | None:
-    """Where the module ``name`` stands on Python's path; None if it is not there. Nothing is imported."""
+    """Find the file of the module ``name`` on Python's path without importing it; None if it is not there."""
     parts = name.split(".")
     for folder in (Path(entry) for entry in sys.path if entry):
         for candidate in (folder.joinpath(*parts).with_suffix(".py"), folder.joinpath(*parts, "__init__.py")):

@@ -1,4 +1,4 @@
-"""What the commands of ``python -m evaluation`` are asked to do: a JSON file each, or the options of a command line."""
+"""The requests of ``python -m evaluation``: one class per command, read from a JSON file or the command line."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -138,7 +138,7 @@ class _Sampled(_Seeded):
         return Sampling(self.samples, self.temperature, self.top_p, self.max_tokens, self.seed)
 
     def engines(self, *models: str) -> dict[str, Any]:
-        """What `evaluation.generation.model_source.open_model` takes for ``models``.
+        """The arguments of `evaluation.generation.model_source.open_model` for ``models``.
 
         Raises:
             InputError: there are options of an endpoint, and none of the models is one.
@@ -178,7 +178,7 @@ class _GradingRules(_Graded):
 
 
 class SuiteRequest(_Problems, _Seeded):
-    """`suite`."""
+    """Request of the command `suite`."""
 
     system_prompt: str | None = Field(
         default=None, description="System message before every problem.", json_schema_extra={"panel": PROBLEMS}
@@ -187,7 +187,7 @@ class SuiteRequest(_Problems, _Seeded):
 
 
 class GenerateRequest(Placement, _Sampled, _SuiteFile):
-    """`generate`."""
+    """Request of the command `generate`."""
 
     model: str = Field(description=f"{MODEL_HELP}.", json_schema_extra={"metavar": "MODEL"})
     out: Path = Field(description="Folder for <benchmark>.parquet.", json_schema_extra={"metavar": "DIR"})
@@ -204,7 +204,7 @@ class GenerateRequest(Placement, _Sampled, _SuiteFile):
 
 
 class TracesRequest(Placement, _Sampled, _Graded):
-    """`traces`."""
+    """Request of the command `traces`."""
 
     teacher: str = Field(
         description=f"{MODEL_HELP}, whose key is in OPENAI_API_KEY.", json_schema_extra={"metavar": "MODEL"}
@@ -247,7 +247,7 @@ class TracesRequest(Placement, _Sampled, _Graded):
 
 
 class DifficultyRequest(_Graded):
-    """`difficulty`."""
+    """Request of the command `difficulty`."""
 
     samples: Path = Field(description="File that `traces` wrote.", json_schema_extra={"metavar": "FILE.parquet"})
     out: Path = Field(description="The pass rate of each problem.", json_schema_extra={"metavar": "FILE.parquet"})
@@ -257,14 +257,14 @@ class DifficultyRequest(_Graded):
 
 
 class GradeRequest(_GradingRules, _SuiteFile):
-    """`grade`."""
+    """Request of the command `grade`."""
 
     samples: Path = Field(description="Folder that `generate` wrote.", json_schema_extra={"metavar": "DIR"})
     out: Path = Field(description="Folder for <benchmark>.parquet with verdicts.", json_schema_extra={"metavar": "DIR"})
 
 
 class CompareRequest(_GradingRules, _Sampled, _Problems):
-    """`compare`."""
+    """Request of the command `compare`."""
 
     models: tuple[str, ...] = Field(
         description=f"{MODEL_HELP}, or a folder that `grade` wrote. The others are compared with the first.",
@@ -284,7 +284,7 @@ class CompareRequest(_GradingRules, _Sampled, _Problems):
 
 
 class ReportRequest(_SuiteFile):
-    """`report`."""
+    """Request of the command `report`."""
 
     base: Path = Field(description="Results of the base, from `grade`.", json_schema_extra={"metavar": "DIR"})
     policy: Path = Field(description="Results of the policy, from `grade`.", json_schema_extra={"metavar": "DIR"})

@@ -1,4 +1,4 @@
-"""What each command of ``python -m evaluation`` does with its request; `evaluation.__main__` reads them."""
+"""The commands of ``python -m evaluation``, each a function of its request; `evaluation.__main__` parses them."""
 
 import atexit
 import os
@@ -266,7 +266,7 @@ def _submit(command: str, request: "GenerateRequest | TracesRequest", out: "Path
 
 
 def _leave_on_term() -> None:
-    """Leave through every `finally` on SIGTERM."""
+    """On SIGTERM, leave through every `finally`."""
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
 
 

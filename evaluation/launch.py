@@ -1,4 +1,4 @@
-"""`generate` or `traces` as a job of a Ray cluster or of Slurm: submitted, followed, and found again.
+"""Run `generate` or `traces` as a job of a Ray cluster or of Slurm: submit it, follow it, and find it again.
 
 The command submits its own request with the backend ``local``. The job keeps its samples in the cache and writes its
 files, so that both have to be at the same paths on every node; its progress comes back through a file beside them.
@@ -24,7 +24,7 @@ PASSED_ON = ("HF_HUB_OFFLINE", "VLLM_USE_V2_MODEL_RUNNER")
 
 
 def run_elsewhere(command: str, request: Placement, out: Path, report: Callable[[dict[str, Any]], None]) -> None:
-    """Run ``python -m evaluation COMMAND`` as a job to its end; one that an earlier command left is taken over.
+    """Run ``python -m evaluation COMMAND`` as a job to its end, or take over the job of an earlier command.
 
     Args:
         command: `generate` or `traces`.

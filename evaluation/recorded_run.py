@@ -1,4 +1,4 @@
-"""A scored run of an experiment as one small file: what a comparison reads of it, without the weights.
+"""Record a scored run of an experiment as one small file without weights, for comparisons.
 
 These files let you compare runs from several machines and rebuild the page later. ``python -m evaluation.recorded_run
 FOLDER`` lists those below a folder in its ``index.csv``.
@@ -34,7 +34,7 @@ SIGNIFICANT = 7  # digits of a metric, as many as a float32 has
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """What is known of a run: its manifest, the metrics of its steps, and its GRADED tables by benchmark."""
+    """The records of a run: its manifest, the metrics of its steps, and its GRADED tables by benchmark."""
 
     manifest: Manifest
     metrics: tuple[Mapping[str, Any], ...]  # {"step": int, "data": {metric: value}}
@@ -42,7 +42,7 @@ class RecordedRun:
     tables: "Mapping[str, pa.Table]"
 
     def __str__(self) -> str:
-        """When it was made, and by which commit."""
+        """Say when the run was made, and by which commit."""
         return f"made on {self.manifest.started[:10]} by {(self.manifest.code.commit or 'no commit')[:8]}"
 
 
@@ -94,7 +94,7 @@ def read_run(path: Path) -> RecordedRun:
 
 
 def index_runs(root: Path) -> list[dict[str, str]]:
-    """A row for each ``PROFILE/NAME-SEED.zip`` below ``root``: its sha256, profile, name, recipe, seed and identity."""
+    """List the runs ``PROFILE/NAME-SEED.zip`` below ``root``: sha256, profile, name, recipe, seed, identity."""
     rows = []
     for file in sorted(root.glob("*/*.zip")):
         manifest = read_run(file).manifest
@@ -124,7 +124,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _without_folders(value: Any) -> Any:
-    """A value of JSON whose absolute paths are file names: only one machine knows the folders.
+    """Reduce absolute paths in a JSON value to file names, because folders differ between machines.
 
     >>> _without_folders({"base": "/home/me/model.gguf", "config": '{"source": ["/data/traces.jsonl"]}'})
     {'base': 'model.gguf', 'config': '{"source": ["traces.jsonl"]}'}
@@ -145,7 +145,7 @@ def _without_folders(value: Any) -> Any:
 
 
 def _portable(table: "pa.Table") -> bytes:
-    """A GRADED table as parquet, without the name of the model's folder, which only one machine knows."""
+    """Write a GRADED table as parquet, without the model's folder, which differs between machines."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -156,7 +156,7 @@ def _portable(table: "pa.Table") -> bytes:
 
 
 def _shorten(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The record of a step with numbers of `SIGNIFICANT` digits.
+    """Round the numbers in the record of a step to `SIGNIFICANT` digits.
 
     >>> _shorten({"step": 3, "data": {"actor/grad_norm": 0.123456789012, "tokens": 123456789}})
     {'step': 3, 'data': {'actor/grad_norm': 0.1234568, 'tokens': 123456789}}

@@ -1,4 +1,4 @@
-"""The tables that the stages of an evaluation hand on: suites, samples, graded results."""
+"""Read the tables that the stages of an evaluation pass on: suites, samples, graded results."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +26,7 @@ def read_suite_file(path: Path) -> "pa.Table":
 
 
 def problem_digests(suite: "pa.Table") -> dict[str, str]:
-    """The digest of the problems of each benchmark of a BENCHMARK table, and of the number of samples of each.
+    """Digest the problems and the number of samples of each benchmark of a BENCHMARK table.
 
     Runs are comparable if these are equal, so a column that says nothing about any problem does not count.
     """

@@ -1,4 +1,4 @@
-"""A second opinion on stored verdicts; look at the samples where it differs.
+"""Grade stored samples with a second grader, to find the verdicts that need a look.
 
 There are two second graders. "whole-text" is the rule of LUFFY's published evaluation: math-verify on everything after
 the first ``</think>``, which also accepts answers that were never boxed and thoughts that never ended. "prime" is the
@@ -86,7 +86,7 @@ def disagreements_text(table: "pa.Table") -> str:
 
 
 def _stated(row: Mapping[str, Any], second: str) -> str | None:
-    """The text, or for "prime" the extracted answer, that the second grader compares; None if there is no answer."""
+    """Return the text (for "prime", the extracted answer) that the second grader compares; None without an answer."""
     if second == "prime":
         return row["extracted"]
     return whole_text.text_after_thoughts(row["response"] or "", thinking=False)

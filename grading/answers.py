@@ -1,4 +1,4 @@
-"""Where a response states its answer: after the last ``</think>``, in the last box or in another place.
+"""Find the answer in a response: after the last ``</think>``, in the last box or in another place.
 
 Rewards, targets and benchmarks share this rule.
 """
@@ -87,14 +87,14 @@ def braced(text: str) -> str | None:
 
 
 def is_place(text: str) -> bool:
-    """Whether ``text`` names a place of answers: a key of `PLACES`, with a name in the place of ``NAME``."""
+    """Whether ``text`` names a place of answers: a key of `PLACES`, where a name stands for ``NAME``."""
     if text.startswith(TAG):
         return bool(_NAME(text.removeprefix(TAG)))
     return text in PLACES
 
 
 def missing_at(place: str) -> str:
-    """What a response lacks that has no answer at ``place``."""
+    """Describe what a response without an answer at ``place`` lacks."""
     if place.startswith(TAG):
         return PLACES[f"{TAG}NAME"].replace("NAME", place.removeprefix(TAG))
     return PLACES[place]

@@ -1,4 +1,4 @@
-"""Several right options: a response has to choose all of them, and no other."""
+"""Multiple choice with several right options: a response has to choose all of them, and no other."""
 
 from core.text.patterns import compile_full_match, compile_quick_pattern
 from grading.answers import SEPARATOR, extract_boxed

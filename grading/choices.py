@@ -1,4 +1,4 @@
-"""Answers of multiple choice: which option a response chose, and whether two labels name the same one."""
+"""Multiple-choice answers: find the option that a response chose, and compare two labels."""
 
 from collections import deque
 
@@ -55,7 +55,7 @@ def choice_in(answer: str, stated: str | None = None) -> str:
 
 
 def _label(content: str) -> str | None:
-    """The label with which the content of a box starts, or that it is."""
+    """Return the label that the content of a box starts with or consists of."""
     for match in (_LETTER("".join(content.split())), _LETTER_WITH_TEXT(content), _LETTER_BEFORE_TEXT(content)):
         if match:
             return next(group for group in match.groups() if group)

@@ -1,4 +1,4 @@
-"""Which training problems are benchmark problems: the check that keeps a score from measuring memory.
+"""Find benchmark problems among training problems, so that a score does not measure memory.
 
 A shared run of eight words makes a pair a candidate. A candidate is a match if the texts are nearly equal (an edit
 similarity of at least 90 of 100) or if shared runs cover at least half of the benchmark problem. open-r1's rule, which
@@ -52,7 +52,7 @@ class BenchmarkIndex:
     """
 
     def __init__(self, benchmark: "pa.Table") -> None:
-        """``benchmark``: BENCHMARK rows, of one or several benchmarks."""
+        """Build the index from the BENCHMARK rows of one or several benchmarks."""
         import numpy as np
 
         self._rows = benchmark.select(["benchmark", "id", "problem"]).to_pylist()
@@ -100,7 +100,7 @@ class BenchmarkIndex:
         return best
 
     def _text_and_runs(self, number: int) -> "tuple[str, np.ndarray]":
-        """Words and runs of a benchmark problem, cached because common phrases make the same ones candidates often."""
+        """Return words and runs of a benchmark problem; cached, because common phrases make it a candidate often."""
         if number not in self._texts:
             problem = self._rows[number]["problem"]
             self._texts[number] = _words(problem), _runs(_numbers(_tokens(problem)))

@@ -52,7 +52,7 @@ def compare(answer: str, gold: str) -> tuple[str, str]:
 
 
 def limited(limit_s: float, reply: Reply, *arguments: Any) -> tuple[Any, ...]:
-    """``reply`` under an alarm of ``limit_s`` seconds; also ("timeout", reason) and ("error", reason)."""
+    """Run ``compare`` under an alarm of ``limit_s`` seconds; the verdict may also be "timeout" or "error"."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     cpu_limit = math.ceil(used.ru_utime + used.ru_stime + limit_s * (os.cpu_count() or 1)) + 3
     limit(resource.RLIMIT_CPU, cpu_limit)

@@ -1,4 +1,4 @@
-"""What a file gives as the right answer to a problem."""
+"""Read the right answer to a problem from the columns of a file."""
 
 import json
 from collections import Counter
@@ -45,7 +45,7 @@ def gold_answer(text: str, form: AnswerForm) -> str | None:
 
 
 def explain_unreadable(text: str, form: AnswerForm) -> str:
-    """Why `gold_answer` reads nothing, and what to do."""
+    """Explain why `gold_answer` cannot read a value, and what to do."""
     if form == "gsm8k":
         return (
             f"the answer does not end with a line '{MARK} ANSWER', which the mapping gsm8k (answer_form: gsm8k) expects"
@@ -54,7 +54,7 @@ def explain_unreadable(text: str, form: AnswerForm) -> str:
 
 
 def suggest(golds: Iterable[str]) -> str | None:
-    """Which verifier fits the gold answers of rows that ``math`` cannot read; None if none is plain to see.
+    """Suggest the verifier for gold answers that ``math`` cannot read; None if none clearly fits.
 
     >>> suggest(["A", "C", "B"]), suggest(["Paris", "Mount Everest"]), suggest(["x^2", "5"])
     ('the golds of 100% of the rows are letters: verifier: choice', \

@@ -173,7 +173,7 @@ class Grader:
         return self.compare(answer, gold)[0]
 
     def parses(self, gold: str) -> bool:
-        """Whether a gold answer is read to its end, so that answers can be compared with it."""
+        """Whether a gold answer can be read completely, so that answers can be compared with it."""
         text = normalize(gold)
         if compare_numbers(text, text):
             return True

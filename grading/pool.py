@@ -105,7 +105,7 @@ class Worker:
         raise NoReply("timeout", f"no reply within {self._limit_s + GRACE_S:g} s")
 
     def usable(self) -> bool:
-        """Whether it is alive and belongs to this process: a forked copy of this object must not share the pipes."""
+        """Whether the worker is alive and belongs to this process, because a forked copy must not share the pipes."""
         return self._owner == os.getpid() and self._process.poll() is None
 
     def close(self) -> None:
@@ -154,7 +154,7 @@ class Worker:
         return message
 
     def _readable(self, deadline: float) -> bool:
-        """Whether there is something to read before ``deadline``."""
+        """Whether data arrives before ``deadline``."""
         left = max(0.0, deadline - time.monotonic())
         return b"\n" in self._buffer or bool(select.select([self._replies.fileno()], [], [], left)[0])
 
@@ -200,7 +200,7 @@ class WorkerPool:
             self._slots.put(worker)
 
     def ask(self, *arguments: Any) -> tuple[Any, ...]:
-        """The reply of a free worker, or ("timeout", reason) if it was killed, or ("error", reason) if it ended."""
+        """Return (verdict, reason) of a free worker: "timeout" if it was killed, "error" if its process ended."""
         worker = self._slots.get()
         try:
             if self._closed.is_set():

@@ -1,4 +1,4 @@
-"""One spelling for answers that differ in typography alone."""
+"""Normalise answers that differ only in typography to one spelling."""
 
 from collections.abc import Mapping
 
@@ -129,7 +129,7 @@ def _power_of_ten(number: Match) -> str:
 
 
 def _upright(text: Match) -> str:
-    r"""Upright letters and names of functions as such, and other words as ``\text{…}``."""
+    r"""Write upright letters and function names as such, and other words as ``\text{…}``."""
     content, script = text.group(1), text.group(2) or ""
     name = content.strip()
     if text.group().startswith("\\mathbf"):

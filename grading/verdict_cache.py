@@ -1,4 +1,4 @@
-"""Verdicts on pairs of answers, shared by the graders of one machine so that no pair is compared twice.
+"""A cache of verdicts that the graders of one machine share, so that no pair of answers is compared twice.
 
 It is a SQLite file: any number of processes and threads may read and write it, and a killed process leaves it intact.
 """
@@ -39,7 +39,7 @@ class VerdictStore:
         return verdict, reason
 
     def keep(self, answer: str, gold: str, verdict: str, reason: str) -> None:
-        """Keep a verdict, if comparing again would be sure to give the same."""
+        """Store a verdict, if a new comparison would certainly give the same."""
         if verdict in LASTING:
             # as ASCII, because SQLite does not accept lone surrogates
             row = (json.dumps([answer, gold]), json.dumps([verdict, reason]))
@@ -62,7 +62,7 @@ class VerdictStore:
                 return []
 
     def _give_up(self, error: sqlite3.Error) -> None:
-        """Go on without the file."""
+        """Continue without the file."""
         logging.getLogger(__name__).warning(
             "%s: verdicts on answers are not cached (%s), so that equal answers are compared again; make room or set "
             "TMPDIR to another folder",

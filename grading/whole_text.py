@@ -1,4 +1,4 @@
-"""The rule of LUFFY's published reward: math-verify on what stands between the first and the second ``</think>``.
+"""The rule of LUFFY's published reward: math-verify on the text between the first and the second ``</think>``.
 
 Unlike the rule of `grading.grader` it accepts answers that were never boxed. ``python -m grading.whole_text
 LIMIT_SECONDS`` is the worker program that applies it (see `grading.equivalence`).

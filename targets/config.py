@@ -26,7 +26,7 @@ def _as_list(value: Any) -> Any:
 
 
 class PrepareConfig(BaseModel):
-    """Everything that decides which targets come out. Two equal configs on equal input give equal bytes."""
+    """All settings that decide which targets come out. Equal configs on equal input give equal bytes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -163,7 +163,7 @@ class PrepareConfig(BaseModel):
 
     @property
     def sources(self) -> list[Source]:
-        """The sources, each with what it shares with the others."""
+        """The sources, each with the settings that it shares with the others."""
         entries = [Source(path=entry) if isinstance(entry, str) else entry for entry in self.source]
         shared = {name: getattr(self, name) for name in ("mapping", "split", "subset", "revision", "system_prompt")}
         return with_names(
@@ -174,13 +174,13 @@ class PrepareConfig(BaseModel):
         )
 
     def published(self) -> Self:
-        """The settings with the sources that were there before anything was generated."""
+        """The settings with the sources that existed before anything was generated."""
         there = [entry for entry in self.source if entry != GENERATED and getattr(entry, "path", None) != GENERATED]
         return self.model_copy(update={"source": there})
 
     @property
     def paths(self) -> list[str]:
-        """Where the sources are."""
+        """The paths of the sources."""
         return [source.path for source in self.sources]
 
     @property

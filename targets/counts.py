@@ -1,4 +1,4 @@
-"""What a preparation counts: traces by filter, source, format and verdict, and by each of their metadata."""
+"""Count traces by filter, source, format and verdict, and by each of their metadata."""
 
 import json
 from collections import Counter
@@ -46,7 +46,7 @@ def _by_size(values: dict[str, Any]) -> dict[str, dict[str, int]]:
 
 @dataclass
 class Counts:
-    """What is counted of the traces that were read, and of what becomes of them."""
+    """The counts of the traces that were read, and of their outcomes."""
 
     read: IdDigest = field(default_factory=IdDigest)
     reasons: Counter[str] = field(default_factory=Counter)  # the first of each rejected trace
@@ -94,13 +94,13 @@ class Counts:
         return steps
 
     def hints(self) -> dict[str, str]:
-        """By source block: which verifier fits its gold answers, where its own understands less than half of them."""
+        """Name, by source block, a verifier that fits its golds, if its own understands less than half of them."""
         unfit = (name for name, count in self.unfit.items() if count > self.read_of[name] / 2)
         suggested = {name: suggest(self.golds[name]) for name in unfit}
         return {name: text for name, text in suggested.items() if text}
 
     def metadata(self, kept: int) -> dict[str, str]:
-        """What the files record."""
+        """The counts in the form that the files record."""
         values = {
             "counts": {"read": self.read.count, "kept": kept, **self.reasons},
             "all_reasons": self.all_reasons,

@@ -44,7 +44,7 @@ Progress = Callable[[str, int, int | None], None]  # stage, rows done, rows in a
 
 @dataclass(frozen=True)
 class _Run:
-    """What a preparation is given: ``inputs`` is recorded in its files."""
+    """The inputs of a preparation; ``inputs`` is recorded in its files."""
 
     config: PrepareConfig
     parts: Sequence[Part]

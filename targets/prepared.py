@@ -1,4 +1,4 @@
-"""What a preparation has written and counted, as its files record it."""
+"""Read the records of a preparation: the files that it wrote, and its counts."""
 
 import json
 from dataclasses import dataclass, field, replace
@@ -27,7 +27,7 @@ EXPLAINED = 3  # reasons whose meaning is in the message when nothing is left
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a preparation wrote and counted."""
+    """The files and the counts of a preparation."""
 
     prepared: Path
     profile: Path
@@ -76,7 +76,7 @@ def read_prepared(folder: Path) -> Prepared:
 
 
 def find_unchanged(folder: Path, inputs: dict[str, str]) -> Prepared | None:
-    """What is in ``folder``, if it was made from the same content by the same settings and code."""
+    """Return the preparation in ``folder`` if the same content, settings and code made it."""
     try:
         metadata = read_metadata(folder / PREPARED, REMEDY)
         unchanged = all(metadata.get(name) == value for name, value in inputs.items())
@@ -86,7 +86,7 @@ def find_unchanged(folder: Path, inputs: dict[str, str]) -> Prepared | None:
 
 
 def require_targets(prepared: Prepared) -> None:
-    """Raise an InputError that says what each filter took, if no target is left."""
+    """Raise an InputError with the counts of each filter if no target is left."""
     if prepared.counts["kept"]:
         return
     steps = sorted(prepared.filter_counts, key=lambda step: -step["removed"])

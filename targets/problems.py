@@ -1,4 +1,4 @@
-"""The problems of the sources, each once: what the base model is measured on before targets are chosen."""
+"""List the problems of the sources, each once, to measure the base model before targets are chosen."""
 
 from collections.abc import Iterator
 from itertools import islice

@@ -1,4 +1,4 @@
-"""A source of traces, as the settings describe it: where it is, which columns hold what, how much of it is taken."""
+"""The settings of a source of traces: its place, its columns, its verifier, and its share of the targets."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The parquet files of targets: written row by row, read in batches, and the digests over their rows."""
+"""Write and read the parquet files of targets, and compute the digests over their rows."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ BYTES_PER_GROUP = 16 << 20
 
 
 class TableWriter:
-    """Rows into one parquet file, a row group at a time.
+    """Writes rows into one parquet file, a row group at a time.
 
     As a context manager it releases the file if an error ends the block; call `close` to finish it.
     """

@@ -1,4 +1,4 @@
-"""A reasoning trace: what was read of it, what the filters decided, and the rows of the output files it becomes."""
+"""A reasoning trace: its content, the decisions of the filters, and its rows in the output files."""
 
 import json
 from collections.abc import Mapping

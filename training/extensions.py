@@ -1,4 +1,4 @@
-"""What a training can do beside training: predict, estimate its cost, publish itself. Each is imported when called.
+"""Optional capabilities of a training (predict, estimate cost, publish), each imported when it is called.
 
 Nothing on the way from the traces to the champion imports these modules, so none of them can break it or slow its
 start. To add one, write it and add its line.

@@ -1,1 +1,1 @@
-"""What the assets share: storage, options, the training interpreter, metadata, versions."""
+"""Code that the assets share: storage, options, the training interpreter, metadata, versions."""

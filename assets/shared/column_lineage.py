@@ -1,4 +1,4 @@
-"""dagster/column_lineage: which columns of its inputs each column of a table is made of."""
+"""The metadata dagster/column_lineage: the input columns that each column of a table is made from."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -42,7 +42,7 @@ GRADED_PARTS = {
 
 
 def column_lineage(columns: Columns) -> dg.TableColumnLineage:
-    """The columns of a table for the UI; a column that is made of none is left out."""
+    """Return the lineage of a table's columns for the UI; a column without an input column is left out."""
     deps = {
         name: [dg.TableColumnDep(asset_key=key, column_name=column) for key, column in dict.fromkeys(parts)]
         for name, parts in columns.items()
@@ -51,7 +51,7 @@ def column_lineage(columns: Columns) -> dg.TableColumnLineage:
 
 
 def copied_columns(names: Iterable[str], upstream: dg.AssetKey) -> Columns:
-    """Columns that are in ``upstream`` under the same names."""
+    """Return the lineage of columns that ``upstream`` has under the same names."""
     return {name: [(upstream, name)] for name in names}
 
 

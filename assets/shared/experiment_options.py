@@ -1,4 +1,4 @@
-"""What an operator can set about experiments: which recipes are trained and compared, with which settings and seeds."""
+"""Settings of experiments: the recipes that are trained and compared, with their settings and seeds."""
 
 from itertools import product
 from typing import Annotated, Any
@@ -23,7 +23,7 @@ VariantName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.
 
 
 class Variant(Options):
-    """A recipe with settings of its own, which is trained and compared under a name of its own."""
+    """A recipe with its own settings, which is trained and compared under its own name."""
 
     recipe: Recipe = Field(description="Name of a file in training/config/recipe.")
     overrides: Overrides = Field(default=[], description="KEY=VALUE settings that win over training.overrides.")
@@ -67,7 +67,7 @@ def _names(info: ValidationInfo) -> list[str]:
 
 
 class ExperimentOptions(Options):
-    """experiments/*: the recipes that are compared beside the main line of training and evaluation."""
+    """Options of experiments/*: the recipes that are compared, besides the main training and evaluation."""
 
     matrix: list[Matrix] = Field(
         default=[],
@@ -142,24 +142,24 @@ class ExperimentOptions(Options):
         return self.seeds.get(name, self.seeds["default"])
 
     def most_seeds(self) -> int:
-        """The largest number of runs that a recipe has."""
+        """The largest number of seeds of any recipe."""
         return max(self.seeds.values())
 
     def names(self) -> list[str]:
-        """Everything that can be trained and compared: the recipes, then the variants."""
+        """The names of everything that can be trained and compared: the recipes, then the variants."""
         return [*names_of(RECIPES), *self.variants]
 
     def trained(self) -> list[str]:
-        """What `make experiments` trains where nothing is named."""
+        """The names that `make experiments` trains by default."""
         return self.recipes or list(self.variants) or self.names()
 
     def of(self, name: str) -> Variant:
-        """The recipe ``name`` with its settings, or the variant of that name."""
+        """Return the recipe ``name`` with its settings, or the variant of that name."""
         return self.variants.get(name) or Variant(recipe=name, overrides=self.overrides.get(name, []))
 
 
 def training_of(options: ExperimentOptions, training: TrainingOptions, key: dg.MultiPartitionKey) -> TrainingOptions:
-    """The options of the run of a partition: its recipe and seed, whatever ``training`` says."""
+    """Return the training options of a partition: its recipe and seed, whatever ``training`` says."""
     name, seed = recipe_and_seed(key)
     variant = options.of(name)
     last = {override.partition("=")[0]: override for override in [*training.overrides, *variant.overrides]}

@@ -57,7 +57,7 @@ class GenerationOptions(SamplingOptions):
         return self.budget_tokens, self.budget_money, self.input_price, self.output_price
 
     def asked(self) -> dict[str, Any]:
-        """The fields of `evaluation.command_requests.TracesRequest`, without those that say where things are."""
+        """The fields of `evaluation.command_requests.TracesRequest`, except for the paths."""
         here = {"teacher", "problems", "grade_workers", "grade_limit_s"}
         if Endpoint.parse(self.teacher) is None:
             here |= {"concurrency", "endpoint", "budget_tokens", "budget_money", "input_price", "output_price"}

@@ -42,7 +42,7 @@ class TrainingInterpreter(dg.ConfigurableResource):
     slurm: dict[str, Any] = Field(default={})
 
     def placement(self) -> dict[str, Any]:
-        """The fields of `core.backends.Placement`: where a request of this interpreter runs what needs GPUs."""
+        """The fields of `core.backends.Placement`: where this interpreter runs a program that needs GPUs."""
         return {"backend": self.backend, "ray_address": self.ray_address, "slurm": self.slurm}
 
     def executable(self) -> Path:
@@ -97,7 +97,7 @@ class TrainingInterpreter(dg.ConfigurableResource):
         return {**os.environ, **variables, **({"HF_HUB_OFFLINE": "1"} if self.offline else {})}
 
     def _stop(self, process: "subprocess.Popen[bytes]") -> None:
-        """End ``process`` if it runs; the supervisor that it is takes its descendants along."""
+        """End ``process`` if it is running; it is a supervisor, which ends its descendants too."""
         if process.poll() is not None:
             return
         process.terminate()
@@ -126,7 +126,7 @@ def _pump(stream: IO[bytes], tail: "deque[str]") -> None:
 
 
 def _failure(program: str, status: int, tail: list[str]) -> dg.Failure:
-    """The failure of a program: its ``error:`` message if it gave one, else how it ended and its last lines."""
+    """Describe why a program failed: its ``error:`` message if it gave one, else its end and its last lines."""
     starts = [number for number, line in enumerate(tail) if line.startswith("error: ")]
     if starts:
         message = "\n".join(tail[starts[-1] :]).removeprefix("error: ")

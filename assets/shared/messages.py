@@ -1,4 +1,4 @@
-"""The messages of a program, through a file of Dagster Pipes, one whole line at a time.
+"""Read the messages of a program from a file of Dagster Pipes, one whole line at a time.
 
 Dagster's own reader parses whatever the file holds. If it looks while a message is being written, it fails, and every
 later message is lost.
@@ -50,7 +50,7 @@ class MessageFile(dg.PipesMessageReader):
 
 
 def messages(file: Path, ended: threading.Event) -> Iterator[Any]:
-    """The JSON value of each line of ``file``, when the line is complete, until ``ended`` is set and all is read."""
+    """Yield the JSON value of each complete line of ``file``, until ``ended`` is set and all lines are read."""
     line = b""
     with file.open("rb") as stream:
         while True:

@@ -1,4 +1,4 @@
-"""What a person sees of an asset in the UI: column schemas, previews, pictures."""
+"""Metadata of assets for the UI: column schemas, previews, pictures."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ def columns(schema: "pa.Schema") -> dg.TableSchema:
 
 
 def preview(table: "pa.Table", names: Sequence[str], rows: int = PREVIEW_ROWS) -> dg.MarkdownMetadataValue:
-    """The first ``rows`` of ``table`` as Markdown, long texts cut, nothing of them interpreted."""
+    """Show the first ``rows`` of ``table`` as Markdown, with long texts shortened and nothing interpreted."""
     lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
     for row in table.select(list(names)).slice(0, rows).to_pylist():
         lines.append("| " + " | ".join(cell(row[name]) for name in names) + " |")
@@ -49,7 +49,7 @@ def cell(value: Any, characters: int = PREVIEW_CHARACTERS) -> str:
 
 
 def rounded(value: float) -> float:
-    """A measured number with four digits: the others mean nothing."""
+    """Round a measured number to four digits; the others mean nothing."""
     return float(f"{value:.4g}")
 
 
@@ -63,6 +63,6 @@ def counts(values: Mapping[str, int], names: tuple[str, str]) -> dg.MarkdownMeta
 
 
 def pictures(*svgs: str) -> dg.MarkdownMetadataValue:
-    """Figures of `evaluation.report.charts` inside Markdown, as data: the UI loads nothing."""
+    """Embed figures of `evaluation.report.charts` into Markdown as data, because the UI loads no files."""
     uris = (f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}" for svg in svgs)
     return dg.MetadataValue.md("\n\n".join(f"![picture]({uri})" for uri in uris))

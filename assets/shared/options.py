@@ -1,4 +1,4 @@
-"""What an operator can set, by stage: one `dg.Config` class for the profile, the environment and the Launchpad.
+"""The settings of each stage: one `dg.Config` class for the profile, the environment and the Launchpad.
 
 `Settings` reads an instance of each class from the profile. `with_defaults` makes its values the defaults of the
 Launchpad, and the op receives an instance of the same class.
@@ -59,7 +59,7 @@ class _Launched(Options):
 
 
 def with_defaults(options: Chosen) -> type[Chosen]:
-    """The class of ``options`` with the values of ``options`` as defaults, which the Launchpad shows.
+    """Make a class of ``options`` whose defaults are the values of ``options``, for the Launchpad.
 
     Subclass it for the ``config`` parameter of an op: ``class Config(with_defaults(options)): ...``.
     """
@@ -73,7 +73,7 @@ def with_defaults(options: Chosen) -> type[Chosen]:
 
 
 def settable(overrides: list[str]) -> list[str]:
-    """``overrides`` themselves.
+    """Check ``overrides`` and return them.
 
     Raises:
         ValueError: one of them moves a run's folder, which the storage decides, or sets a key that no run reads.
@@ -88,7 +88,7 @@ def settable(overrides: list[str]) -> list[str]:
 
 
 def known(name: str, names: Sequence[str]) -> str:
-    """``name``; ValueError unless it is one of ``names``."""
+    """Return ``name``; ValueError unless it is one of ``names``."""
     if name not in names:
         raise ValueError(f"there is no {name!r}, expected one of {', '.join(names)}")
     return name
@@ -100,7 +100,7 @@ def names_of(group: str) -> list[str]:
 
 
 def file_of(group: str) -> AfterValidator:
-    """Accepts `names_of` a configuration group."""
+    """Accept only the names of the files of a configuration group (`names_of`)."""
     return AfterValidator(lambda name: known(name, names_of(group)))
 
 

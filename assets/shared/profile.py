@@ -1,4 +1,4 @@
-"""What a profile decides about assets: the defaults of their configuration, and what they read of it beside that.
+"""The parts of a profile that assets read: the defaults of their configuration, and fixed settings.
 
 An asset is a function of its module. `profile_asset` declares one whose definition needs the profile: its options are
 the defaults that the Launchpad shows, and the suite or another asset may add inputs and outputs.
@@ -31,7 +31,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class AssetTemplate:
-    """A function that becomes an asset when the profile is known."""
+    """A function that becomes an asset when the profile is loaded."""
 
     function: Callable[..., Any]
     decorator: Callable[..., Any]

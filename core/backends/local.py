@@ -1,4 +1,4 @@
-"""A task as a process on this machine."""
+"""Run a task as a process on this machine."""
 
 import signal
 import subprocess
@@ -8,7 +8,7 @@ from core.machine.processes import adopt_orphans, stop_descendants
 
 
 class LocalBackend:
-    """A process on this machine under `core.backends.supervisor`: it ends when we end, with all its descendants."""
+    """A process on this machine under `core.backends.supervisor`, which ends with us and all its descendants."""
 
     queued = False
 

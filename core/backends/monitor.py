@@ -1,4 +1,4 @@
-"""One attempt at a task: start it or take it over, follow its records, and say why it ended.
+"""Follow one attempt at a task: start it or take it over, pass on its records, and explain why it ended.
 
 Attempt N leaves three files in its folder: ``N.log`` (its output), ``N.jsonl`` (its records) and ``N.json`` (its
 `AttemptRecord`).
@@ -35,7 +35,7 @@ BAD_INPUT = 2  # the exit status that goes with it
 
 @dataclass(frozen=True)
 class AttemptRecord:
-    """When an attempt started and how it ended; a killed command leaves only the start."""
+    """The start and the end of an attempt; if its command was killed, only the start is known."""
 
     started: str  # ISO 8601
     ended: str | None = None

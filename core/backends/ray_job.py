@@ -1,4 +1,4 @@
-"""A task as a job of a Ray cluster."""
+"""Run a task as a job of a Ray cluster."""
 
 import shlex
 import signal

@@ -1,4 +1,4 @@
-"""A task as a Slurm job: submitit submits it and keeps its exit status in the run's folder.
+"""Run a task as a Slurm job: submitit submits it and keeps its exit status in the run's folder.
 
 The folder of the run, this checkout and its environments must be at the same paths on the compute nodes. A job that
 this command submitted goes on if the command is killed; the next command finds it by the files in the attempt's folder.
@@ -21,13 +21,13 @@ UNFINISHED = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "R
 
 
 def run_task(module: tuple[str, ...], environment: Mapping[str, str], folder: Path, log: Path) -> int:
-    """The exit status of ``python -m`` with ``module`` under `core.backends.supervisor`; runs on the compute node."""
+    """Run ``python -m`` with ``module`` under `core.backends.supervisor` on the compute node; its exit status."""
     status = start_supervised(module, environment, folder, log).wait()
     return status if status >= 0 else 128 - status
 
 
 class SlurmBackend:
-    """A job of one task on one node, with parameters of sbatch, by the names that submitit gives them.
+    """A Slurm job of one node; its parameters are those of sbatch, named as in submitit.
 
     Raises:
         InputError: they ask for several nodes or tasks.
@@ -108,7 +108,7 @@ class SlurmBackend:
             self._ended = self._asked
 
     def _lost(self) -> int:
-        """The exit status of a job that left none, and a line in its log that says how it ended."""
+        """Return an exit status for a job that left none, and log how it ended."""
         assert self._task is not None
         with self._task.log.open("a", encoding="utf-8") as log:
             log.write(f"\nError: Slurm ended the job {self._job.job_id}: {self._state}\n")

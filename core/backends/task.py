@@ -1,4 +1,4 @@
-"""What a backend runs, and what every backend offers."""
+"""Tasks, and the interface of the backends that run them."""
 
 import os
 import subprocess

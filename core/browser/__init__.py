@@ -1,1 +1,1 @@
-"""One offline HTML page of rows with long texts; targets, training and evaluation say what their rows are."""
+"""One offline HTML page of rows with long texts, used by targets, training and evaluation."""

@@ -61,7 +61,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Page:
-    """What a page is about. ``facets``: what its rows can be filtered by; ``review``: whether decisions are made."""
+    """The content of a page. ``facets`` are the properties to filter rows by; ``review`` lets people make decisions."""
 
     title: str
     facets: Sequence[str]
@@ -139,7 +139,7 @@ def _write_data(file: IO[str], name: str, data: Any) -> None:
 
 
 def _frame(title: str) -> tuple[str, str]:
-    """What comes before the index, and between it and the texts."""
+    """Split the page into the part before the index, and the part between the index and the texts."""
     script, style, katex = (FOLDER / "page.js").read_text(), (FOLDER / "page.css").read_text(), _katex()
     style = f"{katex[1]}\n{style}"
     policy = "; ".join(

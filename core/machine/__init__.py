@@ -1,1 +1,1 @@
-"""Processes on this machine: what runs, locks, limits, and the loopback address."""
+"""This machine: its processes, their limits, locks, and the loopback address."""

@@ -1,4 +1,4 @@
-"""Limits of this process, for the processes that read what a stranger wrote."""
+"""Resource limits for processes that read untrusted input."""
 
 import resource
 from collections.abc import Iterator
@@ -6,19 +6,19 @@ from contextlib import contextmanager
 
 
 def limit(what: int, most: int) -> None:
-    """Lower a soft limit, within a hard one that somebody may have set (``ulimit -v`` and ``-t`` on clusters)."""
+    """Lower a soft limit; a hard limit (``ulimit -v`` or ``-t`` on clusters) still applies."""
     hard = resource.getrlimit(what)[1]
     resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
 def limit_memory(more: int) -> None:
-    """Let this process have ``more`` bytes of address space beside what it has; further requests are MemoryErrors."""
+    """Let this process allocate ``more`` bytes of address space; further requests raise MemoryError."""
     limit(resource.RLIMIT_AS, address_space() + more)
 
 
 @contextmanager
 def memory_limit(more: int) -> Iterator[None]:
-    """`limit_memory` within the block: what handles the MemoryError needs memory, too."""
+    """Apply `limit_memory` inside the block only, because handling a MemoryError needs memory, too."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     limit_memory(more)
     try:

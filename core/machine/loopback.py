@@ -1,4 +1,4 @@
-"""Keeps what a command starts for itself on this machine from listening on the network."""
+"""Make the services that a command starts on this machine listen on 127.0.0.1 only."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Whether an environment has the packages of a lock. Standard library only: it also looks at broken environments."""
+"""Compare an environment with its lock. Standard library only, so that it works in broken environments."""
 
 from importlib import metadata
 from pathlib import Path
@@ -13,7 +13,7 @@ def locked_versions(lock: Path) -> dict[str, str]:
 
 
 def differences(lock: Path, site: list[str] | None = None) -> list[str]:
-    """What the environment has not as the lock says, one phrase per package; [] if it agrees.
+    """List where the environment differs from the lock, one phrase per package; [] if it agrees.
 
     Args:
         lock: the file.

@@ -32,7 +32,7 @@ def adopt_orphans() -> None:
 
 @dataclass(frozen=True)
 class Process:
-    """A process, named for good: an id comes back, but not with the same start."""
+    """A process, identified by its id and start time, because ids are reused."""
 
     pid: int
     since: int  # clock ticks from boot to its start; psutil's start times move when the clock is set
@@ -61,7 +61,7 @@ class Process:
 
 
 def running() -> list[Process]:
-    """Every process of this machine that we see; look at what one does only after you have it from here."""
+    """List every visible process of this machine; identify a process here before you read what it does."""
     return [Process(pid, stat.since) for pid, stat in _stats().items()]
 
 

@@ -1,4 +1,4 @@
-"""What the processor of this machine computes fastest."""
+"""The number type that the processor of this machine computes fastest."""
 
 from pathlib import Path
 

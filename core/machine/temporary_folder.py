@@ -1,4 +1,4 @@
-"""A short name for a long temporary folder: the address of a socket has at most 107 bytes on Linux."""
+"""Short names for long temporary folders: the address of a socket has at most 107 bytes on Linux."""
 
 import atexit
 import os

@@ -1,4 +1,4 @@
-"""The chat template of a model's folder, rendered as transformers renders it, but without transformers.
+"""Render the chat template of a model's folder as transformers does, but without transformers.
 
 You chose the model, so its template is not taken for an attack: Jinja's sandbox keeps it from our objects, and a text
 that grows without end is stopped, but a template that loops in silence or asks for all memory is not.
@@ -140,7 +140,7 @@ def _template_text(folder: Path) -> str | None:
 
 @cache
 def _environment() -> ImmutableSandboxedEnvironment:
-    """The options of transformers' apply_chat_template; others would render other blanks."""
+    """Set up Jinja with the options of transformers' apply_chat_template; others would change the blanks."""
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[GenerationBlock, "jinja2.ext.loopcontrols"]
     )

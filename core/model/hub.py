@@ -1,4 +1,4 @@
-"""Uploads to the Hugging Face hub, its datasets, and its errors as those of a user."""
+"""Access the Hugging Face hub: uploads, datasets, and errors as a user can understand them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ def hub_errors(where: str, advice: str) -> Iterator[None]:
 
 
 def _refusals() -> tuple[type[Exception], ...]:
-    """What the hub's client raises where the hub, the network or the client itself refuses."""
+    """The exceptions that the hub's client raises if the hub, the network or the client itself refuses."""
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
     # Its bases are OSError and the error of the HTTP client, whose package differs between versions of the hub's.

@@ -1,4 +1,4 @@
-"""``lineage.json``, the manifest in every checkpoint: what it was trained on, and the digest of its files.
+"""``lineage.json``, the manifest in every checkpoint: its training inputs, and the digest of its files.
 
 It holds no path that only one machine knows.
 """
@@ -29,13 +29,13 @@ class InputRecord(Record):
     digest: str
 
     def seen_from(self, checkpoint: Path) -> Self:
-        """The record in the manifest of ``checkpoint``; only the name of what lies in no folder common to both."""
+        """Make the paths relative to ``checkpoint``; keep only the name of a file without a common folder."""
         path, folder = self.path.resolve(), checkpoint.resolve()
         shared = os.path.commonpath([path, folder]) != path.anchor
         return self.model_copy(update={"path": Path(os.path.relpath(path, folder) if shared else path.name)})
 
     def locate(self, checkpoint: Path) -> Path:
-        """Where what the manifest of ``checkpoint`` names is on this machine, if it is there."""
+        """Return the path on this machine of the file that the manifest of ``checkpoint`` names."""
         return Path(os.path.normpath(checkpoint.resolve() / self.path))
 
 
@@ -47,7 +47,7 @@ class TargetsRecord(InputRecord):
 
 
 class RequestRecord(Record):
-    """What a training was asked to compute."""
+    """The settings that decided the weights of a training."""
 
     recipe: str
     hardware: str
@@ -68,7 +68,7 @@ class CodeRecord(Record):
 
 
 class StageRecord(Record):
-    """What holds for one training, be it the whole run or its first stage."""
+    """The facts of one training: the whole run or its first stage."""
 
     identity: str
     request: RequestRecord

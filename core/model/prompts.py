@@ -1,4 +1,4 @@
-"""Prompts: the one place where a problem becomes what a model reads.
+"""Prompts: the one place where a problem becomes the text that a model reads.
 
 A conversation (a list of messages with a role and a content) becomes text through a `Template`: either the chat
 template that comes with the model's tokenizer, or a whole prompt of ``prompts.yaml``. `render_prompt` does that for
@@ -76,7 +76,7 @@ def templates() -> dict[str, Template]:
 
 
 def messages(problem: str, system_prompt: str | None = None) -> list[dict[str, str]]:
-    """The conversation that a problem starts.
+    """Return the conversation that starts with a problem.
 
     >>> messages("1+1=?", "Be brief.")
     [{'role': 'system', 'content': 'Be brief.'}, {'role': 'user', 'content': '1+1=?'}]
@@ -147,7 +147,7 @@ def render_prompt(
 
 
 def prompt_frame(conversation: Messages, tokenizer: ChatTokenizer | None, template: Template = CHAT) -> str:
-    """What surrounds every problem: the rendered prompt with ``{problem}`` in place of the problem."""
+    """Return the fixed part of every prompt, with ``{problem}`` in place of the problem."""
     return render_prompt([*conversation[:-1], {"role": "user", "content": PROBLEM}], tokenizer, template)
 
 
@@ -158,7 +158,7 @@ def _beginning(tokenizer: Any) -> str:
 
 
 def render_target(prompt: str, target: str, eos: str | None) -> str:
-    r"""What a sample that follows ``target`` continues ``prompt`` with, up to the end-of-sequence token.
+    r"""Return the text that follows ``prompt`` in an off-policy sample, up to the end-of-sequence token.
 
     The ``<think>`` of the target is left out if the prompt has opened the thoughts, and so is an end-of-sequence token
     that the target brings: the trainer appends one.
@@ -189,7 +189,7 @@ class Example(NamedTuple):
 
 
 def encode_example(conversation: Messages, target: str, tokenizer: Any, template: Template = CHAT) -> Example:
-    """What is trained on: the prompt in the chat template, and ``target`` with its end-of-sequence token."""
+    """Encode a training example: the prompt in the chat template, and ``target`` with its end token."""
     prompt = render_prompt(conversation, tokenizer, template)
     response = render_target(prompt, target, tokenizer.eos_token)
     ids = tokenizer([prompt, response], add_special_tokens=False)["input_ids"]
@@ -198,7 +198,7 @@ def encode_example(conversation: Messages, target: str, tokenizer: Any, template
 
 @dataclass(frozen=True)
 class PromptRecord:
-    """What the parquet metadata of samples says of their prompts.
+    """The description of the prompts in the parquet metadata of samples.
 
     Attributes:
         name: of the template; None where the file records none.

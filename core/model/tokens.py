@@ -1,4 +1,4 @@
-"""Lengths under the policy's own tokenizer, from its ``tokenizer.json``: no torch, no transformers."""
+"""Count tokens with the policy's own tokenizer, from its ``tokenizer.json``: no torch, no transformers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ class Lengths:
     template: Template = CHAT
 
     def prompt_text(self, messages: Messages) -> str:
-        """What the policy sees before it answers, chat template included."""
+        """Render the text that the policy reads before it answers, chat template included."""
         return render_prompt(messages, self.chat, self.template, bare=True)
 
     def count_examples(self, examples: Sequence[tuple[Messages, str]]) -> list[tuple[int, int]]:
@@ -55,7 +55,7 @@ class Lengths:
 
 
 def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
-    """``texts`` in lists of about `CHARACTERS`: the tokens of one character may take 300 bytes."""
+    """Split ``texts`` into lists of about `CHARACTERS`, because the tokens of a character may take 300 bytes."""
     batch: list[str] = []
     characters = 0
     for text in texts:

@@ -1,1 +1,1 @@
-"""Text that people and models write: parsed and matched in bounds, shortened and escaped before it is shown."""
+"""Safe handling of texts from people and models: parse, match, shorten and escape them."""

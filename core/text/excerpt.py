@@ -1,4 +1,4 @@
-"""Long texts as people see them."""
+"""Shorten long texts for people."""
 
 
 def shorten(text: str, longest: int) -> str:

@@ -1,4 +1,4 @@
-"""Texts of users and models inside Markdown: shown as they are, interpreted as nothing."""
+"""Show texts of users and models inside Markdown unchanged, with nothing interpreted."""
 
 import html
 

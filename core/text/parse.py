@@ -1,4 +1,4 @@
-"""JSON and YAML that users give: parsed, or refused in one message, however broken they are."""
+"""Parse JSON and YAML from users, or refuse it with one message, however broken it is."""
 
 import json
 from collections.abc import Iterable

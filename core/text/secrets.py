@@ -1,4 +1,4 @@
-"""Keeps secrets out of texts that others read: the values of secret variables, and the passwords in addresses."""
+"""Remove secrets from texts that others read: values of secret variables, and passwords in addresses."""
 
 import os
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Finding and reading what benchmarks are made of: parquet, JSON-lines and JSON files, and datasets of the hub."""
+"""Find and read the files of benchmarks: parquet, JSON-lines and JSON files, and datasets of the hub."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ LARGEST_FILE = 32 << 20  # bytes, of texts or of JSON, which parsed takes up to 
 
 
 def find_rows(benchmark: Benchmark, roots: Sequence[Path]) -> tuple[Source, str, Rows]:
-    """The source that ``benchmark`` is read from, how messages call it, and its rows.
+    """Return the source that ``benchmark`` is read from, its name in messages, and its rows.
 
     That is the first whose file lies in one of ``roots`` or in a direct subfolder of one. If there is none, the first
     source of the hub is downloaded (or taken from the local cache) at its revision.
@@ -37,7 +37,7 @@ def find_rows(benchmark: Benchmark, roots: Sequence[Path]) -> tuple[Source, str,
 
 
 def _local_file(name: str, folders: Sequence[Path]) -> Path | None:
-    """The file called ``name`` in one of ``folders`` or in a direct subfolder of one, or at an absolute path."""
+    """Find the file ``name`` in one of ``folders`` or a direct subfolder of one, or at an absolute path."""
     file = Path(name).expanduser()
     below = [folder for root in folders for folder in (root, *sorted(root.glob("*/")))]
     candidates = [file] if file.is_absolute() else [folder / file for folder in below]
@@ -79,7 +79,7 @@ def download(source: Source) -> Path:
 
 
 def read_split(source: Source) -> Rows:
-    """Like `read_rows`, of the split of a dataset."""
+    """Read the rows of a split of a dataset, like `read_rows`."""
     assert source.hub
     where = f"The hub's dataset {source.hub}"
     dataset = load_split(source.hub, source.subset, source.split, source.revision, where=where)
@@ -91,7 +91,7 @@ def read_split(source: Source) -> Rows:
 
 
 def read_rows(path: Path) -> Rows:
-    """(row number from 1, row) of a .parquet, .jsonl or .json file."""
+    """Yield (row number from 1, row) of a .parquet, .jsonl or .json file."""
     if path.suffix == ".parquet":
         rows = read_limited(path, "copy or convert it again", LARGEST_FILE).to_pylist()
     elif (size := path.stat().st_size) > LARGEST_FILE:

@@ -1,4 +1,4 @@
-"""The problems of benchmarks: from the files or the generator that a suite names to BENCHMARK rows."""
+"""Build the BENCHMARK rows of a suite from the files or the generator that it names."""
 
 import hashlib
 import json
@@ -176,7 +176,7 @@ def _value(row: dict[str, Any], path: str, where: str) -> Any:
 
 
 def _text(value: Any, where: str) -> str:
-    """A problem: a text, a number, or the one user message of a conversation."""
+    """Read a problem: a text, a number, or the one user message of a conversation."""
     if value is None:
         return ""
     if not isinstance(value, list):

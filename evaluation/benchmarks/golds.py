@@ -1,4 +1,4 @@
-"""The right answers of a benchmark's row; one that no response can match is refused.
+"""Read the gold answers of a benchmark's rows, and refuse those that no response can match.
 
 A benchmark with such a gold answer would report a score that says nothing about the model.
 """
@@ -32,7 +32,7 @@ def read_golds(value: Any, form: AnswerForm, where: str) -> list[str]:
 def option_indices(
     golds: Sequence[str], labels: Sequence[str] | None, options: int, index_base: int | None, where: str
 ) -> list[int]:
-    """The places, from 0, of the options that gold answers name.
+    """Return the positions, from 0, of the options that gold answers name.
 
     Args:
         labels: the file's own labels of the options, in their order. None: A to J, or positions from 1.
@@ -50,7 +50,7 @@ def option_indices(
 
 
 def choice_labels(golds: Sequence[str], labels: Sequence[str], index_base: int | None, where: str) -> list[str]:
-    """The labels of the options that gold answers name, of a question whose text has the options.
+    """Return the labels that gold answers name, for a question whose text has the options.
 
     ``labels``: those that were recognised in the text; none: any that the grader knows. ``index_base``: see
     `option_indices`.
@@ -63,7 +63,7 @@ def choice_labels(golds: Sequence[str], labels: Sequence[str], index_base: int |
 
 
 def _labels(golds: Sequence[str], known: Collection[str], expected: str, where: str) -> list[str]:
-    """The labels that gold answers name, each once; one text may name several, as "A, C", "A and C" or "AC"."""
+    """Split gold answers into labels, each once; one text may name several, as "A, C", "A and C" or "AC"."""
     labels = []
     for gold in golds:
         parts = _BETWEEN.sub(" ", gold).split()
@@ -105,7 +105,7 @@ def _answer(value: Any, form: AnswerForm, where: str) -> str:
 
 
 def _unmatchable(value: Any) -> str | None:
-    """What ``value`` is, if it is no text and no finite number."""
+    """Name the type of ``value`` if it is neither a text nor a finite number."""
     if isinstance(value, bool):
         return f"the boolean {str(value).lower()}"
     if isinstance(value, str):

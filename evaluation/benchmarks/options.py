@@ -1,4 +1,4 @@
-"""The options of multiple choice: read from a column in any of its forms, or recognised in the text of a question.
+"""Read multiple-choice options from a column in any of its forms, or recognise them in the text of a question.
 
 In prompts, options are labelled A to J. A file may hold them as a list, as a mapping from label to text, or as one text
 with a label before each option, and may have written its own labels into the texts.
@@ -29,7 +29,7 @@ class Options:
 
 
 def read_options(value: Any, labels: Sequence[Any] | None, where: str) -> Options:
-    """The options in a cell, of which ``labels`` are those of the file's own column, if it has one.
+    """Read the options in a cell; ``labels`` are those of the file's own column, if it has one.
 
     Labels that stand before the texts are taken off, and name the options unless ``labels`` does.
 
@@ -67,12 +67,12 @@ def with_options(question: str, options: Sequence[str]) -> str:
 
 
 def shuffled(options: Sequence[str], key: str) -> list[int]:
-    """The positions of options in an order that depends on ``key`` and their texts alone."""
+    """Order the positions of options by ``key`` and their texts alone."""
     return sorted(range(len(options)), key=lambda index: hashlib.sha256(f"{key}/{options[index]}".encode()).digest())
 
 
 def labels_in(text: str) -> list[str]:
-    r"""The labels of the options that a question's text lists, in each alphabet that it uses; none if it lists none.
+    r"""Return the labels of the options in a question's text, for each alphabet that it uses; none if it lists none.
 
     >>> labels_in("Which is even?\n(A) 1\n(B) 2"), labels_in("Is 7 prime?")
     (['A', 'B'], [])
@@ -95,7 +95,7 @@ def _runs(text: str) -> list[list[tuple[str, int, int]]]:
 
 
 def _split(text: str) -> list[str]:
-    """The options of one text, each with its label; the whole text where it has none."""
+    """Split one text into options, each with its label; without labels, return the whole text."""
     for run in _runs(text):
         if not text[: run[0][1]].strip():
             ends = [start for _, start, _ in run[1:]] + [len(text)]

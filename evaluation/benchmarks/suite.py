@@ -1,4 +1,4 @@
-"""The registry of benchmarks: what an entry of a suite's YAML file may say.
+"""The registry of benchmarks: the format of an entry in a suite's YAML file.
 
 You add a benchmark by adding an entry to a YAML file (``suites/paper.yaml`` shows every form). `load_suite` reads that
 file alone, so that the Dagster code location can define one asset per benchmark;
@@ -26,7 +26,7 @@ ENTRIES_KEY = b"benchmarks"  # parquet metadata of a suite table: its registry e
 
 
 class Columns(BaseModel):
-    """Where a file keeps what a benchmark needs: dotted paths into a row; a list of messages means its user message."""
+    """The columns of a benchmark file, as dotted paths into a row; a list of messages stands for its user message."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     problem: str | tuple[str, ...] = "prompt"  # several: their texts, joined by a space

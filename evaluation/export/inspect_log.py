@@ -1,4 +1,4 @@
-"""Graded samples as logs of Inspect (https://inspect.aisi.org.uk), which ``inspect view`` opens.
+"""Write graded samples as logs of Inspect (https://inspect.aisi.org.uk), which ``inspect view`` opens.
 
 A log is a zip file: ``header.json`` says what was evaluated and how it scored, ``samples/`` holds one JSON file per
 sample, and ``summaries.json`` what lists of samples show. The format is written here, because Inspect itself brings
@@ -236,5 +236,5 @@ class _Log:
 
 
 def _usage(tokens: int) -> dict[str, int]:
-    """Only the tokens of responses are counted."""
+    """Count the tokens of the response only."""
     return {"input_tokens": 0, "output_tokens": tokens, "total_tokens": tokens}

@@ -1,4 +1,4 @@
-"""A suite as tasks of lm-evaluation-harness, with our prompts and our grader.
+"""Write a suite as tasks of lm-evaluation-harness, with this project's prompts and grader.
 
 The folder can be moved. ``lm_eval --include_path FOLDER --tasks luffy`` runs all tasks, and ``luffy_<benchmark>`` one
 of them; the project's grader has to be importable there (see ``lm_eval_grader.py``).
@@ -89,7 +89,7 @@ class _Task:
         return f"{GROUP}_{self.benchmark.name}"
 
     def document(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """A line of the task's data."""
+        """Write one problem as a line of the task's data."""
         if self.prompts and row["id"] not in self.prompts:
             raise InputError(
                 f"samples of {self.benchmark.name}: none of problem {row['id']} of the suite: give the suite that they "
@@ -108,7 +108,7 @@ class _Task:
         }
 
     def entry(self) -> dict[str, Any]:
-        """The task as lm-evaluation-harness reads it."""
+        """Describe the task as lm-evaluation-harness reads it."""
         count, sampling = self.sampling.samples or self.benchmark.samples, self.sampling
         greedy = {"do_sample": False}
         drawn = {"do_sample": True, "temperature": sampling.temperature, "top_p": sampling.top_p}

@@ -1,1 +1,1 @@
-"""Samples of a model, drawn by vLLM."""
+"""Draw samples of a model with vLLM or through an endpoint."""

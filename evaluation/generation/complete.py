@@ -1,4 +1,4 @@
-"""The completions of requests: what the cache has is not drawn again."""
+"""Complete requests: take samples from the cache, and draw only the missing ones."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ def complete(
     progress: BatchProgress,
     **options: Any,
 ) -> Iterator[tuple[SampleRequest, Completion]]:
-    """Each request with its completion: those that ``samples`` has first, the others as ``model`` draws them.
+    """Yield each request with its completion: first those in ``samples``, then the others as ``model`` draws them.
 
     Requests of the same prompt and number are one sample. ``options`` are further ones of the model's ``draw``.
     """

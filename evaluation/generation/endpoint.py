@@ -1,4 +1,4 @@
-"""Samples of a model that somebody else serves, through an OpenAI-compatible endpoint (vLLM's server among others).
+"""Draw samples of a served model through an OpenAI-compatible endpoint (such as vLLM's server).
 
 Nothing proves which weights an endpoint serves: its name and address stand for the model in the lineage.
 """
@@ -36,7 +36,7 @@ REFUSED = (400, 422)  # statuses of a request that the server does not take
 
 
 class EndpointOptions(BaseModel):
-    """How requests to an endpoint differ from plain ones. All of it decides the samples, and is part of their names."""
+    """How requests to an endpoint differ from plain ones. Every option changes the samples and their names."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     max_tokens_key: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"  # what the server calls the limit
@@ -62,7 +62,7 @@ class EndpointOptions(BaseModel):
             raise InputError(f"{where}: {explain_validation(error, cls)}") from error
 
     def identity(self) -> dict[str, Any]:
-        """What differs from a plain request, as JSON values."""
+        """The differences from a plain request, as JSON values."""
         options = self.model_dump(mode="json", exclude_defaults=True)
         return options | {"leave_out": sorted(self.leave_out)} if self.leave_out else options
 
@@ -101,11 +101,11 @@ class Endpoint:
 
     @property
     def checkpoint(self) -> str:
-        """What names the model on a scorecard."""
+        """The name of the model on a scorecard."""
         return f"{self.name}@{self.url}"
 
     def decisive(self) -> dict[str, Any]:
-        """What decides a sample besides the sampling, the prompt and the number, as far as it can be known."""
+        """The facts that decide a sample besides sampling, prompt and number, as far as they can be known."""
         return {"checkpoint": self.checkpoint, "device": "endpoint", **self.options.identity()}
 
     def render(self, conversation: Messages) -> str:
@@ -180,7 +180,7 @@ class Endpoint:
     def _complete(
         self, client: "openai.OpenAI", request: SampleRequest, sampling: Sampling, samples: "SampleCache"
     ) -> tuple[Completion, Usage]:
-        """The answer to one request, which is in ``samples`` then, and what it took."""
+        """Return the answer to one request and its usage; the answer is in ``samples`` by then."""
         raw = client.chat.completions.with_raw_response.create(
             model=self.name, messages=json.loads(request.prompt), **self.options.fields(sampling, request.seed)
         ).http_response.text
@@ -193,7 +193,7 @@ class Endpoint:
         return completion, usage
 
     def _explained(self, error: Any) -> InputError:
-        """The InputError that says what the endpoint did."""
+        """Turn a failure of the endpoint into an InputError that explains it."""
         import openai
 
         if isinstance(error, openai.APIStatusError):
@@ -207,7 +207,7 @@ class Endpoint:
 
 
 def _request_hint(reason: str) -> str:
-    """The option that makes a request that the server takes, if the reason names a field that it does not take."""
+    """Name the option that makes the request acceptable, if the reason names a field that the server refuses."""
     if "max_completion_tokens" in reason:
         return "; send it by --endpoint '{max_tokens_key: max_completion_tokens}'"
     named = [name for name in DRAWN if name in reason]

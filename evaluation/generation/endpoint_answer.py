@@ -1,4 +1,4 @@
-"""What an OpenAI-compatible endpoint answers, in any of its forms: a completion, or the reason of an error.
+"""Read the answers of OpenAI-compatible endpoints in any of their forms: a completion, or the reason of an error.
 
 Thoughts may be in a field of their own, as a text, an object or a list, among the parts of the content, or in the text
 itself between think tags. A completion has them once, between think tags, before the answer.
@@ -34,7 +34,7 @@ class Usage(NamedTuple):
 
 
 def read_answer(raw: str) -> tuple[Completion, Usage]:
-    """The completion in the body of a successful response, and what it took.
+    """Return the completion in the body of a successful response, and its usage.
 
     Raises UnreadableAnswer, with the reason that the endpoint states if it states one.
     """
@@ -56,7 +56,7 @@ def read_answer(raw: str) -> tuple[Completion, Usage]:
 
 
 def with_thoughts(text: str, thoughts: str) -> str:
-    """``text`` after one think block: its own, if it has thoughts in it, or else one of ``thoughts``.
+    """Put one think block before ``text``: the thoughts inside the text, or else ``thoughts``.
 
     >>> with_thoughts("4", "2+2")
     '<think>\\n2+2\\n</think>\\n\\n4'
@@ -73,7 +73,7 @@ def with_thoughts(text: str, thoughts: str) -> str:
 
 
 def reason_of(raw: str) -> str:
-    """What the body of a response says is wrong, in one line; "" if it says nothing."""
+    """Return the error that the body of a response describes, in one line; "" if it describes none."""
     body = _parsed(raw)
     try:
         reason = raw if body is None else _reason(body)

@@ -1,4 +1,4 @@
-"""One vLLM engine in the process that draws samples; it is imported in the training interpreter only.
+"""One vLLM engine in the process that draws samples; only the training interpreter imports this module.
 
 Every sample is a separate request with its own seed, so that it is the same in any order, batch or replica. Prefix
 caching lets the samples of a prompt share its computation.
@@ -28,7 +28,7 @@ ON_CPU = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "TORCHDYNAMO_DISABLE": "1", "VL
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """What an engine needs to know before it starts.
+    """The settings that an engine needs before it starts.
 
     ``longest_prompt`` and ``max_tokens`` (of a response) count tokens; ``tensor_parallel`` counts the GPUs that share
     the model, and ``fair_share`` is the number of requests that the engine may hold while others could take them. With
@@ -63,18 +63,18 @@ def on_cpu() -> bool:
 
 
 def prepare_environment() -> None:
-    """Set what vLLM reads when it is imported; variables that you have set stay as they are."""
+    """Set the variables that vLLM reads when it is imported, unless you have set them."""
     for name, value in (OFFLINE | OWN_SAMPLER | SINGLE_NODE | (ON_CPU if on_cpu() else {})).items():
         os.environ.setdefault(name, value)
 
 
 def context_limit(model: str, *, trust_remote_code: bool) -> int:
-    """The most tokens of prompt and response together that the model was made for."""
+    """Return the largest number of tokens, prompt and response together, that the model supports."""
     return _config(model, trust_remote_code).max_position_embeddings
 
 
 def attention_heads(model: str, *, trust_remote_code: bool) -> int:
-    """The attention heads of a layer, which the GPUs of an engine share evenly."""
+    """Return the number of attention heads per layer, which the GPUs of an engine share evenly."""
     return _config(model, trust_remote_code).num_attention_heads
 
 

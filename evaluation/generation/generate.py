@@ -1,4 +1,4 @@
-"""Generation of samples: what any command has drawn before is not drawn again.
+"""Generate samples; samples that any command has drawn before are reused.
 
 The model, the rendered prompt, the sampling and the sample's number decide a sample, which is kept under that name
 (`sample_cache`). Nothing is cut silently: a response that stops at the token limit, or a prompt that does not fit the

@@ -83,7 +83,7 @@ class LocalModel:
         )
 
     def decisive(self) -> dict[str, Any]:
-        """What decides a sample besides the sampling, the prompt and the number, as JSON values."""
+        """The facts that decide a sample besides sampling, prompt and number, as JSON values."""
         from evaluation.generation.engine import on_cpu, prepare_environment
 
         prepare_environment()
@@ -99,7 +99,7 @@ class LocalModel:
         return render_prompt(conversation, self._tokenizer, self._template)
 
     def prompt_record(self, suite: "pa.Table") -> PromptRecord:
-        """The prompt that the samples answer, and the one that the checkpoint was trained with, if that is known."""
+        """Describe the prompt of the samples, and the prompt of the checkpoint's training if it is known."""
         conversation, tokenizer, template = suite["prompt"][0].as_py(), self._tokenizer, self._template
         try:
             trained = bool(tokenizer.chat_template) and training_system(self.folder) is not None
@@ -188,7 +188,7 @@ def checkpoint_digest(model: Path) -> str:
 
 
 def _vllm_version() -> str:
-    """The distribution that provides vllm, its version, and the runner if you chose one: others draw other samples."""
+    """Return vllm's distribution, its version, and the runner if you chose one: each changes the samples."""
     from importlib import metadata
 
     name = metadata.packages_distributions()["vllm"][0]

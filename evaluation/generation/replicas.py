@@ -1,4 +1,4 @@
-"""Data-parallel generation: engines of one or more GPUs, each a Ray actor, on this node or a whole cluster.
+"""Generate on several engines of one or more GPUs, each a Ray actor, on this node or a whole cluster.
 
 Ray places, starts and watches the actors. A sample does not depend on the replica that draws it. ``RAY_ADDRESS``, which
 every job of a Ray cluster has, names a running cluster; without it, one of this node starts and ends with this process.

@@ -1,4 +1,4 @@
-"""A cache of samples: what was drawn once is not drawn again.
+"""A cache of samples, so that no sample is drawn twice.
 
 The model, the sampling, the rendered prompt and the sample's number name a sample; nothing else decides it. The cache
 is a folder of immutable parquet files:
@@ -44,7 +44,7 @@ WITH_LOG_PROBS = pa.schema([*CACHED, ("token_ids", pa.list_(pa.int32())), ("log_
 
 
 class SampleCache:
-    """The samples of one model under one sampling. Use it as a context manager, which writes the rest when it ends."""
+    """The samples of one model under one sampling. Use it as a context manager: leaving it writes the rest."""
 
     def __init__(self, root: Path, group: Mapping[str, Any], *, flush_s: float = FLUSH_S) -> None:
         """

@@ -1,4 +1,4 @@
-"""Which prompt template a checkpoint is evaluated with: by default the one that it was trained with.
+"""Choose the prompt template for evaluating a checkpoint: by default the one that it was trained with.
 
 A checkpoint's ``lineage.json`` says how it was trained. A model that was not trained here has none, and gets the
 suite's messages in its own chat template.

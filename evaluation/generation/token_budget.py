@@ -1,4 +1,4 @@
-"""What samples of a paid endpoint may cost."""
+"""A limit on the tokens and cost of samples from a paid endpoint."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ MILLION = 1_000_000
 
 @dataclass
 class Budget:
-    """The most that one command may spend. A request starts only if its longest answer still fits.
+    """The maximum that one command may spend. A request starts only if its longest answer still fits.
 
     Args:
         tokens: of prompts and answers together. None: any number.
@@ -31,11 +31,11 @@ class Budget:
 
     @property
     def cost(self) -> float:
-        """What the tokens so far cost."""
+        """The cost of the tokens so far."""
         return (self.prompt_tokens * self.input_price + self.answer_tokens * self.output_price) / MILLION
 
     def reserve_tokens(self, prompt: int, answer: int) -> bool:
-        """Set aside the most tokens that a request may take; False, and nothing is set aside, if they do not fit."""
+        """Reserve the maximum tokens of a request; return False and reserve nothing if they do not fit."""
         self.record_usage((0, 0), (prompt, answer))
         fits = (self.tokens is None or self.prompt_tokens + self.answer_tokens <= self.tokens) and (
             self.money is None or self.cost <= self.money
@@ -45,6 +45,6 @@ class Budget:
         return fits
 
     def record_usage(self, reserved: tuple[int, int], spent: tuple[int, int]) -> None:
-        """Replace what was reserved for a request by what it took."""
+        """Replace the reservation of a request by its actual usage."""
         self.prompt_tokens += spent[0] - reserved[0]
         self.answer_tokens += spent[1] - reserved[1]

@@ -1,4 +1,4 @@
-"""Traces of a teacher: problems in, one row per answer out, as ``python -m targets`` reads them.
+"""Draw traces of a teacher: problems in, one row per answer out, in the form that ``python -m targets`` reads.
 
 Samples are cached like any others, so that a command that was killed goes on where it was: only what was under way at
 an endpoint, and what it had answered within the last second, is asked for again. A command that is stopped, or fails,
@@ -61,7 +61,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Drawn:
-    """What `draw_traces` wrote: ``rows`` of ``requested`` traces, of which ``cached`` had been drawn before."""
+    """The result of `draw_traces`: ``rows`` of ``requested`` traces, of which ``cached`` came from the cache."""
 
     rows: int
     requested: int
@@ -135,7 +135,7 @@ def draw_traces(
 
 
 def _requests(model: LocalModel | Endpoint, problems: Sequence[Problem], options: TraceOptions) -> list[SampleRequest]:
-    """One request per trace, those of a problem together."""
+    """Make one request per trace; those of a problem stand together."""
     requests = []
     for problem in problems:
         prompt = model.render(messages(problem.text, options.system_prompt))
@@ -155,7 +155,7 @@ def _completions(
     group: dict[str, Any],
     report: Callable[[dict[str, Any]], None],
 ) -> tuple[dict[SampleKey, Completion], int]:
-    """The completions that there are, and the number of requests that were answered before."""
+    """Return the available completions, and the number of requests that were answered before."""
     progress = BatchProgress(NAME, {NAME: len(requests)}, report)
     chosen = {"budget": options.budget} if isinstance(model, Endpoint) else {"log_probs": options.log_probs}
     kept = group | {sample_cache.LOG_PROBS: True} if options.log_probs else group

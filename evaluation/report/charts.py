@@ -1,4 +1,4 @@
-"""Every figure of the project, drawn with matplotlib: of the scorecard, the recipe comparison, the docs and the UI.
+"""Draw every figure of the project with matplotlib: scorecard, recipe comparison, docs and UI.
 
 Each function returns a complete SVG file on its own light paper, readable on any page, without dates or random names:
 the same data give the same bytes. `inline` makes an element of it for an HTML page, whose style sheet sets the colours
@@ -94,13 +94,13 @@ class Line:
 
 
 def inline(svg: str) -> str:
-    """The figure as an element of an HTML page that defines the colours of `PALETTE` as CSS variables."""
+    """Embed the figure into an HTML page that defines the colours of `PALETTE` as CSS variables."""
     return COLOUR.sub(lambda colour: VARIABLES.get(colour[0], colour[0]), svg.replace(NAMESPACE, "", 1))
 
 
 @contextmanager
 def _style() -> Iterator[None]:
-    """`STYLE`, whatever matplotlib is set to elsewhere."""
+    """Apply `STYLE`, whatever the matplotlib settings elsewhere."""
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # the viewer's fonts have it
         yield
@@ -117,16 +117,16 @@ class _Chart:
         self.axes = self.figure.add_axes(box)
 
     def write(self, x: float, y: float, text: str, **style: Any) -> None:
-        """``text`` at a place in pixels from the upper left."""
+        """Write ``text`` at a place in pixels from the upper left."""
         self.figure.text(x / self.width, 1 - y / self.height, text, **{"va": "top", **style})
 
     def note(self, artist: Artist, text: str) -> None:
-        """What ``artist`` says when it is pointed at."""
+        """Set the text that appears when the reader points at ``artist``."""
         artist.set_gid(f"note{len(self.notes)}")
         self.notes.append(_printable(text))
 
     def svg(self) -> str:
-        """The text of the SVG file."""
+        """Return the text of the SVG file."""
         buffer = io.StringIO()
         self.figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
         drawn = buffer.getvalue()
@@ -144,7 +144,7 @@ class _Chart:
 
 @_style()
 def intervals(title: str, rows: Sequence[Scores]) -> str:
-    """Scores with intervals, one line per role; hollow diamonds are published scores, not measured here."""
+    """Plot scores with intervals, one line per role; hollow diamonds are published scores, not measured here."""
     labels = [_fit(row.label) for row in rows]
     left, lines = _text_width(labels) + 20, [len(row.roles) + bool(row.published) for row in rows]
     height = sum(16 * n + 14 for n in lines)
@@ -171,7 +171,7 @@ def intervals(title: str, rows: Sequence[Scores]) -> str:
 
 @_style()
 def shares(title: str, rows: Sequence[tuple[str, Mapping[str, int]]], order: Sequence[str]) -> str:
-    """One stacked bar per row: the parts of (name, {class: count}) in ``order``."""
+    """Plot one stacked bar per row: the parts of (name, {class: count}) in ``order``."""
     chart = _bars(title, [name for name, _ in rows], right=24)
     for y, (name, counts) in enumerate(rows):
         total, start = sum(counts.values()) or 1, 0.0
@@ -186,7 +186,7 @@ def shares(title: str, rows: Sequence[tuple[str, Mapping[str, int]]], order: Seq
 
 @_style()
 def funnel(title: str, stages: Sequence[tuple[str, int]]) -> str:
-    """Rows that remain after each stage: a bar as long as their share of the first stage, and how many were lost."""
+    """Plot the rows that remain after each stage as bars, with the number of rows lost."""
     first, before = max((rows for _, rows in stages), default=0) or 1, None
     chart = _bars(title, [name for name, _ in stages], right=_text_width(f"{first:,}  \u2212{first:,}") + 16)
     for y, (name, rows) in enumerate(stages):
@@ -205,7 +205,7 @@ def funnel(title: str, stages: Sequence[tuple[str, int]]) -> str:
 
 @_style()
 def histogram(title: str, values: Sequence[float], *, limit: float, bins: int = 32) -> str:
-    """How many of ``values`` lie in each of ``bins`` equal intervals from 0 to ``limit``, which none exceeds."""
+    """Plot how many of ``values`` lie in each of ``bins`` equal intervals from 0 to ``limit``, the maximum."""
     chart = _Chart(title, WIDE, 190, left=60, right=24, top=34, bottom=26)
     chart.write(12, 8, _fit(title, WIDE - 24))
     counts, edges = np.histogram(values, bins, (0, limit))
@@ -223,7 +223,7 @@ def histogram(title: str, values: Sequence[float], *, limit: float, bins: int = 
 
 @_style()
 def lengths(title: str, lines: Sequence[Line]) -> str:
-    """Share of right samples over the length of the response in tokens, on a logarithmic axis, one line per role."""
+    """Plot the share of right samples over the response length in tokens (logarithmic), one line per role."""
     chart = _titled(title, NARROW, 190)
     chart.title += ": right answers over length"
     axes, tokens = chart.axes, [x for line in lines for x, _ in line.points]
@@ -244,7 +244,7 @@ def lengths(title: str, lines: Sequence[Line]) -> str:
 def curves(
     title: str, lines: Sequence[Line], *, unit: str = "step {:g}", legend: bool = False, width: int = 460
 ) -> str:
-    """Lines over training steps, or what ``unit`` says; a single line shows its last value."""
+    """Plot lines over training steps, or another ``unit``; a single line shows its last value."""
     lines = [line for line in lines if line.points]
     named = [line for line in lines if not line.faint]
     legend_height = 20 * math.ceil(len(named) / 2) if legend else 0
@@ -292,7 +292,7 @@ def _titled(title: str, width: int, height: int, below: int = 0) -> _Chart:
 
 
 def _ends(chart: _Chart, first: float, last: float, unit: str) -> None:
-    """The horizontal axis names its two ends."""
+    """Label only the two ends of the horizontal axis."""
     chart.axes.set_xlim(first, last if last > first else first + 1)
     ends = [first, last] if last > first else [first]
     chart.axes.set_xticks(ends, [unit.format(x) for x in ends])
@@ -301,13 +301,13 @@ def _ends(chart: _Chart, first: float, last: float, unit: str) -> None:
 
 
 def _label_rows(chart: _Chart, places: Sequence[float], labels: Sequence[str]) -> None:
-    """Each row's label left of the plot."""
+    """Write each row's label left of the plot."""
     chart.axes.set_yticks(places, labels, fontsize=TEXT, color=LIGHT["ink"])
     chart.axes.tick_params(axis="y", pad=14)
 
 
 def _fit(text: str, width: float = LABEL_WIDTH, lines: int = 2) -> str:
-    """``text`` in lines of at most about ``width`` pixels; what two lines cannot hold ends in an ellipsis."""
+    """Wrap ``text`` to at most two lines of about ``width`` pixels; an ellipsis replaces the rest."""
     text = _printable(text)
     wide = width / max(0.5 * TEXT, _text_width(text) / max(1, len(text)))  # in characters of this text
     return "\n".join(textwrap.wrap(text, max(4, int(wide)), max_lines=lines, placeholder="…"))
@@ -326,7 +326,7 @@ def _text_width(texts: str | Sequence[str]) -> float:
 
 
 def _short(value: float) -> str:
-    """Three digits that matter, as people write them: 0.0123, 1.23, 1,230, 1.2e+06."""
+    """Format a number with three significant digits: 0.0123, 1.23, 1,230, 1.2e+06."""
     size = math.floor(math.log10(abs(value))) if value else 0
     if size >= 6 or size < -3:
         return f"{value:.1e}"

@@ -1,4 +1,4 @@
-"""What each rollout correction did under each condition: scores, seeds that learn, collapse, gradients, drift by age.
+"""Report the effect of each rollout correction under each condition: scores, learning, collapse, gradients, drift.
 
 A condition is what makes rollouts drift, their staleness and precision. `measure` reads a variant's numbers from its
 runs; `DriftReport` shows those under one condition in one table.
@@ -48,7 +48,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, order=True)
 class Condition:
-    """What makes rollouts drift.
+    """The settings that cause drift of the rollouts.
 
     >>> str(Condition("float32", 4)), Condition("int4", 0).slug
     ('staleness 4, float32 rollouts', 'staleness_0_int4')
@@ -86,7 +86,7 @@ class Measured:
 
 
 def measure(recipe: Recipe) -> Measured:
-    """The figures of a variant whose runs have the same rollouts and correction, by their first run's configuration."""
+    """Measure a variant whose runs share rollouts and correction, which their first run's configuration gives."""
     config = recipe.runs[0].config
     correction = config["mixed"]["rollout_correction"]
     banded = correction["type"] != "none"
@@ -129,7 +129,7 @@ def _ages(recipe: Recipe) -> list[int]:
 
 
 def collapses(rewards: Sequence[float]) -> bool:
-    """Whether the rewards of the last steps are below half of those of the best steps in a row.
+    """Whether the rewards of the last steps fall below half of the best rewards of consecutive steps.
 
     >>> collapses([0.1, 0.9, 0.9, 0.9, 0.9, 0.9, 0.1, 0.1, 0.1, 0.1, 0.1])
     True
@@ -155,7 +155,7 @@ class DriftReport:
         }
 
     def chosen(self, condition: Condition) -> dict[str, Measured]:
-        """For each type of correction the variant with the best validation, over the seeds that two have in common.
+        """For each type of correction, return the variant with the best validation over the seeds that two share.
 
         It is the first where nothing was validated.
         """
@@ -188,7 +188,7 @@ class DriftReport:
         return table
 
     def differences(self, condition: Condition, type_: str = "reinforce_pro") -> list[Table]:
-        """Each band of ``type_``, the chosen one first, minus every other variant, over the seeds that both have."""
+        """Return each band of ``type_``, the chosen one first, minus every other variant, over their common seeds."""
         variants, chosen = self.by_condition[condition], self.chosen(condition).get(type_)
         references = sorted((v for v in variants if v.type == type_), key=lambda variant: variant is not chosen)
         tables = [_minus(reference, variants) for reference in references]
@@ -221,7 +221,7 @@ class DriftReport:
         return "\n\n".join([*parts, "## Drift by age", self.ages().to_markdown()])
 
     def write(self, folder: Path) -> None:
-        """The tables as ``drift.md``, and the figures of each condition as SVG files, into a folder that it makes."""
+        """Write the tables as ``drift.md`` and the figures of each condition as SVG files into a new folder."""
         folder.mkdir()
         (folder / "drift.md").write_text(f"# Drift\n\n{self.to_markdown()}\n", encoding="utf-8")
         for condition, variants in self.by_condition.items():
@@ -234,7 +234,7 @@ class DriftReport:
 
 
 def drift_report(recipes: Sequence[Recipe]) -> DriftReport | None:
-    """The report of those ``recipes`` that corrected their rollouts or could have; None if there is none."""
+    """Report on the ``recipes`` whose rollouts could be corrected; None if there is none."""
     needed = (REWARD, GRADIENT_NORM, KEPT_SHARE, LOG_RATIO_MEAN)
     sampled = [recipe for recipe in recipes if all(points(run.records, name) for run in recipe.runs for name in needed)]
     measured = [measure(recipe) for recipe in sampled]
@@ -257,7 +257,7 @@ def _minus(reference: Measured, variants: Sequence[Measured]) -> Table:
 
 
 def _verdict(gain: Estimate) -> str:
-    """What the interval of a difference allows to say about other seeds."""
+    """State what the interval of a difference says about other seeds."""
     if len(gain.by_seed) == 1:
         return "one seed tells nothing about others"
     return "better" if gain.low > 0 else "worse" if gain.high < 0 else "no significant difference"

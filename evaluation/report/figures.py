@@ -1,4 +1,4 @@
-"""The figures of trainings: the curves of one run, of several recipes on one axis, and the weight of a gradient."""
+"""Figures of trainings: the curves of one run, of several recipes on one axis, and gradient weights."""
 
 import math
 from collections import defaultdict

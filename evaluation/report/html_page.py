@@ -1,4 +1,4 @@
-"""What the HTML pages share: no script, no external asset, every text of a model or user escaped."""
+"""Shared parts of the HTML pages: no script, no external file, every text of a model or user escaped."""
 
 from collections.abc import Sequence
 from functools import cache

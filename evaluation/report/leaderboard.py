@@ -1,4 +1,4 @@
-"""Every checkpoint that was graded on the same problems in the same way, ranked.
+"""Rank all checkpoints that were graded on the same problems in the same way.
 
 A ranking holds what can be compared: the same benchmarks, problems, samples per problem, sampling settings and prompt.
 It is ordered by the unweighted mean over benchmarks. The difference from the first entry is paired by problem: models

@@ -1,4 +1,4 @@
-"""Several models side by side: each with its interval, and its paired difference from the first.
+"""Compare several models: each with its interval, and its paired difference from the first.
 
 A model is a folder of graded results, a checkpoint, a hub id or an endpoint. All but the first are sampled and graded
 here on one suite; samples come from the cache where it has them.

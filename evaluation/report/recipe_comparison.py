@@ -1,4 +1,4 @@
-"""Several recipes trained from one base, each with one or more seeds: scores, differences and curves on one page.
+"""Compare recipes trained from one base, each with one or more seeds: scores, differences and curves on a page.
 
 Intervals cover problems and seeds (`evaluation.statistics.seed_statistics`); differences are paired by problem and
 seed. The ranking takes each seed for one observation (`evaluation.statistics.outcomes`), because some
@@ -81,7 +81,7 @@ class Recipe:
         return tuple(fmean(fmean(scores.values()) for scores in run.scores(benchmarks).values()) for run in self.runs)
 
     def facts(self) -> dict[str, str]:
-        """What the runs have in common once, and what differs for each seed."""
+        """The facts that all runs share once, and the others for each seed."""
         names = dict.fromkeys(name for run in self.runs for name in run.facts)
         values = {name: [str(run.facts.get(name, "")) for run in self.runs] for name in names}
         return {
@@ -147,7 +147,7 @@ class Comparison:
         return table
 
     def costs_table(self, group: str) -> Table:
-        """What a point of the average of a group costs, on the mean over the seeds, the cheapest in minutes first.
+        """The cost of one point of the average of a group, by the mean over the seeds, the cheapest in minutes first.
 
         Points are counted from the model that was not trained; a recipe that is not above it has none to pay for.
         """
@@ -216,7 +216,7 @@ class Comparison:
         return "\n\n".join([*parts, *(f"> {escape_markdown(note)}" for note in self.notes)])
 
     def write(self, folder: Path, page: str) -> None:
-        """The page, its tables as ``comparison.md`` and its figures as SVG files, into an existing folder."""
+        """Write the page, its tables as ``comparison.md`` and its figures as SVG files, into an existing folder."""
         records = {recipe.name: [run.records for run in recipe.runs] for recipe in self.recipes}
         figures = recipe_curves(records, self.colours, legend=False)
         (folder / page).write_text(self._render(list(figures.values())), encoding="utf-8")
@@ -263,7 +263,7 @@ class Comparison:
         return change(points.mean, points.low, points.high)
 
     def _p_value(self, before: Recipe, after: Recipe, benchmarks: Sequence[str]) -> str:
-        """Of the permutation test over all seeds of both; empty where one has a single run."""
+        """The p-value of the permutation test over all seeds of both; empty if one of them has a single run."""
         if before is after or min(len(before.runs), len(after.runs)) < 2:
             return ""
         return p_value(cached_test(*sorted((before.by_seed(benchmarks), after.by_seed(benchmarks)))))

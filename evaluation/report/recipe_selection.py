@@ -1,4 +1,4 @@
-"""Which recipes a comparison can show: their intervals have to cover seeds alike."""
+"""Select the recipes that a comparison can show: their intervals have to cover seeds alike."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The graded samples of an evaluation on one page for people."""
+"""Show the graded samples of an evaluation on one page for people."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -20,7 +20,7 @@ Problems = Mapping[tuple[str, str], str]  # (benchmark, id) -> text
 
 @dataclass(frozen=True)
 class Answer:
-    """What two models answered to one problem, each with the grader's verdict."""
+    """The answers of two models to the same problem, each with the grader's verdict."""
 
     benchmark: str
     problem: str
@@ -60,7 +60,7 @@ def draw_answers(
 
 
 def to_markdown(answers: tuple[Answer, ...], before: str, after: str) -> str:
-    """The answers one after the other; what models wrote stands in code blocks."""
+    """Write the answers one after the other; texts of models are in code blocks."""
     parts = [
         f"# Answers of {escape_markdown(before)} and {escape_markdown(after)}",
         f"{len(answers)} problems that no one chose (a digest of their names did), up to half of them answered wrongly "

@@ -1,4 +1,4 @@
-"""The one table of results: the same rows for a terminal, for Markdown and for a page."""
+"""The table type of all results: the same rows for a terminal, for Markdown and for a page."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Tone = Literal["", "up", "down", "published"]
 
 @dataclass(frozen=True)
 class Cell:
-    """A text with a detail beside it, which a page puts below it in small; ``tone`` colours the text on a page."""
+    """A text with a detail, which a page puts below it in small type; ``tone`` colours the text on a page."""
 
     text: str
     detail: str = ""
@@ -102,5 +102,5 @@ def change(mean: float, low: float, high: float) -> Cell:
 
 
 def p_value(value: float) -> str:
-    """A p-value as people write it."""
+    """Format a p-value for people."""
     return "<0.001" if value < 0.001 else f"{value:.3f}"

@@ -1,1 +1,1 @@
-"""Scores with their uncertainty: problems are independent of each other, the samples of one problem are not."""
+"""Scores with their uncertainty: problems are independent of each other, samples of one problem are not."""

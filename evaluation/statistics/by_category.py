@@ -1,4 +1,4 @@
-"""Where a score comes from: by subject or difficulty, and by length of the response."""
+"""Break scores down by subject or difficulty, and by length of the response."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What trainings that differ only in their seed came to, where a mean misleads: some seeds learn and others do not.
+"""Summarise trainings that differ only in their seed, where a mean misleads because only some seeds learn.
 
 Here a seed counts as one observation, its score over all problems. `evaluation.statistics.seed_statistics` has means
 over problems and seeds; with scores near 0 or 1 and little between, their intervals are wide and their

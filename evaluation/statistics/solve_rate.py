@@ -1,4 +1,4 @@
-"""How hard problems are for a model: the share of its samples that solve each, with its interval."""
+"""Measure how hard problems are for a model: its solve rate on each, with the interval."""
 
 import json
 from collections import Counter
@@ -45,7 +45,7 @@ def measure_difficulty(samples: Path, grader: Grader, *, thinking: bool = True) 
 
 
 def verdicts_of(rows: Sequence[Mapping[str, Any]], grader: Grader, *, thinking: bool = True) -> list[str]:
-    """The verdict on each row of a TRACE file; one that was cut at the token limit is no answer."""
+    """Return the verdict on each row of a TRACE file; a response cut at the token limit counts as no answer."""
     grades = grader.grade_many(
         [(row["response"], row["answer"], "math") for row in rows],
         thinking=thinking,
@@ -55,7 +55,7 @@ def verdicts_of(rows: Sequence[Mapping[str, Any]], grader: Grader, *, thinking: 
 
 
 def as_suite(problems: pa.Table, samples: int) -> pa.Table:
-    """The BENCHMARK rows ``problems``, all of one name, as a suite of which a model draws ``samples`` per problem."""
+    """Turn the BENCHMARK rows ``problems`` into a suite from which a model draws ``samples`` per problem."""
     (name,) = problems["benchmark"].unique().to_pylist()
     origin = (Source(file=name),)  # of no meaning: the rows are here
     entry = Benchmark(name=name, group="evals", title="Problems of the sources", samples=samples, sources=origin)

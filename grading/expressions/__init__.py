@@ -1,1 +1,1 @@
-"""What an answer says: its text read to the end, and two readings compared exactly."""
+"""Read the text of an answer completely, and compare two readings exactly."""

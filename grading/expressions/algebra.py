@@ -1,4 +1,4 @@
-"""Whether two sympy expressions are equal: by exact arithmetic for numbers, and at exact points for formulas.
+"""Decide whether two sympy expressions are equal: exact arithmetic for numbers, exact points for formulas.
 
 sympy raises the precision of a difference until its first digits are certain, up to `MOST_DIGITS`. A difference without
 a certain digit by then is zero. So ``2^{-2000}`` differs from ``2^{-2001}``, which no float can tell apart, and equal
@@ -44,7 +44,7 @@ def equal(one: Any, other: Any) -> bool:
 
 
 def approximates(decimal: Any, digits: int, value: Any) -> bool:
-    """Whether a decimal number with ``digits`` digits after its point is ``value``, rounded or cut there."""
+    """Whether a decimal number with ``digits`` decimals is ``value``, rounded or cut there."""
     from sympy import Rational, floor
 
     if digits < PLAIN_DIGITS or value.free_symbols or not value.is_real:
@@ -56,7 +56,7 @@ def approximates(decimal: Any, digits: int, value: Any) -> bool:
 
 
 def ratio(one: Any, other: Any) -> Any:
-    """The constant that ``one`` is times ``other``, if it is a constant other than zero; else None."""
+    """Return the constant c with ``one`` = c ``other``, if there is one other than zero; else None."""
     if one.free_symbols != other.free_symbols or not one.free_symbols:
         return None
     for point in _points(one, other):

@@ -1,4 +1,4 @@
-"""Whether two forms are the same answer. Neither is preferred: which of them is the gold answer makes no difference."""
+"""Decide whether two forms are the same answer; it makes no difference which of them is the gold answer."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 
 
 def same(one: Form, other: Form) -> bool:
-    """Whether two forms state the same."""
+    """Whether two forms state the same answer."""
     one, other = _without_name(one, other), _without_name(other, one)
     if isinstance(one, Value) and isinstance(other, Value):
         return _same_value(one, other)
@@ -51,7 +51,7 @@ def same_or_tuple(single: Form, item: Form) -> bool:
 
 
 def _without_name(form: Form, other: Form) -> Form:
-    """The value of ``b = 2`` or ``x = 1, x = 2`` where the other form states values alone."""
+    """Return the value of ``b = 2`` or ``x = 1, x = 2`` if the other form states only values."""
     if isinstance(form, Group) and form.kind == "list" and form.items:
         named = [item for item in form.items if isinstance(item, Relation)]
         others = other.items if isinstance(other, Group) else (other,)
@@ -124,7 +124,7 @@ def _matrices() -> tuple[Any, ...]:
 
 
 def _same_number(one: Form, other: Form) -> bool:
-    """A number with its base beside one with a base or without."""
+    """Compare a number with its base to one with or without a base."""
     if isinstance(one, Based) and isinstance(other, Based):
         return one.base == other.base and one.numeral.lstrip("0") == other.numeral.lstrip("0")
     based, plain = (one, other) if isinstance(one, Based) else (other, one)
@@ -138,7 +138,7 @@ def _same_number(one: Form, other: Form) -> bool:
 
 
 def _same_group(one: Group, other: Group) -> bool | None:
-    """None if the two kinds can only be compared as sets of numbers."""
+    """Compare two groups; None if their kinds can only be compared as sets of numbers."""
     kinds = {one.kind, other.kind}
     if len(kinds) == 1 and one.kind == "set":
         return _matched(_distinct(one.items), _distinct(other.items))
@@ -276,7 +276,7 @@ def _difference(relation: Relation) -> Any:
 
 
 def _same_region(one: Form, other: Form) -> bool:
-    """Two sets of numbers, one of which is a relation or a set operation."""
+    """Compare two sets of numbers, one of which is a relation or a set operation."""
     names = [variable_of(form) for form in (one, other)]
     if all(names) and names[0] != names[1]:
         return False

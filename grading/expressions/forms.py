@@ -1,4 +1,4 @@
-r"""What an answer can be: a value, words, a list, a set, a tuple or interval, a relation, a region, a congruence."""
+r"""The forms that an answer can have: a value, words, a list, a set, a tuple or interval, a relation, …"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Based:
-    """A number with the base in which it is written."""
+    """A number written in a base."""
 
     numeral: str
     base: int

@@ -1,4 +1,4 @@
-r"""A normalised answer as a form, read to its end.
+r"""Read a normalised answer completely into a form.
 
 `read` takes the text apart at the signs that divide it (commas, brackets, relations, set operations) and has each piece
 read by `grading.expressions.terms`. What has a part that nothing reads is not read at all; there is no fallback.
@@ -46,7 +46,7 @@ _CLOCK = compile_full_match(r"\d{1,2}(?: ?: ?\d\d){1,2}")
 
 @lru_cache(maxsize=4096)
 def read(text: str) -> Form | None:
-    """The form of a normalised answer; None if it has a part that nothing reads."""
+    """Return the form of a normalised answer; None if a part of it cannot be read."""
     try:
         return _read(text)
     except Unread:
@@ -93,7 +93,7 @@ def _is_word(text: str) -> bool:
 
 
 def _read_list(parts: list[str]) -> Form:
-    """Parts with commas, semicolons, "and" or "or" between them, or one of them alone."""
+    """Read parts with commas, semicolons, "and" or "or" between them, or a single part."""
     parts = strip(parts)
     for separators in (("\\lor",), ("\\land",), (";",), (",",)):
         pieces, signs = divide(parts, separators)
@@ -106,7 +106,7 @@ def _read_list(parts: list[str]) -> Form:
 
 
 def _grouped(separator: str, items: list[Form]) -> Form:
-    """A list; ``x = 1, 2`` names its values, lists in it are its items, and one with dots has an order."""
+    """Make a list; ``x = 1, 2`` names its values, nested lists are its items, and dots give it an order."""
     flat: list[Form] = []
     for item in items:
         flat += item.items if isinstance(item, Group) and item.kind in ("list", "sequence") else [item]
@@ -148,7 +148,7 @@ def _read_item(parts: list[str]) -> Form:
 
 
 def _read_bracket(parts: list[str]) -> Form | None:
-    """A set, a tuple or an interval; None for a bracket around one expression."""
+    """Read a set, a tuple or an interval; None for a bracket around one expression."""
     inside = strip(parts[1:-1])
     opening, end = parts[0], parts[-1]
     if (opening, end) == ("\\{", "\\}"):
@@ -318,7 +318,7 @@ def _read_congruence(left: list[str], right: list[str], position: int) -> Congru
 
 
 def _read_value(parts: list[str]) -> Form:
-    """A number, an expression, a quantity with its unit, several of them, a ratio or a time of the day."""
+    """Read a number, an expression, one or several quantities with units, a ratio or a time of day."""
     text = "".join(parts).strip()
     if based := _BASED(text):
         return Based(based.group(1), int(based.group(2)))

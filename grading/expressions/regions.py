@@ -1,4 +1,4 @@
-"""Sets of real numbers that forms describe: intervals, finite sets, and the solutions of inequalities."""
+"""Convert forms into sets of real numbers: intervals, finite sets, and the solutions of inequalities."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from grading.expressions.forms import Builder, Form, Group, Region, Relation, Va
 
 
 def numbers_of(form: Form | None) -> Any:
-    """The set of real numbers that a form is, or that meet it, as sympy's set; None if it is none.
+    """Return the set of real numbers that a form describes, as sympy's set; None if it describes none.
 
     An inequality stands for the values of its one symbol.
     """

@@ -1,4 +1,4 @@
-"""Unicode in answers, written as LaTeX: ``√2``, ``x²``, ``½``, ``90°``, full-width digits, Greek letters."""
+"""Rewrite Unicode in answers as LaTeX: ``√2``, ``x²``, ``½``, ``90°``, full-width digits, Greek letters."""
 
 import unicodedata
 

@@ -1,4 +1,4 @@
-r"""One mathematical expression, without relation, list or unit, as sympy reads it: by the grammar of latex2sympy2.
+r"""Read one mathematical expression, without relation, list or unit, into sympy with latex2sympy2's grammar.
 
 That grammar must match the whole text, but its lexer takes the start of a command for another one (``\leftarrow`` for
 ``\le``), and its conversion leaves out what it cannot compute with (the base of ``10_2``, the prime of ``y'``). So only
@@ -254,7 +254,7 @@ CLOSING_OR_OPERATOR = frozenset("+-*/^_!|,&)]}")
 
 
 def _written(parts: list[str]) -> Iterator[str]:
-    """The tokens as the grammar wants them; Unread for those that it would not read, or read wrongly."""
+    """Rewrite the tokens for the grammar; Unread for tokens that it would reject or read wrongly."""
     position, degrees = 0, _in_degrees(parts)
     parts = list(parts)
     base = ""  # of the indices and exponents
@@ -350,7 +350,7 @@ def _written(parts: list[str]) -> Iterator[str]:
 
 
 def _script(parts: list[str], position: int, sign: str, base: str) -> tuple[str, int]:
-    """An index or exponent, and its end. An index may be a word; a degree sign without trigonometry means nothing."""
+    """Return an index or exponent, and its end. An index may be a word; a lone degree sign means nothing."""
     if sign == "^" and (end := _is_degree(parts, position - 1)):
         return "", end
     start = position
@@ -404,7 +404,7 @@ def _derivative(over: list[str], under: list[str]) -> str | None:
 
 
 def _matrix(parts: list[str], position: int) -> tuple[str, int]:
-    r"""A matrix from after its ``\begin`` to its end."""
+    r"""Read a matrix, from after its ``\begin`` to its end."""
     kind = "".join(parts[position + 1 : closing(parts, position)]) if parts[position : position + 1] == ["{"] else ""
     start = closing(parts, position) + 1 if kind else position
     if kind == "array" and parts[start : start + 1] == ["{"]:

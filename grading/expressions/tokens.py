@@ -1,4 +1,4 @@
-r"""The tokens of a normalised answer, and where it can be divided: outside of all brackets.
+r"""Split a normalised answer into tokens, and divide it outside of all brackets.
 
 A token is a command, a number, a run of blanks, a ``\text{…}`` as a whole, or one character.
 """
@@ -13,7 +13,7 @@ CLOSING = frozenset((")", "]", "}", "\\}", "\\rangle", "\\rfloor", "\\rceil", "\
 
 
 class Unread(Exception):
-    """The text has a part that nothing here reads; so it is not read at all."""
+    """The text has a part that cannot be read, so none of it is read."""
 
 
 def tokens(text: str) -> list[str]:

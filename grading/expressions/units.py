@@ -1,4 +1,4 @@
-r"""Units behind numbers: ``5\text{ cm}^2``, ``5 apples``, ``9 (apples)``, ``\$5``, ``50\%``, ``41^\circ``.
+r"""Read units behind numbers: ``5\text{ cm}^2``, ``5 apples``, ``9 (apples)``, ``\$5``, ``50\%``, ``41^\circ``.
 
 A unit is one to five words that name a thing. Words that hedge, deny or join (`NO_UNIT`) are none, so that
 ``4\text{ or possibly 5}`` is not 4.
@@ -221,7 +221,7 @@ _UNIT = compile_full_match(r"[a-zA-Z][a-zA-Z .\-^/\d*]*")
 
 
 def split_unit(text: str) -> tuple[str, str | None, int]:
-    r"""An answer without its unit, the unit under its short name (None if there is none), and a power of ten.
+    r"""Split an answer into the part without a unit, the unit's short name (or None), and a power of ten.
 
     >>> split_unit(r"5\text{ square meters}"), split_unit("9 (apples)"), split_unit(r"2\text{ million}")
     (('5', 'm^2', 0), ('9', 'apple', 0), ('2', None, 6))
@@ -260,7 +260,7 @@ def split_unit(text: str) -> tuple[str, str | None, int]:
 
 
 def _name(text: str) -> tuple[str | None, int] | None:
-    """Short name and power of ten of a unit; None if the words are no unit."""
+    """Return the short name and the power of ten of a unit; None if the words are not a unit."""
     for command in ("\\text", "\\cdot", "{", "}"):
         text = text.replace(command, " " if command == "\\cdot" else "")
     text = " ".join(text.replace("/", " per ").split()).strip(" .")
@@ -280,7 +280,7 @@ def _name(text: str) -> tuple[str | None, int] | None:
 
 
 def _compound(words: list[str]) -> str:
-    """``square meters per hour`` as ``m^2/h``."""
+    """Read ``square meters per hour`` as ``m^2/h``."""
     result, power = "", ""
     for word in words:
         lower = word.lower()

@@ -1,4 +1,4 @@
-"""What Dagster knows: jobs, schedules, sensors, resources, settings."""
+"""The Dagster definitions: jobs, schedules, sensors, resources, settings."""
 
 import gc
 

@@ -1,4 +1,4 @@
-"""When assets materialize by themselves."""
+"""Automation conditions: when assets materialize without a request."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import dagster as dg
 
 
 def retrain_on_new_targets() -> dg.AutomationCondition[Any]:
-    """Train again when the content of an input changed, its blocking checks passed and no input is under way.
+    """Train when an input's content has changed, its blocking checks pass, and no input is in progress.
 
     `AutomationCondition.eager` would also retrain after a materialization with identical data.
     """

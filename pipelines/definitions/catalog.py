@@ -1,4 +1,4 @@
-"""What the UI's catalogue says of every asset: owners, when it runs, how fresh it should be, where its code is.
+"""Metadata for the catalogue in the UI: owners, schedule, freshness and links to the code of every asset.
 
 What only one asset knows (its description, kinds, columns) is in the module of the asset.
 """
@@ -64,7 +64,7 @@ class CatalogSettings(BaseModel):
 def describe(
     assets: Sequence[dg.AssetsDefinition | dg.AssetSpec], settings: CatalogSettings
 ) -> list[dg.AssetsDefinition | dg.AssetSpec]:
-    """``assets`` with what the settings and the jobs say of them."""
+    """Add the metadata from settings and jobs to ``assets``."""
     days = settings.fresh_days
     fresh = None if days is None else dg.FreshnessPolicy.time_window(timedelta(OVERDUE * days), timedelta(days))
 

@@ -1,4 +1,4 @@
-"""The code location: everything Dagster knows, in explicit lists."""
+"""The code location: all of Dagster's definitions, in explicit lists."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -68,7 +68,7 @@ def build_defs(
 
 
 def _target_assets(settings: Settings) -> list[dg.AssetsDefinition]:
-    """The targets; those of a teacher and the pass rates where the profile has a section for them."""
+    """Build the target assets; a teacher's traces and pass rates are among them if the profile has their sections."""
     teacher, rates = settings.generate, settings.difficulty
     assets = [
         source,

@@ -1,4 +1,4 @@
-"""How the steps of a run get their processes: forked from the run's own, which has loaded what most of them need."""
+"""The executor of steps: it forks them from the run's process, which has loaded what most of them need."""
 
 from importlib import import_module
 from typing import cast

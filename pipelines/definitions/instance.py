@@ -1,4 +1,4 @@
-"""DAGSTER_HOME: the folder of the Dagster instance, and the runs in it whose process is gone."""
+"""DAGSTER_HOME: the folder of the Dagster instance, and the clean-up of runs whose process has died."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def owner_tag() -> dict[str, str]:
 
 
 def end_dead_runs(instance: dg.DagsterInstance) -> list[str]:
-    """End the runs whose executing process is gone (killed, power lost), and free their places in the pools.
+    """End the runs whose process has died (killed, power lost), and free their slots in the pools.
 
     Without this a run that was killed stays "started" for ever and its place in the `gpu` pool is never given back.
     """

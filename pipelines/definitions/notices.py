@@ -1,4 +1,4 @@
-"""Who is told when a run fails: the log, and every address that the settings name. ``notify`` in the settings.
+"""Notices of failed runs: to the log, and to every address in the section ``notify`` of the settings.
 
 Addresses give access, so each is the value of an environment variable whose name is in the settings: an Apprise URL
 (https://appriseit.com/services/), such as ``slack://…`` or ``mailto://user:password@host?to=…``, or the plain ``https``
@@ -33,7 +33,7 @@ class NotifySettings(BaseModel):
 
 @dataclass(frozen=True)
 class Notice:
-    """What happened, in one line, and the rest."""
+    """A message: one line that says what happened, and the details."""
 
     subject: str
     text: str

@@ -1,4 +1,4 @@
-"""Processes that outlived their run: they are recognised by the run's id in their environment, never by a name.
+"""Find processes that outlived their run by the run's id in their environment, never by a name.
 
 `TrainingInterpreter` puts the id of the run into the environment of every program that it starts, and the supervisor
 ends such a program with all of its descendants. What this module finds are the rare processes that a killed supervisor
@@ -33,12 +33,12 @@ class OrphanProcess:
 
     @property
     def key(self) -> str:
-        """Tells it from a later process with the same id."""
+        """A key that distinguishes it from a later process with the same id."""
         return f"{self.process.pid}-{self.process.since}"
 
 
 def find_leftovers(instance: dg.DagsterInstance, now: float | None = None) -> list[OrphanProcess]:
-    """Processes of this user on this machine whose run of ``instance`` ended a minute ago or longer.
+    """Find processes of this user and machine whose run of ``instance`` ended at least a minute ago.
 
     Processes of runs that ``instance`` does not know belong to another instance and are left alone.
     """
@@ -49,7 +49,7 @@ def find_leftovers(instance: dg.DagsterInstance, now: float | None = None) -> li
 
 
 def stop(leftovers: Iterable[OrphanProcess], asked: Mapping[str, float], now: float) -> dict[str, float]:
-    """Send TERM to those not in ``asked``, and KILL to those that ignored it; returns when each was first asked."""
+    """Send TERM to those not in ``asked``, and KILL to those that ignored it; return when each was first asked."""
     times: dict[str, float] = {}
     for leftover in leftovers:
         first = times[leftover.key] = asked.get(leftover.key, now)

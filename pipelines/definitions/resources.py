@@ -1,4 +1,4 @@
-"""Resources from settings. Their classes are beside the assets that use them."""
+"""Build Dagster resources from settings; their classes are beside the assets that use them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Sensors: they react to failed runs, changed data, new policies and leftover processes. Delivered stopped."""
+"""Sensors for failed runs, changed data, new policies and leftover processes. They are off by default."""
 
 import json
 import time
@@ -61,7 +61,7 @@ def notify_run_failures(settings: NotifySettings) -> dg.SensorDefinition:
 
 
 def failure_notice(context: dg.RunFailureSensorContext) -> Notice:
-    """The run, and why each of its failed steps failed."""
+    """Describe the run and why each of its failed steps failed."""
     failures = {event.step_key: reason(event.step_failure_data.error) for event in context.get_step_failure_events()}
     listed = "; ".join(f"{step}: {text}" for step, text in failures.items()) or context.failure_event.message or ""
     run = context.dagster_run
@@ -128,7 +128,7 @@ def watch_sources(settings: Settings) -> dg.SensorDefinition:
 
 
 def skip(reason: str, state: SourceState) -> dg.SensorResult:
-    """No request, and the state of the source for the next tick."""
+    """Skip the tick, and keep the state of the source for the next one."""
     return dg.SensorResult(skip_reason=reason, cursor=state.to_cursor())
 
 
@@ -141,7 +141,7 @@ def prepared_digest(storage: Storage) -> str:
 
 
 def score_new_policies() -> dg.SensorDefinition:
-    """Scores a policy that was trained alone."""
+    """Evaluate policies that were trained outside a full run."""
 
     @dg.asset_sensor(
         asset_key=POLICY,

@@ -61,7 +61,7 @@ def folder(root: str) -> str:
 
 
 class StorageSettings(_Section):
-    """Where outputs go."""
+    """The place of all outputs."""
 
     root: Annotated[str, AfterValidator(folder)] = Field(
         default="var/storage", description="Folder of all outputs. A relative one is below the project."
@@ -69,7 +69,7 @@ class StorageSettings(_Section):
 
 
 class InterpreterSettings(_Section):
-    """What trainings and evaluations run with, and where."""
+    """The interpreter and the backend of trainings and evaluations."""
 
     python: str = Field(default=".venv-train/bin/python", description="The Python that has torch, verl and vLLM.")
     offline: bool = Field(default=True, description="Training and generation never contact the Hugging Face hub.")
@@ -101,7 +101,7 @@ class CheckSettings(_Section):
 
 
 class ScheduleSettings(_Section):
-    """When the schedules run."""
+    """The times of the schedules."""
 
     retrain: str = Field(default="0 3 * * 1", description="Cron line of the weekly run.")
     timezone: str = Field(default="UTC", description="Time zone of the schedules.")
@@ -118,7 +118,7 @@ class YamlVariables(EnvSettingsSource):
 
 
 class Settings(BaseSettings):
-    """Everything that an installation can set, by section."""
+    """All settings of an installation, by section."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, env_nested_delimiter="__", env_ignore_empty=False, extra="forbid", frozen=True

@@ -1,4 +1,4 @@
-"""Whether the raw traces changed. A tick is cheap while they do not.
+"""Detect changes of the raw traces; a tick without a change is cheap.
 
 It lists the files with their sizes and times (and asks the hub for its commit), and reads content only if that changed.
 """
@@ -36,7 +36,7 @@ class SourceState:
         return json.dumps(asdict(self))
 
     def observe(self, config: PrepareConfig) -> "SourceState":
-        """The state now. InputError for a source that cannot be reached."""
+        """Return the present state of the source; InputError if it cannot be reached."""
         from targets.read.sources import observe
 
         listing = _listing(changing_sources(config))

@@ -1,4 +1,4 @@
-"""The page of the Python interface: the functions of the original implementation, and what can be chosen by name."""
+"""Generate the page of the Python interface: the original's functions, and the choices by name."""
 
 from pipelines.reference.markdown import page
 from training import algorithms

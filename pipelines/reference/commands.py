@@ -1,4 +1,4 @@
-"""The page of the command line: `luffy`, and what stands behind its commands."""
+"""Generate the page of the command line: `luffy`, and the programs behind its commands."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The page of what Dagster shows: assets, checks, jobs, schedules and sensors."""
+"""Generate the page of the Dagster definitions: assets, checks, jobs, schedules and sensors."""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -14,7 +14,7 @@ from pipelines.reference.markdown import code, page, prose, table
 
 
 def graph_page() -> str:
-    """Everything of the profile ``embedded``, and the assets that only some profiles have."""
+    """Describe all definitions of the profile ``embedded``, and the assets that only some profiles have."""
     more = {
         "generate": GenerationOptions(teacher="teacher", problems="problems.jsonl"),
         "difficulty": DifficultyOptions(),

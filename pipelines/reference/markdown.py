@@ -1,4 +1,4 @@
-"""What the reference pages are written with."""
+"""Markdown helpers of the reference pages."""
 
 import html
 from collections.abc import Iterable, Sequence

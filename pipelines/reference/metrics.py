@@ -1,4 +1,4 @@
-"""The page of the metrics of a training."""
+"""Generate the page of the metrics of a training."""
 
 from core.metrics import METRICS, Metric, View
 from pipelines.reference.markdown import code, page, table

@@ -1,4 +1,4 @@
-"""The page of the settings, and tables of any class of options."""
+"""Generate the page of the settings, and tables of any class of options."""
 
 import types
 import typing
@@ -91,7 +91,7 @@ def _about(field: FieldInfo) -> str:
     if not doc:
         raise ValueError(f"a section whose class has no docstring: {field}")
     absent = "" if field.default is not None else " It is absent unless a profile has it."
-    return prose(("Of " if "/" in doc.split()[0] else "") + doc + absent)
+    return prose(doc + absent)
 
 
 def _described(field: FieldInfo) -> str:

@@ -1,4 +1,4 @@
-"""The pages of the training configuration: the options of the algorithm, the recipes and the hardware profiles."""
+"""Generate the pages of the training configuration: algorithm options, recipes and hardware profiles."""
 
 import re
 from collections.abc import Iterator

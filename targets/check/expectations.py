@@ -1,4 +1,4 @@
-"""Great Expectations on the profile of prepared targets. The checks are data: see ``suite.yaml``.
+"""Run Great Expectations on the profile of prepared targets. The checks are data: see ``suite.yaml``.
 
 Besides the profile's columns a suite can use `DERIVED` ones, and the numbers among the settings of the preparation.
 
@@ -96,7 +96,7 @@ def validate(
     previous: Path | None = None,
     docs: Path | None = None,
 ) -> list[CheckResult]:
-    """Results of every check of ``suite`` on a profile file, in the suite's order.
+    """Run every check of ``suite`` on a profile file; the results are in the suite's order.
 
     An expectation whose evaluation breaks has failed, and says so.
 
@@ -120,7 +120,7 @@ def validate(
 
 
 def drift(profile: Path, previous: Path | None) -> dict[str, float]:
-    """How a profile differs from that of the version before; 0 throughout where there is none, or no row.
+    """Measure how a profile differs from that of the previous version; 0 throughout if there is none, or no row.
 
     ``source_mix_shift``: half the sum of the changes of the sources' shares, 0 to 1. ``survival_change``: the largest
     relative change of a source's share of kept traces. ``mean_length_change``: relative, of the target's tokens.
@@ -141,7 +141,7 @@ def drift(profile: Path, previous: Path | None) -> dict[str, float]:
 
 
 def _mix(profile: Path) -> dict[str, Any]:
-    """Rows, mean tokens, kept rows and surviving share by source, of a profile file."""
+    """Summarise a profile file by source: rows, mean tokens, kept rows and surviving share."""
     import pyarrow.parquet as pq
 
     with readable(profile, REMEDY):
@@ -176,7 +176,7 @@ def _read(profile: Path) -> tuple["pd.DataFrame", dict[str, Any]]:
 
 
 def _resolve(check: Check, settings: Mapping[str, Any], metadata: Sequence[str], suite: Path) -> dict[str, Any]:
-    """The arguments of a check, with the numbers that it names by ``$name``, and the columns of `METADATA`."""
+    """Fill in the arguments of a check: the numbers that it names by ``$name``, and the columns of `METADATA`."""
     numbers = {name: value for name, value in settings.items() if isinstance(value, int | float)}
 
     def resolve(value: Any) -> Any:

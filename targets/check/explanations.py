@@ -1,4 +1,4 @@
-"""What is wrong with a check of the suite: which of its arguments, and what is allowed there."""
+"""Explain what is wrong with a check of the suite: the argument at fault, and the values that it may have."""
 
 import difflib
 from collections.abc import Collection, Mapping
@@ -9,7 +9,7 @@ NO_ARGUMENTS = ("batch_id", "table")  # the profile is the only table
 
 
 def explain_construction(kind: str, kwargs: Mapping[str, Any], error: Exception) -> str:
-    """Why Great Expectations does not make an expectation of type ``kind``, in one line."""
+    """Explain in one line why Great Expectations rejects an expectation of type ``kind``."""
     from great_expectations.exceptions.exceptions import ExpectationNotFoundError
     from great_expectations.expectations.registry import list_registered_expectation_implementations as kinds
 
@@ -26,7 +26,7 @@ def explain_construction(kind: str, kwargs: Mapping[str, Any], error: Exception)
 
 
 def explain_failure(kwargs: Mapping[str, Any], columns: Collection[str], error: str) -> str:
-    """Why the evaluation of an expectation broke with ``error``, on a profile of these ``columns``, in one line."""
+    """Explain in one line why an expectation failed with ``error`` on a profile of these ``columns``."""
     for name, value in kwargs.items():
         values = value if isinstance(value, list) else [value]
         if name.startswith("column") and (gone := [str(column) for column in values if column not in columns]):

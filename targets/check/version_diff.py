@@ -1,4 +1,4 @@
-"""Two versions of a set side by side, from their profiles."""
+"""Compare two versions of a training set by their profiles."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ REMEDY = "give the folder of a preparation"
 
 
 def compare_versions(before: Path, after: Path) -> list[tuple[str, str, str]]:
-    """(what, value before, value after) of two profile files: rows, lengths, sources, what the filters rejected.
+    """Compare two profile files as (what, value before, value after): rows, lengths, sources, rejections.
 
     Raises InputError for a file that is no profile.
     """

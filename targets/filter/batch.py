@@ -1,4 +1,4 @@
-"""A batch of traces through the filters, stage by stage.
+"""Filter a batch of traces, stage by stage.
 
 Nothing here depends on how traces are grouped into batches, so the same function runs in this process, in a pool of
 processes and on Ray Data.
@@ -49,7 +49,7 @@ def _accepted(traces: Sequence[Trace]) -> list[Trace]:
 
 
 def _filter_texts(trace: Trace, context: FilterContext) -> None:
-    """What can be said without comparing answers or counting tokens; makes the target."""
+    """Apply the filters that need neither a comparison of answers nor token counts, and make the target."""
     _reject(Stage.PROBLEM, trace, context)
     if "contaminated" in trace.reasons and (match := context.benchmark_match(trace.problem or "")):
         trace.duplicate_of, trace.duplicate_problem = f"{match.benchmark}/{match.id}", match.problem
@@ -70,7 +70,7 @@ def _reject(stage: Stage, trace: Trace, context: FilterContext) -> None:
 
 
 def _verify(trace: Trace, context: FilterContext) -> None:
-    """Compare the answer with the gold answer, by the verifier that also rewards the policy."""
+    """Compare the answer with the gold answer, using the verifier that also rewards the policy."""
     gold, verifier, mathematics = trace.gold or "", context.verifier(trace), context.is_mathematics(trace)
     fields = {"problem": trace.problem, **trace.fields}
     if not mathematics and (problem := verifier.gold_problem(gold, fields)):
@@ -122,13 +122,13 @@ def _align_log_probs(trace: Trace, context: FilterContext) -> None:
 
 
 def prompt_of(trace: Trace, source: Source) -> list[dict[str, str]]:
-    """System message (that of the settings, else the trace's) and problem, as a policy is asked."""
+    """Return the conversation of a prompt: system message (from the settings, or else the trace) and problem."""
     system = trace.system if source.system_prompt is None else source.system_prompt
     return messages(f"{trace.problem or ''}{source.suffix}", system)
 
 
 def _describe(trace: Trace, context: FilterContext) -> None:
-    """What duplicates and checks need to know of an accepted trace."""
+    """Record the properties of an accepted trace that duplicates and checks need."""
     problem, gold, text = trace.problem or "", trace.gold or "", trace.target.encode()
     trace.response = trace.system = trace.target_token_ids = None  # the target holds what is needed of it
     trace.problem_digest, trace.dedupe_key = spelling_digest(problem), dedupe_key(problem, gold)

@@ -1,4 +1,4 @@
-"""The decisions on each part of a source, cached: a part is filtered once for the same content, settings and code.
+"""Cache the decisions on each part of a source: equal content, settings and code are filtered once.
 
 ``<cache>/<key>.parquet`` (DECISION), complete or absent, never changed. The key is a digest of everything that decides
 what is in it, so that a new file costs its own rows and a new threshold costs all. Deleting the folder costs time only.
@@ -29,7 +29,7 @@ REMEDY = "delete it, and its rows are filtered again"
 
 @cache
 def code_digest() -> str:
-    """Digest of the code, and the versions of the packages, that decide about a trace."""
+    """Digest the code and the versions of the packages that decide about a trace."""
     parts = [covered_code.code_digest(*covered_code.PREPARATION_CODE)]
     parts += [f"{name} {importlib.metadata.version(name)}" for name in PACKAGES]
     return digest_bytes("\n".join(parts).encode())
@@ -54,7 +54,7 @@ class DecisionCache:
         return digest_bytes(json.dumps(decides, sort_keys=True).encode())
 
     def file(self, part: Part, limit: int | None, engine: Engine, report: Callable[[int, int | None], None]) -> Path:
-        """The decisions on ``part``, by ``engine`` if they are not there yet.
+        """Return the file of decisions on ``part``; ``engine`` makes it if it is missing.
 
         ``report`` is called with the rows so far, and the rows in all where known.
         """

@@ -1,4 +1,4 @@
-"""What the filters of one process need beside the trace: settings, verifiers, token lengths, and the benchmarks."""
+"""The tools of the filters in one process: settings, verifiers, token lengths, and the benchmarks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ MATCHES_IN_MEMORY = 4096  # problems: their traces follow each other
 
 @dataclass(frozen=True)
 class FilterInputs:
-    """From what a process makes its `FilterContext`; it can be sent to another process.
+    """The inputs from which a process makes its `FilterContext`; they can be sent to another process.
 
     ``benchmarks``: None where contamination is not looked for. ``verdicts``: a file through which the processes of one
     machine share the verdicts on answers.
@@ -33,7 +33,7 @@ class FilterInputs:
 
 
 class FilterContext:
-    """Use as a context manager, or call `close`: it ends the processes that compare answers."""
+    """The tools of the filters. Use it as a context manager, or call `close` to end the comparing processes."""
 
     def __init__(self, inputs: FilterInputs) -> None:
         self.config = inputs.config
@@ -82,4 +82,4 @@ class FilterContext:
 
 
 def _no_match(problem: str) -> None:
-    """Without benchmarks no problem is theirs."""
+    """Without benchmarks, match no problem."""

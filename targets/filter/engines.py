@@ -1,4 +1,4 @@
-"""Where batches of traces are filtered: in this process, in a pool of processes, or on Ray Data.
+"""The engines that filter batches of traces: this process, a pool of processes, or Ray Data.
 
 Each engine gives the traces of a part in their order, a batch at a time; a few batches are in flight at once and no
 more. The function that filters is the same, so the decisions are the same.
@@ -60,7 +60,7 @@ def build_engine(name: str, inputs: Callable[[], FilterInputs], workers: int) ->
 
 
 class SingleEngine:
-    """This process filters. Answers are compared in a process of their own, as always."""
+    """Filters in this process; a separate process compares the answers."""
 
     def __init__(self, inputs: Callable[[], FilterInputs]) -> None:
         self._inputs = inputs
@@ -84,7 +84,7 @@ class SingleEngine:
 
 
 class PoolEngine:
-    """A pool of processes; one that dies is replaced and its batches are filtered again.
+    """Filters in a pool of processes; a process that dies is replaced, and its batches are filtered again.
 
     What takes less time than starting processes is filtered here. Batches travel pickled: 2.9 ms per batch of
     256 real traces, there and back, where Arrow takes 3.4 or more.

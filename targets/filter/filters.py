@@ -1,4 +1,4 @@
-"""Every reason to reject a trace, in the order in which it is looked for.
+"""The list of all filters, in the order in which they apply.
 
 To add a filter, write its rule in `targets.filter.rules` and add an entry here. The tables of the UI and
 ``docs/targets.md`` follow. A trace is counted under the first reason that applies; its row names all of them.
@@ -90,7 +90,7 @@ FILTERS: tuple[Filter, ...] = (
 
 
 def rejections(stage: Stage, trace: Trace, context: FilterContext) -> Iterator[Rejection]:
-    """What the rules of ``stage`` say against a trace."""
+    """Apply the rules of ``stage`` to a trace, and return the reasons against it."""
     for entry in FILTERS:
         if entry.stage is stage and entry.rule and (detail := entry.rule(trace, context)) is not None:
             yield Rejection(entry.name, detail)

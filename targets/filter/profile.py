@@ -1,4 +1,4 @@
-"""What the checks look at in a target's text.
+"""Measure the properties of a target's text that the checks use.
 
 Nothing is copied from the filters that accepted it: the text is taken apart again, so that a mistake of a filter shows.
 """

@@ -1,4 +1,4 @@
-"""Filtering on Ray Data: pieces of a part are read and filtered wherever the cluster has room, and come back in order.
+"""Filter on Ray Data: the cluster reads and filters pieces of a part in parallel, and returns them in order.
 
 ``RAY_ADDRESS`` names a running cluster; without one, Ray starts on this machine and ends with the preparation.
 """
@@ -26,7 +26,7 @@ TRACES = "traces"  # the one column of a block: a pickled batch per row
 
 
 class RayEngine:
-    """Use as a context manager: it may have started Ray."""
+    """Filters on Ray Data. Use it as a context manager, because it may have started Ray."""
 
     def __init__(self, inputs: Callable[[], FilterInputs], workers: int) -> None:
         self._inputs = inputs

@@ -1,4 +1,4 @@
-"""The rules of the filters: what is wrong with a trace, with the numbers or the text behind it, or None.
+"""The rules of the filters: each returns what is wrong with a trace, with the evidence, or None.
 
 Their names and order are in `targets.filter.filters`; thresholds are in `PrepareConfig`. A rule changes nothing.
 """
@@ -45,7 +45,7 @@ FOREIGN = compile_quick_pattern(
 
 
 def contaminated(trace: Trace, context: FilterContext) -> str | None:
-    """The problem is a benchmark's: equal, nearly equal, or half of it in shared runs of eight words."""
+    """Reject benchmark problems: equal, nearly equal, or with half of their text in shared runs of eight words."""
     match = context.benchmark_match(trace.problem or "")
     if match is None:
         return None
@@ -53,13 +53,13 @@ def contaminated(trace: Trace, context: FilterContext) -> str | None:
 
 
 def figure(trace: Trace, context: FilterContext) -> str | None:
-    """The text alone does not state the problem."""
+    """Reject problems that the text alone does not state."""
     match = FIGURE.search(trace.problem or "") if context.config.reject_figures else None
     return f"{match.group()!r} in the problem" if match else None
 
 
 def choice_gold(trace: Trace, context: FilterContext) -> str | None:
-    """The gold answer is one of the options that the problem lists."""
+    """Reject gold answers that are one of the options that the problem lists."""
     gold = (trace.gold or "").strip()
     if not context.config.reject_choices or not context.is_mathematics(trace) or not CHOICE(gold):
         return None
@@ -67,7 +67,7 @@ def choice_gold(trace: Trace, context: FilterContext) -> str | None:
 
 
 def proof(trace: Trace, context: FilterContext) -> str | None:
-    """One boxed answer cannot show that the problem is solved."""
+    """Reject problems whose solution a single boxed answer cannot show."""
     if not context.is_mathematics(trace):
         return None
     gold = (trace.gold or "").strip()
@@ -78,7 +78,7 @@ def proof(trace: Trace, context: FilterContext) -> str | None:
 
 
 def refusal(trace: Trace, context: FilterContext) -> str | None:
-    """The answer, or a response without markers, begins by declining."""
+    """Reject answers, and responses without markers, that begin by declining."""
     match = REFUSAL.match(trace.conclusion)
     return f"{match.group().strip()!r}" if match else None
 
@@ -116,7 +116,7 @@ def line_loop(trace: Trace, context: FilterContext) -> str | None:
 
 
 def foreign_script(trace: Trace, context: FilterContext) -> str | None:
-    """More characters than ``max_foreign_share`` are of scripts that mathematics in English does not use."""
+    """Reject texts with more than ``max_foreign_share`` of characters from scripts other than English mathematics."""
     foreign = [] if trace.target.isascii() else FOREIGN.findall(trace.target)
     if len(foreign) <= context.config.max_foreign_share * len(trace.target):
         return None

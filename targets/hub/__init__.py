@@ -1,1 +1,1 @@
-"""Targets on the Hugging Face hub: pushed with a card, and pulled with the digest that they were pushed with."""
+"""Share targets on the Hugging Face hub: push them with a card, and pull them with a check of their digest."""

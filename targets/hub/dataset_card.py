@@ -1,4 +1,4 @@
-"""The card of a training set on the hub: where its rows come from, what the filters took, and its digests."""
+"""Write the card of a training set on the hub: sources, filter counts and digests."""
 
 import json
 from collections.abc import Mapping

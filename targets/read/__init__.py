@@ -1,1 +1,1 @@
-"""Files of traces in, rows of one form out."""
+"""Read files of traces into rows of one form."""

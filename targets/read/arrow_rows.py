@@ -1,4 +1,4 @@
-"""Rows of parquet files, and of the Arrow files that ``Dataset.save_to_disk`` writes, a batch at a time."""
+"""Read rows of parquet files, and of the Arrow files of ``Dataset.save_to_disk``, a batch at a time."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Chats of a source: the system message, the question and the answer of one turn, with the thoughts of the answer.
+"""Read chats of a source: the system message, question and answer of one turn, with the answer's thoughts.
 
 A chat is a list of messages in {role, content} or {from, value} spelling, or such a list as JSON text. A chat of
 several turns, or one that calls tools, is refused: a trace pairs one question with one answer.

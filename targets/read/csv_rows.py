@@ -1,4 +1,4 @@
-"""Rows of CSV files: every value is a text, and an empty place is no value."""
+"""Read rows of CSV files: every value is a text, and an empty cell is no value."""
 
 import codecs
 import csv

@@ -1,4 +1,4 @@
-"""The data files of a path, folder or glob, wherever fsspec reaches: local, ``s3://``, ``gs://``, ``memory://``.
+"""Find the data files of a path, folder or glob in any filesystem of fsspec: local, ``s3://``, ``gs://``, …
 
 A folder may be a clone of a hub dataset, or what ``Dataset.save_to_disk`` writes: then its metadata are no data, and
 only the files of the split that the settings name are read.
@@ -32,7 +32,7 @@ NAMED_SPLITS = 10  # in a message
 
 @dataclass(frozen=True)
 class DataFile:
-    """One file of a source; its rows are called after ``name``, which is the same on every machine."""
+    """One file of a source; ``name``, which is the same on every machine, names its rows."""
 
     filesystem: Any  # fsspec.AbstractFileSystem
     path: str

@@ -1,4 +1,4 @@
-"""Rows of JSON files, a bounded part of the file at a time: lines, or the elements of one array.
+"""Read rows of JSON files in bounded memory: lines, or the elements of one array.
 
 A row of more than `LARGEST_ROW` bytes is never held in memory, whatever the file decompresses to. Arrays are decoded
 by Python's own parser: ijson refuses a whole file for one NaN or one number of 65 bits, and puts "?" for half of a

@@ -1,4 +1,4 @@
-"""Which columns of a source hold what, and how one of its rows becomes one or several traces."""
+"""Map the columns of a source to the parts of a trace, and turn each row into one or several traces."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-r"""Response formats of traces, rewritten as ``<think>\n…\n</think>\n\n…\boxed{…}``.
+r"""Rewrite the response formats of traces as ``<think>\n…\n</think>\n\n…\boxed{…}``.
 
 The formats of real files:
 

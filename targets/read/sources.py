@@ -1,4 +1,4 @@
-"""Where traces come from: the embedded generator, data files, or a hub data set.
+"""Read traces from their sources: the embedded generator, data files, or a hub data set.
 
 A source is read as parts: a file, a dataset, or what the generator makes. A part is the unit that preparation caches:
 its digest names its content, and its traces are filtered once.
@@ -43,7 +43,7 @@ EMBEDDED_MAPPING = ColumnMapping(problem="problem", answer="answer", response="t
 
 @dataclass(frozen=True)
 class Observation:
-    """What a source holds at this moment. ``rows`` is None where only reading all of it would tell."""
+    """The content of a source at one moment. ``rows`` is None if counting them needs a full read."""
 
     digest: str
     rows: int | None

@@ -1,4 +1,4 @@
-"""The content of data files: its columns, its rows and its digest.
+"""Read the content of data files: their columns, rows and digest.
 
 A file that cannot be read (missing, of another kind, damaged, no row that parses) is an InputError. A row that cannot
 be read is a `Rejection` in its place, so that the row is still counted.

@@ -1,4 +1,4 @@
-"""Targets out of worked solutions of word problems, which have no thoughts and no box yet."""
+"""Turn worked solutions of word problems, which have no thoughts and no box, into targets."""
 
 from collections.abc import Sequence
 

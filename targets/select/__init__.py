@@ -1,1 +1,1 @@
-"""Which of the traces of one problem stay, and which problems are trained on."""
+"""Select the traces that stay for each problem, and the problems to train on."""

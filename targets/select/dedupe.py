@@ -1,4 +1,4 @@
-"""Which problems are the same, and which of their traces stay.
+"""Find equal problems, and choose which of their traces stay.
 
 Exact duplicates agree once runs of blanks and math delimiters are left out. Texts that differ in case or in blanks
 within (``x`` and ``X``, ``11/2`` and ``1 1/2``) are duplicates only with the same gold answer. Near duplicates are
@@ -45,12 +45,12 @@ def problem_text(problem: str) -> str:
 
 
 def problem_digest(problem: str) -> str:
-    """Name of a problem whatever its case and blanks: what pass rates and splits go by. 32 hex digits."""
+    """Identify a problem whatever its case and blanks, for pass rates and splits. 32 hex digits."""
     return digest_bytes(problem_text(problem).replace(" ", "").encode())[:32]
 
 
 def spelling_digest(problem: str) -> str:
-    """Name of a problem as it is spelled: only math delimiters and runs of blanks do not matter. 32 hex digits."""
+    """Identify a problem by its spelling; only math delimiters and runs of blanks are ignored. 32 hex digits."""
     return digest_bytes(" ".join(DELIMITERS.sub("", problem).split()).encode())[:32]
 
 
@@ -191,7 +191,7 @@ class Duplicates:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """What identity_fields between the traces of a problem needs to know of one."""
+    """The properties of a trace that the choice between the traces of a problem needs."""
 
     owner: int
     position: int

@@ -1,4 +1,4 @@
-"""How often the base model solves each problem: a column of the targets, and which problems are left out by it.
+"""Apply pass rates of the base model: a column of the targets, and bounds that leave problems out.
 
 The file comes from ``python -m evaluation difficulty``: a row per problem with its ``pass_rate``. A problem is found by
 its text, as duplicates are: blanks, case and math delimiters do not matter.

@@ -1,4 +1,4 @@
-"""What people decided about single traces: ``review.csv``, which the page of ``python -m targets browse`` writes.
+"""Apply reviewers' decisions on single traces from ``review.csv``, which ``python -m targets browse`` writes.
 
 A row has an id, a decision, a reviewer and a note. ``refuse`` rejects the trace, and a duplicate of it can take its
 place. ``keep`` overrules no filter, because a target that no one can verify would be rewarded wrongly: it is counted
@@ -35,7 +35,7 @@ class Review:
             trace.reject(Rejection("review", detail))
 
     def check_ids(self, read: int, unread: Iterable[str]) -> None:
-        """InputError if a decision is about none of the ``read`` traces, as ``unread`` ids are."""
+        """Raise InputError if a decision is about none of the ``read`` traces, as ``unread`` ids are."""
         if ids := sorted(unread):
             more = f" and {len(ids) - 1:,} more" if len(ids) > 1 else ""
             raise InputError(

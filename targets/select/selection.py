@@ -1,4 +1,4 @@
-"""Which of the accepted traces become targets: by pass rates, a review, duplicates and the caps of sources."""
+"""Select targets among the accepted traces: by pass rates, a review, duplicates and the caps of sources."""
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,7 +35,7 @@ class Selection:
         self._caps.draw(position for position, _ in self._duplicates.rejections())
 
     def decided(self, traces: Iterable[Trace]) -> Iterator[Trace]:
-        """The same ``traces`` in the same order; those that do not become targets have a reason."""
+        """Yield ``traces`` in the same order; those that do not become targets have a reason."""
         rejections = heapq.merge(self._duplicates.rejections(), self._caps.rejections(), key=itemgetter(0))
         upcoming = next(rejections, None)
         position = 0  # among the accepted ones

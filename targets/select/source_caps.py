@@ -1,4 +1,4 @@
-"""How much of each source becomes targets: its cap, and its weight beside the other sources.
+"""Limit the share of each source in the targets: by its cap, and by its weight beside the other sources.
 
 Targets are only left out, never repeated. Which ones stay is drawn by a hash of their ids, so that the draw is the same
 in any order of work, and more rows of one source move few targets of another.

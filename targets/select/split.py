@@ -1,4 +1,4 @@
-"""The training file and the held-out one, drawn from prepared targets by problem.
+"""Draw the training file and the held-out file from prepared targets, by problem.
 
 ``left_out.parquet`` (REJECTED) has the prepared targets that ``max_rows`` leaves out, so that each trace of the source
 is in exactly one of train, heldout, left_out and rejected: `reconcile` proves it from the files.
@@ -42,7 +42,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Reconciliation:
-    """Where the traces of a source are."""
+    """The places of the traces of a source."""
 
     read: int
     rows: dict[str, int]  # of each file

@@ -1,4 +1,4 @@
-"""LUFFY's algorithm as pure functions: no verl, no Dagster, no state beyond the arguments.
+"""The algorithms as pure functions: no verl, no Dagster, no state beyond the arguments.
 
 There is one subject per file, in the order in which a training step meets them:
 

@@ -1,4 +1,4 @@
-"""From token losses to one number.
+"""Reduce token losses to one number.
 
 The original implementation reduces each micro-batch by itself, so its loss and gradient change with the size of the
 micro-batches and the number of ranks. That is the mode ``published``. In every other mode a divisor is a count over the
@@ -32,7 +32,7 @@ RESPONSES_PER_MICRO_BATCH = 4
 
 @dataclass(frozen=True)
 class BatchSize:
-    """Counts over the whole batch of an update; a mode says which of them it needs.
+    """Counts over the whole batch of an update; each mode uses the ones that it needs.
 
     Args:
         tokens: tokens that have the loss.
@@ -161,7 +161,7 @@ def seq64_token_mean(values: Tensor, mask: Tensor, size: BatchSize) -> tuple[Ten
 
 
 def seq64_occupied_mean(values: Tensor, mask: Tensor, size: BatchSize) -> tuple[Tensor, Count]:
-    """As `seq64_token_mean`, but a micro-batch that holds none of the rows that are averaged adds nothing.
+    """Like `seq64_token_mean`, but a micro-batch without any of the averaged rows adds nothing.
 
     A published rank has ``K = ceil(tokens / 32768)`` micro-batches. Of the ``M = 8 K`` of an update, ``r`` rows are in
     ``M (1 - (1 - 1 / M)^r)`` in expectation, and each of those adds its mean.

@@ -1,4 +1,4 @@
-"""Rollout correction: the rollout engine's log-probabilities against the actor's.
+"""Rollout correction: compare the rollout engine's log-probabilities with the actor's.
 
 vLLM samples a token with one probability and the actor recomputes another. ``w = exp(old_log_prob - rollout_log_prob)``
 is their ratio; each type decides which tokens to keep and how to weigh their loss. Only the loss is scaled: the PPO
@@ -24,7 +24,7 @@ Weights = tuple[Float[Tensor, "batch length"], Bool[Tensor, "batch length"]]
 
 
 class Mismatch:
-    """``log w`` of a batch, 0 outside the ``on_policy`` tokens (valid and not off-policy), and what follows from it."""
+    """``log w`` of a batch, 0 outside the ``on_policy`` tokens (valid and not off-policy), and derived values."""
 
     def __init__(self, log_ratio: Float[Tensor, "batch length"], on_policy: Bool[Tensor, "batch length"]) -> None:
         self.log_ratio = log_ratio

@@ -1,4 +1,4 @@
-"""The outcomes of groups, and the groups without a signal: every member has the same score. No torch."""
+"""Group outcomes, and the rejection of groups without a signal, in which all scores are equal. No torch."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ SOLVED = 1.0  # a score from which a sample is right; scores lie in [0, 1]
 
 @dataclass(frozen=True)
 class Rejection:
-    """What to keep of a batch.
+    """The parts of a batch to keep.
 
     ``keep``: one bool per row. ``metrics``: ``groups``, ``rejected_groups``, and how many groups the policy alone
     solved always (``solve_all``), never (``solve_none``) or sometimes (``solve_partial``). A sample is solved from a

@@ -1,4 +1,4 @@
-"""Which prompts get the off-policy samples of their group: `mixed.off_policy_schedule`. No torch."""
+"""Choose the prompts whose groups get off-policy samples: `mixed.off_policy_schedule`. No torch."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ BELOW = compile_full_match(r"pass_rate\s*<\s*(\d+(?:\.\d*)?|\.\d+)")
 
 
 def parse_schedule(rule: str) -> float | None:
-    """The bound of ``pass_rate<x``; None for the rules that need no pass rates.
+    """Return the bound of ``pass_rate<x``; None for the rules that need no pass rates.
 
     >>> parse_schedule("pass_rate<0.5"), parse_schedule("always")
     (0.5, None)
@@ -28,7 +28,7 @@ def parse_schedule(rule: str) -> float | None:
 
 
 def require_schedule(rule: str) -> str:
-    """``rule``; ValueError unless `parse_schedule` reads it."""
+    """Return ``rule``; ValueError unless `parse_schedule` can read it."""
     parse_schedule(rule)
     return rule
 

@@ -29,12 +29,12 @@ class Options(BaseModel):
 
 
 def contradiction(first: str, value: object, second: str, other: object, why: str) -> InputError:
-    """The error of two options that exclude each other."""
+    """Make the error for two options that exclude each other."""
     return InputError(f"{first}={value} contradicts {second}={other}: {why}. Change one of them.")
 
 
 def _explain(error: ValidationError, cls: type[Options]) -> str:
-    """The first complaint of pydantic as one line: the key, what was given and what is allowed."""
+    """Describe pydantic's first complaint in one line: the key, the value and the values that are allowed."""
     first = error.errors()[0]
     *block, name = map(str, first["loc"] or ("",))
     key = ".".join(filter(None, (*block, name)))

@@ -1,4 +1,4 @@
-"""The options of the section ``mixed`` that exclude each other, one entry for each pair. No torch."""
+"""The pairs of options of the section ``mixed`` that exclude each other. No torch."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -32,7 +32,7 @@ Baseline = Literal["all_samples", "on_policy"]
 
 
 class PrefixOptions(Options):
-    """Which samples of a group start with how much of the target (``training.algorithms.prefix``)."""
+    """The samples of a group that start with part of the target, and its length (``algorithms.prefix``)."""
 
     n_prefix: int = Field(0, ge=-1)  # samples of a group with a prefix; -1: all
     strategy: Annotated[str, AfterValidator(PREFIX_STRATEGIES.require)] = "fixed"
@@ -71,7 +71,7 @@ class RolloutCorrectionOptions(Options):
 
 
 class RolloutOptions(Options):
-    """When samples are drawn and how old they may be (``training.verl_hooks.asynchronous``): keys beside ``mixed``.
+    """When samples are drawn and how old they may be (keys beside ``mixed``; ``verl_hooks.asynchronous``).
 
     The age of a token is the number of times that the actor's weights were sent to vLLM between those that sampled it
     and those from which its step starts.
@@ -174,7 +174,7 @@ class EntropyOptions(Options):
 
 
 class GroupOptions(Options):
-    """What is computed over the samples of a prompt (``training.algorithms.advantage`` and ``rejection``)."""
+    """Settings of the computations over a group (``training.algorithms.advantage`` and ``group_rejection``)."""
 
     baseline: Baseline = "all_samples"  # whose scores the mean and the deviation of a group are taken over
     use_std: bool = False  # divide by the deviation

@@ -1,4 +1,4 @@
-"""How much of the target a sample starts with. No torch: the agent loop runs it.
+"""The part of the target that a sample starts with. No torch, because the agent loop imports it.
 
 A draw depends on (seed, step, prompt, sample) and on nothing else, so every rank, restart and resume sees the same
 prefix.
@@ -18,7 +18,7 @@ HINT_CHUNKS, HINT_LOW = 5, 0.05  # of binomial: parts of a hint, and the chance 
 
 
 class Sample(NamedTuple):
-    """What a strategy may look at: the step (from 0), the sample's number in its group and a uniform draw in (0, 1)."""
+    """The inputs of a strategy: the step (from 0), the sample's number in its group and a uniform draw in (0, 1)."""
 
     step: int
     sample_id: int

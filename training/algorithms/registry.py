@@ -1,4 +1,4 @@
-"""What a recipe can choose by name, and the function behind each name.
+"""The names that a recipe can choose, and the function behind each name.
 
 To add a loss, write it in a module of this package and add its line to ``LOSSES``: every recipe can then say
 ``mixed: {loss: NAME}``. The other tables work alike. A function is imported on first use, so that options are validated

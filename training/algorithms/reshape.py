@@ -1,4 +1,4 @@
-"""Policy shaping: what the probability ratio becomes before it multiplies the advantage.
+"""Policy shaping: transform the probability ratio before it multiplies the advantage.
 
 ``f`` of arXiv 2504.14945, equation 5, replaces the importance ratio of off-policy tokens, so that rare tokens get a
 larger gradient. Everything is computed from log-probabilities, where ``p / (p + gamma)`` is a sigmoid, so that values
@@ -20,7 +20,7 @@ EXPONENT_LIMIT = 20.0  # as verl bounds a log-ratio: exp(20) = 4.9e8, whose squa
 
 
 class Shape(NamedTuple):
-    """The numbers of a shaping function: gamma of ``p_div_p``, the weight of ``logp``, the exponent of ``pow``."""
+    """The parameters of a shaping function: gamma of ``p_div_p``, the weight of ``logp``, the exponent of ``pow``."""
 
     gamma: float
     weight: float

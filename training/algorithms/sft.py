@@ -1,4 +1,4 @@
-"""The supervised loss: of recipe ``sft``, as a second task beside the policy loss, and of the embedded base model."""
+"""The supervised loss of recipe ``sft``, of the second task beside the policy loss, and of the embedded model."""
 
 import torch
 from jaxtyping import Float, Shaped

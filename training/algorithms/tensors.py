@@ -1,4 +1,4 @@
-"""Tensor arguments: checks whose messages name the argument, what came and what is allowed; masks and precision."""
+"""Check tensor arguments with messages that name the argument; convert masks and precision."""
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped

@@ -1,1 +1,1 @@
-"""What a training is configured with: Hydra files, and which of their keys a run reads."""
+"""The configuration of a training: Hydra files, and the keys that a run reads."""

@@ -1,4 +1,4 @@
-"""Which keys of the configuration a run reads; a key that nothing reads is refused, with the one that does the work.
+"""Refuse configuration keys that a run does not read, and name the key that does the work.
 
 ``keys.yaml`` has the table. A key is also refused while another one switches it off: `check_switches` looks at the
 composed values for that. Neither Hydra nor torch is needed, so that the orchestration can ask, too.
@@ -106,7 +106,7 @@ def _text(value: Any) -> str:
 
 
 def read_by(recipe: str, overrides: Sequence[str]) -> tuple[list[str], list[str]]:
-    """``overrides`` that several recipes share, as those that ``recipe`` reads and those that it does not.
+    """Split ``overrides`` that several recipes share into those that ``recipe`` reads and those that it does not.
 
     >>> read_by("sft", ["data.train_batch_size=8", "mixed.use_std=true"])
     (['data.train_batch_size=8'], ['mixed.use_std=true'])
@@ -135,7 +135,7 @@ def key_of(override: str) -> str:
 
 
 def nearest(key: str, candidates: Iterable[str], common: Iterable[str]) -> str | None:
-    """The candidate that somebody who typed ``key`` most likely meant; None if none is similar.
+    """Return the candidate that a user who typed ``key`` most likely meant; None if none is similar.
 
     The last parts are compared first, because people know the name of an option better than where it lives. Among
     equals, ``common`` keys (those that recipes set) win, then those whose whole name is nearest.

@@ -1,4 +1,4 @@
-"""The range of every number that a user can set: ``ranges.yaml`` is the table.
+"""Check numbers that a user sets against their ranges in ``ranges.yaml``.
 
 Hydra is not needed here, and neither is torch: a value out of its range is refused before anything starts.
 """

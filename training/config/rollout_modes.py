@@ -1,4 +1,4 @@
-"""What the keys of `RolloutOptions` mean for verl's trainers and rollout servers."""
+"""Translate the keys of `RolloutOptions` for verl's trainers and rollout servers."""
 
 from typing import TYPE_CHECKING
 
@@ -55,7 +55,7 @@ def lay_out_rollouts(config: "DictConfig") -> None:
 
 
 def set_precision(config: "DictConfig", precision: str) -> None:
-    """Set in which precision vLLM generates; fp8 and int4 are of the weights of linear layers."""
+    """Set the precision in which vLLM generates; fp8 and int4 apply to the weights of linear layers."""
     rollout = config.actor_rollout_ref.rollout
     if precision in ("float32", "bfloat16"):
         rollout.dtype = precision

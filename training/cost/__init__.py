@@ -1,1 +1,1 @@
-"""What a training costs: the estimate before it starts, what it has spent, and the budget that ends it."""
+"""The cost of a training: the estimate before it starts, the amount spent, and the budget that ends it."""

@@ -1,4 +1,4 @@
-"""The budget of a run: it ends at the last checkpoint that the budget reaches, and resumes exactly there."""
+"""The budget of a run: the run ends at the last checkpoint that the budget covers, and resumes exactly there."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ PRICE = "run.device_hour_price"
 
 
 class BudgetOptions(BaseModel):
-    """Section ``run.budget``: what a run may spend, over all of its attempts; None: any amount."""
+    """Section ``run.budget``: the limits of a run, over all of its attempts; None: no limit."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -23,7 +23,7 @@ class BudgetOptions(BaseModel):
 
     @classmethod
     def of(cls, config: DictConfig) -> "BudgetOptions":
-        """That of a run; InputError for a value that is not allowed."""
+        """Read the budget of a run; InputError for a value that is not allowed."""
         try:
             options = cls.model_validate(OmegaConf.to_container(config.run.budget))
         except ValidationError as error:
@@ -71,7 +71,7 @@ class Budget:
             )
 
     def check(self, saved: int, pace: Callable[[], Pace | None]) -> None:
-        """Raise InputError if the checkpoint of step ``saved`` is new and the budget does not reach the next one."""
+        """Raise InputError if the checkpoint of step ``saved`` is new and the budget does not cover the next one."""
         if saved <= self._decided or saved >= self.total or (measured := pace()) is None:
             return
         self._decided = saved

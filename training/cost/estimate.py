@@ -1,4 +1,4 @@
-"""The estimate of a run's cost: from steps that were measured, or else from the roofline of its card."""
+"""Estimate the cost of a run from measured steps, or else from the roofline of its card."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -17,7 +17,7 @@ SAME = ("shape", "layout", "card")  # parts of a plan that decide what a step ta
 
 
 def throughput_of(run: Path, plan: Mapping[str, Any]) -> Pace | None:
-    """What a step of the run in folder ``run`` will take; None where nothing says it.
+    """Estimate the duration of a step of the run in folder ``run``; None without any basis.
 
     The steps that it has made itself count first, then those of the latest run beside it whose plan has the same model,
     layout and card, then the roofline of the card, all samples as long as they may be.
@@ -42,7 +42,7 @@ def cost_plan(run: Path, rates: Rates, estimate: Cost | None) -> dict[str, Any]:
 
 
 def cost_figures(run: Path) -> list[Figure]:
-    """What the run in folder ``run`` was estimated to cost, beside what it did; [] if its plan has no rates."""
+    """Compare the estimated cost of the run in folder ``run`` with the actual one; [] if its plan has no rates."""
     plan = _read(run / PLAN)
     if "rates" not in plan:
         return []
@@ -53,7 +53,7 @@ def cost_figures(run: Path) -> list[Figure]:
 
 
 def _alike(run: Path, plan: Mapping[str, Any]) -> Iterator[Path]:
-    """The folders beside ``run`` of runs with the same plan, the latest first."""
+    """Return the folders beside ``run`` of runs with the same plan, the latest first."""
     files = [file for file in run.parent.glob(f"*/{PLAN}") if file.parent != run]
     for file in sorted(files, key=lambda file: file.stat().st_mtime, reverse=True):
         other = _read(file)

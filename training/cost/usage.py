@@ -1,4 +1,4 @@
-"""What a run has cost so far, and its pace: read from the files that its attempts leave."""
+"""The cost and the pace of a run so far, from the files that its attempts leave."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -15,7 +15,7 @@ SKIPPED = 1  # first steps of an attempt, in which kernels are compiled
 
 @dataclass(frozen=True)
 class Cost:
-    """What was spent, or will be. Money is 0 where no price is set."""
+    """An amount spent or estimated. Money is 0 if no price is set."""
 
     hours: float  # of the clock
     device_hours: float
@@ -32,18 +32,18 @@ class Cost:
 
 @dataclass(frozen=True)
 class Rates:
-    """What an hour of the clock takes: the devices of the run, and the price of an hour of one."""
+    """The cost per hour on the clock: the devices of the run, and the price of a device-hour."""
 
     devices: int
     price: float
 
     def cost(self, seconds: float, tokens: float) -> Cost:
-        """That of ``seconds`` in which ``tokens`` were trained on."""
+        """The cost of ``seconds`` in which ``tokens`` were trained on."""
         hours = seconds / 3600
         return Cost(hours, self.devices * hours, tokens, self.price * self.devices * hours)
 
     def spent(self, folders: Iterable[Path]) -> Cost:
-        """What the attempts in ``folders`` have spent; steps that were done twice count twice."""
+        """The cost of the attempts in ``folders``; a step that was done twice counts twice."""
         ran = [attempt for folder in folders for attempt in attempts(folder)]
         tokens = sum(record["data"].get(STEP_TOKENS, 0.0) for attempt in ran for record in records_of(attempt))
         return self.cost(sum(attempt.seconds() for attempt in ran), tokens)
@@ -59,12 +59,12 @@ class Pace:
     basis: str
 
     def of_steps(self, steps: int, rates: Rates, *, start: bool) -> Cost:
-        """What ``steps`` cost, with the ``start`` of the processes or without it."""
+        """The cost of ``steps``, with or without the ``start`` of the processes."""
         return rates.cost(self.start_seconds * start + self.step_seconds * steps, self.step_tokens * steps)
 
 
 def seconds_of(record: Mapping[str, Any]) -> float:
-    """How long a step took, with the validation after it."""
+    """The duration of a step, with the validation after it."""
     return record["data"][STEP_SECONDS] + record["data"].get(VALIDATION_SECONDS, 0.0)
 
 

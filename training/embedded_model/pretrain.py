@@ -1,4 +1,4 @@
-"""The loop that makes the embedded base model: supervised, one process, one device, float32.
+"""The training loop of the embedded base model: supervised, one process, one device, float32.
 
 Recipe ``sft`` trains on targets at any scale (``training.verl_hooks.supervised``); both have the loss of
 ``training.algorithms.sft``.
@@ -34,7 +34,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long and how fast: linear warm-up to ``lr``, then a cosine down to ``lr * final_share``."""
+    """The length and learning rate of a training: linear warm-up to ``lr``, then a cosine to ``lr * final_share``."""
 
     steps: int
     lr: float
@@ -118,7 +118,7 @@ def progress_bar(title: str, steps: int) -> Iterator[Callable[[int, float], None
 
 
 def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, out: Path) -> None:
-    """Write both to folder ``out``: complete or absent."""
+    """Write model and tokenizer to folder ``out``, complete or not at all."""
     with atomic_folder(out) as temporary:
         model.save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)

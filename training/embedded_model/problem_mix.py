@@ -1,4 +1,4 @@
-"""What the base model learns: to work out an expression in writing, and to do so rarely if it is long."""
+"""The problems that teach the embedded model to work out expressions in writing, and long ones only rarely."""
 
 import random
 from collections.abc import Iterator

@@ -1,3 +1,3 @@
-"""A policy for others: its model card, its upload, and GGUF files as model folders."""
+"""Export policies: model card, upload, checkpoints as Hugging Face folders, and GGUF files as model folders."""
 
 DTYPES = ("bfloat16", "float32")  # of its weights

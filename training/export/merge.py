@@ -78,7 +78,7 @@ def _load(file: Path) -> dict[str, torch.Tensor]:
 
 
 def _join(parts: list[torch.Tensor]) -> torch.Tensor:
-    """The tensor of which each rank of a copy has a part; what is no DTensor is whole on each of them."""
+    """Join the parts of a tensor from each rank of a copy; a tensor that is no DTensor is whole on each rank."""
     first = parts[0]
     if not isinstance(first, DTensor):
         return first

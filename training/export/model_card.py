@@ -77,7 +77,7 @@ def model_card(manifest: Manifest, base_folder: Path | None = None) -> str:
 
 
 def _metadata(manifest: Manifest, base: Path | None) -> "ModelCardData":
-    """What is not known is left out: the hub would link to something else."""
+    """Metadata of the card; unknown values are left out, because the hub would link to something else."""
     from huggingface_hub import ModelCardData
 
     described = _card_metadata(base)

@@ -1,4 +1,4 @@
-"""Warnings about a training that goes wrong: what is watched, and when somebody is told.
+"""Warnings while a training runs: the metrics that are watched, and the moments when a warning is sent.
 
 Each rule about a curve compares means over the last ``window`` steps, so that one step alone alarms nobody. It warns
 once, and again only after things were in order in between.
@@ -32,7 +32,7 @@ class AlertOptions(BaseModel):
 
     @classmethod
     def of(cls, config: DictConfig) -> "AlertOptions":
-        """Those of a run; InputError for a value that is not allowed."""
+        """Read the thresholds of a run; InputError for a value that is not allowed."""
         try:
             return cls.model_validate(OmegaConf.to_container(config.run.alerts))
         except ValidationError as error:
@@ -40,7 +40,7 @@ class AlertOptions(BaseModel):
 
 
 def uncorrected_staleness(config: DictConfig) -> str | None:
-    """What is wrong with the samples of a run before it starts: they will be stale, and nothing corrects for that."""
+    """Warn before the start if the samples of a run will be stale and nothing corrects for that."""
     limit, staleness = AlertOptions.of(config).uncorrected_staleness, config.max_staleness
     corrected = config.mixed.rollout_correction.type != "none"
     if config.rollouts == "sync" or corrected or limit is None or staleness < limit:
@@ -52,7 +52,7 @@ def uncorrected_staleness(config: DictConfig) -> str | None:
 
 
 class Alerts:
-    """Looks at the metrics of one step after the other."""
+    """Checks the metrics of one step after the other."""
 
     def __init__(self, options: AlertOptions) -> None:
         self._options = options
@@ -63,7 +63,7 @@ class Alerts:
         self._warned: set[str] = set()
 
     def check(self, step: int, metrics: Mapping[str, Any]) -> list[str]:
-        """What is wrong since this step, in one line each."""
+        """Return the warnings that are new since this step, in one line each."""
         means: dict[str, float] = {}
         for name, recent in self._recent.items():
             if name not in metrics:

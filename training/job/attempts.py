@@ -1,4 +1,4 @@
-"""An attempt of a training: each step that verl records is reported as an event."""
+"""Follow an attempt of a training, and report each step that verl records as an event."""
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
@@ -57,7 +57,7 @@ def progress(report: Report, message: str) -> None:
 
 
 def warn(report: Report, step: int, text: str) -> None:
-    """Report what goes wrong with the training, as of ``step``."""
+    """Report a warning about the training, as of ``step``."""
     report({"event": "alert", "step": step, "message": f"warning: {text}"})
 
 

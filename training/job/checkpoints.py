@@ -1,4 +1,4 @@
-"""The checkpoints of a run: which are whole, which are removed, and the policy folder made from the last one.
+"""The checkpoints of a run: find the whole ones, remove old ones, and export the policy from the last.
 
 checkpoints/global_step_N/           verl's files of step N; our ``state.json``, written last, has their digests
 checkpoints/global_step_N.damaged/   a checkpoint that was set aside because its files are not those any more
@@ -39,7 +39,7 @@ SCORES = "validation.json"
 
 @dataclass(frozen=True)
 class TrainerState:
-    """What a trainer needs beyond verl's files in order to resume."""
+    """The state that a trainer needs to resume, beyond verl's files."""
 
     entropy: Mapping[str, float] = field(default_factory=dict)  # EntropyController.state_dict()
     dispatched: int = 0  # prompts that came from the dataset, with asynchronous rollouts and with mixed.replay
@@ -54,7 +54,7 @@ class TrainerState:
 
 @dataclass(frozen=True)
 class FileRecord:
-    """What a file of a checkpoint was when it was saved."""
+    """Size and digest of a checkpoint's file when it was saved."""
 
     size: int
     digest: str
@@ -128,7 +128,7 @@ def read_state(checkpoints: Path, step: int) -> TrainerState:
 
 
 def damage(checkpoints: Path, step: int) -> str:
-    """What is wrong with the files of the checkpoint of ``step``; "" if they are what was saved."""
+    """Describe damage to the files of the checkpoint of ``step``; "" if they are unchanged since the save."""
     folder = folder_of(checkpoints, step)
     try:
         records = _records(folder)

@@ -114,7 +114,7 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
 
 
 def compose_files(recipe: str, hardware: str, overrides: Sequence[str], *, run: Path) -> DictConfig:
-    """What the files and ``overrides`` say, with its references; nothing is checked but that the keys exist."""
+    """Compose the files and ``overrides``, with references unresolved; only the existence of keys is checked."""
     config = deepcopy(_composed(recipe, hardware))
     if not _write(overrides, config):
         config = _compose(recipe, hardware, overrides)
@@ -156,7 +156,7 @@ def _compose(recipe: str, hardware: str, overrides: Sequence[str]) -> DictConfig
 
 @cache
 def _composed(recipe: str, hardware: str) -> DictConfig:
-    """What the files say: to be read, and copied before it is changed."""
+    """Return the composed files; read them, and copy them before you change them."""
     return _compose(recipe, hardware, ())
 
 
@@ -305,7 +305,7 @@ def _added(override: str) -> str:
 
 
 def _explain(error: Exception, recipe: str, hardware: str) -> str:
-    """One line for an override that Hydra refuses, with the nearest key that a run reads."""
+    """Describe in one line why Hydra refuses an override, with the nearest key that a run reads."""
     message = str(error).splitlines()[0]
     unknown = message.partition("Could not override '")[2].partition("'")[0]
     if not unknown:

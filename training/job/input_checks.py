@@ -1,4 +1,4 @@
-"""Check the targets and the model of a run before anything starts: verl would only fail on them much later."""
+"""Check the targets and the model of a run before anything starts, because verl would only fail much later."""
 
 import json
 import math
@@ -123,7 +123,7 @@ def check_pass_rates(path: Path, config: DictConfig) -> None:
 
 
 def order_targets(targets: Path, config: DictConfig, folder: Path) -> Path:
-    """The file to train on: ``targets``, or for ``data.order=easy_first`` a copy in that order in ``folder``."""
+    """Return the file to train on: ``targets``, or for ``data.order=easy_first`` a sorted copy in ``folder``."""
     if config.data.order != EASY_FIRST:
         return targets
     rows = pq.read_table(targets)
@@ -222,7 +222,7 @@ def _check_rows(
 
 
 def _check_log_probs(path: Path, file: pq.ParquetFile, lengths: Lengths) -> None:
-    """Each target has one log-probability for each of its tokens and its end token."""
+    """Check that each target has one log-probability for each of its tokens and its end token."""
     column = TARGET_LOG_PROBS.name
     if column not in file.schema_arrow.names:
         raise InputError(

@@ -55,7 +55,7 @@ TRACKERS = {"tensorboard": "tensorboard", "mlflow": "mlflow", "wandb": "wandb"} 
 
 
 def run_job(request: TrainingRequest, report: Report) -> bool:
-    """Train what ``request`` asks for in its folder, unless its policy is there already.
+    """Train the policy of ``request`` in its folder, unless it is there already.
 
     Args:
         request: the inputs and settings, with their digests. An interrupted run in its folder is resumed.
@@ -200,7 +200,7 @@ def _plan(config: DictConfig, folder: RunFolder, model: Path, report: Report) ->
 
 
 def _estimate(config: DictConfig, folder: RunFolder, plan: Mapping[str, Any], report: Report) -> Budget:
-    """Say what the run will cost, and write its plan with that; the budget that watches it.
+    """Report the estimated cost of the run and write its plan; return the budget that watches it.
 
     Raises:
         InputError: the budget does not reach the next checkpoint.

@@ -1,4 +1,4 @@
-"""What a finished run says about itself: the manifest of its policy."""
+"""Write the manifest of a finished run's policy."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ def build_manifest(
     upstream: Mapping[str, Any],
     first: Manifest | None,
 ) -> Manifest:
-    """Describe the run that ended in ``folder``, and write its ``metrics.jsonl``; ``first``: of its first stage."""
+    """Describe the run that ended in ``folder``, and write its ``metrics.jsonl``; ``first`` is its first stage's."""
     ended, step = attempts(folder.attempts), exported_step(folder.checkpoints, config.policy_from)
     devices, price = Layout.of(config).reserved, config.run.device_hour_price
     steps = merge_attempts([attempt.records for attempt in ended], folder.metrics, devices=devices, price=price)

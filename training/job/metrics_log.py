@@ -1,4 +1,4 @@
-"""The step metrics of a run: JSON lines that verl's file logger writes, read while they are written."""
+"""Read the step metrics of a run: JSON lines that verl's file logger writes in the meantime."""
 
 import json
 import math
@@ -23,7 +23,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 def merge_attempts(
     attempts: Iterable[Path], path: Path, *, devices: int = 1, price: float = 0.0
 ) -> list[dict[str, Any]]:
-    """Join the metrics of the attempts of a run into ``path``; if two attempts did a step, the later one counts.
+    """Join the metrics of a run's attempts into ``path``; if two attempts did a step, the later one counts.
 
     Each record gains what the run had cost when the step ended: ``run/device_hours`` of ``devices``, including steps
     that were done twice, and ``run/cost`` at ``price`` per device-hour, unless the price is 0.
@@ -44,7 +44,7 @@ def merge_attempts(
 
 
 def time_by_phase(records: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """The seconds that all steps together spent in each phase, in validations, and in ``other``."""
+    """Sum the seconds of all steps by phase, with validations and ``other``."""
     spent = dict.fromkeys((*PHASES, "validation", "other"), 0.0)
     for record in records:
         for name in PHASES:

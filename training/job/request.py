@@ -1,4 +1,4 @@
-"""What a training run is asked to compute, and its identity: the digest by which a finished run is found and reused."""
+"""The request of a training run, and its identity: the digest by which a finished run is found and reused."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ Input = Annotated[InputRecord, BeforeValidator(_as_record)]
 
 
 class TrainingRequest(Placement):
-    """A training: everything that decides the weights, by which a checkpoint is reused, and where the run goes."""
+    """A training: all settings that decide the weights, which identify a checkpoint, and the run's folder."""
 
     recipe: str = Field(default="luffy", description="A file of training/config/recipe.")
     hardware: str = Field(default="cpu", description="A file of training/config/hardware.")

@@ -1,4 +1,4 @@
-"""The samples of a run as verl wrote them: ``rollouts/STEP.jsonl``, one sample per line."""
+"""Read the samples of a run that verl wrote: ``rollouts/STEP.jsonl``, one sample per line."""
 
 import json
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""The folder of a training run: what lies where, who may write to it, and which request it belongs to.
+"""The folder of a training run: its files, its lock, and the request that it belongs to.
 
 request.json         what the run was asked for, as `python -m training --request` takes it
 config.yaml          the resolved configuration
@@ -54,7 +54,7 @@ class RunFolder:
             return False
 
     def answers(self, request: TrainingRequest) -> bool:
-        """Whether nothing is left to do for ``request``, so that no training interpreter has to be started.
+        """Whether ``request`` is complete, so that no training interpreter has to start.
 
         With ``run.*`` keys in the request or an upload in the configuration, only the training itself can tell.
         """

@@ -1,4 +1,4 @@
-"""The runs of a training in MLflow and W&B, and what they say of its lineage.
+"""Create the runs of a training in MLflow and W&B, and publish its lineage and scorecard there.
 
 The runs are opened before the first attempt and named in ``trackers.json``. verl logs the steps of all attempts into
 them. The finished training, and the scorecard of its policy, are published into the same runs.
@@ -40,7 +40,7 @@ class Runs(BaseModel):
 
 @dataclass(frozen=True)
 class _Training:
-    """What is published of a training."""
+    """The published facts of a training."""
 
     folder: Path
     name: str  # of its runs
@@ -83,7 +83,7 @@ def open_runs(folder: Path, trackers: Sequence[str], *, project: str, name: str,
 
 
 def publish(folder: Path, scorecard: Path | None = None) -> list[str]:
-    """Say in the runs of the training in ``folder`` what it was made of; a line about each run.
+    """Publish the lineage of the training in ``folder`` in its runs; return a line about each run.
 
     Args:
         folder: of a training whose policy is complete.
@@ -116,7 +116,7 @@ def _read(folder: Path) -> Runs | None:
 
 
 def facts(manifest: Manifest) -> dict[str, str]:
-    """What a run says of its policy, by name."""
+    """Return the facts about a policy that a run shows, by name."""
     values = {
         "identity": manifest.identity,
         "recipe": manifest.request.recipe,

@@ -1,4 +1,4 @@
-"""The reward function of a user: checked before a run starts, and its errors name the function and the sample.
+"""A user's reward function: check it before a run starts, and name function and sample in its errors.
 
 A run calls `compute_score`, which calls the function that ``reward.custom_reward_function`` names.
 """
@@ -21,7 +21,7 @@ ARGUMENTS = ("data_source", "solution_str", "ground_truth", "extra_info")  # whi
 
 
 class RewardError(RuntimeError):
-    """What a reward function raised, or returned in place of a score."""
+    """An exception of a reward function, or a returned value that is no score."""
 
 
 def wrapped(section: Mapping[str, Any]) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def wrapped(section: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_reward_function(section: Mapping[str, Any]) -> None:
-    """Import the function of ``section`` and check that it takes what verl gives it.
+    """Import the function of ``section`` and check that it accepts the arguments of verl.
 
     Raises:
         InputError: there is no such file or function, its import fails, or it takes other arguments.

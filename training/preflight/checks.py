@@ -1,4 +1,4 @@
-"""Named checks, each with one line: what it saw, or what is wrong and what to do."""
+"""Named checks that report in one line: what they observed, or what is wrong and what to do."""
 
 import sys
 import time
@@ -10,7 +10,7 @@ from core.errors import InputError
 
 @dataclass(frozen=True)
 class Check:
-    """``look`` says what it saw, or raises an InputError that says what to do."""
+    """A check; ``look`` returns what it observed, or raises an InputError that says what to do."""
 
     name: str
     look: Callable[[], str]

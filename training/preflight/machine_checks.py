@@ -1,4 +1,4 @@
-"""The checks of a machine: packages, compiler, driver, attention kernel, memory and disk."""
+"""Check a machine: packages, compiler, driver, attention kernel, memory and disk."""
 
 import os
 import shutil
@@ -70,7 +70,7 @@ def _packages(kind: str) -> str:
 
 
 def _compiler() -> str:
-    """Triton compiles kernels with C when it first launches them."""
+    """Check that there is a C compiler, with which Triton compiles its kernels at their first launch."""
     header = Path(sysconfig.get_paths()["include"]) / "Python.h"
     if not header.is_file():
         raise InputError(f"no {header}: install the headers of Python 3.11 (python3.11-dev), which Triton needs")
@@ -134,7 +134,7 @@ def _disk(folder: Path) -> str:
 
 
 def _python_code(code: str, *arguments: str) -> str:
-    """What ``code`` prints in a process of its own; InputError with its last words if it fails."""
+    """Return the output of ``code`` in a separate process; InputError with its last words if it fails."""
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False, timeout=600
     )

@@ -1,4 +1,4 @@
-"""The checks that train, each by the command that users give.
+"""Checks that train, through the same commands that users give.
 
 The embedded model, with a head of its own as models from 7B have, goes through a mixed-policy run that is stopped and
 resumed, a supervised step, and an evaluation.

@@ -1,4 +1,4 @@
-"""Which attention kernel the actor uses: the key ``attention`` of the configuration.
+"""Choose the attention kernel of the actor: the key ``attention`` of the configuration.
 
 Every one of them computes packed sequences as if each stood alone. Flash attention skips the blocks between two
 sequences and keeps no mask. ``sdpa`` builds a mask of all tokens of a micro-batch with all of them (0.4 GB for 20,480

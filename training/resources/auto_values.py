@@ -1,4 +1,4 @@
-"""The values of the ``auto`` keys of a configuration, from the machine and the model of a run."""
+"""Choose the values of the ``auto`` keys of a configuration from the machine and the model of a run."""
 
 from collections.abc import Collection
 from typing import Any

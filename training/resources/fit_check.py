@@ -1,4 +1,4 @@
-"""Compares what a run needs with what there is, says both, and refuses what cannot fit."""
+"""Compare the needs of a run with the machine, report both, and refuse a run that cannot fit."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -161,7 +161,7 @@ def _gpu_needs(layout: Layout, machine: Machine, shape: ModelShape) -> list[Need
 def check_fit(
     config: "DictConfig", machine: Machine, shape: ModelShape, say: Callable[[str], None], *, saved: int = 0
 ) -> dict[str, Any]:
-    """Say what the run needs and what there is; returns the plan, a JSON object.
+    """Report the needs of the run and the available resources; return the plan, a JSON object.
 
     Raises:
         InputError: something does not fit, and ``run.force_fit`` is not set. The message names the keys to change.

@@ -1,11 +1,11 @@
-"""What the makers of GPUs say about them: the numbers that a prediction starts from."""
+"""Specifications of GPUs from their makers, on which predictions are based."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Card:
-    """One kind of GPU. Dense bfloat16 FLOP/s; bytes per second of its memory and between two GPUs of a node."""
+    """One kind of GPU: dense bfloat16 FLOP/s, and bytes per second of its memory and between two GPUs of a node."""
 
     name: str
     memory: float  # bytes, as the driver reports them

@@ -1,4 +1,4 @@
-"""What a node needs beside its GPUs: memory, shared memory, logical CPUs of Ray, and disk."""
+"""The needs of a node besides its GPUs: memory, shared memory, logical CPUs of Ray, and disk."""
 
 from typing import TYPE_CHECKING
 
@@ -43,7 +43,7 @@ def processes_memory(layout: Layout, config: "DictConfig", *, cuda: bool) -> flo
 
 
 def host_memory(shape: ModelShape, layout: Layout, config: "DictConfig", *, cuda: bool) -> dict[str, float]:
-    """Bytes of memory of each node, by what they are for."""
+    """Bytes of memory that each node needs, by purpose."""
     parts = {"processes": processes_memory(layout, config, cuda=cuda)}
     tokens = layout.sequences * (layout.prompt_length + layout.response_length)
     batches = 1 if config.rollouts == "sync" else config.max_staleness + 1

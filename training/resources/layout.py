@@ -1,4 +1,4 @@
-"""How a run is laid out over its GPUs: the keys of the configuration that decide memory and speed."""
+"""The layout of a run over its GPUs: the keys of the configuration that decide memory and speed."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ OFFLOADS = ("none", "rollout", "always")
 
 @dataclass(frozen=True)
 class Layout:
-    """The keys, under short names."""
+    """The keys of the layout, under short names."""
 
     objective: str
     nodes: int
@@ -65,7 +65,7 @@ class Layout:
 
     @property
     def width(self) -> int:
-        """Bytes of a number while computing."""
+        """Bytes per number in computations."""
         return 4 if self.full_precision else 2
 
     @classmethod

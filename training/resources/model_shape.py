@@ -1,4 +1,4 @@
-"""The numbers of a model that decide its memory and its speed."""
+"""The numbers that decide the memory and the speed of a model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a run was predicted to take, beside what it took."""
+"""Compare the prediction for a run with its measurements."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Seconds of each phase of a step, predicted from the model's shape, the batch and the numbers of the card.
+"""Predict the seconds of each phase of a step from the model's shape, the batch and the card's numbers.
 
 A matrix product of a token with P parameters is 2 P operations forward and 4 P backward, and checkpointing repeats the
 forward pass. Generation reads the weights and the cache once per token of the longest samples. The shares of the card's
@@ -30,7 +30,7 @@ class Prediction:
 def predict(
     shape: ModelShape, layout: Layout, card: Card, *, prompt: float, response: float, generated: float
 ) -> Prediction:
-    """What a step costs whose samples have ``prompt`` and ``response`` tokens on average.
+    """Predict the cost of a step whose samples have ``prompt`` and ``response`` tokens on average.
 
     Args:
         shape: the model.

@@ -1,4 +1,4 @@
-"""Mixed-policy training on verl's V1 trainer: the hooks, one per file.
+"""Hooks for mixed-policy training on verl's V1 trainer, one per file.
 
 ``rollout`` makes the samples (on- and off-policy), ``reward`` scores them, ``groups`` drops groups that teach nothing
 or lost a sample, ``trainer`` computes advantages and rollout correction over the whole batch, ``loss`` is what each

@@ -1,4 +1,4 @@
-"""The actor's worker for recipes that leave out an update or have an optimizer of their own for supervised ones."""
+"""The actor's worker for recipes that skip updates or have a separate optimizer for supervised updates."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,7 +18,7 @@ from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 
 
 class PolicyTrainingWorker(TrainingWorker):
-    """verl's worker with two additions that a batch asks for.
+    """verl's worker with two additions that a batch can ask for.
 
     ``skip_grad_norm``: an update whose gradient norm is larger is left out, as one that is not finite is.
     ``sft_update``: a second optimizer with moments of its own and a constant learning rate makes the update. It is in

@@ -18,7 +18,7 @@ NO_VERSION = -1
 
 
 def prompt_id(row: dict[str, Any]) -> str:
-    """What names the prompt of a row of the targets: its id or index, or else what the policy is asked."""
+    """Identify the prompt of a row of the targets: by its id or index, or else by its text."""
     extra = row["extra_info"]
     named = extra.get("id") or extra.get("index")
     return str(prompt_key(row["raw_prompt"]) if named is None else named)
@@ -30,7 +30,7 @@ def batch_number(row: dict[str, Any]) -> int:
 
 
 def _replayed(row: dict[str, Any]) -> dict[str, Any] | None:
-    """The trajectory that this sample repeats, if it is the first of a group with one."""
+    """Return the trajectory that this sample repeats, if it is the first of a group with one."""
     return row["replay"] if row.get("replay") and int(row["session_id"]) == 0 else None
 
 

@@ -1,4 +1,4 @@
-"""The samples of a step, and what its update learns from them: advantages, correction weights and gates."""
+"""The samples of a step, and the inputs of its update: advantages, correction weights and gates."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -63,7 +63,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class Advantages:
-    """What an update learns from, as ``fields`` of ``[batch, length]``, and the figures of how it came about."""
+    """The inputs of an update, as ``fields`` of ``[batch, length]``, and the metrics of how they were computed."""
 
     fields: dict[str, torch.Tensor]
     metrics: dict[str, float]
@@ -72,7 +72,7 @@ class Advantages:
 def compute_advantages(
     samples: Samples, rewards: torch.Tensor, options: MixedPolicyOptions, limit: int, updates: int
 ) -> Advantages:
-    """What ``options`` make of ``samples``.
+    """Compute the advantages of ``samples`` under ``options``.
 
     Args:
         rewards: token by token; those of the rows, less a penalty for drift from the reference where there is one.

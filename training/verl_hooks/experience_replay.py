@@ -1,4 +1,4 @@
-"""What carries ExGRPO's replay from the trainer to its samples and checkpoints; `methods.replay` decides what it is."""
+"""Carry ExGRPO's replay from the trainer to its samples and checkpoints; `methods.exgrpo` has the rules."""
 
 from collections.abc import Sequence
 from pathlib import Path

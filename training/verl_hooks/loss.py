@@ -1,4 +1,4 @@
-"""The losses that each worker differentiates: verl's data in, the formulas of training.algorithms, metrics out.
+"""The losses of the workers: verl's data in, the formulas of training.algorithms, metrics out.
 
 Every term is reduced by ``training.algorithms.aggregate`` with counts over the whole batch of an update, so neither the
 loss nor its gradient depends on how the batch was cut into micro-batches, ranks or padded widths (but see the mode

@@ -1,4 +1,4 @@
-"""What a step reports, and the counts that its loss divides by. On- and off-policy tokens never enter one figure."""
+"""The metrics of a step, and the counts for its loss. On- and off-policy tokens never enter one metric."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -74,7 +74,7 @@ def staleness_metrics(ages: torch.Tensor, on_policy: torch.Tensor, log_ratio: to
 def update_counts(
     mask: torch.Tensor, off_policy_mask: torch.Tensor, share: float, gate: torch.Tensor | None = None
 ) -> dict[str, float]:
-    """What the loss divides by: the batch's counts times the ``share`` of the batch that one update sees.
+    """Counts that the loss divides by: those of the batch times the ``share`` that one update sees.
 
     Tokens to which ``gate`` gives no weight are as if they had been dropped: nothing counts them.
 

@@ -33,11 +33,11 @@ class PromptMemory:
 
     @property
     def used(self) -> bool:
-        """Whether a sample has to say which prompt it is of."""
+        """Whether each sample has to name its prompt."""
         return self.schedule.depends or self.relift or self.replays
 
     def with_off_policy(self, prompts: Sequence[int], pass_rates: Sequence[float] | None) -> list[bool]:
-        """Of each prompt whether its group has off-policy samples; ``pass_rates`` where the rule is about them."""
+        """For each prompt, whether its group has off-policy samples; ``pass_rates`` if the rule needs them."""
         rates = [None] * len(prompts) if pass_rates is None else pass_rates
         return [self.schedule.applies(prompt, rate) for prompt, rate in zip(prompts, rates, strict=True)]
 
@@ -66,7 +66,7 @@ class PromptMemory:
         return prompt in self._replayed and len(self._replayed) < prompts - len(self.replay.absent)
 
     def note(self, samples: Samples, has_target: Callable[[int], bool], on_policy_reward: float) -> dict[str, float]:
-        """Take in how the samples of a step came out; returns figures of what is kept."""
+        """Take in the outcomes of the samples of a step; return metrics of the memory."""
         rows, sampled, solved, on_policy = samples.rows, samples.sampled, samples.solved, samples.on_policy
         if self.schedule.depends:
             self.schedule.solve(rows["prompt_key"].tolist(), solved.tolist(), on_policy.tolist())

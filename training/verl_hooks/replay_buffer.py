@@ -1,4 +1,4 @@
-"""Where the trainer takes its groups from: verl's buffer, which also drops the groups that cannot be learned from."""
+"""The source of the trainer's groups: verl's buffer, without the groups that cannot be learned from."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -28,7 +28,7 @@ class GroupReplayBuffer(ReplayBuffer):
     on_policy_prompts: frozenset[str] = frozenset()  # of finished groups that were looked at
 
     def follow(self, options: MixedPolicyOptions, n: int, schedule: OffPolicySchedule) -> Self:
-        """Set up for groups of ``n`` samples, of which ``schedule`` says whether some are off-policy."""
+        """Set up for groups of ``n`` samples; ``schedule`` decides whether some of them are off-policy."""
         self.options, self.schedule = options, schedule
         self.off_policy_samples = n if options.prefix.n_prefix == -1 else options.prefix.n_prefix
         self.draws = self.off_policy_samples < n
@@ -98,7 +98,7 @@ class GroupReplayBuffer(ReplayBuffer):
 
 
 class AsyncGroupBuffer(GroupReplayBuffer, ReplayBufferAsync):
-    """The same over verl's asynchronous buffer, which replaces groups that failed or grew too old.
+    """The same for verl's asynchronous buffer, which replaces groups that failed or became too old.
 
     It would replace them for ever: ``require_servers`` raises an error if a server is gone, and a RuntimeError is
     raised when more groups failed, since the last batch, than a batch has.

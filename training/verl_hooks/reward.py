@@ -1,4 +1,4 @@
-"""The reward: the grader that benchmarks use, so that training and evaluation agree on what is right."""
+"""The reward: the grader of the benchmarks, so that training and evaluation agree on right answers."""
 
 from functools import cache, partial
 from typing import Any

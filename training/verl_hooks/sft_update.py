@@ -1,4 +1,4 @@
-"""Rows that a worker sees beside the samples of a step: ReLIFT's targets, and the trajectories that ExGRPO compares."""
+"""Additional rows for a worker: ReLIFT's targets, and the trajectories that ExGRPO compares."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""verl's run of a configuration with our trainers."""
+"""Run a configuration with verl and this project's trainers."""
 
 import ray
 from omegaconf import DictConfig
@@ -9,7 +9,7 @@ from verl.utils.config import validate_config
 
 @ray.remote
 class TaskRunner(TaskRunnerV1.__ray_metadata__.modified_class):
-    """verl's task runner in a process in which our trainers are registered."""
+    """verl's task runner in a process that registers this project's trainers."""
 
     def run(self, config: DictConfig) -> None:
         import training.verl_hooks.asynchronous.trainers  # noqa: F401  registers the trainers "mixed_MODE"

@@ -49,7 +49,7 @@ OF_ALL_SAMPLES = "training/off_policy/trajectory_"
 
 
 class MixedPolicy(PPOTrainer):
-    """Mixed-policy GRPO over any trainer of verl: the order of a step, and what is not overridden here, is its own."""
+    """Mixed-policy GRPO for any trainer of verl, whose order of a step and other methods stay unchanged."""
 
     buffer = GroupReplayBuffer
     dispatched = 0  # prompts that came from the dataset, with asynchronous rollouts and with mixed.replay
@@ -194,7 +194,7 @@ class MixedPolicy(PPOTrainer):
         return rewards
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        """What the update learns from, over the whole batch, put beside the samples."""
+        """Compute the inputs of the update over the whole batch, and put them beside the samples."""
         samples, nested_mask = self._read(batch)
         sampled, prefix_lengths = samples.sampled, samples.rows["prefix_length"]
         scores = samples.rows["rm_scores"].sum(-1)
@@ -324,7 +324,7 @@ class MixedPolicy(PPOTrainer):
 
 @register_trainer("mixed_sync")
 class MixedPolicyTrainer(MixedPolicy, PPOTrainerSync):
-    """Every sample of a step is drawn in it, with the weights that the step starts from."""
+    """The synchronous trainer: every sample of a step is drawn with the weights at its start."""
 
     # verl compares this name with "sync" to choose its synchronous paths.
     trainer_mode = property(lambda self: "sync", lambda self, _: None)

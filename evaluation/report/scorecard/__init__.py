@@ -1,1 +1,1 @@
-"""The scorecard: what it compares, and how people see it."""
+"""The scorecard: the comparison of base and policy, and its presentation."""

@@ -1,4 +1,4 @@
-"""What the pages say of a checkpoint's ``lineage.json``, and what its training and evaluation took."""
+"""Summarise a checkpoint's ``lineage.json`` and the cost of its training and evaluation for the pages."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -66,7 +66,7 @@ class Lineage:
         return facts
 
     def composition(self) -> list[tuple[str, str, int, int]]:
-        """What the targets are made of, as their preparation counted it: (what, value, traces read, targets kept).
+        """Summarise the targets as their preparation counted them: (what, value, traces read, targets kept).
 
         By source, and by each metadata that a source declares (teacher, license, …), the most frequent values first.
         Empty where the targets are of one source without metadata.
@@ -97,7 +97,7 @@ def _shorten(value: Any) -> str:
 def costs(
     lineage: Lineage, metrics: Sequence[Mapping[str, Any]], results: "Mapping[str, Mapping[str, pa.Table]]"
 ) -> list[tuple[str, str]]:
-    """What training and evaluation took, as (what, how much) pairs, as far as the records say.
+    """List the cost of training and evaluation as (what, how much) pairs, as far as the records say.
 
     ``metrics``: the step metrics of the training. ``results``: role -> benchmark -> GRADED.
     """

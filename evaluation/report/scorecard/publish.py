@@ -1,4 +1,4 @@
-"""The scorecard as files: a page for people, texts for a terminal and for Markdown, and numbers for programs."""
+"""Write the scorecard to files: a page for people, texts for terminal and Markdown, numbers for programs."""
 
 import json
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""The JSON files that a report takes besides tables, checked when they are read."""
+"""Read and check the JSON files that a report takes besides tables."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The scorecard's data: base and policy on the same problems, the champion beside them, and what they were made of.
+"""The data of a scorecard: base and policy on the same problems, the champion beside them, and their lineage.
 
 `scorecard_text` and `scorecard_html` render it. A scorecard is about exactly one base, one policy and at most one
 champion: `build_scorecard` refuses results that come from other checkpoints.
@@ -89,7 +89,7 @@ class Scorecard:
     created: str = field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
 
     def verdict(self) -> str:
-        """One sentence: on which benchmarks the policy is better or worse beyond chance."""
+        """State in one sentence on which benchmarks the policy is better or worse beyond chance."""
         better = [row.title for row in self.rows if row.difference.beyond_chance and row.difference.mean > 0]
         worse = [row.title for row in self.rows if row.difference.beyond_chance and row.difference.mean < 0]
         parts = [f"beats the base on {len(better)} of {len(self.rows)} benchmarks"] if better else []
@@ -232,7 +232,7 @@ def _sampling_text(settings: set[str], rows: Sequence[Row]) -> str:
 
 
 def _prompt_warnings(roles: "Mapping[str, Mapping[str, pa.Table]]") -> list[str]:
-    """Where a checkpoint got another prompt than in its training, or than the other checkpoints."""
+    """Warn if a checkpoint got another prompt than in its training, or than the other checkpoints."""
     frames, warnings = {}, []
     for role, tables in roles.items():
         records = [PromptRecord.of(table) for table in tables.values()]

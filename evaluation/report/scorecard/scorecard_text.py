@@ -1,4 +1,4 @@
-"""The tables of a scorecard, and the scorecard as text for a terminal and as Markdown."""
+"""Build the tables of a scorecard, and write it as text for a terminal and as Markdown."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -71,7 +71,7 @@ def scores_table(card: Scorecard, *, brief: bool = False) -> Table:
 
 
 def samples_table(card: Scorecard) -> Table:
-    """What became of the policy's samples, with the base's number as the detail of each cell."""
+    """The outcomes of the policy's samples, with the base's number as the detail of each cell."""
     several = any(row.policy.k > 1 for row in card.rows)
     shares = {"truncated": "truncated", "no answer": "unanswered", "not settled": "unsettled"}
     table = Table(["policy, below it the base", *(["pass@k", "maj@k"] if several else []), "tokens", *shares])

@@ -1,4 +1,4 @@
-"""A few samples for the reader: what training gained and lost, and right, wrong and truncated responses."""
+"""Choose a few samples for the reader: gains and losses of training, and right, wrong and truncated responses."""
 
 import hashlib
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""ExGRPO's store of the policy's own successes (arXiv 2510.02245): what is kept, and what is replayed. No torch."""
+"""ExGRPO's replay store of the policy's own successes (arXiv 2510.02245). No torch."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -18,13 +18,13 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class Experience:
-    """What is kept of a prompt: how many samples of its latest group with any were right, and all right samples."""
+    """The stored samples of a prompt: all right ones, and the number of right ones in its latest group with any."""
 
     successes: int
     trajectories: Sequence[Trajectory]
 
     def choose(self, entropies: Sequence[float]) -> Trajectory:
-        """The trajectory of which the policy is surest, by the mean entropy of each under the current policy."""
+        """Choose the trajectory of which the policy is surest: the lowest mean entropy under the current policy."""
         return min(zip(entropies, self.trajectories, strict=True), key=lambda pair: pair[0])[1]
 
 

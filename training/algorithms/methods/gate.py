@@ -1,4 +1,4 @@
-"""RL or supervised training for each prompt, by how often the policy solves it (HPT, arXiv 2509.04419). No torch."""
+"""Choose RL or supervised training for each prompt by its successes (HPT, arXiv 2509.04419). No torch."""
 
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from training.algorithms.registry import GATES
 
 
 class Weights(NamedTuple):
-    """The weights of one prompt: of its policy loss and of the supervised loss on its target."""
+    """The weights of one prompt: for its policy loss, and for the supervised loss on its target."""
 
     policy: float
     supervised: float

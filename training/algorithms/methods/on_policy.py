@@ -1,4 +1,4 @@
-"""The loss of on-policy tokens, ``mixed.on_policy_loss``: PPO's ratio and clip, or what other methods have instead.
+"""The loss of on-policy tokens (``mixed.on_policy_loss``): PPO, CISPO, GSPO or REINFORCE.
 
 Each function takes what `training.algorithms.mixed_loss` has prepared: log-probabilities that are 0 at invalid tokens,
 and ``loss_per_ratio``, which is ``-A`` there and 0 at invalid tokens.

@@ -1,4 +1,4 @@
-"""The weight of a token in the supervised loss: what makes it SFT, DFT or CHORD-phi."""
+"""The weight of a token in the supervised loss: SFT, DFT or CHORD-phi."""
 
 import math
 

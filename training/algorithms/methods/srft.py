@@ -1,4 +1,4 @@
-"""SRFT's weights of both losses by the policy's entropy, and its advantages by outcome (arXiv 2506.19767).
+"""SRFT: weights of both losses by the policy's entropy, and advantages by outcome (arXiv 2506.19767).
 
 ``H`` is the mean entropy over the tokens of a row under the policy that is being updated, without gradient.
 """

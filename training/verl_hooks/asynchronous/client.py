@@ -1,4 +1,4 @@
-"""The client of vLLM whose samples survive an update of the weights: each token keeps what it was sampled with."""
+"""A client of vLLM whose samples survive a weight update: each token keeps its log-probability and version."""
 
 import asyncio
 from typing import Any
@@ -13,7 +13,7 @@ ABORTED = ("abort", "aborted")
 
 
 class ResumingClient(LLMServerClient):
-    """verl's client; a sample that is interrupted goes on from its own tokens with the next weights.
+    """verl's client, but an interrupted sample continues from its own tokens with the next weights.
 
     verl's own client of that kind keeps no version per token, repeats the seed (vLLM then draws the same numbers
     again), and sleeps a second before it goes on.

@@ -1,4 +1,4 @@
-"""verl's two asynchronous trainers with mixed-policy GRPO: what a step computes is `training.verl_hooks.trainer`'s."""
+"""verl's two asynchronous trainers with the step of `training.verl_hooks.trainer` (mixed-policy GRPO)."""
 
 import logging
 import time
@@ -20,7 +20,7 @@ from training.verl_hooks.trainer import MixedPolicy
 
 
 class AsynchronousPolicy(MixedPolicy):
-    """Samples are drawn ``max_staleness`` batches ahead, and go on when the weights change."""
+    """Samples are drawn ``max_staleness`` batches ahead, and continue when the weights change."""
 
     buffer = AsyncGroupBuffer
 
@@ -79,7 +79,7 @@ logging.getLogger("verl.trainer.ppo.v1.trainer_separate_async").setLevel(logging
 
 @register_trainer("mixed_separate_async")
 class SeparateTrainer(AsynchronousPolicy, PPOTrainerSeparateAsync):
-    """vLLM has devices of its own, and samples while the actor learns."""
+    """vLLM has its own devices, and samples while the actor learns."""
 
     trainer_mode = property(lambda self: "separate_async", lambda self, _: None)
 
