@@ -174,8 +174,9 @@ test-gpu-lock: $(GPU_LOCK_STAMP)  ## the packages of the GPU lock with our code,
 	@.venv-gpu-lock/bin/python -m pytest tests/gpu_lock tests/integration/test_training_profiles.py \
 	  tests/integration/test_training_layouts.py -q
 
-lint: $(ORCHESTRATION_STAMP)  ## check style, types, the layers of the packages, and the declared packages
-	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/basedpyright
+lint: $(ORCHESTRATION_STAMP) $(TRAINING_STAMP)  ## check style, types, the layers of the packages, and the declared packages
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
+	@.venv/bin/basedpyright && .venv/bin/basedpyright --project pyrightconfig.training.json  # the code that needs torch
 	@.venv/bin/lint-imports --no-logo --no-cache
 	@.venv/bin/deptry . 2>&1 | grep -v '^Assuming'; exit $${PIPESTATUS[0]}
 

@@ -20,7 +20,14 @@ There is one subject per file, in the order in which a training step meets them:
 """
 
 from pkgutil import resolve_name
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from training.algorithms.original import (
+        compute_grpo_outcome_advantage_split,
+        compute_sft_pure_loss,
+        compute_token_on_off_policy_loss,
+    )
 
 ORIGINAL = "training.algorithms.original"
 __all__ = [

@@ -1,6 +1,7 @@
 """Group advantages (arXiv 2504.14945, equations 1 and 2)."""
 
 from collections.abc import Hashable, Sequence
+from typing import cast
 
 import numpy as np
 import torch
@@ -103,10 +104,11 @@ def _group_numbers(index: Index, n_rows: int) -> tuple[Tensor, int]:
     if isinstance(index, str) or not hasattr(index, "__len__"):
         raise TypeError(f"index: expected a sequence, array or tensor of group ids, got {type(index).__name__}")
     if len(index) != n_rows or getattr(index, "ndim", 1) != 1:
-        size = list(index.shape) if hasattr(index, "shape") else len(index)
+        size = list(getattr(index, "shape", ())) or len(index)
         raise ValueError(f"index: expected {n_rows} group ids, one for each row of the scores, got {size}")
     if n_rows and isinstance(index[0], Tensor):
-        index = index if isinstance(index, Tensor) else torch.stack(list(index))  # tensors hash by identity
+        # Tensors hash by identity.
+        index = index if isinstance(index, Tensor) else torch.stack(cast("list[Tensor]", list(index)))
     if isinstance(index, Tensor):
         values, numbers = torch.unique(index, return_inverse=True)
         return numbers, len(values)

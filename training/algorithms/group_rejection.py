@@ -2,9 +2,11 @@
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from training.algorithms.options import GroupOptions
+
+Group = TypeVar("Group", bound=Hashable)
 
 SOLVED = 1.0  # a score from which a sample is right; scores lie in [0, 1]
 
@@ -62,14 +64,14 @@ def reject_groups(
     return Rejection([group not in rejected for group in index], {name: float(n) for name, n in metrics.items()})
 
 
-class Outcomes(NamedTuple):
+class Outcomes(NamedTuple, Generic[Group]):
     """The outcomes by group: of all its samples, and of those that the policy sampled alone."""
 
-    every: dict[Hashable, list[float]]
-    sampled: dict[Hashable, list[float]]
+    every: dict[Group, list[float]]
+    sampled: dict[Group, list[float]]
 
 
-def outcomes_by_group(outcomes: Sequence[float], index: Sequence[Hashable], on_policy: Sequence[bool]) -> Outcomes:
+def outcomes_by_group(outcomes: Sequence[float], index: Sequence[Group], on_policy: Sequence[bool]) -> Outcomes[Group]:
     """The outcomes of the groups of a batch; ``sampled`` has an empty list for a group without an on-policy sample.
 
     >>> outcomes_by_group([True, False, False], ["a", "a", "b"], [False, True, False])
@@ -86,8 +88,8 @@ def outcomes_by_group(outcomes: Sequence[float], index: Sequence[Hashable], on_p
     for name, values in (("index", index), ("on_policy", on_policy)):
         if len(values) != len(outcomes):
             raise ValueError(f"{name}: expected {len(outcomes)} values, one for each outcome, got {len(values)}")
-    every: dict[Hashable, list[float]] = {group: [] for group in index}
-    sampled: dict[Hashable, list[float]] = {group: [] for group in index}
+    every: dict[Group, list[float]] = {group: [] for group in index}
+    sampled: dict[Group, list[float]] = {group: [] for group in index}
     for outcome, group, is_on_policy in zip(outcomes, index, on_policy, strict=True):
         every[group].append(outcome)
         if is_on_policy:

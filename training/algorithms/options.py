@@ -34,11 +34,11 @@ Baseline = Literal["all_samples", "on_policy"]
 class PrefixOptions(Options):
     """The samples of a group that start with part of the target, and its length (``algorithms.prefix``)."""
 
-    n_prefix: int = Field(0, ge=-1)  # samples of a group with a prefix; -1: all
+    n_prefix: Annotated[int, Field(ge=-1)] = 0  # samples of a group with a prefix; -1: all
     strategy: Annotated[str, AfterValidator(PREFIX_STRATEGIES.require)] = "fixed"
     min: Share = 1.0
     max: Share = 1.0
-    steps: int = Field(300, ge=1)  # of the schedules that depend on the step
+    steps: Annotated[int, Field(ge=1)] = 300  # of the schedules that depend on the step
     share: bool = False  # one draw for all samples of a prompt
     std: NotNegative = 0.1  # of linear_variance
     alpha: NotNegative = 1.0  # weight of the advantage on off-policy tokens

@@ -7,8 +7,7 @@ verl imports this module in every process of a job when ``VERL_USE_EXTERNAL_MODU
 import importlib.metadata
 import os
 import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from typing import Any
 
 import psutil
@@ -81,15 +80,25 @@ class CpuDevice:
 class PlatformCPU(PlatformBase):
     """verl's view of a machine without an accelerator; the hardware profile declares logical "GPU" slots to Ray."""
 
-    device_name = "cpu"
-    vendor_name = "cpu"
-    device_module = CpuDevice()
+    module: Any = CpuDevice()
+
+    @property
+    def device_name(self) -> str:
+        return "cpu"
+
+    @property
+    def vendor_name(self) -> str:
+        return "cpu"
+
+    @property
+    def device_module(self) -> Any:
+        return self.module
 
     def is_available(self) -> bool:
         return True
 
-    def current_device(self) -> str:
-        return "cpu"  # callers pass it to tensor.to()
+    def current_device(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]  callers give it to tensor.to()
+        return "cpu"
 
     def device_count(self) -> int:
         return 1
@@ -136,9 +145,8 @@ class PlatformCPU(PlatformBase):
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
         }
 
-    @contextmanager
-    def nvtx_range(self, msg: str) -> Iterator[None]:
-        yield
+    def nvtx_range(self, msg: str) -> Any:
+        return nullcontext()
 
     def profiler_start(self) -> None:
         pass

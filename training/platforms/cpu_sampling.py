@@ -21,7 +21,7 @@ def draw_less_noise() -> None:
 
 
 def sample(
-    layer: sampler.TopKTopPSampler,
+    self: sampler.TopKTopPSampler,
     logits: torch.Tensor,
     generators: dict[int, torch.Generator],
     k: torch.Tensor | None,
@@ -29,8 +29,8 @@ def sample(
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """The drawn tokens, and what the layer's ``logprobs_mode`` asks for."""
     if len(generators) == len(logits):
-        return layer.forward_native(logits, generators, k, p)
-    return _sample_with_noise_for_all(layer, logits, generators, k, p)
+        return self.forward_native(logits, generators, k, p)
+    return _sample_with_noise_for_all(self, logits, generators, k, p)
 
 
 def draw(probs: torch.Tensor, generators: dict[int, torch.Generator], use_fp64_gumbel: bool = False) -> torch.Tensor:

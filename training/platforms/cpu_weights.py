@@ -3,6 +3,7 @@
 verl imports this module where ``rollout.checkpoint_engine.custom_backend_module`` names it.
 """
 
+import json
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
@@ -12,7 +13,7 @@ import zmq
 from verl.checkpoint_engine.base import CheckpointEngine, CheckpointEngineRegistry
 
 
-@CheckpointEngineRegistry.register("cpu")
+@CheckpointEngineRegistry.register("cpu")  # pyright: ignore[reportAttributeAccessIssue]  a function of the class
 class CPUCheckpointEngine(CheckpointEngine):
     """The first rank of the actor pushes every tensor to every rollout worker; each listens at an address of its own.
 
@@ -24,23 +25,23 @@ class CPUCheckpointEngine(CheckpointEngine):
         self.sockets: list[zmq.Socket[bytes]] = []
         self.address: str | None = None
 
-    def prepare(self) -> str | None:
+    def prepare(self) -> dict[str, Any]:
         if not self.of_actor and self.address is None:
             listener, host = zmq.Context.instance().socket(zmq.PULL), ray.util.get_node_ip_address()
             self.address = f"tcp://{host}:{listener.bind_to_random_port(f'tcp://{host}')}"
             self.sockets = [listener]
-        return self.address
+        return {"address": self.address}
 
     @classmethod
     def build_topology(
-        cls, actor_wg_world_size: int, rollout_world_size: int, metadata: list[str | None]
+        cls, actor_wg_world_size: int, rollout_world_size: int, metadata: list[dict[str, Any]]
     ) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
-        addresses = metadata[actor_wg_world_size:]
+        addresses = [worker["address"] for worker in metadata[actor_wg_world_size:]]
         return {"addresses": [addresses] * actor_wg_world_size}, {"addresses": [addresses] * rollout_world_size}
 
-    def init_process_group(self, addresses: list[str]) -> None:
+    def init_process_group(self, **topology: Any) -> None:
         if self.sends and not self.sockets:
-            for address in addresses:
+            for address in topology["addresses"]:
                 sender = zmq.Context.instance().socket(zmq.PUSH)
                 sender.connect(address)
                 self.sockets.append(sender)
@@ -54,7 +55,7 @@ class CPUCheckpointEngine(CheckpointEngine):
         for name, weight in weights:  # on every rank, because gathering a weight needs all of them
             if self.sends:
                 plain = weight.detach().contiguous()
-                data = plain.view(-1).view(torch.uint8).numpy()
+                data = plain.view(-1).view(torch.uint8).numpy().data
                 header = {"name": name, "dtype": str(plain.dtype).removeprefix("torch."), "shape": plain.shape}
                 for sender in self.sockets:
                     sender.send_json(header, zmq.SNDMORE)
@@ -63,8 +64,10 @@ class CPUCheckpointEngine(CheckpointEngine):
             sender.send_json({})
         return {}
 
-    async def receive_weights(self, global_steps: int | None = None) -> AsyncIterator[tuple[str, torch.Tensor]]:
+    async def receive_weights(  # pyright: ignore[reportIncompatibleMethodOverride]  verl declares no asynchronous one
+        self, global_steps: int | None = None
+    ) -> AsyncIterator[tuple[str, torch.Tensor]]:
         (listener,) = self.sockets
-        while header := listener.recv_json():
+        while header := json.loads(listener.recv()):
             data = torch.frombuffer(bytearray(listener.recv()), dtype=torch.uint8)
             yield header["name"], data.view(getattr(torch, header["dtype"])).view(header["shape"])

@@ -103,8 +103,10 @@ def _leave_ray_its_first_number() -> None:
     """
     from ray import actor
 
-    numbers = actor.ActorClassID
-    actor.ActorClassID = SimpleNamespace(from_random=lambda: numbers(os.urandom(numbers.size())))
+    numbers = actor.ActorClassID  # pyright: ignore[reportPrivateImportUsage]  Ray has no public name for it
+    actor.ActorClassID = SimpleNamespace(  # pyright: ignore[reportPrivateImportUsage]
+        from_random=lambda: numbers(os.urandom(numbers.size()))
+    )
 
 
 def _run(arguments: list[str]) -> None:

@@ -26,4 +26,4 @@ class AnnouncedStore(rendezvous.TCPStore):
         super().__init__(host_name, port, is_master=is_master, **options)
 
 
-rendezvous.TCPStore = AnnouncedStore
+rendezvous.TCPStore = AnnouncedStore  # pyright: ignore[reportAttributeAccessIssue]  of a module that is found by name

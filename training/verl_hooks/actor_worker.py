@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from tensordict import TensorDict
@@ -25,11 +25,12 @@ class PolicyTrainingWorker(TrainingWorker):
     the checkpoint.
     """
 
+    engine: Any  # of FSDP; verl declares the parts that every engine has
     sft_optimizer: torch.optim.Optimizer | None = None
 
     def train_batch(self, data: TensorDict) -> TensorDict:
         with ExitStack() as stack:
-            if limit := tu.get_non_tensor_data(data, "skip_grad_norm", None):
+            if limit := cast("float | None", tu.get_non_tensor_data(data, "skip_grad_norm", None)):
                 stack.enter_context(skipping_above(self.engine, limit))
             if tu.get_non_tensor_data(data, "sft_update", False):
                 stack.enter_context(self._sft_optimizer())
@@ -51,7 +52,7 @@ class PolicyTrainingWorker(TrainingWorker):
 
     def _built_sft_optimizer(self) -> torch.optim.Optimizer:
         if self.sft_optimizer is None:
-            self.sft_optimizer = self.engine._build_optimizer(self.engine.module)
+            self.sft_optimizer = cast("torch.optim.Optimizer", self.engine._build_optimizer(self.engine.module))
         return self.sft_optimizer
 
     def _sft_file(self, folder: str) -> Path:

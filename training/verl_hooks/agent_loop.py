@@ -61,6 +61,8 @@ class OffPolicyOutput(AgentLoopOutput):
 class OffPolicyAgentLoop(AgentLoopBase):
     """One turn; the first ``n_prefix`` samples of a group continue a prefix of the row's target."""
 
+    tokenizer: Any  # verl declares the class that makes one
+
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.options = mixed_options(self.config)

@@ -17,7 +17,7 @@ from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.tensors import mask_of_prefix
 from training.verl_hooks.metrics import staleness_metrics, token_metrics
 
-FIELDS = (
+FIELDS: tuple[str, ...] = (
     "uid",
     "response_mask",
     "rm_scores",

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from core.files import digest_bytes
 
+Messages = Sequence[Mapping[str, str]]  # of a prompt: each with its role and content
+
 HASHES = 2**60  # values of stable_hash
 
 
@@ -12,6 +14,6 @@ def stable_hash(*parts: int | str) -> int:
     return int(digest_bytes(repr(parts).encode())[:15], 16)
 
 
-def prompt_key(messages: Sequence[Mapping[str, str]]) -> int:
+def prompt_key(messages: Messages) -> int:
     """A number for what the policy is asked: equal for targets of one problem."""
     return stable_hash(*(text for message in messages for text in (message["role"], message["content"])))

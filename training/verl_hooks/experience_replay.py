@@ -36,7 +36,8 @@ def with_replay(batch: TensorDict, trajectory: Trajectory | None) -> TensorDict:
 
 def prompt_batch(record: dict[str, Any]) -> TensorDict:
     """A record of verl's dataset as a batch of one prompt, as its dataloader makes it."""
-    return tu.get_tensordict(collate_fn([record]) | {"uid": np.array([str(uuid4())], dtype=object)})
+    uid: Any = np.array([str(uuid4())], dtype=object)  # a field, as the arrays of the dataloader are
+    return tu.get_tensordict(collate_fn([record]) | {"uid": uid})
 
 
 def insert(store: ReplayStore, rows: TensorDict, index: Sequence[str]) -> None:

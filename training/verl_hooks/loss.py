@@ -6,7 +6,7 @@ loss nor its gradient depends on how the batch was cut into micro-batches, ranks
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from tensordict import TensorDict
 from torch import Tensor
@@ -66,7 +66,7 @@ def mixed_policy_loss(
         return sft_update_loss(model_output, data)
     batch = read_micro_batch(actor, options, response_length, model_output, data)
     supervised = options.sft_multitask
-    sft_coef = tu.get_non_tensor_data(data, "sft_coef", supervised.coef)
+    sft_coef = cast("float", tu.get_non_tensor_data(data, "sft_coef", supervised.coef))
 
     terms: dict[str, Tensor] = {}
     terms["pg_loss"], stats = policy_term(batch, options)
@@ -75,11 +75,15 @@ def mixed_policy_loss(
         loss = loss * policy_weight(supervised, sft_coef)
     mask, size = regularized(batch, options)
     if batch.entropy is not None:
-        coefficient = tu.get_non_tensor_data(data, "entropy_coeff", actor.entropy_coeff)
+        coefficient = cast("float", tu.get_non_tensor_data(data, "entropy_coeff", actor.entropy_coeff))
         terms["entropy_loss"] = agg_mean(batch.entropy, mask, options.loss_agg_mode, size)
         loss = loss - coefficient * terms["entropy_loss"]
     if actor.use_kl_loss:
-        divergence = kl_penalty(batch.log_prob, batch.fields["ref_log_prob"], actor.kl_loss_type)
+        divergence = kl_penalty(
+            batch.log_prob,  # pyright: ignore[reportArgumentType]  a tensor is no FloatTensor to torch's types
+            batch.fields["ref_log_prob"],
+            actor.kl_loss_type,
+        )
         terms["kl_loss"] = agg_mean(divergence, mask, options.loss_agg_mode, size)
         loss = loss + actor.kl_loss_coef * terms["kl_loss"]
     if supervised.use:
@@ -202,6 +206,6 @@ def supervised_loss(weight: str, model_output: dict[str, Tensor], data: TensorDi
     """
     log_prob = model_output["log_probs"].values().unsqueeze(0)  # the rows one after the other, without padding
     # The log-probability of a token stands where the token before it does.
-    mask = data["loss_mask"].values().roll(-1).unsqueeze(0)
+    mask = cast("Tensor", data["loss_mask"]).values().roll(-1).unsqueeze(0)
     size = BatchSize(tokens=data["batch_num_tokens"], ranks=data["dp_size"])
     return agg_loss(sft_token_loss(log_prob, mask, weight), mask, "token-mean", size), {}

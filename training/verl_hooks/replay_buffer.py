@@ -69,8 +69,9 @@ class GroupReplayBuffer(ReplayBuffer):
         finally:
             self.partitions[partition_id] = everything
         if self.options.uses_unsolved_prompts:
-            prompts = {prompt for prompt in prompts if reward[prompt] >= SOLVED or prompt in self.on_policy_prompts}
-            rewards = Counter(reward[prompt] for prompt in prompts)
+            scores = {prompt: score for prompt in prompts if (score := reward[prompt]) is not None}
+            prompts = {prompt for prompt in scores if scores[prompt] >= SOLVED or prompt in self.on_policy_prompts}
+            rewards = Counter(scores[prompt] for prompt in prompts)
         return prompts, rewards
 
     def _note_finished(self, partition_id: str, keys: Sequence[str]) -> None:

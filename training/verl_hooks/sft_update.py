@@ -91,7 +91,7 @@ def example_batch(examples: Sequence[Example], ranks: int, temperature: float) -
     rows = [*examples, *([examples[0]] * (-len(examples) % ranks))]
     masks = [torch.full((len(row.response),), float(n < len(examples))) for n, row in enumerate(rows)]
     sequences = [torch.tensor(row.prompt + row.response) for row in rows]
-    fields = {
+    fields: dict[str, list[torch.Tensor]] = {
         "prompts": [torch.tensor(row.prompt) for row in rows],
         "responses": [torch.tensor(row.response) for row in rows],
         "input_ids": sequences,
@@ -99,5 +99,7 @@ def example_batch(examples: Sequence[Example], ranks: int, temperature: float) -
         "response_mask": masks,
         "loss_mask": masks,
     }
-    nested = {name: torch.nested.as_nested_tensor(values, layout=torch.jagged) for name, values in fields.items()}
+    nested: dict[str, Any] = {
+        name: torch.nested.as_nested_tensor(values, layout=torch.jagged) for name, values in fields.items()
+    }
     return tu.get_tensordict(nested, {"temperature": temperature})

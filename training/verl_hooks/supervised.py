@@ -24,7 +24,8 @@ from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 from verl.utils.debug import marked_timer
 from verl.utils.tracking import Tracking
-from verl.workers.engine_workers import TrainingWorker, TrainingWorkerConfig
+from verl.workers.config import TrainingWorkerConfig
+from verl.workers.engine_workers import TrainingWorker
 
 from core.errors import InputError
 from core.model.prompts import CHAT, Template, encode_example
@@ -81,7 +82,8 @@ class SupervisedTrainer:
         )
         self.workers = self._build_workers(model)
 
-    def _build_workers(self, model: Any) -> RayWorkerGroup:
+    def _build_workers(self, model: Any) -> Any:
+        """verl's group of workers, which has the methods of `TrainingWorker`."""
         section, trainer = self.config.actor_rollout_ref.actor, self.config.trainer
         with open_dict(section):
             section.optim.total_training_steps = trainer.total_training_steps
@@ -100,7 +102,7 @@ class SupervisedTrainer:
         # One process per GPU: verl's default would reserve the CPUs of ten.
         pool = RayResourcePool(process_on_nodes=[trainer.n_gpus_per_node] * trainer.nnodes, max_colocate_count=1)
         build = RayClassWithInitArgs(ray.remote(TrainingWorker), config=worker)
-        workers = RayWorkerGroup(resource_pool=pool, ray_cls_with_init=build, device_name=trainer.device)
+        workers: Any = RayWorkerGroup(resource_pool=pool, ray_cls_with_init=build, device_name=trainer.device)
         workers.set_loss_fn(partial(supervised_loss, mixed_options(self.config).sft_multitask.weight))
         workers.reset()
         return workers

@@ -8,7 +8,7 @@ from verl.utils.config import validate_config
 
 
 @ray.remote
-class TaskRunner(TaskRunnerV1.__ray_metadata__.modified_class):
+class TaskRunner(TaskRunnerV1.__ray_metadata__.modified_class):  # pyright: ignore[reportAttributeAccessIssue]  Ray's
     """verl's task runner in a process that registers this project's trainers."""
 
     def run(self, config: DictConfig) -> None:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import ray
@@ -32,7 +32,7 @@ from training.job.metrics_log import require_finite
 from training.resources.fit_check import require_disk
 from training.verl_hooks.actor_worker import PolicyWorker
 from training.verl_hooks.batch import FIELDS, Samples, compute_advantages
-from training.verl_hooks.derived_seeds import prompt_key, stable_hash
+from training.verl_hooks.derived_seeds import Messages, prompt_key, stable_hash
 from training.verl_hooks.experience_replay import prompt_batch, with_replay
 from training.verl_hooks.loss import mixed_policy_loss
 from training.verl_hooks.metrics import group_metrics, mean_of_sums, update_counts, validation_metrics
@@ -40,12 +40,19 @@ from training.verl_hooks.prompt_sampler import PromptMemory
 from training.verl_hooks.replay_buffer import GroupReplayBuffer, sample_of
 from training.verl_hooks.sft_update import Problems, entropy_batch, mean_entropies, sft_update_batch
 
+TRAIN = "train"  # verl's partition of the samples that a step learns from
 POLL_SECONDS = 0.1  # verl's 2 s would be most of a step of a small model
 
 
 EVICTED = "training/off_policy/evicted_samples"  # verl's name; it counts groups
 # verl's figures of staleness, which count off-policy samples: those have no version.
 OF_ALL_SAMPLES = "training/off_policy/trajectory_"
+
+
+def extra_info(batch: KVBatchMeta) -> dict[str, Any]:
+    """What the workers get beside the samples of ``batch``."""
+    assert batch.extra_info is not None  # unless somebody asks for a batch without
+    return batch.extra_info
 
 
 class MixedPolicy(PPOTrainer):
@@ -107,7 +114,7 @@ class MixedPolicy(PPOTrainer):
         batch = super()._next_train_batch(num_prompts)
         if not self.memory.used:
             return batch
-        prompts = [prompt_key(messages) for messages in batch["raw_prompt"]]
+        prompts = [prompt_key(messages) for messages in cast("list[Messages]", batch["raw_prompt"])]
         batch["prompt_key"] = torch.tensor(prompts)
         if self.memory.schedule.depends:
             rates = None if self.memory.schedule.below is None else batch["pass_rate"]
@@ -148,9 +155,7 @@ class MixedPolicy(PPOTrainer):
 
     def _balance_batch(self, batch: KVBatchMeta, *arguments: Any, **options: Any) -> KVBatchMeta:
         """verl's, from an order that does not depend on which rollout ended first: it decides what an update sees."""
-        prompts = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["prompts"])[
-            "prompts"
-        ]
+        prompts = tq.kv_batch_get(keys=batch.keys, partition_id=TRAIN, select_fields=["prompts"])["prompts"]
         order = [digest_bytes(f"{self.global_steps} {prompt.tolist()}".encode()) for prompt in prompts]
         places = [(digest, sample_of(key)[1]) for digest, key in zip(order, batch.keys, strict=True)]
         batch.reorder(sorted(range(len(places)), key=places.__getitem__))
@@ -175,7 +180,7 @@ class MixedPolicy(PPOTrainer):
             fields.append("responses")
         if self.memory.used:
             fields.append("prompt_key")
-        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
+        data = tq.kv_batch_get(keys=batch.keys, partition_id=TRAIN, select_fields=fields)
         index = np.array(data.pop("uid").tolist(), dtype=object)
         sampled = torch.tensor([not tag.get("is_padding", False) for tag in batch.tags])
         return Samples(data.to_padded_tensor(), index, sampled), data["response_mask"]
@@ -187,7 +192,11 @@ class MixedPolicy(PPOTrainer):
             return rewards
         proto = DataProto(batch=samples.rows[samples.sampled])
         proto.batch["token_level_scores"] = rewards[samples.sampled]
-        proto, kl_metrics = apply_kl_penalty(proto, self.kl_ctrl_in_reward, self.config.algorithm.kl_penalty)
+        proto, kl_metrics = apply_kl_penalty(
+            proto,
+            self.kl_ctrl_in_reward,  # pyright: ignore[reportArgumentType]  verl names one of its two controllers
+            self.config.algorithm.kl_penalty,
+        )
         metrics.update(kl_metrics)
         rewards = rewards.clone()
         rewards[samples.sampled] = proto.batch["token_level_rewards"]
@@ -214,20 +223,18 @@ class MixedPolicy(PPOTrainer):
         self._prefix_lengths |= zip(batch.keys, prefix_lengths.tolist(), strict=True)
 
         nested = {name: response_to_nested(value.float(), nested_mask) for name, value in signal.fields.items()}
-        batch = tq.kv_batch_put(
-            keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict(nested, batch_size=len(batch))
-        )
+        batch = tq.kv_batch_put(keys=batch.keys, partition_id=TRAIN, fields=TensorDict(nested, batch_size=len(batch)))
         share = actor.ppo_mini_batch_size * n / len(batch)  # of the batch, that one update sees
         counts = update_counts(samples.mask, samples.off_policy_mask, share, signal.fields.get("gate"))
-        batch.extra_info.update(counts)
+        extra_info(batch).update(counts)
         return batch
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        batch.extra_info["entropy_coeff"] = self.entropy.coefficient
-        batch.extra_info["skip_grad_norm"] = self.options.skip_grad_norm
+        extra_info(batch)["entropy_coeff"] = self.entropy.coefficient
+        extra_info(batch)["skip_grad_norm"] = self.options.skip_grad_norm
         if self.options.sft_multitask.use:
             metrics["actor/sft_coef"] = sft_coefficient(self.options.sft_multitask, self.global_steps - 1)
-            batch.extra_info["sft_coef"] = metrics["actor/sft_coef"]
+            extra_info(batch)["sft_coef"] = metrics["actor/sft_coef"]
         batch = super()._update_actor(batch, metrics)
         mean_of_sums(metrics, "actor/")
         metrics["actor/entropy_coeff"] = self.entropy.coefficient
@@ -298,8 +305,9 @@ class MixedPolicy(PPOTrainer):
         sample_uids: list[str],
         reward_extra_infos_dict: dict[str, list[Any]],
         sample_turns: list[int],
-        expected_acc_counts: dict[tuple[str, str], int],
+        expected_acc_counts: dict[tuple[str, str], int] | None = None,
     ) -> dict[str, float]:
+        assert expected_acc_counts is not None  # verl's trainers all pass it
         metrics = validation_metrics(data_sources, reward_extra_infos_dict["reward"], expected_acc_counts)
         record_score(Path(self.config.trainer.default_local_dir), self.global_steps, metrics["validation/score"])
         return metrics

@@ -23,6 +23,7 @@ class AsynchronousPolicy(MixedPolicy):
     """Samples are drawn ``max_staleness`` batches ahead, and continue when the weights change."""
 
     buffer = AsyncGroupBuffer
+    replay_buffer: AsyncGroupBuffer
 
     def __init__(self, config: Any):
         self.ahead = rollout_options(config).max_staleness
@@ -92,7 +93,7 @@ class SeparateTrainer(AsynchronousPolicy, PPOTrainerSeparateAsync):
         self._read_at, self._busy_at = time.monotonic(), self._busy_seconds()
 
     def _busy_seconds(self) -> float:
-        return ray.get(self.standalone_server_manager.global_load_balancer.busy_seconds.remote())
+        return ray.get(self._rollout_server_managers()[-1].global_load_balancer.busy_seconds.remote())
 
     def _rollouts_idle(self, timing_raw: dict[str, float]) -> float:
         # Requests wait at vLLM while it gets weights.
