@@ -7,7 +7,7 @@ import torch
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 from verl.utils.profiler import simple_timer
 
-from core.model.prompts import encode_example, encode_prompt
+from core.model.prompts import Example, encode_example, encode_prompt
 from training.algorithms.prefix import cut_prefix, prefix_ratio
 from training.job.configuration import chat_template, mixed_options
 from training.verl_hooks.asynchronous.client import VERSIONS
@@ -78,14 +78,12 @@ class OffPolicyAgentLoop(AgentLoopBase):
         With asynchronous rollouts ``batch_number`` is that of the batch which the row was drawn for, and stays what it
         was when the sample is drawn again after a resume.
         """
-        prompt = encode_prompt(row["raw_prompt"], self.tokenizer, self.template)
-        replayed = _replayed(row)
-        prefix = list(replayed["tokens"]) if replayed else self._prefix(row)
+        prompt, prefix = self._example(row)
         metrics: dict[str, Any] = {"generate_sequences": 0.0, "num_preempted": -1}
         response, log_probs, extra, requests = prefix, [0.0] * len(prefix), {}, 0
         versions = [NO_VERSION] * len(prefix)
         # A whole target ends with its end-of-sequence token: there is nothing left to generate.
-        if not replayed and prefix[-1:] != [self.tokenizer.eos_token_id]:
+        if not _replayed(row) and prefix[-1:] != [self.tokenizer.eos_token_id]:
             if self.seeded:
                 seed = stable_hash(self.seed, batch_number(row), prompt_id(row), int(row["session_id"]))
                 sampling_params = sampling_params | {"seed": seed}
@@ -134,17 +132,25 @@ class OffPolicyAgentLoop(AgentLoopBase):
             return False
         return len(response) >= self.response_length and response[-1] not in self.tokenizer.all_special_ids
 
-    def _prefix(self, row: dict[str, Any]) -> list[int]:
-        """Tokens of the target that this sample starts with; [] for an on-policy sample."""
+    def _example(self, row: dict[str, Any]) -> Example:
+        """The tokens of the prompt and those that the sample starts with: none for an on-policy sample."""
+        ratio = None if _replayed(row) else self._prefix_ratio(row)
+        if ratio is None:
+            prompt, replayed = encode_prompt(row["raw_prompt"], self.tokenizer, self.template), _replayed(row)
+            return Example(prompt, list(replayed["tokens"]) if replayed else [])
+        prompt, target = encode_example(row["raw_prompt"], row["target"][0]["content"], self.tokenizer, self.template)
+        return Example(prompt, cut_prefix(target[:-1], ratio, eos_id=target[-1], response_length=self.response_length))
+
+    def _prefix_ratio(self, row: dict[str, Any]) -> float | None:
+        """The share of the target that this sample starts with; None for an on-policy sample."""
         prefix, sample = self.options.prefix, int(row["session_id"])
-        target = row.get("target")
-        if not target or not (prefix.n_prefix == -1 or sample < prefix.n_prefix):
-            return []
+        if not row.get("target") or not (prefix.n_prefix == -1 or sample < prefix.n_prefix):
+            return None
         if not row.get("has_off_policy", True):  # the trainer says so, by mixed.off_policy_schedule
-            return []
+            return None
         if stable_hash(self.seed, prompt_id(row)) >= self.target_ratio * HASHES:
-            return []
-        ratio = prefix_ratio(
+            return None
+        return prefix_ratio(
             prefix,
             batch_number(row) - 1,  # verl counts steps from 1, the schedules from 0
             sample_id=sample,
@@ -152,5 +158,3 @@ class OffPolicyAgentLoop(AgentLoopBase):
             seed=self.seed,
             prompt_id=prompt_id(row),
         )
-        whole = encode_example(row["raw_prompt"], target[0]["content"], self.tokenizer, self.template).response
-        return cut_prefix(whole[:-1], ratio, eos_id=whole[-1], response_length=self.response_length)

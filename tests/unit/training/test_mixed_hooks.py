@@ -46,20 +46,43 @@ def row(prompt: int, sample: int = 0, step: int = 1) -> dict[str, Any]:
 def test_the_first_samples_of_a_group_are_off_policy_with_the_whole_target_and_its_end() -> None:
     agent_loop = loop()
     whole = [*agent_loop.tokenizer.encode(TARGET, add_special_tokens=False), agent_loop.tokenizer.eos_token_id]
-    assert [agent_loop._prefix(row(0, sample)) for sample in range(4)] == [whole, whole, [], []]
+    assert [agent_loop._example(row(0, sample)).response for sample in range(4)] == [whole, whole, [], []]
     scheduled = [
         row(0) | {"has_off_policy": torch.tensor(value)} for value in (True, False)
     ]  # as the trainer says of the prompt
-    assert [agent_loop._prefix(sample) for sample in scheduled] == [whole, []]
+    assert [agent_loop._example(sample).response for sample in scheduled] == [whole, []]
+
+
+def test_a_sample_tokenizes_its_prompt_and_its_target_once() -> None:
+    class Counting:
+        def __init__(self) -> None:
+            self.tokenizer, self.texts = AutoTokenizer.from_pretrained(SHIPPED), []
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.tokenizer, name)
+
+        def __call__(self, texts: list[str], **options: Any) -> Any:
+            self.texts += texts
+            return self.tokenizer(texts, **options)
+
+        def encode(self, text: str, **options: Any) -> list[int]:
+            self.texts.append(text)
+            return self.tokenizer.encode(text, **options)
+
+    agent_loop = loop()
+    for sample, texts in ((0, 2), (3, 1)):  # off-policy, on-policy
+        agent_loop.tokenizer = Counting()
+        agent_loop._example(row(0, sample))
+        assert len(agent_loop.tokenizer.texts) == texts
 
 
 def test_a_share_of_the_prompts_is_off_policy_the_same_ones_in_every_step() -> None:
     agent_loop = loop(sample_target_ratio=0.25)
-    chosen = [{prompt for prompt in range(800) if agent_loop._prefix(row(prompt, 1, step))} for step in (1, 7)]
+    chosen = [{prompt for prompt in range(800) if agent_loop._prefix_ratio(row(prompt, 1, step))} for step in (1, 7)]
     assert chosen[0] == chosen[1]
     assert 150 < len(chosen[0]) < 250
-    assert not any(loop(sample_target_ratio=0.0)._prefix(row(prompt)) for prompt in range(20))
-    assert all(loop()._prefix(row(prompt)) for prompt in range(20))
+    assert not any(loop(sample_target_ratio=0.0)._prefix_ratio(row(prompt)) for prompt in range(20))
+    assert all(loop()._prefix_ratio(row(prompt)) for prompt in range(20))
 
 
 def test_a_seed_is_the_same_in_every_process() -> None:

@@ -118,7 +118,7 @@ def test_every_room_reads_the_same_tokens(model: Path, tokenizer: Any, tmp_path:
     loop.seed, loop.target_ratio, loop.response_length, loop.tokenizer = 0, 1.0, 200, tokenizer
     loop.rollout_config = OmegaConf.create({"n": 2})
     row = {"raw_prompt": CONVERSATION, "target": [{"content": TARGET}], "extra_info": {"id": "p"}}
-    assert loop._prefix({**row, "session_id": 0, "global_steps": 1}) == example.response
+    assert loop._example({**row, "session_id": 0, "global_steps": 1}) == example
     # Supervised training.
     rows = {"prompt": [CONVERSATION], "target": [[{"role": "assistant", "content": TARGET}]]}
     pq.write_table(pa.table(rows), tmp_path / "targets.parquet")
