@@ -18,7 +18,6 @@ CONTEXT = 1.5e9  # a CUDA context and NCCL's buffers, where there is no vLLM
 GRAPHS = 2e9  # CUDA graphs and workspace of vLLM awake
 USABLE = 0.95  # of a GPU; the allocator loses some to fragments
 WEIGHTS_SHARE = 0.6  # of what vLLM has of a GPU; the rest is for keys and values, as in evaluation
-ADAPTED = 7  # matrices of a layer that LoRA adapts
 
 
 def trainable(shape: ModelShape, layout: Layout) -> float:
