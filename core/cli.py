@@ -8,8 +8,10 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from core.errors import InputError, TaskFailed
+from core.machine.processes import die_with_parent
 
 INTERRUPTED = 130  # the status that a shell gives a program that Ctrl-C ended
+PARENT = "LUFFY_PARENT"  # variable: the id of the process with which a program ends, where it is not for itself
 COMMAND = "LUFFY_COMMAND"  # variable: how the user called the program, where another program passed the call on
 
 
@@ -21,10 +23,13 @@ def private_files() -> None:
 def exit_status(work: Callable[[], int | None]) -> int:
     """Do ``work`` and return the exit status: its result (None: 0), or `INTERRUPTED` after Ctrl-C.
 
-    Only our user can read what ``work`` writes. An error is one line on the error stream; the status is 2 for a mistake
+    A process whose parent is that of the variable `PARENT` gets TERM when its parent ends. Only our user can read what
+    ``work`` writes. An error is one line on the error stream; the status is 2 for a mistake
     in the input and 1 for a file or disk that fails.
     """
     private_files()
+    if parent := os.environ.pop(PARENT, None):
+        die_with_parent(int(parent))
     try:
         return work() or 0
     except InputError as error:

@@ -1,8 +1,9 @@
 """Runs the training interpreter's programs (``python -m training``, ``python -m evaluation``) from an asset.
 
-The program runs under `core.backends.supervisor`, so it, Ray and vLLM end with the step, however the step ends. Its
-messages come back through Dagster Pipes; what it prints is in the step's logs in the UI. With another ``backend`` than
-local, the program submits what needs GPUs as a job of a Ray cluster or of Slurm.
+Ray and vLLM run under one `core.backends.supervisor`, so they end with the step, however the step ends: ``training``
+starts its job under one, and every other program is started under one here. The program's messages come back through
+Dagster Pipes; what it prints is in the step's logs in the UI. With another ``backend`` than local, the program submits
+what needs GPUs as a job of a Ray cluster or of Slurm.
 """
 
 import os
@@ -19,6 +20,7 @@ import dagster as dg
 from pydantic import Field
 
 from assets.shared.messages import MessageFile
+from core.cli import PARENT
 from core.code_digest import PROJECT
 from core.errors import InputError
 from core.text.patterns import compile_quick_pattern
@@ -27,6 +29,7 @@ from core.text.secrets import redact
 POLL_SECONDS = 0.25
 RUN_VARIABLE = "LUFFY_DAGSTER_RUN"  # in the environment of every process of a run: the id of the run
 TAIL_LINES = 40
+SUPERVISES_ITS_JOB = ("training",)  # programs that start what has to be supervised under a supervisor
 BACKTICKS = compile_quick_pattern("`+")
 Message = Callable[[dict[str, Any]], None]
 
@@ -62,13 +65,17 @@ class TrainingInterpreter(dg.ConfigurableResource):
         the program gets TERM, ``grace_seconds`` later KILL.
         """
         python = str(self.executable())
-        command = [python, "-m", "core.backends.supervisor", "--", python, "-m", *arguments]
+        command, variables = [python, "-m", *arguments], {RUN_VARIABLE: context.run_id}
+        if arguments[0] in SUPERVISES_ITS_JOB:
+            variables[PARENT] = str(os.getpid())
+        else:
+            command = [python, "-m", "core.backends.supervisor", "--", *command]
         context.log.debug(" ".join(command))
         with dg.open_pipes_session(context, dg.PipesTempFileContextInjector(), MessageFile()) as session:
             process = subprocess.Popen(
                 command,
                 cwd=PROJECT,
-                env={**self._environment(), **session.get_bootstrap_env_vars(), RUN_VARIABLE: context.run_id},
+                env={**self._environment(), **session.get_bootstrap_env_vars(), **variables},
                 stdin=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
@@ -97,7 +104,7 @@ class TrainingInterpreter(dg.ConfigurableResource):
         return {**os.environ, **variables, **({"HF_HUB_OFFLINE": "1"} if self.offline else {})}
 
     def _stop(self, process: "subprocess.Popen[bytes]") -> None:
-        """End ``process`` if it is running; it is a supervisor, which ends its descendants too."""
+        """End ``process`` if it is running; it is a supervisor, or has one, which ends its descendants too."""
         if process.poll() is not None:
             return
         process.terminate()

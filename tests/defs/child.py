@@ -1,12 +1,17 @@
 """Programs that stand at the other end of Dagster Pipes in the tests: ``python -m tests.defs.child NAME``."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 from dagster_pipes import open_dagster_pipes
+
+from core.backends.local import LocalBackend
+from core.backends.task import Task
+from core.cli import exit_status
 
 
 def steps(total: str) -> None:
@@ -45,5 +50,18 @@ def hang(file: str) -> None:
     time.sleep(600)
 
 
+def job(file: str) -> int:
+    """Run `hang` under a supervisor of its own, as a training runs its job."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    backend = LocalBackend()
+    try:
+        backend.start(Task("job", ("tests.defs.child", "hang", file), {}, Path(f"{file}.log")))
+        while backend.poll() is None:
+            time.sleep(0.1)
+    finally:
+        backend.stop()
+    return 0
+
+
 if __name__ == "__main__":
-    globals()[sys.argv[1]](*sys.argv[2:])
+    sys.exit(exit_status(lambda: globals()[sys.argv[1]](*sys.argv[2:])))

@@ -74,12 +74,16 @@ def test_no_interpreter_says_how_to_get_one(tmp_path: Path):
 WORKER = """
 import sys
 import dagster as dg
+from assets.shared import interpreter as module
 from assets.shared.interpreter import TrainingInterpreter
+
+if sys.argv[2] == "job":
+    module.SUPERVISES_ITS_JOB = ("tests.defs.child",)
 
 @dg.asset
 def probe(context: dg.AssetExecutionContext) -> None:
     interpreter = TrainingInterpreter(python=sys.executable, grace_seconds=20)
-    interpreter.run(context, ["tests.defs.child", "hang", sys.argv[1]], print)
+    interpreter.run(context, ["tests.defs.child", sys.argv[2], sys.argv[1]], print)
 
 dg.materialize([probe], instance=dg.DagsterInstance.ephemeral(), raise_on_error=False)
 """
@@ -89,10 +93,11 @@ dg.materialize([probe], instance=dg.DagsterInstance.ephemeral(), raise_on_error=
     "signum",
     [signal.SIGKILL, *(pytest.param(other, marks=pytest.mark.slow) for other in (signal.SIGINT, signal.SIGTERM))],
 )
-def test_nothing_survives_the_step_however_it_ends(tmp_path: Path, signum: int):
+@pytest.mark.parametrize("program", ["hang", "job"])
+def test_nothing_survives_the_step_however_it_ends(tmp_path: Path, program: str, signum: int):
     root = Path(__file__).resolve().parents[2]
     worker = subprocess.Popen(
-        [sys.executable, "-c", WORKER, str(tmp_path / "pids")],
+        [sys.executable, "-c", WORKER, str(tmp_path / "pids"), program],
         cwd=root,
         env={**os.environ, "PYTHONPATH": str(root)},
         stdout=subprocess.DEVNULL,
