@@ -4,19 +4,18 @@ There is one subject per file, in the order in which a training step meets them:
 
 - ``options``: every option, in blocks that validate themselves (``option_block``); ``registry``: what can be chosen by
   name
-- ``prompt_order``: the order of the prompts; ``off_policy_schedule``: which of them have off-policy samples
-- ``prefix``: how much of the target a sample starts with
+- ``schedules``: the order of the prompts (``prompt_order``), how much of the target a sample starts with (``prefix``),
+  and the adaptive coefficient (``entropy``); ``off_policy_schedule``: which prompts have off-policy samples
 - ``group_rejection``: groups whose scores carry no signal
 - ``advantage``: the group baseline
 - ``correction``: the rollout engine's log-probabilities against the actor's
-- ``reshape``, ``mixed_loss``, ``sft``: the token losses
+- ``reshape``, ``mixed_loss``: the token losses
 - ``aggregate``: from token losses to one number
-- ``entropy``: the adaptive coefficient
+- ``methods``: what the methods beside LUFFY add
 - ``original``: drop-in replacements for three functions of the original implementation, which you import from here
 
 ``docs/algorithm.md`` has the formulas on one page. The three functions are imported on first use, because ``options``,
-``option_block``, ``registry``, ``prompt_order``, ``off_policy_schedule``, ``prefix``, ``group_rejection`` and
-``entropy`` need no torch.
+``option_block``, ``registry``, ``schedules``, ``off_policy_schedule`` and ``group_rejection`` need no torch.
 """
 
 from pkgutil import resolve_name

@@ -32,7 +32,7 @@ Baseline = Literal["all_samples", "on_policy"]
 
 
 class PrefixOptions(Options):
-    """The samples of a group that start with part of the target, and its length (``algorithms.prefix``)."""
+    """The samples of a group that start with part of the target, and its length (``algorithms.schedules.prefix``)."""
 
     n_prefix: Annotated[int, Field(ge=-1)] = 0  # samples of a group with a prefix; -1: all
     strategy: Annotated[str, AfterValidator(PREFIX_STRATEGIES.require)] = "fixed"
@@ -84,7 +84,7 @@ class RolloutOptions(Options):
 
 
 class SFTMultitaskOptions(Options):
-    """A supervised loss on off-policy tokens beside the policy loss (``training.algorithms.sft``).
+    """A supervised loss on off-policy tokens beside the policy loss (``training.algorithms.methods.sft``).
 
     ``weight`` is read by supervised training (``objective: sft``) as well.
     """
@@ -157,7 +157,7 @@ class LengthPenaltyOptions(Options):
 
 
 class EntropyOptions(Options):
-    """The adaptive entropy coefficient (``training.algorithms.entropy``); ``min`` and ``max`` bound it."""
+    """The adaptive entropy coefficient (``training.algorithms.schedules.entropy``); ``min`` and ``max`` bound it."""
 
     use: bool = False
     target: NotNegative = 0.5  # nats per token

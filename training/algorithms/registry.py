@@ -44,10 +44,10 @@ ON_POLICY_LOSSES = Registry(
 # (log_prob) -> weight of each token in the supervised loss
 SFT_WEIGHTS = Registry(
     {
-        "one": "training.algorithms.methods.sft_weight:one",
-        "p": "training.algorithms.methods.sft_weight:probability",
-        "p(1-p)": "training.algorithms.methods.sft_weight:uncertainty",
-        "luffy": "training.algorithms.methods.sft_weight:luffy",
+        "one": "training.algorithms.methods.sft:one",
+        "p": "training.algorithms.methods.sft:probability",
+        "p(1-p)": "training.algorithms.methods.sft:uncertainty",
+        "luffy": "training.algorithms.methods.sft:luffy",
     }
 )
 # (successes, n, options: GateOptions) -> Weights of a prompt's policy loss and supervised loss
@@ -88,13 +88,13 @@ CORRECTIONS = Registry(
 )
 # (options: PrefixOptions, sample: Sample) -> ratio
 PREFIX_STRATEGIES = Registry(
-    random="training.algorithms.prefix:random",
-    linear="training.algorithms.prefix:linear",
-    linear_max="training.algorithms.prefix:linear_max",
-    linear_variance="training.algorithms.prefix:linear_variance",
-    reverse_linear="training.algorithms.prefix:reverse_linear",
-    binomial="training.algorithms.prefix:binomial",
-    fixed="training.algorithms.prefix:fixed",
+    random="training.algorithms.schedules.prefix:random",
+    linear="training.algorithms.schedules.prefix:linear",
+    linear_max="training.algorithms.schedules.prefix:linear_max",
+    linear_variance="training.algorithms.schedules.prefix:linear_variance",
+    reverse_linear="training.algorithms.schedules.prefix:reverse_linear",
+    binomial="training.algorithms.schedules.prefix:binomial",
+    fixed="training.algorithms.schedules.prefix:fixed",
 )
 # (log_ratio, shape: Shape) -> shaped ratio
 RESHAPES = Registry(

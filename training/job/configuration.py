@@ -25,7 +25,7 @@ from core.model.prompts import CHAT, TEMPLATE_KWARGS, Template
 from grading.grader import TRUNCATED
 from training.algorithms.off_policy_schedule import ALWAYS
 from training.algorithms.options import MixedPolicyOptions, RolloutOptions
-from training.algorithms.prompt_order import EASY_FIRST, ORDERS
+from training.algorithms.schedules.prompt_order import EASY_FIRST, ORDERS
 from training.config.keys import MODULE, OPEN, check_key, check_switches, leaves, nearest, rules, within
 from training.config.ranges import check_ranges, ranges
 from training.config.rollout_modes import lay_out_rollouts

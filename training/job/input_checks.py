@@ -18,7 +18,7 @@ from core.model.prompts import TEMPLATE_KWARGS
 from core.model.tokens import Lengths, load_lengths
 from core.schemas import PASS_RATE, TARGET, TARGET_LOG_PROBS
 from training.algorithms.off_policy_schedule import parse_schedule
-from training.algorithms.prompt_order import EASY_FIRST, easy_first
+from training.algorithms.schedules.prompt_order import EASY_FIRST, easy_first
 from training.job.configuration import chat_template
 from training.job.user_reward import check_reward_function
 

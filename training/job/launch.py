@@ -22,7 +22,7 @@ from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
 from core.files import atomic_write, digest_bytes
 from core.model.manifest import InputRecord, Manifest, TargetsRecord, read_manifest
-from training.algorithms.prompt_order import SHUFFLE
+from training.algorithms.schedules.prompt_order import SHUFFLE
 from training.config.rollout_modes import SEPARATE
 from training.cost.budget import Budget, BudgetOptions
 from training.cost.usage import Rates, measured_pace

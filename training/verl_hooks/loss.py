@@ -17,12 +17,12 @@ from verl.workers.config import ActorConfig
 from verl.workers.utils.padding import no_padding_2_padding
 
 from training.algorithms.aggregate import BatchSize, agg_loss, agg_mean
+from training.algorithms.methods.sft import sft_token_loss
 from training.algorithms.methods.sft_schedule import policy_weight
 from training.algorithms.methods.srft import entropy_advantage, row_entropy, supervised_scale
 from training.algorithms.mixed_loss import Stats
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.registry import LOSSES, MEAN_AGG_MODES
-from training.algorithms.sft import sft_token_loss
 from training.algorithms.tensors import mask_of_prefix
 from training.verl_hooks.metrics import pair_of_sums
 
@@ -202,7 +202,7 @@ def sft_update_loss(model_output: dict[str, Tensor], data: TensorDict) -> Losses
 def supervised_loss(weight: str, model_output: dict[str, Tensor], data: TensorDict, dp_group: Any = None) -> Losses:
     """The share of one micro-batch of targets in the mean of ``-w log_prob`` over the target tokens of its update.
 
-    ``weight``: the name of ``w`` (`training.algorithms.methods.sft_weight`).
+    ``weight``: the name of ``w`` (`training.algorithms.methods.sft`).
     """
     log_prob = model_output["log_probs"].values().unsqueeze(0)  # the rows one after the other, without padding
     # The log-probability of a token stands where the token before it does.

@@ -1,10 +1,9 @@
 """The trainer: a V1 trainer of verl with LUFFY's advantages, off-policy samples and rollout correction."""
 
 from collections import Counter
-from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import ray
@@ -16,29 +15,23 @@ from verl import DataProto
 from verl.trainer.ppo.ray_trainer import apply_kl_penalty
 from verl.trainer.ppo.utils import Role
 from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
-from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils.config import omega_conf_to_dataclass
-from verl.utils.metric import reduce_metrics
 from verl.workers.utils.padding import response_to_nested
 
 from core.files import digest_bytes
-from training.algorithms.entropy import EntropyController
-from training.algorithms.methods.exgrpo import Trajectory
 from training.algorithms.methods.sft_schedule import sft_coefficient
 from training.algorithms.options import MixedPolicyOptions
+from training.algorithms.schedules.entropy import EntropyController
 from training.job.checkpoints import TrainerState, folder_of, mark_complete, read_state, record_score
-from training.job.configuration import chat_template, mixed_options
+from training.job.configuration import mixed_options
 from training.job.metrics_log import require_finite
 from training.resources.fit_check import require_disk
 from training.verl_hooks.actor_worker import PolicyWorker
 from training.verl_hooks.batch import FIELDS, Samples, compute_advantages
-from training.verl_hooks.derived_seeds import Messages, prompt_key, stable_hash
-from training.verl_hooks.experience_replay import prompt_batch, with_replay
 from training.verl_hooks.loss import mixed_policy_loss
 from training.verl_hooks.metrics import group_metrics, mean_of_sums, update_counts, validation_metrics
-from training.verl_hooks.prompt_sampler import PromptMemory
+from training.verl_hooks.prompts.prompt_trainer import PromptTrainer
 from training.verl_hooks.replay_buffer import GroupReplayBuffer, sample_of
-from training.verl_hooks.sft_update import Problems, entropy_batch, mean_entropies, sft_update_batch
 
 TRAIN = "train"  # verl's partition of the samples that a step learns from
 POLL_SECONDS = 0.1  # verl's 2 s would be most of a step of a small model
@@ -55,16 +48,14 @@ def extra_info(batch: KVBatchMeta) -> dict[str, Any]:
     return batch.extra_info
 
 
-class MixedPolicy(PPOTrainer):
+class MixedPolicy(PromptTrainer):
     """Mixed-policy GRPO for any trainer of verl, whose order of a step and other methods stay unchanged."""
 
     buffer = GroupReplayBuffer
-    dispatched = 0  # prompts that came from the dataset, with asynchronous rollouts and with mixed.replay
 
     def __init__(self, config: Any):
-        self.options = mixed_options(config)
-        self.memory = PromptMemory(self.options, config.actor_rollout_ref.rollout.n)
-        self.entropy = EntropyController(self.options.adaptive_entropy, config.actor_rollout_ref.actor.entropy_coeff)
+        adaptive_entropy = mixed_options(config).adaptive_entropy
+        self.entropy = EntropyController(adaptive_entropy, config.actor_rollout_ref.actor.entropy_coeff)
         self._prefix_lengths: dict[str, int] = {}  # of this step's samples, by their key
         self._counts = Counter[str]()  # of this step; verl averages the metrics of mini-batches that it samples apart
         super().__init__(config)
@@ -84,10 +75,6 @@ class MixedPolicy(PPOTrainer):
         limit = self.config.data.max_response_length
         self.actor_rollout_wg.set_loss_fn(partial(mixed_policy_loss, actor, options, limit))
 
-    @cached_property
-    def problems(self) -> Problems:
-        return Problems(self.train_dataset, self.tokenizer, chat_template(self.config))
-
     def _build_replay_buffer(self) -> GroupReplayBuffer:
         data, sampler = self.config.data, self.config.trainer.v1.sampler
         metric = self._resolve_filter_groups_metric()
@@ -105,53 +92,6 @@ class MixedPolicy(PPOTrainer):
             max_inflight_gen_batches=self.config.algorithm.filter_groups.max_inflight_gen_batches,
         )
         return buffer.follow(self.options, self.config.actor_rollout_ref.rollout.n, self.memory.schedule)
-
-    def _next_train_batch(self, num_prompts: int | None = None) -> TensorDict:
-        """verl's; each prompt with its key and whether its group has off-policy samples, where that is needed."""
-        if self.options.replay.use:
-            seed = stable_hash(self.config.seed, self.global_steps, "replay")
-            self.memory.choose_replayed(num_prompts or self.config.data.train_batch_size, seed, self._entropies)
-        batch = super()._next_train_batch(num_prompts)
-        if not self.memory.used:
-            return batch
-        prompts = [prompt_key(messages) for messages in cast("list[Messages]", batch["raw_prompt"])]
-        batch["prompt_key"] = torch.tensor(prompts)
-        if self.memory.schedule.depends:
-            rates = None if self.memory.schedule.below is None else batch["pass_rate"]
-            batch["has_off_policy"] = torch.tensor(self.memory.with_off_policy(prompts, rates))
-        return batch
-
-    def _fetch_one_gen_batch(self) -> TensorDict:
-        """verl's; with replay a prompt at a time, first those that are replayed."""
-        if not self.options.replay.use:
-            return super()._fetch_one_gen_batch()
-        if replayed := self.memory.next_replayed():
-            prompt, trajectory = replayed
-            return with_replay(prompt_batch(self.problems.record(prompt)), trajectory)
-        batch = self._next_prompt()
-        # A prompt is in a batch once, as long as there is another one.
-        while self.memory.is_spent(prompt_key(batch["raw_prompt"][0]), len(self.problems)):
-            batch = self._next_prompt()
-        return with_replay(batch, None)
-
-    def _next_prompt(self) -> TensorDict:
-        """The dataset's next prompt."""
-        if self.dispatched % len(self.train_dataloader) == 0:
-            self.memory.replay.start_epoch(len(self.problems), self.config.data.train_batch_size)
-        self.dispatched += 1
-        return super()._fetch_one_gen_batch()
-
-    @property
-    def _ranks(self) -> int:
-        """Data-parallel ranks of the actor."""
-        return max(self.actor_rollout_wg._dispatch_info["actor"]) + 1
-
-    def _entropies(self, trajectories: Sequence[tuple[int, Trajectory]]) -> list[float]:
-        """The mean entropy of each trajectory under the current policy, with the prompt that it answers."""
-        examples = [self.problems.answered(prompt, one.tokens) for prompt, one in trajectories]
-        batch = entropy_batch(examples, self._ranks, self.config.actor_rollout_ref.rollout.temperature)
-        output = self.actor_rollout_wg.compute_log_prob(batch)
-        return mean_entropies(output["entropy"], batch, len(examples))
 
     def _balance_batch(self, batch: KVBatchMeta, *arguments: Any, **options: Any) -> KVBatchMeta:
         """verl's, from an order that does not depend on which rollout ended first: it decides what an update sees."""
@@ -249,21 +189,10 @@ class MixedPolicy(PPOTrainer):
         if last and "actor/entropy" in metrics:  # a batch can be all off-policy
             self.entropy.update(metrics["actor/entropy"])
         if prompts := self.memory.unsolved.take():
-            self._sft_update(prompts, metrics)
+            metrics |= self._sft_update(prompts, self.entropy.coefficient)
         if self.options.relift.use:
             metrics["relift/waiting"] = float(len(self.memory.unsolved.prompts))
         return batch
-
-    def _sft_update(self, prompts: Sequence[int], metrics: dict[str, Any]) -> None:
-        """One supervised update on the targets of ``prompts``."""
-        examples = [self.problems.example(prompt) for prompt in prompts]
-        batch = sft_update_batch(
-            examples, self._ranks, self.config.actor_rollout_ref.rollout.temperature, self.entropy.coefficient
-        )
-        output = reduce_metrics(dict(self.actor_rollout_wg.update_actor(batch)["metrics"]))
-        metrics |= {f"relift/{name}": output[name] for name in ("sft_loss", "grad_norm")}
-        metrics["relift/targets"] = float(len(prompts))
-        require_finite(self.global_steps, metrics, ("relift/sft_loss", "relift/grad_norm"))
 
     def on_step_begin(self) -> None:
         super().on_step_begin()

@@ -22,13 +22,13 @@ from verl.utils import tensordict_utils as tu
 from core.errors import InputError
 from training.algorithms.off_policy_schedule import OffPolicySchedule, parse_schedule
 from training.algorithms.options import MixedPolicyOptions
-from training.algorithms.prompt_order import easy_first
+from training.algorithms.schedules.prompt_order import easy_first
 from training.job.checkpoints import STATE, TrainerState, folder_of, mark_complete, read_state
 from training.job.configuration import compose_run
 from training.job.input_checks import check_pass_rates, order_targets
 from training.verl_hooks import replay_buffer
 from training.verl_hooks.derived_seeds import prompt_key
-from training.verl_hooks.prompt_sampler import PromptMemory
+from training.verl_hooks.prompts.prompt_sampler import PromptMemory
 from training.verl_hooks.trainer import MixedPolicyTrainer
 
 # Steps of a run: of each sample its prompt, whether it is right, and whether it is on-policy.

@@ -24,7 +24,7 @@ from training.verl_hooks.asynchronous.trainers import SeparateTrainer
 from training.verl_hooks.derived_seeds import stable_hash
 from training.verl_hooks.loss import mixed_policy_loss
 from training.verl_hooks.metrics import mean_of_sums
-from training.verl_hooks.prompt_sampler import PromptMemory
+from training.verl_hooks.prompts.prompt_sampler import PromptMemory
 from training.verl_hooks.replay_buffer import AsyncGroupBuffer, ReplayBufferAsync
 
 # Sample 0 is a whole target. Sample 1 was interrupted after two tokens of version 5, and went on with version 6.

@@ -10,19 +10,19 @@ import torch
 from training.algorithms.advantage import apply_prefix_weights, group_advantage
 from training.algorithms.aggregate import BatchSize, agg_loss
 from training.algorithms.correction import rollout_correction
-from training.algorithms.entropy import EntropyController
 from training.algorithms.group_rejection import reject_groups
 from training.algorithms.methods.exgrpo import ReplayStore, Trajectory
 from training.algorithms.methods.gate import group_gate
 from training.algorithms.methods.length_penalty import length_penalty
 from training.algorithms.methods.relift import UnsolvedPrompts
+from training.algorithms.methods.sft import sft_token_loss
 from training.algorithms.methods.sft_schedule import policy_weight, sft_coefficient
 from training.algorithms.methods.srft import entropy_advantage, outcome_advantage, supervised_scale
 from training.algorithms.off_policy_schedule import OffPolicySchedule
 from training.algorithms.options import MixedPolicyOptions
-from training.algorithms.prefix import prefix_ratio
 from training.algorithms.registry import LOSSES
-from training.algorithms.sft import sft_token_loss
+from training.algorithms.schedules.entropy import EntropyController
+from training.algorithms.schedules.prefix import prefix_ratio
 from training.algorithms.tensors import mask_of_prefix
 from training.config.keys import leaves
 from training.verl_hooks.loss import regularized

@@ -12,13 +12,13 @@ from transfer_queue import KVBatchMeta
 from verl.utils import tensordict_utils as tu
 from verl.utils.metric import reduce_metrics
 
-from training.algorithms.entropy import EntropyController
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.registry import LOSS_AGG_MODES
+from training.algorithms.schedules.entropy import EntropyController
 from training.verl_hooks import trainer
 from training.verl_hooks.loss import mixed_policy_loss
 from training.verl_hooks.metrics import mean_of_sums, pair_of_sums, update_counts
-from training.verl_hooks.prompt_sampler import PromptMemory
+from training.verl_hooks.prompts.prompt_sampler import PromptMemory
 
 ACTOR = SimpleNamespace(use_kl_loss=False, entropy_coeff=0.0)
 

@@ -1,7 +1,7 @@
 """The parts of a step that other methods than LUFFY need: pure functions, chosen by options of the section ``mixed``.
 
 - ``on_policy``: the loss of on-policy tokens: PPO, CISPO, GSPO, REINFORCE
-- ``sft_weight``: the weight of a token in the supervised loss: SFT, DFT, CHORD-phi
+- ``sft``: the supervised loss and the weight of a token in it: SFT, DFT, CHORD-phi
 - ``sft_schedule``: the weight of the supervised loss over the steps: CHORD-mu
 - ``gate``: RL or supervised training for each prompt, by its successes: HPT
 - ``srft``: weights by entropy and advantages by outcome: SRFT

@@ -16,8 +16,8 @@ from core.errors import InputError  # noqa: E402
 from training.algorithms.methods.gate import group_gate  # noqa: E402
 from training.algorithms.methods.length_penalty import length_penalty  # noqa: E402
 from training.algorithms.methods.relift import UnsolvedPrompts  # noqa: E402
+from training.algorithms.methods.sft import sft_token_loss, sft_weight  # noqa: E402
 from training.algorithms.methods.sft_schedule import policy_weight, sft_coefficient  # noqa: E402
-from training.algorithms.methods.sft_weight import sft_weight  # noqa: E402
 from training.algorithms.methods.srft import (  # noqa: E402
     entropy_advantage,
     outcome_advantage,
@@ -34,7 +34,6 @@ from training.algorithms.options import (  # noqa: E402
     SRFTOptions,
 )
 from training.algorithms.reshape import shape_off_policy  # noqa: E402
-from training.algorithms.sft import sft_token_loss  # noqa: E402
 
 CISPO = LossOptions(on_policy_loss="cispo", clip_ratio=1.0, clip_upper_bound=5.0)
 GSPO = LossOptions(on_policy_loss="gspo", clip_ratio=3e-4, clip_upper_bound=1.0004)

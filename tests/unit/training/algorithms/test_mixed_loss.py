@@ -11,11 +11,11 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from training.algorithms.aggregate import BatchSize, agg_loss, agg_mean  # noqa: E402
+from training.algorithms.methods.sft import sft_token_loss  # noqa: E402
 from training.algorithms.mixed_loss import mean_stats, mixed_policy_token_loss  # noqa: E402
 from training.algorithms.options import LossOptions  # noqa: E402
 from training.algorithms.registry import LOSS_AGG_MODES, ON_POLICY_LOSSES  # noqa: E402
 from training.algorithms.reshape import shape_off_policy  # noqa: E402
-from training.algorithms.sft import sft_token_loss  # noqa: E402
 from training.algorithms.tensors import mask_of_prefix  # noqa: E402
 
 RESHAPES = [

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.errors import InputError
-from training.algorithms.entropy import EntropyController, next_entropy_coefficient
 from training.algorithms.group_rejection import reject_groups
 from training.algorithms.options import EntropyOptions, GroupOptions, MixedPolicyOptions
 from training.algorithms.registry import CORRECTIONS, LOSS_AGG_MODES
+from training.algorithms.schedules.entropy import EntropyController, next_entropy_coefficient
 
 ONE_TARGET = {"n_prefix": 1}
 LUFFY = {

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from training.algorithms.options import PrefixOptions
-from training.algorithms.prefix import cut_prefix, prefix_length, prefix_ratio
 from training.algorithms.registry import PREFIX_STRATEGIES
+from training.algorithms.schedules.prefix import cut_prefix, prefix_length, prefix_ratio
 
 EOS = 1
 GOLDEN = yaml.safe_load((Path(__file__).parents[3] / "golden" / "prefix_schedule.yaml").read_text(encoding="utf-8"))
@@ -124,7 +124,7 @@ def test_each_of_seed_step_prompt_and_sample_changes_the_draw():
 def test_another_process_draws_the_same_and_needs_no_torch():
     code = (
         "import sys; from training.algorithms.options import PrefixOptions;"
-        "from training.algorithms.prefix import prefix_ratio;"
+        "from training.algorithms.schedules.prefix import prefix_ratio;"
         "options = PrefixOptions(n_prefix=1, strategy='random', min=0.0);"
         "print(prefix_ratio(options, 5, sample_id=0, n=3, seed=7, prompt_id='p')); assert 'torch' not in sys.modules"
     )

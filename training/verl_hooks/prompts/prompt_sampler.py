@@ -14,7 +14,7 @@ from training.algorithms.off_policy_schedule import OffPolicySchedule
 from training.algorithms.options import MixedPolicyOptions
 from training.job.checkpoints import TrainerState
 from training.verl_hooks.batch import Samples
-from training.verl_hooks.experience_replay import insert, read_store, write_store
+from training.verl_hooks.prompts.experience_replay import insert, read_store, write_store
 
 # The mean entropies of trajectories, each with its prompt, under the current policy.
 Entropies = Callable[[Sequence[tuple[int, Trajectory]]], Sequence[float]]

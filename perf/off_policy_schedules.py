@@ -1,10 +1,10 @@
-"""Which prompts need guidance: ``.venv/bin/python -m perf.guidance`` (result: docs/results/off_policy_schedule.md).
+"""Which prompts need off-policy samples: ``.venv/bin/python -m perf.off_policy_schedules``.
 
 Trains the recipe luffy of the profile `embedded` on problems that come again in every epoch, with each rule of
-``mixed.off_policy_schedule`` and with ``data.order=easy_first``, and counts the guided prompts until the validation is
-90% right.
+``mixed.off_policy_schedule`` and with ``data.order=easy_first``, and counts the prompts with off-policy samples until
+the validation is 90% right.
 Pass rates are the base model's. Trainings that are complete in ``--out`` are not repeated, and one that was killed
-goes on.
+goes on. docs/results/off_policy_schedule.md has the result.
 """
 
 import argparse
@@ -38,11 +38,11 @@ SETTINGS = {  # their names are those of folders
 
 @dataclass(frozen=True)
 class Course:
-    """What a training came to. ``steps`` and ``guided``: until the validation reached the goal; None: it never did."""
+    """What a training came to: ``steps`` and prompts with ``off_policy`` samples to the goal; None: not reached."""
 
     steps: int | None
-    guided: int | None
-    guided_in_all: int
+    off_policy: int | None
+    off_policy_in_all: int
     best: float
 
 
@@ -83,23 +83,24 @@ def train(name: str, seed: int, targets: Path, run: Path) -> None:
 
 def course(run: Path) -> Course:
     """What the metrics of a finished training say."""
-    guided, best, reached = 0, 0.0, None
+    off_policy, best, reached = 0, 0.0, None
     for record in read_metrics(run / "metrics.jsonl"):
         data = record["data"]
-        guided += int(data["batch/off_policy_prompts"])
+        off_policy += int(data["batch/off_policy_prompts"])
         score = data.get("validation/score", 0.0)
         best = max(best, score)
         if score >= GOAL and reached is None:
-            reached = record["step"], guided
-    return Course(*(reached or (None, None)), guided, best)
+            reached = record["step"], off_policy
+    return Course(*(reached or (None, None)), off_policy, best)
 
 
 def main() -> None:
     os.environ[PROFILE] = "embedded"
-    parser = argparse.ArgumentParser(prog="python -m perf.guidance", description=(__doc__ or "").split("\n", 1)[0])
+    summary = (__doc__ or "").split("\n", 1)[0]
+    parser = argparse.ArgumentParser(prog="python -m perf.off_policy_schedules", description=summary)
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS), metavar="NAME")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
-    parser.add_argument("--out", type=Path, default=PROJECT / "var/guidance")
+    parser.add_argument("--out", type=Path, default=PROJECT / "var/off_policy_schedules")
     parser.add_argument("--table", action="store_true", help="train nothing, print what is there")
     options = parser.parse_args()
     out: Path = options.out.resolve()
@@ -109,12 +110,12 @@ def main() -> None:
         for (name, seed), run in runs.items():
             if not (run / "policy").exists():
                 train(name, seed, targets, run)
-    print(f"{'setting':26}{'seed':>5}{'steps':>7}{'guided':>8}{'guided in all':>15}{'best':>7}   (to {GOAL:.0%})")
+    print(f"{'setting':26}{'seed':>5}{'steps':>7}{'prompts':>8}{'prompts in all':>15}{'best':>7}   (to {GOAL:.0%})")
     for (name, seed), run in runs.items():
         if (run / "policy").exists():
             ended = course(run)
-            reached = f"{ended.steps or '-':>7}{ended.guided or '-':>8}"
-            print(f"{name:26}{seed:5}{reached}{ended.guided_in_all:15}{ended.best:7.1%}", flush=True)
+            reached = f"{ended.steps or '-':>7}{ended.off_policy or '-':>8}"
+            print(f"{name:26}{seed:5}{reached}{ended.off_policy_in_all:15}{ended.best:7.1%}", flush=True)
 
 
 if __name__ == "__main__":

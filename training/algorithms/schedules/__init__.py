@@ -1,0 +1,1 @@
+"""What changes over the steps, or from prompt to prompt, as plain numbers: no torch."""
