@@ -6,6 +6,6 @@
 - ``gate``: RL or supervised training for each prompt, by its successes: HPT
 - ``srft``: weights by entropy and advantages by outcome: SRFT
 - ``relift``: the prompts for supervised steps between those by RL: ReLIFT
-- ``replay``: the store of the policy's right samples and what is drawn from it: ExGRPO
+- ``exgrpo``: the store of the policy's right samples and what is drawn from it: ExGRPO
 - ``length_penalty``: the reward of long responses: DAPO
 """
