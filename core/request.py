@@ -3,10 +3,16 @@
 from pathlib import Path
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from core.errors import InputError, explain_validation
 from core.files import read_object, write_json
+from core.text.parse import parse_yaml
+
+
+def from_yaml(option: str) -> BeforeValidator:
+    """Reads the value that ``option`` of a command line gives; a request in a file has the value itself."""
+    return BeforeValidator(lambda value: parse_yaml(value, option) if isinstance(value, str) else value)
 
 
 class Request(BaseModel):

@@ -3,12 +3,11 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt
+from pydantic import AfterValidator, Field, PositiveInt
 
 from core.backends import Placement
 from core.errors import InputError
-from core.request import Request
-from core.text.parse import parse_yaml
+from core.request import Request, from_yaml
 from evaluation.generation.endpoint import CONCURRENCY, Endpoint, EndpointOptions
 from evaluation.generation.generate import CACHE
 from evaluation.generation.requests import Sampling
@@ -28,14 +27,6 @@ def _template(name: str) -> str:
     if name not in template_names():
         raise ValueError(f"got {name!r}, expected one of {', '.join(template_names())}")
     return name
-
-
-def _kwargs(value: Any) -> Any:
-    return parse_yaml(value, "--chat-template-kwargs") if isinstance(value, str) else value
-
-
-def _from_yaml(value: Any) -> Any:
-    return parse_yaml(value, "--endpoint") if isinstance(value, str) else value
 
 
 class _Problems(Request):
@@ -97,7 +88,7 @@ class _Sampled(_Seeded):
         description="Prompt template. `training` is the checkpoint's own, or else the chat template.",
         json_schema_extra={"metavar": "NAME", "panel": SAMPLING},
     )
-    chat_template_kwargs: Annotated[dict[str, Any], BeforeValidator(_kwargs)] = Field(
+    chat_template_kwargs: Annotated[dict[str, Any], from_yaml("--chat-template-kwargs")] = Field(
         default={},
         description="Arguments of the chat template, beside those of the checkpoint's training, such as "
         "{enable_thinking: false}.",
@@ -123,7 +114,7 @@ class _Sampled(_Seeded):
         description="GPUs per engine. `auto` is as few as the weights need.",
         json_schema_extra={"metavar": "GPUS", "panel": ENGINES, "expected": "auto, or a number of GPUs"},
     )
-    endpoint: Annotated[Any, BeforeValidator(_from_yaml)] = Field(
+    endpoint: Annotated[Any, from_yaml("--endpoint")] = Field(
         default={},
         description="How requests to MODEL@URL differ, such as {max_tokens_key: max_completion_tokens, "
         "leave_out: [seed, temperature, top_p], extra_body: {…}}.",

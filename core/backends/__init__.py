@@ -7,24 +7,17 @@ same way. A job of a cluster goes on if its command is killed, and the same comm
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from core.backends.local import LocalBackend
 from core.backends.ray_job import RayJobBackend
 from core.backends.slurm import SlurmBackend
 from core.backends.task import Backend
 from core.errors import InputError
-from core.request import Request
-from core.text.parse import parse_yaml
+from core.request import Request, from_yaml
 
 BACKENDS = ("local", "ray", "slurm")
-
-
 PLACE = "Where it runs"
-
-
-def _mapping(value: Any) -> Any:
-    return parse_yaml(value, "--slurm") if isinstance(value, str) else value
 
 
 class Placement(Request):
@@ -40,7 +33,7 @@ class Placement(Request):
         description="Dashboard of the Ray cluster, such as http://HOST:8265.",
         json_schema_extra={"metavar": "URL", "panel": PLACE},
     )
-    slurm: Annotated[dict[str, Any], BeforeValidator(_mapping)] = Field(
+    slurm: Annotated[dict[str, Any], from_yaml("--slurm")] = Field(
         default={},
         description="Parameters of sbatch by the names that submitit gives them, such as {partition: gpu, time: 600}.",
         json_schema_extra={

@@ -6,15 +6,15 @@ import pytest
 import yaml
 
 from core.errors import InputError
-from training.job import fidelity
-from training.job.fidelity import PUBLISHED, page, rows
+from training.commands import fidelity
+from training.commands.fidelity import PUBLISHED, page, rows
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_the_page_is_what_the_recipes_compose() -> None:
     written = (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
-    assert written == "\n".join(page()) + "\n", "write it: .venv-train/bin/python -m training.job.fidelity"
+    assert written == "\n".join(page()) + "\n", "write it: .venv-train/bin/python -m training.commands.fidelity"
 
 
 def test_every_reason_is_needed() -> None:

@@ -1,6 +1,6 @@
 """Write docs/fidelity.md: the published runs beside our recipes, key by key, as the configuration composes them.
 
-.venv-train/bin/python -m training.job.fidelity > docs/fidelity.md
+.venv-train/bin/python -m training.commands.fidelity > docs/fidelity.md
 """
 
 import sys
@@ -26,7 +26,7 @@ is LUFFY, [arXiv 2504.14945](https://arxiv.org/abs/2504.14945), with its release
 .venv-train/bin/python -m training --recipe luffy --hardware gpu --print-config
 ```
 
-`.venv-train/bin/python -m training.job.fidelity > docs/fidelity.md` writes this page from
+`.venv-train/bin/python -m training.commands.fidelity > docs/fidelity.md` writes this page from
 [published.yaml](../training/config/published.yaml) and the composed recipes; a test fails when the page is out of date.
 [algorithm.md](algorithm.md) explains the keys of the section `mixed`.
 """
