@@ -26,6 +26,7 @@ WITHOUT_NUMBERS = {
     "core.model.manifest": "describes what was computed",
     "core.model.model_folder": "checks and copies the files of a model, whose digest is part of the identity",
     "core.machine.limits": "lowers the limits of a process",
+    "core.machine.temporary_folder": "gives a folder of sockets a short name",
     "core.machine.processes": "finds and ends processes",
     "core.user_code": "finds and digests the code of users, which is part of the identity",
     "core.progress": "reports progress",
