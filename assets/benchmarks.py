@@ -54,7 +54,7 @@ def benchmarks_suite(
             "dagster/row_count": table.num_rows,
             "dagster/column_schema": columns(table.schema),
             "problems": counts(sizes, ("benchmark", "problems")),
-            "preview": preview(table, ["benchmark", "prompt", "gold", "grader"]),
+            "preview": preview(table, ["benchmark", "prompt", "gold", "verifier"]),
             "file": dg.MetadataValue.path(str(folder / FILE)),
             "reused": reused,
         },

@@ -154,17 +154,18 @@ def grade(
     import pyarrow.parquet as pq
 
     from core.files import write_table
-    from grading.grader import Grader, grade_table
+    from grading.graded_table import Verifiers, grade_table, verifier_digests
 
     settings = [options.thinking, options.truncated, options.grade_limit_s, code_version(*GRADING_CODE)]
     folders = {
-        name: storage.folder("graded", name, identity(path.parent.name, settings)) for name, path in samples.items()
+        name: storage.folder("graded", name, identity(path.parent.name, settings, verifier_digests(suite, name)))
+        for name, path in samples.items()
     }
     if missing := [name for name, folder in folders.items() if not folder.exists()]:
-        with Grader(options.grade_workers, options.grade_limit_s) as grader:
+        with Verifiers(options.grade_workers, options.grade_limit_s) as verifiers:
             for name in missing:
                 rules = {"thinking": options.thinking, "truncated": options.truncated}
-                table = grade_table(pq.read_table(samples[name]), suite, grader, **rules)
+                table = grade_table(pq.read_table(samples[name]), suite, verifiers, **rules)
                 with storage.writing(folders[name]) as folder:
                     write_table(table, folder / "graded.parquet")
                 context.log.info(f"{name}: graded {table.num_rows} samples")

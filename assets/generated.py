@@ -12,7 +12,7 @@ from assets.shared.generation import GenerationOptions
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import columns, counts, preview, rounded
 from assets.shared.options import TargetOptions
-from assets.shared.profile import profile_asset
+from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import GeneratedReference, Reference
 from assets.shared.storage import Storage
 from core.code_digest import GENERATION_CODE, GRADING_CODE, PROJECT, code_version, identity
@@ -20,10 +20,13 @@ from core.errors import InputError
 from core.files import digest_file
 from core.progress import progress_line
 from evaluation.generation.endpoint import Endpoint
+from grading.spec_values import spec_text
+from grading.verifiers.spec import VerifierSpec
 from targets.source import GENERATED as NAME
 
 KEY = dg.AssetKey(["targets", "generated"])
 FILE = "generated.parquet"
+MATH = VerifierSpec("math")
 FINISHED = "traces"  # the last message of the command
 VERSION = code_version(*GENERATION_CODE, *GRADING_CODE)
 
@@ -54,16 +57,21 @@ def with_generated(options: TargetOptions, inputs: Mapping[str, Reference]) -> T
     "are one more source of targets/prepared. Samples are cached, so that no trace is requested or paid for twice.",
 )
 def generated(
-    context: dg.AssetExecutionContext, config: GenerationOptions, storage: Storage, interpreter: TrainingInterpreter
+    context: dg.AssetExecutionContext,
+    config: GenerationOptions,
+    profile: dg.ResourceParam[Profile],
+    storage: Storage,
+    interpreter: TrainingInterpreter,
 ) -> dg.MaterializeResult[GeneratedReference]:
     problems = PROJECT / Path(config.problems).expanduser()
     if not problems.is_file():
         raise InputError(f"generate.problems: {problems}: no such file; give one with problems and gold answers")
-    request = _request(config, problems)
+    spec = next((source.spec for source in profile.targets.sources if source.path == NAME), MATH)
+    request = _request(config, problems, spec)
     reference = _previous(storage, request)
     spent: Mapping[str, Any] = {}
     if reference is None:
-        reference, spent = _generate(context, config, problems, request, storage, interpreter)
+        reference, spent = _generate(context, config, problems, spec, request, storage, interpreter)
     return _result(context, reference, spent, config)
 
 
@@ -73,7 +81,7 @@ def _teacher(options: GenerationOptions) -> str:
     return str(folder) if folder.is_dir() else options.teacher
 
 
-def _request(options: GenerationOptions, problems: Path) -> str:
+def _request(options: GenerationOptions, problems: Path, spec: VerifierSpec) -> str:
     """Identify the request that decides the traces; "" for a hub id, whose content only the command knows."""
     from evaluation.generation.model_source import checkpoint_digest
 
@@ -83,7 +91,7 @@ def _request(options: GenerationOptions, problems: Path) -> str:
     limits = {"concurrency", "budget_tokens", "budget_money", "input_price", "output_price"}
     settings = options.model_dump(mode="json", exclude={"teacher", "problems", "replicas", "grade_workers", *limits})
     teacher = checkpoint_digest(folder) if folder.is_dir() else options.teacher
-    return identity(teacher, digest_file(problems), settings, VERSION)
+    return identity(teacher, digest_file(problems), settings, spec.digest, VERSION)
 
 
 def _previous(storage: Storage, request: str) -> GeneratedReference | None:
@@ -99,6 +107,7 @@ def _generate(
     context: dg.AssetExecutionContext,
     options: GenerationOptions,
     problems: Path,
+    spec: VerifierSpec,
     request: str,
     storage: Storage,
     interpreter: TrainingInterpreter,
@@ -124,6 +133,7 @@ def _generate(
             problems=problems,
             out=folder / FILE,
             cache=storage.path / "samples",
+            verifier=spec_text(spec),
             **asked,
             **({} if Endpoint.parse(options.teacher) else interpreter.placement()),
         ).write(folder / "request.json")

@@ -31,7 +31,13 @@ VERDICT_CODE = (
     "grading/function_worker.py",
     "core/text/patterns.py",
 )
-GRADING_CODE = (*VERDICT_CODE, "core/model/prompts.py", "core/schemas.py")  # of files with verdicts
+GRADING_CODE = (
+    *VERDICT_CODE,
+    "grading/graded_table.py",
+    "grading/spec_values.py",
+    "core/model/prompts.py",
+    "core/schemas.py",
+)  # of files with verdicts
 PREPARATION_CODE = (
     "targets/filter",
     "targets/read",

@@ -129,7 +129,7 @@ BENCHMARK = pa.schema(
         ("prompt", pa.list_(MESSAGE)),  # what the chat template renders
         ("gold", pa.string()),  # of a choice the label of the right option, or all labels to choose: "A, C"
         ("alternatives", pa.list_(pa.string())),  # other right answers, any of which counts; null: none
-        ("grader", pa.string()),  # "math" | "choice"
+        ("verifier", pa.string()),  # its type, or its spec as JSON
         ("subject", pa.string()),  # subject or difficulty, where known
     ]
 )

@@ -12,6 +12,8 @@ from evaluation.generation.endpoint import CONCURRENCY, Endpoint, EndpointOption
 from evaluation.generation.generate import CACHE
 from evaluation.generation.requests import Sampling
 from evaluation.generation.templates import TRAINING, template_names
+from grading.spec_values import read_spec
+from grading.verifiers.spec import VerifierSpec
 
 PROBLEMS, SAMPLING, ENGINES, GRADING, BUDGET = (
     "Problems",
@@ -194,7 +196,19 @@ class GenerateRequest(Placement, _Sampled, _SuiteFile):
     )
 
 
-class TracesRequest(Placement, _Sampled, _Graded):
+class _Verified(_Graded):
+    verifier: str = Field(
+        default="math",
+        description="The verifier of the answers: a type, or a mapping with its type and options.",
+        json_schema_extra={"metavar": "SPEC", "panel": GRADING},
+    )
+
+    def spec(self) -> VerifierSpec:
+        """Parse the verifier; InputError if there is no such one."""
+        return read_spec(self.verifier, "--verifier")
+
+
+class TracesRequest(Placement, _Sampled, _Verified):
     """Request of the command `traces`."""
 
     teacher: str = Field(
@@ -237,7 +251,7 @@ class TracesRequest(Placement, _Sampled, _Graded):
     )
 
 
-class DifficultyRequest(_Graded):
+class DifficultyRequest(_Verified):
     """Request of the command `difficulty`."""
 
     samples: Path = Field(description="File that `traces` wrote.", json_schema_extra={"metavar": "FILE.parquet"})

@@ -75,7 +75,7 @@ def traces(request: "TracesRequest") -> None:
     from evaluation.generation.token_budget import Budget
     from evaluation.generation.traces import TraceOptions, draw_traces, read_problems
     from evaluation.statistics.solve_rate import verdicts_of
-    from grading.grader import Grader
+    from grading.verifiers.spec import open_verifier
 
     if request.backend != "local":
         if Endpoint.parse(request.teacher):
@@ -90,7 +90,8 @@ def traces(request: "TracesRequest") -> None:
     limited = request.budget_tokens is not None or request.budget_money is not None
     limits = (request.budget_tokens, request.budget_money, request.input_price, request.output_price)
     budget = Budget(*limits) if limited or isinstance(teacher, Endpoint) else None
-    with _sampling_process(), reporter() as report, Grader(request.workers, request.limit_s) as grader:
+    verifier = open_verifier(request.spec(), workers=request.workers, limit_s=request.limit_s)
+    with _sampling_process(), reporter() as report, verifier:
         log_probs = request.log_probs and not isinstance(teacher, Endpoint)
         drawn = draw_traces(
             teacher,
@@ -98,7 +99,7 @@ def traces(request: "TracesRequest") -> None:
             request.out,
             TraceOptions(request.sampling(), request.system_prompt, budget, log_probs),
             cache=request.cache,
-            verify=lambda rows: verdicts_of(rows, grader),
+            verify=lambda rows: verdicts_of(rows, verifier),
             report=report,
         )
         spent = (budget.prompt_tokens + budget.answer_tokens, budget.cost) if budget else (0, 0.0)
@@ -113,10 +114,10 @@ def difficulty(request: "DifficultyRequest") -> None:
     """Measure how often a model solves each problem."""
     from core.files import write_table
     from evaluation.statistics.solve_rate import histogram_text, measure_difficulty
-    from grading.grader import Grader
+    from grading.verifiers.spec import open_verifier
 
-    with Grader(request.workers, request.limit_s) as grader:
-        table = measure_difficulty(request.samples, grader, thinking=request.thinking)
+    with open_verifier(request.spec(), workers=request.workers, limit_s=request.limit_s) as verifier:
+        table = measure_difficulty(request.samples, verifier, thinking=request.thinking)
     write_table(table, request.out)
     print(histogram_text(table))
     print(f"{request.out}: {table.num_rows:,} problems")
@@ -127,13 +128,13 @@ def grade(request: "GradeRequest") -> None:
     from core.files import write_table
     from evaluation.sample_tables import read_folder, read_suite_file
     from evaluation.statistics.scores import summarize
-    from grading.grader import Grader, grade_table
+    from grading.graded_table import Verifiers, grade_table
 
     table = read_suite_file(request.suite)
-    with Grader(request.workers, request.limit_s) as grader:
+    with Verifiers(request.workers, request.limit_s) as verifiers:
         for name, samples in read_folder(request.samples, "samples").items():
             rules = {"thinking": request.thinking, "truncated": request.truncated}
-            graded = grade_table(samples, table, grader, **rules)
+            graded = grade_table(samples, table, verifiers, **rules)
             write_table(graded, request.out / f"{name}.parquet")
             print(f"{name}: {summarize(graded).to_text()}")
 

@@ -6,18 +6,14 @@ choice. A verdict always has a reason. The rule of LUFFY's published reward can 
 (`grading.whole_text`).
 """
 
-import json
-from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from core.errors import InputError
-from core.model.prompts import PromptRecord
 from grading import whole_text
 from grading.answers import SEPARATOR, answer_part, extract_boxed
 from grading.choice_sets import extract_choices, same_choices
@@ -27,10 +23,7 @@ from grading.pool import PROGRAM, WorkerPool
 from grading.spelling import normalize, same_string
 from grading.verdict_cache import VerdictStore
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = ["GRADERS", "Grade", "Grader", "Verdict", "answer_part", "extract_boxed", "extract_choice", "grade_table"]
+__all__ = ["GRADERS", "Grade", "Grader", "Verdict", "answer_part", "extract_boxed", "extract_choice"]
 
 GRADERS = ("math", "choice")
 RULES = ("boxed", "whole-text")
@@ -208,78 +201,6 @@ class Grader:
             reply = self._pool.ask(answer, gold)
             self._store.keep(answer, gold, *reply)
         return reply
-
-
-def grade_table(
-    samples: "pa.Table", suite: "pa.Table", grader: Grader, *, thinking: bool | None = None, truncated: str = "zero"
-) -> "pa.Table":
-    """The GRADED table of a SAMPLE table of one benchmark, with the same rows in the same order.
-
-    With ``thinking`` an answer counts only after ``</think>``; None leaves that to the prompt template of the samples.
-    Of several right answers any one counts; ``gold`` is the one that the response gives, or else the first. A sample
-    that was cut at the token limit scores 0; with ``truncated="by_text"`` its text decides, as for any other.
-    Raises InputError for a grader that does not exist, and if the samples do not cover the problems of the suite
-    equally, because a missing row would change the score.
-    """
-    import pyarrow as pa
-
-    from core.schemas import GRADED
-
-    rows = samples.to_pylist()
-    names = {row["benchmark"] for row in rows}
-    if len(names) != 1:
-        raise InputError(f"samples of {', '.join(sorted(names)) or 'no benchmark'}: expected rows of exactly one")
-    problems = {row["id"]: row for row in suite.to_pylist() if row["benchmark"] in names}
-    counts = Counter(row["id"] for row in rows)
-    if twice := len(rows) - len({(row["id"], row["sample"]) for row in rows}):
-        raise InputError(
-            f"samples of {', '.join(names)}: {twice} rows repeat a sample of the same problem; generate them again"
-        )
-    if counts.keys() != problems.keys() or len(set(counts.values())) > 1:
-        raise InputError(
-            f"samples of {', '.join(names)}: {len(rows)} rows over {len(counts)} problems do not cover the "
-            f"{len(problems)} problems of the suite equally; generate them again with this suite"
-        )
-    if unknown := {row["grader"] for row in problems.values()} - set(GRADERS):
-        raise InputError(
-            f"suite, {', '.join(names)}: no grader {', '.join(map(repr, sorted(unknown)))}; expected one of "
-            f"{', '.join(GRADERS)}"
-        )
-    needs_end = PromptRecord.of(samples).thinking if thinking is None else thinking
-    golds = [[problems[row["id"]]["gold"], *(problems[row["id"]]["alternatives"] or ())] for row in rows]
-    cut = [truncated == "zero" and row["finish_reason"] == "length" for row in rows]
-    grades = iter(
-        grader.grade_many(
-            [
-                (row["response"] or "", gold, problems[row["id"]]["grader"])
-                for row, right in zip(rows, golds, strict=True)
-                for gold in right
-            ],
-            thinking=needs_end,
-            truncated=[flag for flag, right in zip(cut, golds, strict=True) for _ in right],
-        )
-    )
-    graded = []
-    for row, right in zip(rows, golds, strict=True):
-        by_gold = [(gold, next(grades)) for gold in right]
-        gold, grade = max(by_gold, key=lambda pair: pair[1].score)  # the first where none is right
-        graded.append(
-            {
-                **row,
-                "gold": gold,
-                "extracted": grade.extracted,
-                "verdict": str(grade.verdict),
-                "reason": grade.reason,
-                "subject": problems[row["id"]]["subject"],
-                "score": grade.score,
-            }
-        )
-    assert len(graded) == samples.num_rows, "a sample was lost in grading"
-    metadata = {
-        **(samples.schema.metadata or {}),
-        b"grading": json.dumps({"thinking": needs_end, "truncated": truncated}),
-    }
-    return pa.Table.from_pylist(graded, schema=GRADED.with_metadata(metadata))
 
 
 def _too_large(text: str) -> str | None:

@@ -11,7 +11,8 @@ from core.errors import InputError, explain_validation
 from core.files import digest_bytes, read_yaml
 from core.model.prompts import TEMPLATE_KWARGS
 from core.text.parse import parse_yaml
-from targets.source import EMBEDDED, GENERATED, MATHEMATICS, Mapping, Source, SourceEntry, with_names
+from grading.spec_values import MATHEMATICS
+from targets.source import EMBEDDED, GENERATED, Mapping, Source, SourceEntry, with_names
 
 # Settings that say which traces are read and which of several survive, not whether a trace alone is good.
 NOT_FILTERING = frozenset(

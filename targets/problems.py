@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from core.schemas import BENCHMARK
+from grading.spec_values import spec_text
 from targets.config import PrepareConfig
 from targets.filter.batch import prompt_of
 from targets.filter.context import FilterContext, FilterInputs
@@ -65,7 +66,7 @@ def _row(digest: str, trace: Trace, config: PrepareConfig, context: FilterContex
     if tokens > config.max_prompt_tokens:
         return {}
     values = {"benchmark": NAME, "id": digest, "problem": trace.problem, "prompt": prompt}
-    return {**values, "gold": trace.gold, "grader": "math", "subject": ""}
+    return {**values, "gold": trace.gold, "verifier": spec_text(context.source(trace).spec), "subject": ""}
 
 
 def _drawn(rows: dict[str, dict[str, Any]], limit: int, seed: int) -> dict[str, dict[str, Any]]:

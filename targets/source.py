@@ -9,13 +9,12 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
-from core.errors import InputError
 from core.files import read_yaml
 from grading.gold import AnswerForm
+from grading.spec_values import SpecValue, domain_of
 from grading.verifiers.spec import VerifierSpec, parse_spec
 
 EMBEDDED = "embedded"
-MATHEMATICS = ("math", "math_whole_text")  # types of verifiers
 GENERATED = "generated"  # traces of a teacher, in a file of python -m evaluation traces that the caller knows
 # What a trace of `GENERATED` says of itself: its teacher and its settings, then which one it is of them.
 OF_A_GENERATION = {"teacher": "teacher", "generation": "generation"}
@@ -92,14 +91,6 @@ def _parsed(spec: str) -> VerifierSpec:
     return parse_spec(json.loads(spec), "verifier")
 
 
-def _spec_json(value: Any) -> Any:
-    """A verifier's spec in its shortest form."""
-    try:
-        return parse_spec(value, "verifier").to_json()
-    except InputError as error:
-        raise ValueError(str(error).removeprefix("verifier: ")) from None
-
-
 def _named(value: Any) -> Any:
     """A list of columns as the mapping of each to itself."""
     return {name: name for name in value} if isinstance(value, list) else value
@@ -118,7 +109,7 @@ class Source(BaseModel):
     weight: float | None = Field(default=None, gt=0)  # its part of the targets of all sources that have a weight
     cap: int | None = Field(default=None, ge=1)  # most targets from it
     name: str | None = Field(default=None, pattern=r"^[\w.-]+$")  # `data_source` of its rows; else of its path
-    verifier: Annotated[str | dict[str, Any], BeforeValidator(_spec_json)] = "math"  # how its answers are checked
+    verifier: SpecValue = "math"  # how its answers are checked
     domain: str | None = Field(default=None, min_length=1)  # `ability` of its rows; else math, or the verifier's type
     # Columns that the verifier reads beside the gold answer: {name: column or dotted path}, or a list of columns.
     fields: Annotated[dict[str, str], BeforeValidator(_named)] = {}
@@ -154,7 +145,7 @@ class Source(BaseModel):
     @property
     def ability(self) -> str:
         """The domain of its problems."""
-        return self.domain or ("math" if self.spec.type in MATHEMATICS else self.spec.type)
+        return self.domain or domain_of(self.spec)
 
     def record(self) -> dict[str, Any]:
         """What files say of the verifier of its rows."""

@@ -6,9 +6,9 @@ from pathlib import Path
 from evaluation.benchmarks.suite import Benchmark
 
 
-def entry(grader: str = "math", **changes) -> Benchmark:
+def entry(verifier: str = "math", **changes) -> Benchmark:
     source = {"file": "mine.jsonl", "columns": {"problem": "q", "gold": "a"}} | changes
-    fields = {"name": "mine", "group": "evals", "title": "Mine", "grader": grader, "sources": [source]}
+    fields = {"name": "mine", "group": "evals", "title": "Mine", "verifier": verifier, "sources": [source]}
     return Benchmark.model_validate(fields)
 
 

@@ -36,8 +36,8 @@ GRADED_PARTS = {
     "response": ("prompt",),
     "gold": ("gold",),
     "subject": ("subject",),
-    "verdict": ("gold", "grader"),
-    "score": ("gold", "grader"),
+    "verdict": ("gold", "verifier"),
+    "score": ("gold", "verifier"),
 }
 
 

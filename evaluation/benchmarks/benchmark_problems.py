@@ -14,6 +14,7 @@ from evaluation.benchmarks.golds import choice_labels, option_indices, read_gold
 from evaluation.benchmarks.options import LETTERS, labels_in, read_options, shuffled, with_options
 from evaluation.benchmarks.suite import ENTRIES_KEY, Benchmark, Source
 from grading.answers import SEPARATOR
+from grading.spec_values import spec_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,7 +89,7 @@ def read_benchmark(
             ),
             "gold": problem.gold,
             "alternatives": problem.alternatives or None,
-            "grader": benchmark.grader,
+            "verifier": spec_text(benchmark.spec),
             "subject": problem.subject,
         }
         for problem in problems
@@ -120,7 +121,7 @@ def _from_files(benchmark: Benchmark, roots: Sequence[Path], seed: int) -> list[
         where = f"benchmark {benchmark.name}: {path}, row {number}"
         if any(str(_value(row, key, where)) != value for key, value in source.where.items()):
             continue
-        problem = _problem(row, source, benchmark.grader, where, seed)
+        problem = _problem(row, source, benchmark.spec.type, where, seed)
         if source.boilerplate:
             text = " ".join(problem.text.split()).replace(source.boilerplate.strip(), "").strip()
             problem = replace(problem, text=text, question=problem.text)
@@ -140,7 +141,7 @@ def _from_files(benchmark: Benchmark, roots: Sequence[Path], seed: int) -> list[
     return list(problems.values())
 
 
-def _problem(row: dict[str, Any], source: Source, grader: str, where: str, seed: int) -> Problem:
+def _problem(row: dict[str, Any], source: Source, verifier: str, where: str, seed: int) -> Problem:
     columns = source.columns
     paths = [columns.problem] if isinstance(columns.problem, str) else columns.problem
     text = " ".join(_text(_value(row, path, where), f"{where}: column {path}") for path in paths)
@@ -154,7 +155,7 @@ def _problem(row: dict[str, Any], source: Source, grader: str, where: str, seed:
         order = shuffled(options.texts, f"{seed}/{text}") if source.shuffle_options else list(range(count))
         text = with_options(text, [options.texts[index] for index in order])
         golds = sorted(LETTERS[order.index(index)] for index in right)
-    elif golds and grader == "choice":
+    elif golds and verifier == "choice":
         golds = sorted(choice_labels(golds, labels_in(text), source.index_base, gold_column))
     for name, value, column in (("problem", text.strip(), ", ".join(paths)), ("gold answer", golds, columns.gold)):
         if not value:

@@ -16,6 +16,8 @@ from core.errors import InputError, explain_validation
 from core.files import read_yaml
 from core.model.prompts import PROBLEM
 from grading.gold import AnswerForm
+from grading.spec_values import SpecValue, domain_of
+from grading.verifiers.spec import VerifierSpec, parse_spec
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,7 +88,8 @@ class Benchmark(BaseModel):
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
     group: Literal["evals", "ood"]
     title: str
-    grader: Literal["math", "choice"] = "math"
+    verifier: SpecValue = "math"  # how answers are checked
+    domain: str | None = None  # heading in the scorecard where a group has several; none: that of the verifier
     samples: int = Field(default=1, ge=1)  # k of avg@k, the metric
     prompt: str | None = None  # what a model is asked, with {problem} in it; none: the problem alone
     size: int | None = Field(default=None, ge=1)  # problems in the whole benchmark; how many a generator makes
@@ -102,11 +105,21 @@ class Benchmark(BaseModel):
             raise ValueError("give either `sources` or `generator`")
         if self.generator and self.size is None:
             raise ValueError("a generator needs a `size`")
-        if self.grader != "choice" and any(source.index_base is not None for source in self.sources):
-            raise ValueError("`index_base` needs `grader: choice`: it reads the position of an option")
+        if self.spec.type != "choice" and any(source.index_base is not None for source in self.sources):
+            raise ValueError("`index_base` needs `verifier: choice`: it reads the position of an option")
         if self.prompt is not None and PROBLEM not in self.prompt:
             raise ValueError(f"`prompt` lacks {PROBLEM}, the place of the problem")
         return self
+
+    @property
+    def domain_name(self) -> str:
+        """Its domain: mathematics has the name "math", other answers by default that of their verifier's type."""
+        return self.domain or domain_of(self.spec)
+
+    @property
+    def spec(self) -> VerifierSpec:
+        """Its verifier."""
+        return parse_spec(self.verifier, f"benchmark {self.name}")
 
 
 class _Suite(BaseModel):

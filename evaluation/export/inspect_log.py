@@ -159,7 +159,7 @@ class _Log:
                 "model_args": {"checkpoint": self.checkpoint, "device": self.recorded.get("device")},
                 "model_generate_config": generation,
                 "config": {"epochs": summary.k, "epochs_reducer": ["mean"]},
-                "scorers": [{"name": self.benchmark.grader}],
+                "scorers": [{"name": self.benchmark.spec.type}],
                 "metadata": metadata,
             },
             "plan": {"name": "plan", "steps": [{"solver": "generate"}], "config": generation},
@@ -181,8 +181,8 @@ class _Log:
             "mean_tokens": summary.mean_tokens,
         }
         score = {
-            "name": self.benchmark.grader,
-            "scorer": self.benchmark.grader,
+            "name": self.benchmark.spec.type,
+            "scorer": self.benchmark.spec.type,
             "reducer": "mean",
             "scored_samples": summary.problems,
             "unscored_samples": 0,
@@ -196,7 +196,7 @@ class _Log:
             {"sample_id": problem, "value": sum(scores) / len(scores)}
             for problem, scores in problem_scores(self.table).items()
         ]
-        return {"scorer": self.benchmark.grader, "reducer": "mean", "samples": samples}
+        return {"scorer": self.benchmark.spec.type, "reducer": "mean", "samples": samples}
 
     def _samples(self) -> Iterator[dict[str, Any]]:
         for batch in self.table.to_batches(max_chunksize=ROWS):
@@ -224,7 +224,7 @@ class _Log:
                 "choices": [{"message": answer, "stop_reason": STOP_REASONS.get(row["finish_reason"], "unknown")}],
                 "usage": usage,
             },
-            "scores": {self.benchmark.grader: score},
+            "scores": {self.benchmark.spec.type: score},
             "metadata": {
                 "problem": self.problems[row["id"]],
                 "subject": row["subject"],

@@ -103,7 +103,7 @@ class _Task:
             "problem": row["problem"],
             "gold": row["gold"],
             "alternatives": row["alternatives"] or [],
-            "grader": row["grader"],
+            "verifier": row["verifier"],
             "thinking": self.thinking,
         }
 

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 try:
-    from grading.grader import Grader
+    from grading.spec_values import read_spec
+    from grading.verifiers.spec import open_verifier
+    from grading.verifiers.verifier import Verifier
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         f"{error}: set PYTHONPATH to a checkout of LUFFY on Dagster, whose grader these tasks use, and install "
@@ -37,11 +39,12 @@ def grade(doc: dict[str, Any], results: list[list[str]]) -> dict[str, float]:
 
 
 def _score(response: str, gold: str, doc: dict[str, Any]) -> float:
-    return _grader().grade(response, gold, doc["grader"], thinking=doc["thinking"]).score
+    fields = {"problem": doc["problem"]}
+    return _verifier(doc["verifier"]).verify(response, gold, fields=fields, thinking=doc["thinking"]).score
 
 
 @cache
-def _grader() -> Grader:
-    grader = Grader()
-    atexit.register(grader.close)
-    return grader
+def _verifier(spec: str) -> Verifier:
+    verifier = open_verifier(read_spec(spec, "verifier"))
+    atexit.register(verifier.close)
+    return verifier

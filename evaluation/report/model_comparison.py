@@ -87,7 +87,7 @@ def _evaluate(
 ) -> Results:
     from core.files import digest_bytes, write_table
     from evaluation.sample_tables import read_folder
-    from grading.grader import Grader, grade_table
+    from grading.graded_table import Verifiers, grade_table
 
     generate(
         model,
@@ -97,9 +97,9 @@ def _evaluate(
         sampling=how.sampling,
         cache=how.cache,
     )
-    with Grader(how.workers, how.limit_s) as grader:
+    with Verifiers(how.workers, how.limit_s) as verifiers:
         graded = {
-            name: grade_table(samples, suite, grader, thinking=how.thinking, truncated=how.truncated)
+            name: grade_table(samples, suite, verifiers, thinking=how.thinking, truncated=how.truncated)
             for name, samples in read_folder(folder, "samples").items()
         }
     if out:

@@ -13,7 +13,8 @@ from core.parquet import read_table
 from evaluation.benchmarks.suite import ENTRIES_KEY, Benchmark, Source
 from evaluation.generation.traces import TRACE
 from evaluation.statistics.intervals import wilson
-from grading.grader import Grader, Verdict
+from grading.grader import Verdict
+from grading.verifiers.verifier import Item, Verifier
 
 BINS = 10
 ADVICE = "give a file that python -m evaluation traces wrote"
@@ -31,7 +32,7 @@ DIFFICULTY = pa.schema(
 )
 
 
-def measure_difficulty(samples: Path, grader: Grader, *, thinking: bool = True) -> pa.Table:
+def measure_difficulty(samples: Path, verifier: Verifier, *, thinking: bool = True) -> pa.Table:
     """The DIFFICULTY table of a TRACE file, a row per problem in the file's order.
 
     With ``thinking`` an answer counts only after ``</think>``. A sample that was cut at the token limit solves nothing.
@@ -40,18 +41,17 @@ def measure_difficulty(samples: Path, grader: Grader, *, thinking: bool = True) 
     rows = read_table(samples, pa.schema(columns), ADVICE).to_pylist()
     if not rows:
         raise InputError(f"{samples}: no samples; {ADVICE}")
-    right = [verdict == Verdict.CORRECT for verdict in verdicts_of(rows, grader, thinking=thinking)]
+    right = [verdict == Verdict.CORRECT for verdict in verdicts_of(rows, verifier, thinking=thinking)]
     return pass_rates(zip((row["problem"] for row in rows), right, strict=True), rows[0]["teacher"])
 
 
-def verdicts_of(rows: Sequence[Mapping[str, Any]], grader: Grader, *, thinking: bool = True) -> list[str]:
+def verdicts_of(rows: Sequence[Mapping[str, Any]], verifier: Verifier, *, thinking: bool = True) -> list[str]:
     """Return the verdict on each row of a TRACE file; a response cut at the token limit counts as no answer."""
-    grades = grader.grade_many(
-        [(row["response"], row["answer"], "math") for row in rows],
-        thinking=thinking,
-        truncated=[row["finish_reason"] == "length" for row in rows],
-    )
-    return [grade.verdict.value for grade in grades]
+    items = [
+        Item(row["response"], row["answer"], {"problem": row["problem"]}, row["finish_reason"] == "length")
+        for row in rows
+    ]
+    return [grade.verdict.value for grade in verifier.verify_many(items, thinking=thinking)]
 
 
 def as_suite(problems: pa.Table, samples: int) -> pa.Table:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from core.model.tokens import load_lengths
 from grading.contamination import BenchmarkIndex, Match
+from grading.spec_values import MATHEMATICS
 from grading.verifiers.spec import VerifierSpec, open_verifier
 from grading.verifiers.verifier import Verifier
 from targets.config import PrepareConfig
-from targets.source import MATHEMATICS, Source
+from targets.source import Source
 from targets.trace import Trace
 
 BOXED_MATHEMATICS = VerifierSpec("math")

@@ -27,7 +27,7 @@ PROBLEM = {
     "problem": "What is 12 + 30 + 5?",
     "prompt": [],
     "gold": "47",
-    "grader": "math",
+    "verifier": "math",
 }
 CLEAN = "What is 2 + 2?"
 OUTPUTS = ("report/scorecard", "registry/champion")

@@ -48,7 +48,7 @@ def evaluation(tmp_path_factory: pytest.TempPathFactory) -> Evaluation:
     (folder / "suite.yaml").write_text(
         "benchmarks:\n"
         "  - {name: sums_long, group: evals, title: Long sums, generator: 'arithmetic:long', size: 12}\n"
-        "  - {name: choices, group: ood, title: Choices, grader: choice, sources: [{file: choices.jsonl, "
+        "  - {name: choices, group: ood, title: Choices, verifier: choice, sources: [{file: choices.jsonl, "
         "columns: {id: id}}]}\n"
     )
     made = Evaluation(folder / "suite.parquet", folder / "samples", folder / "graded")

@@ -5,7 +5,7 @@ from rows import DEEP, GONE, Row, binary_text, far_dates, name, nulls, numbers, 
 
 MINE = "sources: [{file: mine.jsonl, columns: {problem: q, gold: a}}]"
 SUITE_YAML = f"benchmarks:\n  - {{name: mine, group: evals, title: Mine, {MINE}}}\n"
-CHOICE_YAML = SUITE_YAML.replace("title: Mine", "title: Mine, grader: choice")
+CHOICE_YAML = SUITE_YAML.replace("title: Mine", "title: Mine, verifier: choice")
 LONE = '{"q": "\\ud800 1+1=?", "a": "2"}\n'
 
 GENERATE = "evaluation generate --suite suite.parquet --out out --model"
@@ -156,7 +156,7 @@ ROWS: list[Row] = [
     (f"{GRADE}", {"suite.parquet": retyped("gold", binary_text)}, "suite.parquet"),
     (f"{GRADE}", {"suite.parquet": retyped("prompt", numbers)}, "suite.parquet: column prompt"),
     (f"{GRADE}", {"suite.parquet": retyped("gold", nulls)}, "gold"),
-    (f"{GRADE}", {"suite.parquet": retyped("grader", nulls)}, "grader"),
+    (f"{GRADE}", {"suite.parquet": retyped("verifier", nulls)}, "verifier"),
     (f"{GENERATE} model", {"suite.parquet": retyped("prompt", numbers)}, "suite.parquet: column prompt"),
     # results
     ("evaluation grade --suite suite.parquet --samples nothing --out out", {}, "nothing: no <benchmark>.parquet there"),

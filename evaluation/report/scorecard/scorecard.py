@@ -38,6 +38,7 @@ class Row:
     difference: Difference
     champion: Summary | None = None
     gain: Difference | None = None  # policy minus champion
+    domain: str = "math"
     published: Published | None = None
     subjects: tuple[Subject, ...] = ()
     lengths: Mapping[str, tuple[LengthBin, ...]] = field(default_factory=dict)  # role -> bins
@@ -171,6 +172,7 @@ def _row(entry: Benchmark, base: "pa.Table", policy: "pa.Table", champion: "pa.T
     return Row(
         title=entry.title,
         group=entry.group,
+        domain=entry.domain_name,
         base=summarize(base),
         policy=summarize(policy),
         difference=paired_difference(base, policy),

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from core.text.markdown import escape_markdown
 from evaluation.benchmarks.suite import GROUPS
@@ -49,9 +50,12 @@ def scores_table(card: Scorecard, *, brief: bool = False) -> Table:
     columns += ["champion", "policy − champion"] if champion else []
     table = Table([*columns, *(f"{name}, published" for name in published)])
     for average in card.averages:
-        table.add(GROUPS[average.group], kind="group")
         rows = [row for row in card.rows if row.group == average.group]
-        for row in rows:
+        domains = list(dict.fromkeys(row.domain for row in rows))
+        for previous, row in pairwise([None, *sorted(rows, key=lambda row: domains.index(row.domain))]):
+            if previous is None or previous.domain != row.domain:
+                of = f": {row.domain}" if len(domains) > 1 else ""
+                table.add(f"{GROUPS[average.group]}{of}", kind="group")
             base, policy = (score(s.low, s.mean, s.high) for s in (row.base, row.policy))
             name = [row.name] if brief else [Cell(row.title, f"({row.name})"), _problems(row)]
             cells = [*name, *((base.text, policy.text) if brief else (base, policy))]

@@ -30,6 +30,8 @@ WITHOUT_NUMBERS = {
     "core.machine.processes": "finds and ends processes",
     "core.user_code": "finds and digests the code of users, which is part of the identity",
     "core.progress": "reports progress",
+    "grading.spec_values": "reads the specs of verifiers, whose digests are part of the identity",
+    "grading.verifiers.spec": "parses the specs of verifiers, whose digests are part of the identity",
     "grading.verdict_cache": "keeps verdicts by the digest of GRADING_CODE",
     "training.job.checkpoints": "keeps and copies the files that verl writes",
     "training.resources.fit_check": "compares what a run needs with what there is",

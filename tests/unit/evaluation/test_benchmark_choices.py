@@ -81,9 +81,9 @@ def test_options_of_every_form_get_one_label_and_keep_the_right_one(tmp_path, op
     columns = {"problem": "q", "options": "o", "gold": "a"}
     for label, right in zip(labels, TEXTS, strict=True):
         write_lines(tmp_path / "mine.jsonl", {"q": "Which?", "o": options, "a": label})
-        row = read_benchmark(entry(columns=columns, shuffle_options=shuffle, grader="choice"), [tmp_path]).to_pylist()[
-            0
-        ]
+        row = read_benchmark(
+            entry(columns=columns, shuffle_options=shuffle, verifier="choice"), [tmp_path]
+        ).to_pylist()[0]
         lines = row["problem"].split("\n")[2:6]
         assert sorted(line[3:] for line in lines) == sorted(TEXTS)
         assert [line[:3] for line in lines] == ["A) ", "B) ", "C) ", "D) "]
@@ -93,7 +93,7 @@ def test_options_of_every_form_get_one_label_and_keep_the_right_one(tmp_path, op
 def test_labels_that_a_file_has_shuffled_name_its_options(tmp_path):
     write_lines(tmp_path / "mine.jsonl", {"q": "Which?", "o": ["B) grass", "A) blood"], "a": "A"})
     columns = {"problem": "q", "options": "o", "gold": "a"}
-    row = read_benchmark(entry(columns=columns, grader="choice"), [tmp_path]).to_pylist()[0]
+    row = read_benchmark(entry(columns=columns, verifier="choice"), [tmp_path]).to_pylist()[0]
     assert row["problem"].endswith("A) grass\nB) blood\n") and row["gold"] == "B"
 
 
@@ -101,7 +101,7 @@ def test_labels_that_a_file_has_shuffled_name_its_options(tmp_path):
 def test_texts_that_only_look_labelled_are_left_alone(tmp_path, options):
     write_lines(tmp_path / "mine.jsonl", {"q": "Which?", "o": options, "a": "B"})
     columns = {"problem": "q", "options": "o", "gold": "a"}
-    row = read_benchmark(entry(columns=columns, grader="choice"), [tmp_path]).to_pylist()[0]
+    row = read_benchmark(entry(columns=columns, verifier="choice"), [tmp_path]).to_pylist()[0]
     assert row["problem"].split("\n")[2:4] == [f"A) {options[0]}", f"B) {options[1]}"]
 
 
@@ -120,5 +120,5 @@ def test_options_of_no_form_are_refused(tmp_path, options, message):
     write_lines(tmp_path / "mine.jsonl", {"q": "Which?", "o": options, "a": "A"})
     columns = {"problem": "q", "options": "o", "gold": "a"}
     with pytest.raises(InputError) as caught:
-        read_benchmark(entry(columns=columns, grader="choice"), [tmp_path])
+        read_benchmark(entry(columns=columns, verifier="choice"), [tmp_path])
     assert "mine.jsonl, row 1: column o: " in str(caught.value) and message in str(caught.value)

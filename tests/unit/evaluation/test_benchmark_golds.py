@@ -11,7 +11,7 @@ from core.files import write_table
 from core.schemas import SAMPLE
 from evaluation.benchmarks.benchmark_problems import read_benchmark, read_suite
 from evaluation.sample_tables import read_suite_file
-from grading.grader import Grader, grade_table
+from grading.graded_table import Verifiers, grade_table
 
 ASKED = "Which is red?\nA) blood\nB) grass\nC) snow"
 
@@ -68,7 +68,7 @@ def test_the_last_box_of_a_solution_is_the_answer(tmp_path):
 )
 def test_a_choice_that_is_no_label_of_the_question_is_refused(tmp_path, gold):
     write_lines(tmp_path / "mine.jsonl", {"q": ASKED, "a": gold})
-    said = refusal(tmp_path, entry(grader="choice"))
+    said = refusal(tmp_path, entry(verifier="choice"))
     assert "row 1" in said
     assert "is empty" in said if not gold else "is not the label of any option in its text (A, B, C)" in said
 
@@ -87,29 +87,29 @@ def test_a_choice_that_is_no_label_of_the_question_is_refused(tmp_path, gold):
 def test_options_are_recognised_in_the_text_of_a_question(tmp_path, question, golds):
     for gold, letter in golds.items():
         write_lines(tmp_path / "mine.jsonl", {"q": question, "a": gold})
-        assert read_benchmark(entry(grader="choice"), [tmp_path])["gold"].to_pylist() == [letter]
+        assert read_benchmark(entry(verifier="choice"), [tmp_path])["gold"].to_pylist() == [letter]
 
 
 def test_without_options_in_its_text_a_gold_is_still_a_label(tmp_path):
     for gold in ("Yes", "K", "11", "0"):
         write_lines(tmp_path / "mine.jsonl", {"q": "Is 7 prime?", "a": gold})
-        assert "is not the label of an option, A to J or 1 to 10" in refusal(tmp_path, entry(grader="choice"))
+        assert "is not the label of an option, A to J or 1 to 10" in refusal(tmp_path, entry(verifier="choice"))
 
 
 def test_positions_are_counted_from_the_index_base(tmp_path):
     options = {"problem": "q", "options": "o", "gold": "a"}
     for base, gold, letter in ((0, 0, "A"), (0, 2, "C"), (1, 3, "C"), (0, 1.0, "B")):
         write_lines(tmp_path / "mine.jsonl", {"q": "Which?", "o": ["red", "green", "blue"], "a": gold})
-        listed = entry(grader="choice", index_base=base, columns=options)
+        listed = entry(verifier="choice", index_base=base, columns=options)
         assert read_benchmark(listed, [tmp_path])["gold"].to_pylist() == [letter]
         write_lines(tmp_path / "mine.jsonl", {"q": ASKED, "a": gold})
-        assert read_benchmark(entry(grader="choice", index_base=base), [tmp_path])["gold"].to_pylist() == [letter]
+        assert read_benchmark(entry(verifier="choice", index_base=base), [tmp_path])["gold"].to_pylist() == [letter]
     write_lines(tmp_path / "mine.jsonl", {"q": "Which?", "o": ["red", "green", "blue"], "a": 3})
-    said = refusal(tmp_path, entry(grader="choice", index_base=0, columns=options))
+    said = refusal(tmp_path, entry(verifier="choice", index_base=0, columns=options))
     assert "gold answer '3' is not the label of any of its 3 options (0, 1, 2)" in said
     write_lines(tmp_path / "mine.jsonl", {"q": "Which?", "o": ["red", "green", "blue"], "a": 0})
     assert "`index_base: 0` reads positions that are counted from 0" in refusal(
-        tmp_path, entry(grader="choice", columns=options)
+        tmp_path, entry(verifier="choice", columns=options)
     )
 
 
@@ -137,8 +137,8 @@ def graded(tmp_path, benchmark, *responses) -> list[tuple[str, float]]:
     suite = read_suite_file(tmp_path / "suite.parquet")
     problem = {"benchmark": "mine", "id": suite["id"][0].as_py()}
     rows = [{**problem, "sample": k, "response": f"</think>{text}"} for k, text in enumerate(responses)]
-    with Grader() as grader:
-        table = grade_table(pa.Table.from_pylist(rows, schema=SAMPLE), suite, grader)
+    with Verifiers() as verifiers:
+        table = grade_table(pa.Table.from_pylist(rows, schema=SAMPLE), suite, verifiers)
     return list(zip(table["gold"].to_pylist(), table["score"].to_pylist(), strict=True))
 
 
@@ -153,9 +153,9 @@ def test_any_gold_of_a_list_may_be_the_right_one(tmp_path):
 def test_several_letters_are_all_to_be_chosen_or_any_of_them(tmp_path, gold):
     write_lines(tmp_path / "mine.jsonl", {"q": ASKED, "a": gold})
     answers = (r"\boxed{A, C}", r"\boxed{CA}", "ANSWER: A and C", r"\boxed{A}", r"\boxed{A, B, C}", r"\boxed{C}", "No.")
-    every = graded(tmp_path, entry(grader="choice"), *answers)
+    every = graded(tmp_path, entry(verifier="choice"), *answers)
     assert every == [("A, C", score) for score in (1, 1, 1, 0, 0, 0, 0)]
-    either = graded(tmp_path, entry(grader="choice", gold_list="any"), *answers[:2], *answers[3:])
+    either = graded(tmp_path, entry(verifier="choice", gold_list="any"), *answers[:2], *answers[3:])
     assert either == [("A", 0), ("A", 0), ("A", 1), ("A", 0), ("C", 1), ("A", 0)]
 
 
@@ -171,7 +171,7 @@ def test_several_right_options_keep_their_texts(tmp_path, shuffle):
         ("1,2", {"index_base": 1}),
     ):
         write_lines(tmp_path / "mine.jsonl", {"q": "Which are colours?", "o": texts, "a": gold})
-        benchmark = entry(grader="choice", columns=columns, shuffle_options=shuffle, **more)
+        benchmark = entry(verifier="choice", columns=columns, shuffle_options=shuffle, **more)
         row = read_benchmark(benchmark, [tmp_path], seed=5).to_pylist()[0]
         lines = dict(line.split(") ") for line in row["problem"].split("\n")[2:6])
         assert sorted(lines[label] for label in row["gold"].split(", ")) == ["blue", "red"]

@@ -16,7 +16,7 @@ from evaluation.__main__ import main
 from evaluation.benchmarks.benchmark_problems import read_benchmark, read_suite
 from evaluation.benchmarks.suite import Benchmark, load_suite, suite_entries
 from evaluation.sample_tables import read_suite_file
-from grading.grader import Grader, grade_table
+from grading.graded_table import Verifiers, grade_table
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -148,7 +148,7 @@ def test_bad_files_are_named(tmp_path):
     [
         ("benchmarks: []", "benchmarks: List should have at least 1 item"),
         ("benchmarks: [{name: a, group: evals, title: A}]", "either `sources` or `generator`"),
-        ("benchmarks: [{name: a, group: evals, title: A, grader: vibes}]", "benchmarks.0.grader"),
+        ("benchmarks: [{name: a, group: evals, title: A, verifier: vibes}]", "benchmarks.0.verifier"),
         ("benchmarks: [{name: a, colour: red}]", "benchmarks.0"),
         (
             "benchmarks: [{name: a, group: evals, title: A, sources: [{file: f, colums: {}}]}]",
@@ -224,7 +224,7 @@ def test_the_columns_of_a_problem_are_joined(tmp_path):
         ({"subset": "main"}, "give a `file`, or the `split`"),
         ({"hub": "some/set"}, "`hub` and `revision` belong together"),
         ({"shuffle_options": True}, "`shuffle_options` needs `columns.options`"),
-        ({"index_base": 0}, "`index_base` needs `grader: choice`"),
+        ({"index_base": 0}, "`index_base` needs `verifier: choice`"),
         ({"columns": {"labels": "l"}}, "`columns.labels` needs `columns.options`"),
     ],
 )
@@ -265,8 +265,8 @@ def test_a_benchmark_is_added_by_an_entry_in_a_yaml_file_alone(tmp_path):
     assert table["gold"].to_pylist() == ["4", "3"] and suite_entries(table)[0].title == "My sums"
     rows = [{"benchmark": "sums", "id": id, "sample": 0, "response": f"</think>\\boxed{{{gold}}}"}
             for id, gold in zip(table["id"].to_pylist(), ["4", "5"], strict=True)]  # fmt: skip
-    with Grader() as grader:
-        graded = grade_table(pa.Table.from_pylist(rows, schema=SAMPLE), table, grader)
+    with Verifiers() as verifiers:
+        graded = grade_table(pa.Table.from_pylist(rows, schema=SAMPLE), table, verifiers)
     assert graded["score"].to_pylist() == [1.0, 0.0]
 
 

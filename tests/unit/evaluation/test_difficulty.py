@@ -11,7 +11,7 @@ from core.schemas import BENCHMARK
 from evaluation.generation.requests import Sampling, sample_requests
 from evaluation.generation.traces import TRACE
 from evaluation.statistics.solve_rate import as_suite, graded_difficulty, histogram_text, measure_difficulty
-from grading.grader import Grader
+from grading.verifiers.spec import VerifierSpec, open_verifier
 
 RIGHT, WRONG = (f"<think>\nhm\n</think>\n\n\\boxed{{{answer}}}" for answer in (4, 5))
 
@@ -26,9 +26,9 @@ def samples(path: Path, *rows: tuple[str, str, str]) -> Path:
 def test_each_problem_has_its_rate_and_interval(tmp_path: Path) -> None:
     rows = [("easy", RIGHT, "stop")] * 4 + [("hard", WRONG, "stop")] * 3 + [("hard", RIGHT, "stop")]
     rows += [("cut", RIGHT, "length"), ("bare", r"\boxed{4}", "stop")]
-    with Grader(1) as grader:
-        table = measure_difficulty(samples(tmp_path / "samples.parquet", *rows), grader)
-        bare = measure_difficulty(tmp_path / "samples.parquet", grader, thinking=False)
+    with open_verifier(VerifierSpec("math")) as verifier:
+        table = measure_difficulty(samples(tmp_path / "samples.parquet", *rows), verifier)
+        bare = measure_difficulty(tmp_path / "samples.parquet", verifier, thinking=False)
     measured = {row["problem"]: row for row in table.to_pylist()}
     assert {name: (row["solved"], row["samples"]) for name, row in measured.items()} == {
         "easy": (4, 4),
@@ -44,8 +44,8 @@ def test_each_problem_has_its_rate_and_interval(tmp_path: Path) -> None:
 
 
 def test_a_file_without_samples_is_an_error(tmp_path: Path) -> None:
-    with Grader(1) as grader, pytest.raises(InputError, match="no samples"):
-        measure_difficulty(samples(tmp_path / "samples.parquet"), grader)
+    with open_verifier(VerifierSpec("math")) as verifier, pytest.raises(InputError, match="no samples"):
+        measure_difficulty(samples(tmp_path / "samples.parquet"), verifier)
 
 
 def test_problems_are_a_suite_that_generation_reads() -> None:

@@ -21,7 +21,7 @@ def files(graded, tmp_path):
     """(suite file, folder of graded results)."""
     entry = {"name": "b", "group": "ood", "title": "B", "generator": "arithmetic:test", "size": 2, "samples": 2}
     prompt = [{"role": "system", "content": "Box it."}, {"role": "user", "content": "1+1=?"}]
-    row = {"benchmark": "b", "id": "p", "problem": "1+1=?", "prompt": prompt, "gold": "7", "grader": "math"}
+    row = {"benchmark": "b", "id": "p", "problem": "1+1=?", "prompt": prompt, "gold": "7", "verifier": "math"}
     suite = pa.Table.from_pylist([row, {**row, "id": "q"}], schema=BENCHMARK)
     pq.write_table(suite.replace_schema_metadata({ENTRIES_KEY: json.dumps([entry])}), tmp_path / "suite.parquet")
     (tmp_path / "graded").mkdir()
@@ -89,5 +89,5 @@ def test_tasks_ask_the_messages_of_the_suite_or_the_prompts_of_samples(files, tm
 
 
 def test_a_task_counts_any_of_several_right_answers():
-    doc = {"gold": "2", "alternatives": ["-2"], "grader": "math", "thinking": False}
+    doc = {"problem": "x^2=4", "gold": "2", "alternatives": ["-2"], "verifier": "math", "thinking": False}
     assert grade(doc, [[r"\boxed{-2}", r"\boxed{2}", r"\boxed{3}", "2"]]) == {"accuracy": 0.5}

@@ -6,7 +6,7 @@ import pytest
 from core.errors import InputError
 from core.schemas import BENCHMARK, SAMPLE
 from evaluation.second_grader import disagreements, disagreements_text
-from grading.grader import Grader, grade_table
+from grading.graded_table import Verifiers, grade_table
 
 RESPONSES = {
     "agree right": "<think>\n2+2\n</think>\n\n\\boxed{4}",
@@ -27,10 +27,10 @@ def graded():
         }
         for name, text in RESPONSES.items()
     ]  # fmt: skip
-    suite = [{"benchmark": "b", "id": name, "problem": "2+2=?", "gold": "4", "grader": "math"} for name in RESPONSES]
-    with Grader(workers=1, limit_s=20) as grader:
+    suite = [{"benchmark": "b", "id": name, "problem": "2+2=?", "gold": "4", "verifier": "math"} for name in RESPONSES]
+    with Verifiers(workers=1, limit_s=20) as verifiers:
         return grade_table(
-            pa.Table.from_pylist(rows, schema=SAMPLE), pa.Table.from_pylist(suite, schema=BENCHMARK), grader
+            pa.Table.from_pylist(rows, schema=SAMPLE), pa.Table.from_pylist(suite, schema=BENCHMARK), verifiers
         )
 
 

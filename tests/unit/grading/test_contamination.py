@@ -21,7 +21,9 @@ PROBLEM = (
 
 
 def table(*texts: str) -> pa.Table:
-    rows = [{"benchmark": "b", "id": str(i), "problem": t, "gold": "1", "grader": "math"} for i, t in enumerate(texts)]
+    rows = [
+        {"benchmark": "b", "id": str(i), "problem": t, "gold": "1", "verifier": "math"} for i, t in enumerate(texts)
+    ]
     return pa.Table.from_pylist(rows, schema=BENCHMARK)
 
 

@@ -1,15 +1,12 @@
 """What the trainer's reward, the target filter and the benchmarks all rely on."""
 
-import json
 import threading
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from core.errors import InputError
-from core.schemas import BENCHMARK, SAMPLE
-from grading.grader import Grade, Grader, Verdict, answer_part, extract_boxed, extract_choice, grade_table
+from grading.grader import Grade, Grader, Verdict, answer_part, extract_boxed, extract_choice
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -206,68 +203,6 @@ def test_threads_share_a_grader(grader):
         thread.join()
     assert len(found) == 16
     assert all((verdict is Verdict.CORRECT) == (i % 2 == 1) for i, verdict in found)
-
-
-def samples(responses: dict[str, list[str | None]], template: dict | None = None) -> pa.Table:
-    rows = [
-        {"benchmark": "b", "id": name, "sample": k, "prompt": "p", "response": text, "finish_reason": "stop"}
-        for name, texts in responses.items()
-        for k, text in enumerate(texts)
-    ]  # fmt: skip
-    metadata = {"template": json.dumps(template)} if template else None
-    return pa.Table.from_pylist(rows, schema=SAMPLE.with_metadata(metadata))
-
-
-def suite(*names: str, grader: str = "math") -> pa.Table:
-    rows = [{"benchmark": "b", "id": name, "gold": "4", "grader": grader, "subject": "Sums"} for name in names]
-    return pa.Table.from_pylist(rows, schema=BENCHMARK)
-
-
-def test_each_sample_keeps_its_answer_verdict_and_reason(grader):
-    table = grade_table(samples({"p": [think("\\boxed{4}"), "", None, "\\boxed{4}"]}), suite("p"), grader)
-    assert table.select(["extracted", "verdict", "reason", "score", "subject"]).to_pylist() == [
-        {"extracted": "4", "verdict": "correct", "reason": "same text", "score": 1.0, "subject": "Sums"},
-        {"extracted": None, "verdict": "no_think_end", "reason": "no </think>", "score": 0.0, "subject": "Sums"},
-        {"extracted": None, "verdict": "no_think_end", "reason": "no </think>", "score": 0.0, "subject": "Sums"},
-        {"extracted": None, "verdict": "no_think_end", "reason": "no </think>", "score": 0.0, "subject": "Sums"},
-    ]
-
-
-def test_the_template_says_whether_thoughts_must_end(grader):
-    unclosed = {"p": ["\\boxed{4}"]}
-    for template, expected in (({"thinking": True}, 0.0), ({"thinking": False}, 1.0), (None, 0.0)):
-        table = grade_table(samples(unclosed, template), suite("p"), grader)
-        assert table["score"].to_pylist() == [expected]
-        grading = {"thinking": expected == 0.0, "truncated": "zero"}
-        assert json.loads(table.schema.metadata[b"grading"]) == grading
-    assert grade_table(samples(unclosed), suite("p"), grader, thinking=False)["score"].to_pylist() == [1.0]
-
-
-@pytest.mark.parametrize(
-    ("table", "problems", "expected"),
-    [
-        (samples({"p": ["a"]}), suite("p", grader="vibes"), r"no grader 'vibes'; expected one of math, choice"),
-        (samples({"p": ["a", "b"], "q": ["a"]}), suite("p", "q"), "3 rows over 2 problems do not cover the 2"),
-        (samples({"p": ["a"]}), suite("p", "q"), "do not cover the 2 problems"),
-        (pa.concat_tables([samples({"p": ["a"]})] * 2), suite("p"), "1 rows repeat a sample of the same problem"),
-        (SAMPLE.empty_table(), suite("p"), "samples of no benchmark"),
-    ],
-)
-def test_tables_that_would_lose_or_double_rows_are_refused(grader, table, problems, expected):
-    with pytest.raises(InputError, match=expected):
-        grade_table(table, problems, grader)
-
-
-def test_a_sample_that_was_cut_scores_zero_or_by_its_text(grader):
-    table = samples({"p": [think("\\boxed{4}"), think("\\boxed{5}")]})
-    cut = table.set_column(
-        table.schema.get_field_index("finish_reason"), "finish_reason", pa.array(["length"] * 2, pa.string())
-    )
-    graded = grade_table(cut, suite("p"), grader)
-    assert (graded["score"].to_pylist(), graded["verdict"].to_pylist()) == ([0.0, 0.0], ["truncated"] * 2)
-    by_text = grade_table(cut, suite("p"), grader, truncated="by_text")
-    assert by_text["score"].to_pylist() == [1.0, 0.0]
-    assert json.loads(by_text.schema.metadata[b"grading"])["truncated"] == "by_text"
 
 
 def test_the_published_rule_takes_any_answer_after_the_first_thoughts():

@@ -24,7 +24,7 @@ def test_each_problem_that_can_become_a_target_is_there_once(tokenizer: Path, js
     rows = problems(source, tokenizer, system_prompt="Be brief.")
     assert [(row["problem"], row["gold"]) for row in rows] == [(good(k)["problem"], str(2 * k)) for k in (1, 5)]
     assert [message["role"] for message in rows[0]["prompt"]] == ["system", "user"]
-    assert {row["grader"] for row in rows} == {"math"}
+    assert {row["verifier"] for row in rows} == {"math"}
 
 
 def test_a_limit_draws_the_same_problems_whatever_their_order(tokenizer: Path, jsonl: Any, good: Any) -> None:

@@ -1,0 +1,121 @@
+"""Verdicts on tables of samples, each by the verifier that its row of the suite names."""
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from core.errors import InputError
+from core.model.prompts import PromptRecord
+from grading.spec_values import read_spec
+from grading.verifiers.spec import VerifierSpec, open_verifier
+from grading.verifiers.verifier import Item, Verifier
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Verifiers:
+    """Verifiers by their spec, each opened when it is needed first. A context manager that closes them.
+
+    ``workers`` and ``limit_s`` are those of `open_verifier`.
+    """
+
+    def __init__(self, workers: int = 2, limit_s: float = 5.0) -> None:
+        self._workers, self._limit_s = workers, limit_s
+        self._open: dict[VerifierSpec, Verifier] = {}
+
+    def of(self, spec: VerifierSpec) -> Verifier:
+        if spec not in self._open:
+            self._open[spec] = open_verifier(spec, workers=self._workers, limit_s=self._limit_s)
+        return self._open[spec]
+
+    def __enter__(self) -> "Verifiers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for verifier in self._open.values():
+            verifier.close()
+
+
+def grade_table(
+    samples: "pa.Table",
+    suite: "pa.Table",
+    verifiers: Verifiers,
+    *,
+    thinking: bool | None = None,
+    truncated: str = "zero",
+) -> "pa.Table":
+    """The GRADED table of a SAMPLE table of one benchmark, with the same rows in the same order.
+
+    With ``thinking`` an answer counts only after ``</think>``; None leaves that to the prompt template of the samples.
+    Of several right answers any one counts; ``gold`` is the one that the response gives, or else the first. A sample
+    that was cut at the token limit scores 0; with ``truncated="by_text"`` its text decides, as for any other.
+    Raises InputError for a verifier that does not exist, and if the samples do not cover the problems of the suite
+    equally, because a missing row would change the score.
+    """
+    import pyarrow as pa
+
+    from core.schemas import GRADED
+
+    rows = samples.to_pylist()
+    names = {row["benchmark"] for row in rows}
+    if len(names) != 1:
+        raise InputError(f"samples of {', '.join(sorted(names)) or 'no benchmark'}: expected rows of exactly one")
+    problems = {row["id"]: row for row in suite.to_pylist() if row["benchmark"] in names}
+    _require_all(rows, problems, ", ".join(names))
+    specs = {text: read_spec(text, f"suite, {', '.join(names)}") for text in {p["verifier"] for p in problems.values()}}
+    needs_end = PromptRecord.of(samples).thinking if thinking is None else thinking
+    items: dict[str, list[Item]] = {text: [] for text in specs}
+    for row in rows:
+        problem = problems[row["id"]]
+        cut = truncated == "zero" and row["finish_reason"] == "length"
+        fields = {"data_source": problem["benchmark"], "problem": problem["problem"]}
+        for gold in (problem["gold"], *(problem["alternatives"] or ())):
+            items[problem["verifier"]].append(Item(row["response"] or "", gold, fields, cut))
+    grades = {
+        text: iter(verifiers.of(specs[text]).verify_many(asked, thinking=needs_end)) for text, asked in items.items()
+    }
+    graded = []
+    for row in rows:
+        problem = problems[row["id"]]
+        right = [problem["gold"], *(problem["alternatives"] or ())]
+        by_gold = [(gold, next(grades[problem["verifier"]])) for gold in right]
+        gold, grade = max(by_gold, key=lambda pair: pair[1].score)  # the first where none is right
+        graded.append(
+            {
+                **row,
+                "gold": gold,
+                "extracted": grade.extracted,
+                "verdict": str(grade.verdict),
+                "reason": grade.reason,
+                "subject": problem["subject"],
+                "score": grade.score,
+            }
+        )
+    assert len(graded) == samples.num_rows, "a sample was lost in grading"
+    verified = {text: specs[text].digest for text in sorted(specs)}
+    metadata = {
+        **(samples.schema.metadata or {}),
+        b"grading": json.dumps({"thinking": needs_end, "truncated": truncated, "verifiers": verified}),
+    }
+    return pa.Table.from_pylist(graded, schema=GRADED.with_metadata(metadata))
+
+
+def verifier_digests(suite: "pa.Table", benchmark: str) -> list[str]:
+    """The digests of the verifiers of a benchmark, which its verdicts depend on."""
+    import pyarrow.compute as pc
+
+    texts = suite.filter(pc.field("benchmark") == benchmark)["verifier"].unique().to_pylist()
+    return sorted(read_spec(text, f"suite, {benchmark}").digest for text in texts)
+
+
+def _require_all(rows: list[dict[str, Any]], problems: dict[str, Any], name: str) -> None:
+    """Raise InputError unless ``rows`` are equally many samples of each of the ``problems``."""
+    counts = Counter(row["id"] for row in rows)
+    if twice := len(rows) - len({(row["id"], row["sample"]) for row in rows}):
+        raise InputError(f"samples of {name}: {twice} rows repeat a sample of the same problem; generate them again")
+    if counts.keys() != problems.keys() or len(set(counts.values())) > 1:
+        raise InputError(
+            f"samples of {name}: {len(rows)} rows over {len(counts)} problems do not cover the "
+            f"{len(problems)} problems of the suite equally; generate them again with this suite"
+        )
