@@ -170,7 +170,7 @@ def _result(
     missing = reference.requested - reference.rows
     context.log.info(
         f"{reference.rows:,} of {reference.requested:,} traces, {verified:.1%} verified"
-        + ("; the budget ended: the next materialization goes on" if missing else "")
+        + ("; the budget ended: the next materialization continues" if missing else "")
     )
     return dg.MaterializeResult(
         value=reference,

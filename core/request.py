@@ -1,4 +1,4 @@
-"""Requests: what a program shall do, as one object in a JSON file, to read or to write for another process."""
+"""Requests to programs: one object in a JSON file, to read or to write for another process."""
 
 from pathlib import Path
 from typing import Self

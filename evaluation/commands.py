@@ -106,7 +106,7 @@ def traces(request: "TracesRequest") -> None:
         report({"event": "traces", **asdict(drawn), "tokens": spent[0], "cost": spent[1]})
     print(f"{request.out}: {drawn.rows:,} of {drawn.requested:,} traces, {drawn.cached:,} of them drawn before")
     if budget:
-        end = "" if drawn.rows == drawn.requested else "; the budget ends here: give more, and the same command goes on"
+        end = "" if drawn.rows == drawn.requested else "; the budget ends here: raise it and run the command again"
         print(f"spent {spent[0]:,} tokens, cost {spent[1]:.4f}{end}")
 
 

@@ -58,7 +58,7 @@ def compare(
     limit: float | None,
     moved: int = 0,
 ) -> Row:
-    """Median milliseconds of each, and the median ratio of neighbouring calls."""
+    """Return the median milliseconds of each, and the median ratio of neighbouring calls."""
     pairs = [(milliseconds(ours, device), milliseconds(theirs, device)) for _ in range(repeat + 2)]
     pairs = pairs[2:]  # the first calls pay for pages and caches
     mine, other = (statistics.median(times) for times in zip(*pairs, strict=True))
@@ -77,7 +77,7 @@ def milliseconds(call: Call, device: torch.device) -> float:
 
 
 def peak_bytes(call: Call, device: torch.device) -> int:
-    """The most that PyTorch's allocator held during one call, above what it held before."""
+    """The peak of PyTorch's allocator during one call, beyond its amount before."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)
@@ -94,7 +94,7 @@ def peak_bytes(call: Call, device: torch.device) -> int:
 
 
 def split_advantage(device: torch.device, repeat: int, prompts: int, length: int) -> list[Row]:
-    """1024 prompts x 8 rows: against the two passes over memory, and against a loop over rows."""
+    """Time 1024 prompts x 8 rows against two passes over memory, and against a loop over rows."""
     rows = 8 * prompts
     rewards = torch.zeros(rows, length, device=device)
     rewards[:, -1] = torch.randint(0, 2, (rows,), device=device).float()
@@ -126,7 +126,7 @@ def split_advantage(device: torch.device, repeat: int, prompts: int, length: int
 
 
 def loop_over_rows(scores: torch.Tensor, index: list[str], on_policy: torch.Tensor) -> torch.Tensor:
-    """What the vectorised form replaces: the group's statistics and each row's advantage, one row at a time."""
+    """Compute statistics and advantages one row at a time, as the vectorised form replaces it."""
     members = defaultdict(list)
     for row, sampled in enumerate(on_policy):
         if sampled:
@@ -143,7 +143,7 @@ def loop_over_rows(scores: torch.Tensor, index: list[str], on_policy: torch.Tens
 
 
 def mixed_loss(device: torch.device, repeat: int, rows: int, length: int) -> list[Row]:
-    """Loss, metrics and backward, against verl's PPO loss with its metrics and backward."""
+    """Time loss, metrics and backward against verl's PPO loss with its metrics and backward."""
     from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla
     from verl.workers.config import ActorConfig
 
@@ -184,7 +184,7 @@ def mixed_loss(device: torch.device, repeat: int, rows: int, length: int) -> lis
 
 
 def correction(device: torch.device, repeat: int, rows: int, length: int) -> list[Row]:
-    """reinforce_pro against icepop: the weights alone, and with the metrics of a step."""
+    """Time reinforce_pro against icepop: the weights alone, and with the metrics of a step."""
     old_log_prob = -5.0 * torch.rand(rows, length, device=device)
     rollout_log_prob = old_log_prob + 0.1 * torch.randn(rows, length, device=device)
     on_policy = torch.arange(length, device=device) < torch.randint(length // 2, length + 1, (rows, 1), device=device)

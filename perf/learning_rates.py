@@ -41,12 +41,12 @@ def call(*command: str | Path) -> None:
 
 
 def shortened(override: str) -> str:
-    """The override with two thirds of its steps."""
+    """Reduce an override to two thirds of its steps."""
     return re.sub(r"(training_steps|save_freq)=(\d+)", lambda n: f"{n[1]}={int(n[2]) * 2 // 3}", override)
 
 
 def overrides_of(settings: Settings, recipe: str, rate: str) -> list[str]:
-    """What a training of the search sets: what the comparison sets for ``recipe``, with fewer steps and this rate."""
+    """Return the overrides of a search run: the comparison's for ``recipe``, with fewer steps and this rate."""
     overrides = (*settings.training.overrides, *settings.experiments.overrides.get(recipe, ()))
     sets = {text.partition("=")[0]: shortened(text) for text in overrides}
     sets[RATE] = f"{RATE}={rate}"  # a first stage has it, too
@@ -73,7 +73,7 @@ def draw_problems(settings: Settings, out: Path) -> str:
 
 
 def prepare(settings: Settings, model: Path, out: Path) -> None:
-    """The targets of the profile, without the problems of ``unseen.parquet``, unless they are there."""
+    """Prepare the targets of the profile without the problems of ``unseen.parquet``, unless they exist."""
     if (out / "targets/train.parquet").exists():
         return
     config = out / "targets.yaml"

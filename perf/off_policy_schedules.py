@@ -38,7 +38,7 @@ SETTINGS = {  # their names are those of folders
 
 @dataclass(frozen=True)
 class Course:
-    """What a training came to: ``steps`` and prompts with ``off_policy`` samples to the goal; None: not reached."""
+    """The course of a training: ``steps`` and ``off_policy`` prompts up to the goal; None: it was not reached."""
 
     steps: int | None
     off_policy: int | None
@@ -54,7 +54,7 @@ def call(*command: str | Path) -> None:
 
 
 def prepare(out: Path) -> Path:
-    """The targets, each with its pass rate."""
+    """Prepare the targets, each with its pass rate."""
     targets = out / "targets" / "train.parquet"
     if targets.exists():
         return targets
@@ -82,7 +82,7 @@ def train(name: str, seed: int, targets: Path, run: Path) -> None:
 
 
 def course(run: Path) -> Course:
-    """What the metrics of a finished training say."""
+    """Summarise the metrics of a finished training."""
     off_policy, best, reached = 0, 0.0, None
     for record in read_metrics(run / "metrics.jsonl"):
         data = record["data"]

@@ -60,7 +60,7 @@ def _say(what: str, seconds: float, target: float, more: str = "") -> None:
 
 
 def _write_traces(file: Path, rows: int = 20_000) -> None:
-    """A source that is worth not reading again at every tick."""
+    """Write a source that is large enough to be worth caching between ticks."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,4 +1,4 @@
-"""What the processes of a measured training take while it runs, second by second."""
+"""Measure the CPU time and memory of a training's processes while it runs, second by second."""
 
 import os
 import threading
@@ -17,7 +17,7 @@ SIZES_EVERY = 10  # samples: the kernel takes most of a second to add up the mem
 
 
 class Sample(NamedTuple):
-    """What the processes of a training have taken after so many of its steps, by their titles."""
+    """The resources that a training's processes have used after a number of steps, by title."""
 
     step: int
     cpu_seconds: Counter[str]  # of those that have ended, too
@@ -26,7 +26,7 @@ class Sample(NamedTuple):
 
 @contextmanager
 def watch(run: Path, *, sizes: bool = True) -> Iterator[list[Sample]]:
-    """A list that grows by a `Sample` of the training in ``run`` each second; ``sizes`` are new in every tenth."""
+    """Return a list that gains a `Sample` of the training in ``run`` each second; every tenth has new ``sizes``."""
     samples: list[Sample] = []
     seconds: dict[psutil.Process, tuple[str, float]] = {}
     ended = threading.Event()
@@ -74,7 +74,7 @@ def proportional_sizes(parent: psutil.Process) -> Counter[str]:
 
 
 def slowdown(samples: Sequence[Sample], records: Sequence[Mapping[str, float]]) -> float:
-    """How much longer actor and vLLM take beside each other: the processors that both want, over those there are.
+    """The factor by which actor and vLLM slow each other: the processors that both want, over those available.
 
     Args:
         samples: of a synchronous run.

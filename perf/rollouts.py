@@ -32,7 +32,7 @@ Batch = Sequence[Sequence[int]]  # for each group the tokens that vLLM generates
 
 @dataclass(frozen=True)
 class Phases:
-    """What the parts of a step cost, in seconds."""
+    """The costs of the parts of a step, in seconds."""
 
     iteration: float  # one token of every sample of a server: what does not depend on their number
     sample: float  # and for each of them
@@ -46,7 +46,7 @@ class Phases:
 
 @dataclass(frozen=True)
 class Simulated:
-    """Means over the steps that are as stale as they become."""
+    """Means over the steps after the staleness has reached its maximum."""
 
     seconds: float  # per step
     trainer: float  # share of the time in which the trainer computes
@@ -144,7 +144,7 @@ def simulate(mode: str, staleness: int, phases: Phases, batches: Sequence[Batch]
                     heapq.heappush(ready, group)
 
     def train(work: float) -> float:
-        """The seconds that ``work`` of the trainer takes while vLLM decodes."""
+        """The seconds that the trainer needs for ``work`` while vLLM decodes."""
         total = 0.0
         while work > 0:
             slowdown = phases.contention if any(server.running for server in servers) else 1.0
@@ -236,7 +236,7 @@ BYTES, PASSES = 2, 5  # of a bfloat16; forward passes of log-probabilities and o
 
 
 def gpu_phases(card: Card, mean: float, trainer: int, rollouts: int) -> Phases:
-    """The phases of a step on ``trainer`` and ``rollouts`` GPUs, which are the same ones if both are all of them."""
+    """Predict the phases on ``trainer`` and ``rollouts`` GPUs; the two share them if each is all of them."""
     shared = trainer + rollouts > GPUS
     cached = 2 * BYTES * SHAPE.layers * SHAPE.kv_width  # bytes of a token
     room = CACHE[shared] * card.memory - BYTES * SHAPE.parameters
@@ -254,7 +254,7 @@ def gpu_phases(card: Card, mean: float, trainer: int, rollouts: int) -> Phases:
 
 
 def long_tailed(mean: float, seed: int = 0) -> list[Batch]:
-    """Batches whose lengths are lognormal with this mean and `SIGMA`, cut at four times the mean."""
+    """Draw batches whose lengths are lognormal with this mean and `SIGMA`, cut at four times the mean."""
     draws = np.random.default_rng(seed).lognormal(math.log(mean) - SIGMA**2 / 2, SIGMA, (STEPS, GROUPS, SAMPLES))
     return np.clip(draws, 1, 4 * mean).astype(int).tolist()
 

@@ -66,7 +66,7 @@ PARTS = ("step", "gen", "old_log_prob", "adv", "update_actor")
 
 
 def targets(folder: Path, source: str = EMBEDDED, model: Path = SHIPPED) -> Path:
-    """The targets of ``source`` in the tokens of ``model``, prepared with the orchestration interpreter."""
+    """Prepare the targets of ``source`` in the tokens of ``model``, with the orchestration interpreter."""
     command = [str(PROJECT / ".venv/bin/python"), "-m", "targets", "--source", source, "--out", str(folder)]
     command += ["--tokenizer", str(model), "--set", f"max_prompt_tokens={WORDS['data.max_prompt_length']}"]
     command += ["--set", f"max_target_tokens={WORDS['data.max_response_length']}"]

@@ -112,7 +112,7 @@ def _cpu() -> float:
 
 
 def usual(rows: list[dict[str, Any]], config: PrepareConfig, tokenizer: Path, folder: Path) -> tuple[Timed, set[str]]:
-    """Time of the usual way, and the ids of the rows that it keeps."""
+    """Time the usual way, and return the ids of the rows that it keeps."""
     import datasets
 
     datasets.disable_progress_bars()
@@ -125,7 +125,7 @@ def usual(rows: list[dict[str, Any]], config: PrepareConfig, tokenizer: Path, fo
 
 
 def ours(config: PrepareConfig, tokenizer: Path, folder: Path) -> tuple[Timed, dict[str, tuple[str, str]]]:
-    """Time of our preparation, and the reason and detail of each rejected row."""
+    """Time this project's preparation, and return the reason and detail of each rejected row."""
     import pyarrow.parquet as pq
 
     with Timed() as timed:

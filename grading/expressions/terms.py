@@ -350,7 +350,7 @@ def _written(parts: list[str]) -> Iterator[str]:
 
 
 def _script(parts: list[str], position: int, sign: str, base: str) -> tuple[str, int]:
-    """Return an index or exponent, and its end. An index may be a word; a lone degree sign means nothing."""
+    """Return an index or exponent, and its end. An index may be a word; degree signs count in trigonometry only."""
     if sign == "^" and (end := _is_degree(parts, position - 1)):
         return "", end
     start = position

@@ -34,7 +34,7 @@ def build_schedules(settings: ScheduleSettings) -> list[dg.ScheduleDefinition]:
 
     def once(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         if earlier := unfinished(context.instance, EVERYTHING):
-            return dg.SkipReason(f"run {earlier} of {EVERYTHING} is under way and takes the present data")
+            return dg.SkipReason(f"run {earlier} of {EVERYTHING} is in progress and takes the present data")
         return dg.RunRequest()
 
     try:

@@ -118,7 +118,7 @@ def watch_sources(settings: Settings) -> dg.SensorDefinition:
         if state.digest == (state.requested or prepared_digest(storage)):
             return skip(f"unchanged: {state.digest[:SHORT_DIGEST]}", state)
         if earlier := unfinished(context.instance, PREPARE):
-            return skip(f"changed while run {earlier} is under way: will be requested after it", state)
+            return skip(f"changed while run {earlier} is in progress: will be requested after it", state)
         state = replace(state, requested=state.digest, number=state.number + 1)
         tags = {"luffy/source": state.digest[:SHORT_DIGEST]}
         request = dg.RunRequest(run_key=f"{state.number}-{state.digest}", tags=tags)
