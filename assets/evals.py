@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets.benchmarks import KEY as SUITE
+from assets.contest import Answers, Contest, hold_contest
 from assets.models import KEY as BASE
 from assets.shared.column_lineage import column_lineage, graded_columns
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import columns, counts, preview, rounded
 from assets.shared.options import EvaluationOptions
-from assets.shared.profile import profile_asset
+from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import Reference, ScoresReference, SuiteReference
 from assets.shared.storage import Storage
 from assets.training import POLICY
@@ -24,6 +25,7 @@ from core.code_digest import GENERATION_CODE, GRADING_CODE, SHORT_DIGEST, code_v
 from core.errors import InputError
 from core.progress import progress_line
 from evaluation.benchmarks.suite import Benchmark
+from evaluation.generation.requests import Counts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,6 +42,7 @@ def key(benchmark: Benchmark, role: str) -> dg.AssetKey:
 def evals(
     context: dg.AssetExecutionContext,
     config: EvaluationOptions,
+    profile: dg.ResourceParam[Profile],
     model: Reference,
     suite: SuiteReference,
     storage: Storage,
@@ -50,13 +53,24 @@ def evals(
     selected = {asset.path[-1]: asset for asset in sorted(context.selected_asset_keys)}
     if unknown := selected.keys() - suite.digests.keys():
         raise InputError(f"benchmarks/suite lacks {', '.join(sorted(unknown))}; materialize benchmarks/suite again")
+    questions = read_suite_file(Path(suite.path))
+
+    def draw(drawn: Reference, seed: int, counts: Counts | None, options: EvaluationOptions = config) -> Answers:
+        options = options.model_copy(update={"seed": seed})
+        samples = generate(context, list(selected), drawn, suite, options, storage, interpreter, counts)
+        return Answers(samples, grade(context, samples, questions, options, storage))
+
     if "policy" in {asset.path[1] for asset in selected.values()}:
         check_policy(model)
-    samples = generate(context, list(selected), model, suite, config, storage, interpreter)
-    graded = grade(context, samples, read_suite_file(Path(suite.path)), config, storage)
+        benchmarks = [benchmark for benchmark in profile.suite if benchmark.name in selected]
+        if config.until_decided and len(benchmarks) < len(profile.suite):
+            raise InputError("samples: until_decided takes all benchmarks of the policy together; select all of them")
+        contest = hold_contest(context, model, suite, benchmarks, config, profile.promotion, storage, draw)
+    else:
+        contest = Contest(draw(model, config.seed, None, config.fixed(base=True)))
     accuracies = []
     for name, asset in selected.items():
-        result = _result(asset, graded[name], samples[name], model, suite, name)
+        result = _result(asset, contest, model, suite, name)
         accuracies.append(f"{name} {result.value.accuracy:.1%}")
         yield result
     context.log.info(", ".join(accuracies))
@@ -107,8 +121,14 @@ def generate(
     options: EvaluationOptions,
     storage: Storage,
     interpreter: TrainingInterpreter,
+    counts: Counts | None = None,
 ) -> dict[str, Path]:
-    """Return the sample files of ``names``; load the model once and generate the missing ones."""
+    """Return the sample files of ``names``; load the model once and generate the missing ones.
+
+    Args:
+        counts: samples of each problem by benchmark, where ``options`` leave them to the decision.
+    """
+    from core.files import write_json
     from evaluation.command_requests import GenerateRequest
 
     sampling = options.model_dump(
@@ -116,7 +136,11 @@ def generate(
     )
     code = code_version(*GENERATION_CODE)
     folders = {
-        name: storage.folder("generations", name, identity(model.digest, suite.digests[name], sampling, code))
+        name: storage.folder(
+            "generations",
+            name,
+            identity(model.digest, suite.digests[name], sampling, code, *([counts[name]] if counts else [])),
+        )
         for name in names
     }
     if missing := [name for name in names if not folders[name].exists()]:
@@ -128,9 +152,15 @@ def generate(
                 out=out,
                 checkpoint=model.digest,
                 cache=storage.path / "samples",
-                **options.model_dump(include={*sampling, "replicas", "tensor_parallel", "trust_remote_code"}),
+                **options.model_dump(
+                    include={*sampling, "replicas", "tensor_parallel", "trust_remote_code"},
+                    exclude={"samples"} if counts else None,
+                ),
+                counts=out / "counts.json" if counts else None,
                 **interpreter.placement(),
             )
+            if counts:
+                write_json(counts, out / "counts.json")
             arguments = ["evaluation", "generate", "--request", str(request.write(out / "request.json"))]
             try:
                 interpreter.run(context, arguments, lambda message: context.log.info(progress_line(message)))
@@ -173,7 +203,7 @@ def grade(
 
 
 def _result(
-    asset: dg.AssetKey, graded: Path, samples: Path, model: Reference, suite: SuiteReference, name: str
+    asset: dg.AssetKey, contest: Contest, model: Reference, suite: SuiteReference, name: str
 ) -> dg.MaterializeResult[ScoresReference]:
     import pyarrow.parquet as pq
 
@@ -181,6 +211,8 @@ def _result(
     from core.model.prompts import PromptRecord
     from evaluation.statistics.scores import summarize
 
+    graded, samples = contest.policy.graded[name], contest.policy.samples[name]
+    defence = contest.opponent_answers.graded.get(name)
     table = pq.read_table(graded)
     summary = summarize(table)
     digest = identity(digest_table(table), model.digest)
@@ -192,6 +224,9 @@ def _result(
             checkpoint=model.digest,
             problems=suite.digests[name],
             accuracy=summary.mean,
+            opponent=contest.opponent.digest if contest.opponent else None,
+            opponent_path=contest.opponent.path if contest.opponent else None,
+            opponent_scores=str(defence) if defence else None,
         ),
         data_version=dg.DataVersion(digest),
         metadata={
@@ -215,5 +250,6 @@ def _result(
             "samples": preview(table, ["prompt", "response", "gold", "extracted", "verdict"]),
             "file": dg.MetadataValue.path(str(graded)),
             "generated": dg.MetadataValue.path(str(samples)),
+            **({"answers of its opponent": dg.MetadataValue.path(str(defence))} if defence else {}),
         },
     )

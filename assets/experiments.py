@@ -43,7 +43,7 @@ from core.code_digest import GENERATION_CODE, GRADING_CODE, code_version, identi
 from core.errors import InputError
 from core.files import digest_table
 from evaluation.benchmarks.suite import Benchmark
-from evaluation.promotion.champions import Checkpoint, ScoreFile
+from evaluation.promotion.records import Checkpoint, ScoreFile
 from evaluation.recorded_run import record_run
 
 if TYPE_CHECKING:
@@ -109,8 +109,9 @@ def scores(
 
     names = [benchmark.name for benchmark in profile.suite]
     check_policy(policy)
-    samples = generate(context, names, policy, problems, config, storage, interpreter)
-    graded = grade(context, samples, read_suite_file(Path(problems.path)), config, storage)
+    options = config.fixed()
+    samples = generate(context, names, policy, problems, options, storage, interpreter)
+    graded = grade(context, samples, read_suite_file(Path(problems.path)), options, storage)
     tables = {name: pq.read_table(file) for name, file in graded.items()}
     digests = {name: problems.digests[name] for name in names}
     assert isinstance(context.partition_key, dg.MultiPartitionKey)

@@ -13,7 +13,10 @@ from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import ChampionReference, ScorecardReference, SuiteReference
 from assets.shared.storage import Storage
 from core.code_digest import SHORT_DIGEST, code_version
-from evaluation.promotion.champions import Decision, PolicyRecord, PromotionLimits, Registry
+from core.model.manifest import read_manifest
+from evaluation.promotion.champions import Registry
+from evaluation.promotion.decision_text import decision_rows, outcome_text, rule_text
+from evaluation.promotion.records import Decision, PolicyRecord, PromotionLimits
 from evaluation.promotion.rules import compare_with_champion
 
 CHAMPION = dg.AssetKey(["registry", "champion"])
@@ -24,17 +27,17 @@ CHAMPION = dg.AssetKey(["registry", "champion"])
     group_name="registry",
     kinds={"json"},
     code_version=code_version(
-        "evaluation/promotion/champions.py",
-        "evaluation/promotion/rules.py",
+        "evaluation/promotion",
         "evaluation/statistics",
         "evaluation/report/scorecard/scorecard.py",
         "grading/contamination.py",
     ),
     ins={"scorecard": dg.AssetIn(SCORECARD), "problems": dg.AssetIn(SUITE)},
-    description="The policy in use, which champion.json names. A new policy replaces it if it is better in domain "
-    "beyond chance, loses no more out of domain than the limits allow, is rarely cut at the token limit, and was "
-    "trained on none of the problems. The first policy is compared with the base. Every decision is kept. To move "
-    "the champion by hand, use `make promote` or `make rollback`.",
+    description="The policy in use, which champion.json names. A new policy replaces it if its answers are evidence of "
+    "a gain in domain, within the error rate of all decisions together, and if it loses no more out of domain than the "
+    "limits allow, is rarely cut at the token limit, and was trained on none of the problems. The first policy is "
+    "compared with the base. Every decision is kept. To move the champion by hand, use `make promote` or "
+    "`make rollback`.",
 )
 def champion(
     context: dg.AssetExecutionContext,
@@ -45,6 +48,7 @@ def champion(
     problems: SuiteReference,
 ) -> dg.MaterializeResult[ChampionReference]:
     from evaluation.sample_tables import read_suite_file
+    from grading.contamination import search_lineage
 
     policy, base = scorecard.policy, scorecard.base
     registry = Registry(storage.path)
@@ -53,15 +57,24 @@ def champion(
         record, champion, file = registry.record_decision(
             policy,
             lambda current: compare_with_champion(
-                policy, base, current, suite=profile.suite, problems=suite_problems, limits=config
+                policy,
+                base,
+                current,
+                opponent=scorecard.opponent,
+                registry=registry,
+                suite=profile.suite,
+                rule=config,
+                search=lambda: search_lineage(
+                    read_manifest(Path(policy.path)).to_json(), Path(policy.path), suite_problems
+                ),
             ),
             base=base.digest,
             scorecard=scorecard.path,
-            limits=PromotionLimits(**config.model_dump()),
+            limits=PromotionLimits(max_ood_drop=config.max_ood_drop, max_truncated=config.max_truncated),
             dagster_run=context.run_id,
         )
     decision = record.decision
-    verb = "promoted" if decision.promoted else "not promoted"
+    verb = outcome_text(decision)
     context.log.info("; ".join([f"{verb}: {policy.digest[:SHORT_DIGEST]}", *decision.reasons]))
     return _result(registry, record.decision, champion, file, config)
 
@@ -79,6 +92,8 @@ def _result(
         metadata={
             "champion": digest[:SHORT_DIGEST],
             "promoted": decision.promoted,
+            "decision by": rule_text(decision),
+            **dict(decision_rows(decision)),
             "reasons": dg.MetadataValue.md("\n".join(f"- {cell(reason)}" for reason in decision.reasons) or "none"),
             "compared with": (decision.against or "")[:SHORT_DIGEST],
             **_numbers(decision),
@@ -94,5 +109,7 @@ def _numbers(decision: Decision) -> dict[str, Any]:
     main = {"in-domain difference": decision.difference, "low": decision.low, "high": decision.high}
     numbers = {name: rounded(value) for name, value in main.items() if value is not None}
     tables = (("p", decision.p_values), ("difference", decision.ood), ("truncated", decision.truncated))
+    if decision.left is not None and decision.log_evidence is not None:
+        numbers |= {"error rate left": decision.left, "evidence (logarithm)": rounded(decision.log_evidence)}
     numbers |= {f"{title} {name}": rounded(value) for title, values in tables for name, value in values.items()}
     return numbers | {f"problems in targets {name}": count for name, count in (decision.contamination or {}).items()}

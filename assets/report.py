@@ -29,13 +29,17 @@ from core.code_digest import SHORT_DIGEST, code_version, identity
 from core.errors import InputError
 from core.progress import progress_line
 from evaluation.benchmarks.suite import Benchmark
-from evaluation.promotion.champions import Checkpoint, Registry, ScoreFile
+from evaluation.promotion.champions import Registry
+from evaluation.promotion.decision_text import decision_rows
+from evaluation.promotion.records import Checkpoint, ScoreFile
+from evaluation.promotion.rules import compare_with_champion
 from evaluation.report.scorecard.publish import PAGE
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from evaluation.report.scorecard.scorecard import Scorecard
+    from grading.contamination import Contamination
 
 SCORECARD = dg.AssetKey(["report", "scorecard"])
 VERSION = code_version("evaluation/report", "evaluation/statistics")
@@ -113,18 +117,28 @@ def scorecard(
     problems: SuiteReference,
     **evals: ScoresReference,
 ) -> dg.MaterializeResult[ScorecardReference]:
+    from core.model.manifest import read_manifest
     from evaluation.report.scorecard.publish import write_scorecard
     from evaluation.sample_tables import read_scores, read_suite_file
+    from grading.contamination import search_lineage
 
     scores = {role: scores_of(evals, profile.suite, role) for role in ROLES}
     check_checkpoints(scores, profile.suite, base, policy)
     tables = {role: read_scores({name: r.path for name, r in scores[role].items()}) for role in ROLES}
     questions = read_suite_file(Path(problems.path))
-    compared = {"policy": _checkpoint(policy, scores["policy"]), "base": _checkpoint(base, scores["base"])}
-    champion = _champion_files(storage, compared["policy"])
-    card = _card(profile.suite, tables, read_scores(champion) or None, questions, policy, prepared)
+    reference = ScorecardReference(
+        path="",
+        digest="",
+        policy=_checkpoint(policy, scores["policy"]),
+        base=_checkpoint(base, scores["base"]),
+        opponent=_opponent(scores["policy"]),
+    )
+    champion = _champion_files(storage, reference)
+    contamination = search_lineage(read_manifest(Path(policy.path)).to_json(), Path(policy.path), questions)
+    decision = _decision(Registry(storage.path), reference, profile, contamination)
+    card = _card(profile.suite, tables, read_scores(champion) or None, contamination, policy, prepared, decision)
     versions = [[name, reference.digest] for role in ROLES for name, reference in scores[role].items()]
-    digest = identity(versions, sorted(champion.items()), VERSION)
+    digest = identity(versions, sorted(champion.items()), decision, VERSION)
     folder = storage.folder("report", "scorecard", digest)
     if not folder.exists():
         with storage.writing(folder) as temporary:
@@ -134,33 +148,71 @@ def scorecard(
     logs = _write_logs(storage, scores, tables, questions) if config.inspect_logs else None
     _track(context, interpreter, Path(policy.metrics).parent, folder)
     context.log.info(card.verdict())
-    reference = ScorecardReference(
-        path=str(folder), digest=digest, **compared, inspect_logs=str(logs) if logs else None
-    )
+    files = {"path": str(folder), "digest": digest, "inspect_logs": str(logs) if logs else None}
+    reference = reference.model_copy(update=files)
     return dg.MaterializeResult(
         value=reference, data_version=dg.DataVersion(digest), metadata=_metadata(card, reference, storage)
     )
 
 
-def _champion_files(storage: Storage, policy: Checkpoint) -> dict[str, str]:
-    """Return the champion's graded answers by benchmark, if it answered the same problems as ``policy``."""
+def _opponent(scores: Mapping[str, ScoresReference]) -> Checkpoint | None:
+    """The model that answered the same problems beside the policy; None unless it is one for all benchmarks."""
+    reference = next(iter(scores.values()))
+    if reference.opponent is None or any(other.opponent != reference.opponent for other in scores.values()):
+        return None
+    files = {
+        name: ScoreFile(file=str(other.opponent_scores), problems=other.problems) for name, other in scores.items()
+    }
+    return Checkpoint(path=str(reference.opponent_path), digest=reference.opponent, scores=files)
+
+
+def _champion_files(storage: Storage, compared: ScorecardReference) -> dict[str, str]:
+    """The graded answers of the champion, by benchmark; none unless it answered the problems that the policy did.
+
+    They are those with which it defends its place, or else those with which it won it.
+    """
+    policy, opponent = compared.policy, compared.opponent
+    if opponent:
+        return {name: score.file for name, score in opponent.scores.items() if opponent.digest != compared.base.digest}
     champion = Registry(storage.path).comparable_champion(policy)
     return {name: champion.scores[name].file for name in policy.scores} if champion else {}
+
+
+def _decision(
+    registry: Registry, compared: ScorecardReference, profile: Profile, contamination: "Contamination | None"
+) -> list[tuple[str, str]]:
+    """What registry/champion will decide as things are, or what it has decided on the champion."""
+    if all(benchmark.group != "evals" for benchmark in profile.suite):
+        return []  # registry/champion refuses such a suite
+    champion = registry.champion()
+    if champion and champion.checkpoint == compared.policy.digest:
+        return decision_rows(champion.decision)
+    decision = compare_with_champion(
+        compared.policy,
+        compared.base,
+        champion,
+        opponent=compared.opponent,
+        registry=registry,
+        suite=profile.suite,
+        rule=profile.promotion,
+        search=lambda: contamination,
+    )
+    return decision_rows(decision)
 
 
 def _card(
     suite: Sequence[Benchmark],
     tables: "Mapping[str, Mapping[str, pa.Table]]",
     champion: "Mapping[str, pa.Table] | None",
-    questions: "pa.Table",
+    contamination: "Contamination | None",
     policy: PolicyReference,
     prepared: PreparedReference,
+    decision: Sequence[tuple[str, str]],
 ) -> "Scorecard":
     """Build the scorecard from the tables of base and policy and from the policy's files."""
     from core.files import read_json_lines
     from core.model.manifest import read_manifest
     from evaluation.report.scorecard.scorecard import build_scorecard
-    from grading.contamination import search_lineage
 
     lineage = read_manifest(Path(policy.path)).to_json()
     return build_scorecard(
@@ -168,10 +220,11 @@ def _card(
         tables["policy"],
         suite=suite,
         champion=champion,
-        contamination=search_lineage(lineage, Path(policy.path), questions),
+        contamination=contamination,
         lineage=lineage,
         training_metrics=read_json_lines(Path(policy.metrics)),
         filter_counts=prepared.filter_counts,
+        decision=decision,
     )
 
 

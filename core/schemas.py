@@ -3,7 +3,8 @@
 ``training`` and ``evaluation`` meet at these files and at the grader, nowhere else.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
@@ -147,6 +148,15 @@ SAMPLE = pa.schema(
         ("seed", pa.int64()),
     ]
 )
+
+UNTIL_DECIDED = "until_decided"  # in place of a number of samples per problem: as many as a decision takes
+
+
+def is_sequential(tables: Iterable[pa.Table]) -> bool:
+    """Whether SAMPLE or GRADED tables, by the sampling in their metadata, were drawn until they decided."""
+    recorded = [(table.schema.metadata or {}).get(b"sampling", b"{}") for table in tables]
+    return any(json.loads(text).get("samples") == UNTIL_DECIDED for text in recorded)
+
 
 # A sample with its verdict.
 GRADED = pa.schema(

@@ -1,16 +1,24 @@
 """The requests of ``python -m evaluation``: one class per command, read from a JSON file or the command line."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, PositiveInt
+from pydantic import (
+    AfterValidator,
+    Field,
+    PositiveInt,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from core.backends import Placement
 from core.errors import InputError
+from core.files import read_object
 from core.request import Request, from_yaml
 from evaluation.generation.endpoint import CONCURRENCY, Endpoint, EndpointOptions
 from evaluation.generation.generate import CACHE
-from evaluation.generation.requests import Sampling
+from evaluation.generation.requests import Counts, Sampling
 from evaluation.generation.templates import TRAINING, template_names
 from grading.spec_values import read_spec
 from grading.verifiers.spec import VerifierSpec
@@ -22,6 +30,7 @@ PROBLEMS, SAMPLING, ENGINES, GRADING, BUDGET = (
     "Grading",
     "Endpoints and their budget",
 )
+COUNTS = TypeAdapter(dict[str, dict[str, PositiveInt]])
 MODEL_HELP = "A Hugging Face folder, a hub id[@revision], or MODEL@URL of an OpenAI-compatible endpoint"
 
 
@@ -194,6 +203,28 @@ class GenerateRequest(Placement, _Sampled, _SuiteFile):
         description="Digest that names the model. Without it, that of its lineage.json or of its files.",
         json_schema_extra={"metavar": "DIGEST"},
     )
+    counts: Path | None = Field(
+        default=None,
+        description="JSON file {benchmark: {problem id: samples}}: draw these, instead of as many of every problem.",
+        json_schema_extra={"metavar": "FILE.json"},
+    )
+
+    @model_validator(mode="after")
+    def _counts_once(self) -> Self:
+        if self.counts is not None and self.samples is not None:
+            raise ValueError("samples and counts both say how many samples to draw: give one of them")
+        return self
+
+    def sample_counts(self) -> Counts | None:
+        """The content of the file ``counts``; InputError if it is not one."""
+        if self.counts is None:
+            return None
+        try:
+            return COUNTS.validate_python(read_object(self.counts))
+        except ValidationError as error:
+            raise InputError(
+                f"{self.counts}: {error.errors()[0]['msg']}; expected {{benchmark: {{problem id: samples}}}}"
+            ) from error
 
 
 class _Verified(_Graded):

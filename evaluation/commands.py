@@ -56,6 +56,7 @@ def generate(request: "GenerateRequest") -> None:
             request.out,
             benchmarks=request.benchmarks,
             sampling=request.sampling(),
+            counts=request.sample_counts(),
             cache=request.cache,
             report=report,
         )

@@ -51,18 +51,18 @@ def grade_table(
     Of several right answers any one counts; ``gold`` is the one that the response gives, or else the first. A sample
     that was cut at the token limit scores 0; with ``truncated="by_text"`` its text decides, as for any other.
     Raises InputError for a verifier that does not exist, and if the samples do not cover the problems of the suite
-    equally, because a missing row would change the score.
+    equally, because a missing row would change the score; samples until decided are of some problems by design.
     """
     import pyarrow as pa
 
-    from core.schemas import GRADED
+    from core.schemas import GRADED, is_sequential
 
     rows = samples.to_pylist()
     names = {row["benchmark"] for row in rows}
     if len(names) != 1:
         raise InputError(f"samples of {', '.join(sorted(names)) or 'no benchmark'}: expected rows of exactly one")
     problems = {row["id"]: row for row in suite.to_pylist() if row["benchmark"] in names}
-    _require_all(rows, problems, ", ".join(names))
+    _require_all(rows, problems, ", ".join(names), equally=not is_sequential([samples]))
     specs = {text: read_spec(text, f"suite, {', '.join(names)}") for text in {p["verifier"] for p in problems.values()}}
     needs_end = PromptRecord.of(samples).thinking if thinking is None else thinking
     items: dict[str, list[Item]] = {text: [] for text in specs}
@@ -109,12 +109,13 @@ def verifier_digests(suite: "pa.Table", benchmark: str) -> list[str]:
     return sorted(read_spec(text, f"suite, {benchmark}").digest for text in texts)
 
 
-def _require_all(rows: list[dict[str, Any]], problems: dict[str, Any], name: str) -> None:
-    """Raise InputError unless ``rows`` are equally many samples of each of the ``problems``."""
+def _require_all(rows: list[dict[str, Any]], problems: dict[str, Any], name: str, *, equally: bool) -> None:
+    """Raise InputError unless ``rows`` are samples of the ``problems``, and ``equally`` as many of each."""
     counts = Counter(row["id"] for row in rows)
     if twice := len(rows) - len({(row["id"], row["sample"]) for row in rows}):
         raise InputError(f"samples of {name}: {twice} rows repeat a sample of the same problem; generate them again")
-    if counts.keys() != problems.keys() or len(set(counts.values())) > 1:
+    covered = counts.keys() == problems.keys() and len(set(counts.values())) == 1
+    if not covered and (equally or not counts.keys() <= problems.keys()):
         raise InputError(
             f"samples of {name}: {len(rows)} rows over {len(counts)} problems do not cover the "
             f"{len(problems)} problems of the suite equally; generate them again with this suite"

@@ -6,7 +6,7 @@ Launchpad, and the op receives an instance of the same class.
 
 from collections.abc import Sequence
 from copy import copy
-from typing import Annotated, Any, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
 import dagster as dg
 from pydantic import (
@@ -17,13 +17,14 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
     create_model,
+    model_validator,
 )
 
 from assets.shared.failures import as_failure
 from core.code_digest import HARDWARE, PROJECT, RECIPES
 from core.errors import InputError, explain_validation
 from evaluation.generation.templates import template_names
-from evaluation.promotion.champions import PromotionLimits
+from evaluation.promotion.records import PromotionRule
 from evaluation.promotion.retention import RetentionRules
 from targets.config import PrepareConfig, build_config
 from targets.source import Mapping
@@ -200,8 +201,27 @@ class SamplingOptions(Options):
 class EvaluationOptions(SamplingOptions):
     """Options of evals/* and ood/*."""
 
-    samples: int | None = Field(
-        default=None, ge=1, description="Samples per problem. None: the number that each benchmark defines."
+    @property
+    def until_decided(self) -> bool:
+        """Whether a decision says how many samples are drawn."""
+        return self.samples == "until_decided"
+
+    @model_validator(mode="after")
+    def _samples_differ(self) -> Self:
+        if self.until_decided and self.temperature == 0:
+            raise ValueError("samples: until_decided draws more samples of a problem, which are equal at temperature 0")
+        return self
+
+    def fixed(self, base: bool = False) -> Self:
+        """These options where nothing is decided: the numbers of the benchmarks, or of the ``base`` one sample."""
+        return self if not self.until_decided else self.model_copy(update={"samples": 1 if base else None})
+
+    samples: Annotated[
+        Any, AfterValidator(TypeAdapter(Literal["until_decided"] | PositiveInt | None).validate_python)
+    ] = Field(
+        default=None,
+        description="Samples per problem. None: the number that each benchmark defines. until_decided: of the policy "
+        "and its opponent as many as the promotion takes, and one of the base.",
     )
     thinking: bool | None = Field(
         default=None, description="Count answers only after </think>. None: as the template says."
@@ -233,7 +253,7 @@ class ReportOptions(Options):
     )
 
 
-class PromotionOptions(PromotionLimits, Options):
+class PromotionOptions(PromotionRule, Options):
     """Options of registry/champion."""
 
 

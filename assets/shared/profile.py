@@ -14,7 +14,7 @@ import dagster as dg
 
 from assets.shared.experiment_options import ExperimentOptions
 from assets.shared.failures import reports_input_errors
-from assets.shared.options import Options, TargetOptions, TrainingOptions, with_defaults
+from assets.shared.options import Options, PromotionOptions, TargetOptions, TrainingOptions, with_defaults
 from evaluation.benchmarks.suite import Benchmark
 
 
@@ -27,6 +27,7 @@ class Profile:
     targets: TargetOptions
     training: TrainingOptions
     experiments: ExperimentOptions
+    promotion: PromotionOptions
 
 
 @dataclass(frozen=True)

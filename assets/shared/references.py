@@ -3,7 +3,7 @@
 from pydantic import BaseModel, ConfigDict
 
 from core.code_digest import SHORT_DIGEST
-from evaluation.promotion.champions import Checkpoint
+from evaluation.promotion.records import Checkpoint
 
 
 class Reference(BaseModel):
@@ -83,6 +83,9 @@ class ScoresReference(Reference):
     checkpoint: str  # digest of the model
     problems: str  # digest, as in SuiteReference
     accuracy: float
+    opponent: str | None = None  # digest of the model that answered the same problems beside a policy
+    opponent_path: str | None = None  # folder of that model
+    opponent_scores: str | None = None  # file of its answers
 
 
 class ExperimentReference(Reference):
@@ -98,6 +101,7 @@ class ScorecardReference(Reference):
 
     policy: Checkpoint
     base: Checkpoint
+    opponent: Checkpoint | None = None  # the champion, or the base, with the answers that it gave beside the policy
     inspect_logs: str | None = None  # folder
 
 

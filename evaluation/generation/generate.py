@@ -18,7 +18,7 @@ from core.files import write_table
 from core.progress import BatchProgress
 from evaluation.generation.endpoint import Endpoint
 from evaluation.generation.model_source import LocalModel
-from evaluation.generation.requests import Completion, SampleRequest, Sampling, sample_requests
+from evaluation.generation.requests import Completion, Counts, SampleRequest, Sampling, sample_requests
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +33,7 @@ def generate(
     *,
     benchmarks: Sequence[str] | None = None,
     sampling: Sampling | None = None,
+    counts: Counts | None = None,
     cache: Path = CACHE,
     report: Callable[[dict[str, Any]], None] = lambda event: None,
 ) -> dict[str, Path]:
@@ -47,22 +48,24 @@ def generate(
         out: folder for ``<benchmark>.parquet``.
         benchmarks: names of those to sample; all of the suite by default.
         sampling: see `Sampling`.
+        counts: samples of each problem that is asked, where the sampling leaves them to somebody else.
         cache: folder where samples are kept within seconds of being drawn.
         report: receives progress events.
 
     Raises InputError for a benchmark that the suite lacks, and a template that needs a chat template that the tokenizer
     lacks.
     """
+    from core.schemas import UNTIL_DECIDED
     from evaluation.generation.complete import complete
     from evaluation.generation.sample_cache import SampleCache
 
     sampling = sampling or Sampling()
     names = _select(suite, benchmarks)
     decisive = model.decisive()
-    requests = sample_requests(suite, names, sampling, model.render)
+    requests = sample_requests(suite, names, sampling, model.render, counts)
     metadata = {
         "checkpoint": model.checkpoint,
-        "sampling": json.dumps(asdict(sampling)),
+        "sampling": json.dumps(asdict(sampling) | ({} if counts is None else {"samples": UNTIL_DECIDED})),
         "model": str(model.folder) if isinstance(model, LocalModel) else model.checkpoint,
         "device": decisive["device"],
         **model.prompt_record(suite).metadata(),

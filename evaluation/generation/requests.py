@@ -1,9 +1,9 @@
 """The samples to draw: one request per sample, with its own prompt and seed."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from core.errors import InputError
 from core.files import digest_bytes
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+Counts = Mapping[str, Mapping[str, int]]  # samples by benchmark and id of the problem
 SampleKey = tuple[str, int]  # digest of the prompt, number of the sample
 
 
@@ -80,9 +81,22 @@ def sample_seed(seed: int, prompt_digest: str, sample: int) -> int:
 
 
 def sample_requests(
-    suite: "pa.Table", names: "Sequence[str]", sampling: Sampling, render: Callable[[Messages], str]
+    suite: "pa.Table",
+    names: "Sequence[str]",
+    sampling: Sampling,
+    render: Callable[[Messages], str],
+    counts: Counts | None = None,
 ) -> list[SampleRequest]:
-    """The requests for the benchmarks ``names`` of a BENCHMARK table, with prompts by ``render``."""
+    """The requests for the benchmarks ``names`` of a BENCHMARK table, with prompts by ``render``.
+
+    Args:
+        counts: samples of each problem that is asked, by benchmark; None: those of ``sampling``.
+
+    Raises:
+        InputError: ``counts`` name a problem that the suite lacks.
+    """
+    if counts is not None:
+        _check_counts(suite, names, counts)
     samples = {benchmark.name: sampling.samples or benchmark.samples for benchmark in suite_entries(suite)}
     requests = []
     for row in suite.select(["benchmark", "id", "prompt"]).to_pylist():
@@ -91,6 +105,20 @@ def sample_requests(
             digest = prompt_digest(prompt)
             requests += [
                 SampleRequest(row["benchmark"], row["id"], k, prompt, digest, sample_seed(sampling.seed, digest, k))
-                for k in range(samples[row["benchmark"]])
+                for k in range(_samples_of(row, samples, counts))
             ]
     return requests
+
+
+def _samples_of(row: dict[str, Any], samples: Mapping[str, Any], counts: Counts | None) -> int:
+    return samples[row["benchmark"]] if counts is None else counts[row["benchmark"]].get(row["id"], 0)
+
+
+def _check_counts(suite: "pa.Table", names: "Sequence[str]", counts: Counts) -> None:
+    asked = dict(zip(("benchmark", "id"), (suite[name].to_pylist() for name in ("benchmark", "id")), strict=True))
+    problems = set(zip(asked["benchmark"], asked["id"], strict=True))
+    for name in names:
+        if not counts.get(name):
+            raise InputError(f"counts: no problem of {name}; expected {{benchmark: {{problem id: samples}}}}")
+        if unknown := sorted(problem for problem in counts[name] if (name, problem) not in problems):
+            raise InputError(f"counts: {name}: {unknown[0]!r} is no problem of the suite; count those that it has")

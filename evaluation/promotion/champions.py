@@ -8,84 +8,18 @@ from pathlib import Path
 from typing import Literal
 
 from filelock import FileLock, Timeout
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError, explain_validation
 from core.files import write_text
 from core.model.manifest import MANIFEST, parse_manifest, read_manifest
+from evaluation.promotion.error_budget import ErrorBudget
+from evaluation.promotion.records import Checkpoint, Decision, PolicyRecord, PromotionLimits, ScoreFile
 
 POINTER = "champion.json"
 DECISIONS = "decisions"
 LOCK_SECONDS = 600.0  # a decision searches the targets for benchmark problems
-
-
-class _Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-class ScoreFile(_Record):
-    """The GRADED file of one benchmark, and the digest of the problems that it answers."""
-
-    file: str
-    problems: str
-
-
-class Checkpoint(_Record):
-    """A model with its scores by benchmark."""
-
-    path: str
-    digest: str
-    scores: dict[str, ScoreFile]
-
-
-class PromotionLimits(BaseModel):
-    """How much a new champion may be worse in."""
-
-    max_ood_drop: float = Field(
-        default=0.05, ge=0, le=1, description="Largest loss on an out-of-domain benchmark, as a share of the samples."
-    )
-    max_truncated: float = Field(
-        default=0.25, ge=0, le=1, description="Largest share of samples cut at the token limit."
-    )
-
-
-class Decision(_Record):
-    """An outcome with every number behind it, or a move by hand."""
-
-    promoted: bool
-    reasons: list[str]  # against a promotion, or given by who moved the champion by hand
-    against: str | None = None  # digest of the checkpoint that the policy was compared with
-    difference: float | None = None  # in-domain average, policy minus opponent; None where nothing was compared
-    low: float | None = None  # its 95% interval
-    high: float | None = None
-    p_values: dict[str, float] = {}  # of each benchmark's difference
-    ood: dict[str, float] = {}  # differences out of domain
-    truncated: dict[str, float] = {}  # the policy's share by benchmark
-    contamination: dict[str, int] | None = None  # benchmark problems among the targets; None: not known
-    by_hand: Literal["promote", "rollback"] | None = None
-    by: str | None = None  # who moved it by hand
-
-
-class PolicyRecord(_Record):
-    """A policy and the decision about it. The champion's file holds the record of the last promotion."""
-
-    policy: str  # folder
-    checkpoint: str  # digest
-    scores: dict[str, ScoreFile]
-    decision: Decision
-    time: str
-    base: str | None = None  # digest
-    scorecard: str | None = None  # folder
-    limits: PromotionLimits | None = None
-    previous: str | None = None  # digest of the champion before
-    rejected: list[str] = []  # digests of policies that were rolled back
-    replaced: str | None = None  # digest of the champion that a rollback removed
-    dagster_run: str | None = None
-
-    def files(self) -> list[str]:
-        """Every path that the record names."""
-        return [self.policy, *([self.scorecard] if self.scorecard else []), *(s.file for s in self.scores.values())]
 
 
 class Registry:
@@ -135,6 +69,46 @@ class Registry:
         if champion is None or champion.checkpoint == policy.digest or missing_scores(champion.scores, policy.scores):
             return None
         return champion
+
+    def error_budget(self, error_rate: float) -> ErrorBudget:
+        """What all comparisons so far have left of ``error_rate``."""
+        tests: dict[str, tuple[float, bool]] = {}
+        for decision in (record.decision for record in self.decisions()):
+            if decision.test is not None and decision.level is not None:
+                level, promoted = tests.get(decision.test, (decision.level, False))
+                tests[decision.test] = level, promoted or decision.promoted
+        return ErrorBudget(error_rate - sum(level for level, promoted in tests.values() if not promoted), len(tests))
+
+    def level(self, test: str, error_rate: float) -> float:
+        """The level of a comparison: that of its first decision, or else of the next one.
+
+        Raises:
+            InputError: the error rate is spent.
+        """
+        levels = (record.decision.level for record in self.decisions() if record.decision.test == test)
+        level = next((level for level in levels if level is not None), self.error_budget(error_rate).level)
+        if level <= 0:
+            raise InputError(
+                f"promotion.error_rate: the comparisons in {self.folder / DECISIONS} have spent more than "
+                f"{error_rate:g}; raise it, or promote by hand"
+            )
+        return level
+
+    def is_new(self, test: str) -> bool:
+        """Whether no decision has spent the level of ``test`` yet."""
+        return all(record.decision.test != test for record in self.decisions())
+
+    def best_above_base(self, base: str) -> dict[str, float]:
+        """By how much the best champion ever was surely above ``base`` on each benchmark out of domain; at least 0.
+
+        What is sure counts, because the best of many measurements is one that happened to be high.
+        """
+        best: dict[str, float] = {}
+        for record in self._promotions():
+            if record.base == base:
+                for name, gain in record.decision.surely_above_base.items():
+                    best[name] = max(gain, best.get(name, 0.0))
+        return best
 
     def record_decision(
         self,
@@ -202,7 +176,7 @@ class Registry:
                 if earlier and earlier.scorecard and Path(earlier.scorecard).is_dir()
                 else None,
                 scores=_present(earlier.scores) if earlier else {},
-                decision=_by_hand("promote", reason),
+                decision=_by_hand("promote", reason, earlier),
                 previous=current.checkpoint if current else None,
                 rejected=[other for other in current.rejected if other != digest] if current else [],
                 time=now(),
@@ -229,7 +203,7 @@ class Registry:
                 update={
                     "scores": _present(earlier.scores),
                     "rejected": sorted({*current.rejected, current.checkpoint}),
-                    "decision": _by_hand("rollback", reason),
+                    "decision": _by_hand("rollback", reason, earlier),
                     "replaced": current.checkpoint,
                     "time": now(),
                 }
@@ -299,8 +273,9 @@ def now() -> str:
     return datetime.now(UTC).isoformat()
 
 
-def _by_hand(action: Literal["promote", "rollback"], reason: str) -> Decision:
-    return Decision(promoted=True, by_hand=action, reasons=[reason], by=getpass.getuser())
+def _by_hand(action: Literal["promote", "rollback"], reason: str, earlier: PolicyRecord | None) -> Decision:
+    measured = earlier.decision.model_dump(include={"above_base", "surely_above_base"}) if earlier else {}
+    return Decision(promoted=True, by_hand=action, reasons=[reason], by=getpass.getuser(), **measured)
 
 
 def _read(file: Path) -> PolicyRecord:

@@ -1,17 +1,26 @@
 """The rules of promotion: whether a policy becomes the champion, and why not."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import log
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
-from core.code_digest import SHORT_DIGEST
+from core.code_digest import SHORT_DIGEST, identity
 from core.errors import InputError
 from core.model.manifest import read_manifest
 from evaluation.benchmarks.suite import Benchmark
-from evaluation.promotion.champions import Checkpoint, Decision, PolicyRecord, PromotionLimits, missing_scores
+from evaluation.promotion.champions import Registry, missing_scores
+from evaluation.promotion.comparison import Comparison, Evidence, compare_answers
+from evaluation.promotion.decision_text import about, e_value
+from evaluation.promotion.records import Checkpoint, Decision, PolicyRecord, PromotionLimits, PromotionRule
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from grading.contamination import Contamination
+
+Z90 = 1.6448536269514722  # scipy.stats.norm.ppf(0.95)
 
 
 def compare_with_champion(
@@ -19,45 +28,206 @@ def compare_with_champion(
     base: Checkpoint,
     champion: PolicyRecord | None,
     *,
+    opponent: Checkpoint | None,
+    registry: Registry,
     suite: Sequence[Benchmark],
-    problems: "pa.Table",
-    limits: PromotionLimits,
+    rule: PromotionRule,
+    search: "Callable[[], Contamination | None]",
 ) -> Decision:
     """The decision on ``policy``, from its comparison with the champion, or with ``base`` where there is none yet.
 
     Args:
-        problems: The suite's BENCHMARK rows, which must not be among the targets of the policy.
+        opponent: the champion with the answers with which it defends its place against ``policy``; see `evals`.
+        search: Looks for the suite's problems among the targets of the policy; None where these are gone.
     """
     from evaluation.sample_tables import read_scores
-    from grading.contamination import search_lineage
 
+    against = champion.checkpoint if champion else base.digest
     if champion and (reason := reason_without_comparison(policy, champion)):
-        return Decision(promoted=False, against=champion.checkpoint, reasons=[reason])
-    opponent = champion.scores if champion else base.scores
-    missing = missing_scores(opponent, policy.scores)
-    if champion and missing:
-        reason = (
-            f"the champion has no scores on these problems of {', '.join(missing)}, so there is nothing to compare "
-            "with; score it on this suite, or move champion.json away to start from the base"
+        return Decision(promoted=False, against=against, reasons=[reason])
+    if rule.rule == "per_decision":
+        scores = champion.scores if champion else base.scores
+    else:
+        scores = opponent.scores if opponent and opponent.digest == against else {} if champion else base.scores
+    missing = missing_scores(scores, policy.scores)
+    if missing and (champion or opponent):
+        advice = (
+            "the champion has no scores on these problems of {}, so there is nothing to compare with; score it on this "
+            "suite, or move champion.json away to start from the base"
+            if rule.rule == "per_decision"
+            else "the champion has not answered the problems of {} beside this policy, because it came later or "
+            "promotion.rule was another; materialize evals/policy and what follows it again"
         )
-        return Decision(promoted=False, against=champion.checkpoint, reasons=[reason])
-    manifest = read_manifest(Path(policy.path))
-    if manifest.checkpoint_digest != policy.digest:
+        return Decision(promoted=False, against=against, reasons=[advice.format(", ".join(missing))])
+    present = read_manifest(Path(policy.path)).checkpoint_digest
+    if present != policy.digest:
         raise InputError(
-            f"checkpoint {policy.path} is {manifest.checkpoint_digest[:SHORT_DIGEST]}, but the scores are of "
+            f"checkpoint {policy.path} is {present[:SHORT_DIGEST]}, but the scores are of "
             f"{policy.digest[:SHORT_DIGEST]}: score it again"
         )
-    overlap = search_lineage(manifest.to_json(), Path(policy.path), problems)
-    contamination = None
+    overlap, contamination = search(), None
     if overlap is not None:
         contamination = {name: overlap.by_benchmark().get(name, 0) for name in policy.scores}
-    return compare(
-        read_scores({name: opponent[name].file for name in policy.scores}),
-        read_scores({name: score.file for name, score in policy.scores.items()}),
+    answers = read_scores({name: score.file for name, score in policy.scores.items()})
+    opponents = read_scores({name: scores[name].file for name in policy.scores})
+    if rule.rule == "per_decision":
+        return compare(opponents, answers, suite=suite, limits=rule, contamination=contamination)
+    return compare_at_error_rate(
+        opponents,
+        answers,
+        read_scores({b.name: base.scores[b.name].file for b in suite if b.group == "ood" and b.name in base.scores}),
+        policy=policy,
+        base=base.digest,
+        champion=champion,
+        registry=registry,
         suite=suite,
-        limits=limits,
+        rule=rule,
         contamination=contamination,
     )
+
+
+def compare_at_error_rate(
+    opponent: "Mapping[str, pa.Table]",
+    policy_answers: "Mapping[str, pa.Table]",
+    base_answers: "Mapping[str, pa.Table]",
+    *,
+    policy: Checkpoint,
+    base: str,
+    champion: PolicyRecord | None,
+    registry: Registry,
+    suite: Sequence[Benchmark],
+    rule: PromotionRule,
+    contamination: Mapping[str, int] | None,
+) -> Decision:
+    """The decision that keeps the chance of any false promotion, over all decisions of ``registry``, at the error rate.
+
+    Args:
+        opponent, policy_answers, base_answers: GRADED tables by benchmark.
+        base: digest of the base.
+        contamination: as in `compare`.
+    """
+    from core.schemas import is_sequential
+    from evaluation.statistics.intervals import mean_and_error
+    from evaluation.statistics.scores import problem_scores
+
+    against = champion.checkpoint if champion else base
+    test = test_identity(policy, against, policy_answers)
+    budget, level = registry.error_budget(rule.error_rate), registry.level(test, rule.error_rate)
+    comparison = compare_answers(
+        opponent,
+        policy_answers,
+        suite=suite,
+        level=level,
+        limits=allowed_losses(registry, champion, base, suite, rule.max_ood_drop),
+        sequential=is_sequential(policy_answers.values()),
+    )
+    above, surely = {}, {}
+    for name, table in base_answers.items():
+        before, after = problem_scores(table), problem_scores(policy_answers[name])
+        changes = [fmean(scores) - fmean(before[i]) for i, scores in after.items() if i in before]
+        above[name], error = mean_and_error(changes) if changes else (0.0, 0.0)
+        surely[name] = above[name] - Z90 * error
+    refusals, open_points, more = _points(comparison, level)
+    best = registry.best_above_base(base)
+    refusals += [
+        f"{name}: {100 * gain:+.1f} points from the base out of domain, but the best champion had at least "
+        f"{100 * best.get(name, 0.0):+.1f}, of which at most {100 * rule.max_ood_drop:.1f} may be lost"
+        for name, gain in above.items()
+        if gain < best.get(name, 0.0) - rule.max_ood_drop
+    ]
+    truncated = {
+        name: table["finish_reason"].to_pylist().count("length") / table.num_rows
+        for name, table in policy_answers.items()
+    }
+    refusals += _other_reasons(truncated, contamination, rule)
+    promoted = not refusals and not open_points
+    spent = level if registry.is_new(test) else 0.0
+    return Decision(
+        promoted=promoted,
+        rule="error_rate",
+        outcome="promoted" if promoted else "refused" if refusals else "not_decided",
+        reasons=refusals + open_points,
+        against=against,
+        difference=comparison.gain.difference,
+        ood={name: loss.difference for name, loss in comparison.losses.items()},
+        above_base=above,
+        surely_above_base=surely,
+        truncated=truncated,
+        contamination=None if contamination is None else dict(contamination),
+        test=test,
+        level=level,
+        left=budget.left if promoted else budget.left - spent,
+        log_evidence=comparison.gain.log_value,
+        answers=comparison.answers,
+        more_answers=more if open_points and not refusals else None,
+    )
+
+
+def test_identity(policy: Checkpoint, against: str, answers: "Mapping[str, pa.Table]") -> str:
+    """What is compared: two models on the same problems with the same sampling. It spends its level once."""
+    sampling = sorted({(table.schema.metadata or {}).get(b"sampling", b"").decode() for table in answers.values()})
+    return identity(policy.digest, against, {name: s.problems for name, s in policy.scores.items()}, sampling)
+
+
+def allowed_losses(
+    registry: Registry, champion: PolicyRecord | None, base: str, suite: Sequence[Benchmark], limit: float
+) -> dict[str, float]:
+    """How much may be lost out of domain against the champion: ``limit``, less what it is below the best one ever."""
+    best, present = (
+        registry.best_above_base(base),
+        champion.decision.above_base if champion and champion.base == base else {},
+    )
+    return {
+        b.name: limit - max(0.0, best.get(b.name, 0.0) - present.get(b.name, best.get(b.name, 0.0)))
+        for b in suite
+        if b.group == "ood"
+    }
+
+
+def _points(comparison: Comparison, level: float) -> tuple[list[str], list[str], int | None]:
+    """What speaks against a promotion for certain, what is open, and the answers of each model that would decide it."""
+    gain, refusals, open_points, needed = comparison.gain, [], [], []
+
+    def more(evidence: Evidence) -> str:
+        if evidence.needed is None:
+            return "more answers like these would not decide it"
+        needed.append(max(1, evidence.needed - evidence.answers))
+        return f"about {about(needed[-1])} more answers of each model would decide it"
+
+    if not gain.shown:
+        text = (
+            f"in-domain difference {100 * gain.difference:+.1f} points: its evidence is {e_value(gain.log_value)}, "
+            f"and a promotion needs {e_value(-log(level))}"
+        )
+        if gain.needed is None:
+            refusals.append(f"{text}; nothing speaks for a gain")
+        else:
+            open_points.append(f"{text}; {more(gain)}")
+    for name, loss in comparison.losses.items():
+        within = comparison.within(name)
+        limit = f"{100 * loss.difference:+.1f} points out of domain, but at most {100 * comparison.limits[name]:.1f}"
+        if within is False:
+            refusals.append(f"{name}: {limit} may be lost")
+        elif within is None and gain.shown:
+            open_points.append(f"{name}: {limit} may be lost, which is not shown yet; {more(loss)}")
+    return refusals, open_points, max(needed, default=None)
+
+
+def _other_reasons(
+    truncated: Mapping[str, float], contamination: Mapping[str, int] | None, limits: PromotionLimits
+) -> list[str]:
+    """Why a policy must not be promoted, however much better its answers are."""
+    reasons = [
+        f"{name}: {share:.0%} of the samples were cut at the token limit, but at most {limits.max_truncated:.0%} may be"
+        for name, share in truncated.items()
+        if share > limits.max_truncated
+    ]
+    if contamination is None:
+        return [
+            *reasons,
+            "the targets that the policy was trained on are gone, so they cannot be searched for benchmark problems",
+        ]
+    return reasons + [f"{name}: {n} problems are among the training targets" for name, n in contamination.items() if n]
 
 
 def reason_without_comparison(policy: Checkpoint, champion: PolicyRecord) -> str | None:
@@ -107,19 +277,10 @@ def compare(
         for name, drop in ood.items()
         if drop < -limits.max_ood_drop
     ]
-    reasons += [
-        f"{name}: {share:.0%} of the samples were cut at the token limit, but at most {limits.max_truncated:.0%} may be"
-        for name, share in truncated.items()
-        if share > limits.max_truncated
-    ]
-    if contamination is None:
-        reasons.append(
-            "the targets that the policy was trained on are gone, so they cannot be searched for benchmark problems"
-        )
-    else:
-        reasons += [f"{name}: {n} problems are among the training targets" for name, n in contamination.items() if n]
+    reasons += _other_reasons(truncated, contamination, limits)
     return Decision(
         promoted=not reasons,
+        rule="per_decision",
         against=card.base,
         reasons=reasons,
         difference=main.difference,

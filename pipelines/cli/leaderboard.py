@@ -43,7 +43,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def comparison(settings: Settings, models: Sequence[str], results: Path) -> CompareRequest:
     """The request that evaluates ``models`` on the suite and with the sampling of the settings."""
-    sampling = settings.evaluation.model_dump(include={"samples", "temperature", "top_p", "max_tokens", "template"})
+    sampling = settings.evaluation.fixed().model_dump(
+        include={"samples", "temperature", "top_p", "max_tokens", "template"}
+    )
     return CompareRequest(
         models=tuple(models),
         suite=settings.suite.name,

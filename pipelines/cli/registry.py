@@ -14,7 +14,9 @@ from assets.shared.references import ChampionReference
 from assets.shared.storage import Storage
 from core.cli import Parser, exit_status
 from core.code_digest import SHORT_DIGEST
-from evaluation.promotion.champions import PolicyRecord, Registry
+from evaluation.promotion.champions import Registry
+from evaluation.promotion.decision_text import outcome_text, rule_text
+from evaluation.promotion.records import PolicyRecord
 from pipelines.definitions.instance import prepare_home
 from pipelines.definitions.settings import load_settings
 
@@ -33,10 +35,11 @@ def parser() -> Parser:
 
 def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
-    storage = Storage(root=load_settings().storage.root)
+    settings = load_settings()
+    storage = Storage(root=settings.storage.root)
     registry = Registry(storage.path)
     if options.action == "show":
-        show(registry)
+        show(registry, settings.promotion.error_rate)
         return 0
     reason = options.reason or "no reason given"
     with storage.writable():
@@ -71,7 +74,7 @@ def materialization(registry: Registry, record: PolicyRecord) -> dg.AssetMateria
     )
 
 
-def show(registry: Registry, last: int = 10) -> None:
+def show(registry: Registry, error_rate: float, last: int = 10) -> None:
     """Write the champion and the last decisions, newest first."""
     champion = registry.champion()
     if champion is None:
@@ -80,10 +83,12 @@ def show(registry: Registry, last: int = 10) -> None:
         sys.stdout.write(f"champion: {champion.checkpoint[:SHORT_DIGEST]}  {champion.policy}\n")
         rejected = ", ".join(digest[:SHORT_DIGEST] for digest in champion.rejected)
         sys.stdout.write(f"rolled back (only `make promote` can bring these back): {rejected}\n" if rejected else "")
+    budget = registry.error_budget(error_rate)
+    spent = f"{error_rate - budget.left:.3g} of {error_rate:g} spent by {budget.tests} comparisons"
+    sys.stdout.write(f"error rate: {spent}, {budget.left:.3g} left\n")
     for record in reversed(registry.decisions()[-last:]):
         decision = record.decision
-        what = decision.by_hand or ("promoted" if decision.promoted else "not promoted")
-        text = "; ".join(decision.reasons)
+        what, text = outcome_text(decision), "; ".join(filter(None, [rule_text(decision), *decision.reasons]))
         sys.stdout.write(f"{record.time[:19]}  {record.checkpoint[:SHORT_DIGEST]}  {what:12} {text}".rstrip() + "\n")
 
 

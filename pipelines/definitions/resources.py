@@ -20,6 +20,7 @@ def build_resources(settings: Settings) -> dict[str, Any]:
             targets=settings.targets,
             training=settings.training,
             experiments=settings.experiments,
+            promotion=settings.promotion,
         ),
         "interpreter": TrainingInterpreter(**settings.interpreter.model_dump()),
     }

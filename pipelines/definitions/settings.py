@@ -172,12 +172,18 @@ def load_settings() -> Settings:
     """
     check_variables()
     try:
-        return Settings()
+        settings = Settings()
     except ValidationError as error:
         name = PREFIX + "__".join(str(part) for part in error.errors()[0]["loc"][:2]).upper()
         variables = [key for key in os.environ if f"{key.upper()}__".startswith(f"{name}__")]
         where = f"variable {variables[0]}" if variables else f"profile {profile_file()}"
         raise InputError(f"{where}: {explain_validation(error, Settings)}") from error
+    if settings.evaluation.until_decided and settings.promotion.rule != "error_rate":
+        raise InputError(
+            f"evaluation.samples: until_decided needs promotion.rule: error_rate, got {settings.promotion.rule}, whose "
+            "decisions are not valid at any time; give a number of samples, or the other rule"
+        )
+    return settings
 
 
 def check_variables() -> None:

@@ -1,7 +1,9 @@
 """report/scorecard and registry/champion on written scores: what they refuse, when the champion moves."""
 
 import json
+import math
 import random
+import shutil
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -14,9 +16,10 @@ from huggingface_hub import ModelCard
 from assets.shared.references import Reference, ScorecardReference
 from assets.shared.storage import Storage
 from core.files import write_json
-from core.model.manifest import InputRecord, write_manifest
+from core.model.manifest import InputRecord, parse_manifest, write_manifest
 from core.schemas import BENCHMARK, GRADED
 from evaluation.benchmarks.suite import ENTRIES_KEY, load_suite
+from evaluation.promotion.champions import Registry
 from tests.defs.project import Project, message
 from training.export.model_card import model_card
 
@@ -33,8 +36,10 @@ CLEAN = "What is 2 + 2?"
 OUTPUTS = ("report/scorecard", "registry/champion")
 
 
-def graded(name: str, accuracy: float, checkpoint: str, truncated: float = 0.0, problems: int = 200) -> pa.Table:
-    chance = random.Random(f"{name}{checkpoint}")
+def graded(
+    name: str, accuracy: float, checkpoint: str, truncated: float = 0.0, problems: int = 200, seed: str = ""
+) -> pa.Table:
+    chance = random.Random(f"{name}{checkpoint}{seed}")
     rows = []
     for number in range(problems):
         right, cut = chance.random() < accuracy, chance.random() < truncated
@@ -66,6 +71,7 @@ class Written:
         self.project = project
         self.storage = Storage(root=str(project.storage))
         self.base = "b" * 64
+        self.accuracies: dict[str, dict[str, float]] = {}  # of policies
         (project.storage / "base").mkdir(parents=True)
         self.model(self.base)
         suite = project.storage / "problems.parquet"
@@ -107,16 +113,28 @@ class Written:
         (run / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
         digest = json.loads((run / "policy" / "lineage.json").read_text())["checkpoint_digest"]
         self.refer("training/policy", run / "policy", digest, metrics=str(run / "metrics.jsonl"), base=self.base)
+        self.accuracies[digest] = accuracies
         self.scores("policy", digest, **accuracies)
         return digest
 
     def scores(self, role: str, checkpoint: str, truncated: float = 0.0, **accuracies: float) -> None:
+        """The scores of a model and, beside a policy, those with which the present champion defends its place."""
         for name in accuracies:
             file = self.project.storage / "scores" / f"{name}-{checkpoint[:8]}.parquet"
             file.parent.mkdir(exist_ok=True)
             pq.write_table(graded(name, accuracies[name], checkpoint, truncated), file)
             facts = {"checkpoint": checkpoint, "problems": f"problems of {name}", "accuracy": accuracies[name]}
+            if role == "policy" and self.champion and self.champion["checkpoint"] != checkpoint:
+                facts |= self.defence(name)
             self.refer(f"{BENCHMARKS[name]}/{role}/{name}", file, f"{name}{checkpoint}", **facts)
+
+    def defence(self, name: str) -> dict[str, str]:
+        """The present champion, with answers to ``name`` that are not those with which it won."""
+        champion = self.champion["checkpoint"]
+        file = self.project.storage / "scores" / f"{name}-{champion[:8]}-defence.parquet"
+        table = graded(name, self.accuracies[champion][name], champion, seed="defence")
+        pq.write_table(table, file)
+        return {"opponent": champion, "opponent_path": self.champion["policy"], "opponent_scores": str(file)}
 
     @property
     def champion(self) -> dict | None:
@@ -218,7 +236,8 @@ def test_a_policy_that_is_not_better_beyond_chance_is_not_promoted(written: Writ
     assert written.project.run(*OUTPUTS).success
     decision = written.project.metadata("registry/champion")
     assert decision["promoted"] is False
-    assert "not above zero beyond chance" in decision["reasons"]
+    assert "a promotion needs 1,020" in decision["reasons"]
+    assert decision["outcome"] == "not decided" and "more answers of each model" in decision["would decide it"]
     assert written.champion is None
     assert len(list((written.project.storage / "registry" / "decisions").iterdir())) == 1
 
@@ -261,9 +280,11 @@ def test_every_number_of_a_decision_is_in_its_file_and_in_the_metadata(written: 
     record, shown = json.loads(file.read_text()), written.project.metadata("registry/champion")
     decision = record["decision"]
     assert record["checkpoint"] == digest and record["limits"] == {"max_ood_drop": 0.1, "max_truncated": 0.25}
-    assert decision["low"] <= decision["difference"] <= decision["high"]
-    for title, values in (("p", decision["p_values"]), ("truncated", decision["truncated"])):
-        assert values.keys() == BENCHMARKS.keys()
+    assert decision["rule"] == "error_rate" and decision["outcome"] == "promoted"
+    assert decision["log_evidence"] > -math.log(decision["level"])
+    assert decision["left"] == 0.05 and shown["error rate left after it"] == "0.05"
+    assert decision["above_base"] == decision["ood"]  # the base was the opponent
+    for title, values in (("difference", decision["ood"]), ("truncated", decision["truncated"])):
         assert all(shown[f"{title} {name}"] == pytest.approx(value, rel=1e-3) for name, value in values.items())
     assert decision["contamination"] == dict.fromkeys(BENCHMARKS, 0)
     assert shown["decision"] == str(file) and shown["in-domain difference"] > 0
@@ -285,7 +306,22 @@ def test_the_next_policy_has_to_beat_the_champion_and_not_the_base(written: Writ
     assert "already the champion" in written.project.metadata("registry/champion")["reasons"]
 
 
-def test_a_champion_of_other_problems_stays_and_says_why(written: Written):
+def test_a_policy_that_was_scored_beside_another_champion_is_not_promoted(written: Written):
+    first = written.policy("first", **GOOD)
+    assert written.project.run(*OUTPUTS).success
+    written.policy("second", **{**GOOD, "arithmetic": 0.9})  # with the answers of the first beside it
+    other = written.project.storage / "training/policy/other"
+    shutil.copytree(written.project.storage / "training/policy/first", other)
+    (other / "policy" / "model.safetensors").write_text("other")
+    write_manifest(other / "policy", parse_manifest(other / "policy"))
+    moved = Registry(written.project.storage).promote(str(other), reason="meanwhile").checkpoint
+    assert written.project.run(*OUTPUTS).success
+    assert written.champion["checkpoint"] == moved != first
+    assert "materialize evals/policy" in written.project.metadata("registry/champion")["reasons"]
+
+
+def test_per_decision_a_champion_of_other_problems_stays_and_says_why(written: Written, build):
+    written.project = build(promotion__rule="per_decision")
     written.policy("first", **GOOD)
     assert written.project.run(*OUTPUTS).success
     file = written.project.storage / "registry" / "champion.json"

@@ -19,7 +19,8 @@ from core.cli import exit_status  # noqa: E402
 from core.files import write_json  # noqa: E402
 from core.model.manifest import read_manifest, write_manifest  # noqa: E402
 from evaluation.promotion import champions  # noqa: E402
-from evaluation.promotion.champions import Checkpoint, Decision, PolicyRecord, PromotionLimits, Registry  # noqa: E402
+from evaluation.promotion.champions import Registry  # noqa: E402
+from evaluation.promotion.records import Checkpoint, Decision, PolicyRecord, PromotionLimits  # noqa: E402
 from evaluation.promotion.rules import reason_without_comparison  # noqa: E402
 
 OLD = time.time() - 90 * 86_400

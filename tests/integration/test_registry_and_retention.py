@@ -18,7 +18,8 @@ from manifests import manifest, targets
 from core.errors import InputError
 from core.files import write_json
 from core.model.manifest import read_manifest, write_manifest
-from evaluation.promotion.champions import Checkpoint, Decision, PolicyRecord, PromotionLimits, Registry, ScoreFile
+from evaluation.promotion.champions import Registry
+from evaluation.promotion.records import Checkpoint, Decision, PolicyRecord, PromotionLimits, ScoreFile
 from evaluation.promotion.retention import RetentionRules, find_uses, plan_removals, remove
 from evaluation.promotion.rules import reason_without_comparison
 

@@ -91,6 +91,7 @@ ROWS: list[Row] = [
     (f"{GENERATE} model --backend cloud", {}, "--backend: got 'cloud', expected one of local, ray, slurm"),
     (f"{SUITE} --roots . more", {}, "unexpected extra argument(s) (more)"),
     # requests
+    (f"{GENERATE} model --counts c.json --samples 2", {"c.json": "{}"}, "samples and counts both say how many"),
     ("evaluation generate --request nothing.json", {}, "nothing.json"),
     ("evaluation generate --request r.json", {"r.json": "{"}, "r.json: not JSON"),
     (

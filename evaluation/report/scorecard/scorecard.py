@@ -87,6 +87,7 @@ class Scorecard:
     champion: str = ""
     contamination: Contamination | None = None  # None: not looked for
     costs: Sequence[tuple[str, str]] = ()
+    decision: Sequence[tuple[str, str]] = ()  # on the promotion, as the registry stands
     created: str = field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
 
     def verdict(self) -> str:
@@ -111,6 +112,7 @@ def build_scorecard(
     lineage: Mapping[str, Any] | None = None,
     training_metrics: Sequence[Mapping[str, Any]] = (),
     filter_counts: Iterable[tuple[str, int]] = (),
+    decision: Sequence[tuple[str, str]] = (),
 ) -> Scorecard:
     """The scorecard of GRADED tables by benchmark name.
 
@@ -121,6 +123,7 @@ def build_scorecard(
         lineage: the policy's ``lineage.json``.
         training_metrics: ``{"step": int, "data": {name: value}}`` records.
         filter_counts: the stages of target preparation in order, as (name, rows left) pairs.
+        decision: on the promotion of the policy, as (name, text) pairs.
 
     Raises:
         InputError: for results of several checkpoints or of others than the lineage names, for benchmarks that only one
@@ -134,6 +137,10 @@ def build_scorecard(
     if champion is not None and (missing := sorted(policy.keys() - champion.keys())):
         raise InputError(f"scorecard: {', '.join(missing)}: not graded for the champion; evaluate it on the same suite")
     made_of = Lineage.from_manifest(lineage or {})
+    from core.schemas import is_sequential
+
+    if is_sequential(policy.values()):
+        base = {name: _on_problems_of(policy[name], table) for name, table in base.items()}
     roles = {"base": base, "policy": policy} | ({"champion": champion} if champion else {})
     checkpoints = {role: _checkpoint(role, tables) for role, tables in roles.items()}
     for role, expected in (("base", made_of.base), ("policy", made_of.checkpoint)):
@@ -165,6 +172,7 @@ def build_scorecard(
         warnings=(*_prompt_warnings(roles), *_sample_warnings(rows, sampling), *_contamination_warnings(contamination)),
         contamination=contamination,
         costs=costs(made_of, training_metrics, roles),
+        decision=decision,
     )
 
 
@@ -182,6 +190,13 @@ def _row(entry: Benchmark, base: "pa.Table", policy: "pa.Table", champion: "pa.T
         subjects=by_subject(base, policy),
         lengths={"base": by_length(base), "policy": by_length(policy)},
     )
+
+
+def _on_problems_of(policy: "pa.Table", base: "pa.Table") -> "pa.Table":
+    """The answers of the base to the problems that a policy was asked until it was decided."""
+    import pyarrow.compute as pc
+
+    return base.filter(pc.field("id").isin(policy["id"].unique()))
 
 
 def _metadata(tables: "Mapping[str, pa.Table]", key: bytes) -> set[str]:
@@ -265,9 +280,14 @@ def _contamination_warnings(contamination: Contamination | None) -> list[str]:
     return [f"{n} training problems repeat benchmark problems ({counts}): these scores measure memory"]
 
 
+def _sampling(settings: set[str]) -> set[str]:
+    """Recorded samplings without the number of samples, which changes no sample."""
+    return {json.dumps(json.loads(text or "{}") | {"samples": None}, sort_keys=True) for text in settings}
+
+
 def _sample_warnings(rows: Sequence[Row], sampling: Sequence[set[str]]) -> list[str]:
     warnings = []
-    if sampling[0] != sampling[1]:
+    if _sampling(sampling[0]) != _sampling(sampling[1]):
         warnings.append(
             "base and policy were sampled with different settings: training is not the only cause of their difference"
         )

@@ -12,7 +12,12 @@ from evaluation.report.table import Cell, Table, change, p_value, percent, score
 
 def render_text(card: Scorecard, width: int = 100) -> str:
     """Scores, differences and notes for a terminal of ``width`` columns."""
-    texts = (card.verdict(), *(f"note: {warning}" for warning in card.warnings))
+    decision = "; ".join(f"{name}: {text}" for name, text in card.decision)
+    texts = (
+        card.verdict(),
+        *([f"promotion: {decision}"] if decision else []),
+        *(f"note: {warning}" for warning in card.warnings),
+    )
     lines = [line for text in texts for line in textwrap.wrap(text, width, subsequent_indent="  ")]
     return "\n".join([scores_table(card, brief=True).to_text(width), *lines])
 
@@ -38,6 +43,8 @@ def render_markdown(card: Scorecard) -> str:
         parts.append(f"Contamination: {compared} of the benchmarks, {len(card.contamination.matches):,} repeat one.")
     if targets := card.lineage.targets:
         parts.append(f"Lineage: targets `{targets[:16]}` → policy `{card.policy[:16]}` from base `{card.base[:16]}`.")
+    if card.decision:
+        parts.append(Table.of_pairs(("promotion", ""), card.decision).to_markdown())
     if card.costs:
         parts.append(Table.of_pairs(("cost", ""), card.costs).to_markdown())
     return "\n\n".join(parts) + "\n"

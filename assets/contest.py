@@ -1,0 +1,183 @@
+"""The answers of a policy and of the model that it has to beat, of which registry/champion decides.
+
+The opponent is the champion, or the base where there is none yet. A champion won with answers that happened to be good,
+so it defends its place with others, drawn once with a seed of its own; no answer ever chose the base.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import dagster as dg
+
+from assets.models import KEY as BASE
+from assets.shared.options import EvaluationOptions, PromotionOptions
+from assets.shared.references import ModelReference, Reference, SuiteReference
+from assets.shared.storage import Storage
+from core.code_digest import SHORT_DIGEST, identity
+from core.errors import InputError
+from core.model.manifest import read_manifest
+from evaluation.benchmarks.suite import Benchmark
+from evaluation.generation.requests import Counts
+from evaluation.promotion.champions import Registry, missing_scores
+from evaluation.promotion.comparison import Comparison, compare_answers
+from evaluation.promotion.records import Checkpoint, PolicyRecord, ScoreFile
+from evaluation.promotion.rounds import answers_by_problem, first_round, most_answers, next_round
+from evaluation.promotion.rules import allowed_losses, reason_without_comparison, test_identity
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The files of a model's samples and of their verdicts, by benchmark."""
+
+    samples: Mapping[str, Path]
+    graded: Mapping[str, Path]
+
+
+@dataclass(frozen=True)
+class Contest:
+    """The answers of a policy, and those of its opponent to the same problems; None: it needs none."""
+
+    policy: Answers
+    opponent: Reference | None = None
+    opponent_answers: Answers = field(default_factory=lambda: Answers({}, {}))
+
+
+Draw = Callable[[Reference, int, Counts | None], Answers]  # of a model, with a seed, so many of each problem
+
+
+def hold_contest(
+    context: dg.AssetExecutionContext,
+    policy: Reference,
+    suite: SuiteReference,
+    benchmarks: Sequence[Benchmark],
+    config: EvaluationOptions,
+    promotion: PromotionOptions,
+    storage: Storage,
+    draw: Draw,
+) -> Contest:
+    """Draw the answers of ``policy`` to ``benchmarks``, and those of its opponent where the rule needs them."""
+    registry = Registry(storage.path)
+    champion = registry.champion()
+    settled = champion is not None and reason_without_comparison(_checkpoint(policy), champion) is not None
+    if config.until_decided:
+        if settled:
+            return Contest(draw(policy, config.seed, _counts_again(policy, champion, benchmarks, suite, config)))
+        rounds = _Rounds(registry, champion, benchmarks, suite, config, promotion)
+        opponent = (
+            _as_reference(champion) if champion else storage.read_reference(BASE.to_user_string(), ModelReference)
+        )
+        return rounds.play(context, policy, opponent, draw)
+    answers = draw(policy, config.seed, None)
+    if champion is None or settled or promotion.rule == "per_decision":
+        return Contest(answers)
+    opponent = _as_reference(champion)
+    return Contest(answers, opponent, draw(opponent, defence_seed(config.seed, opponent), None))
+
+
+def defence_seed(seed: int, champion: Reference) -> int:
+    """The seed of the answers with which a champion defends its place: not of those with which it won it."""
+    return int(identity("defence", seed, champion.digest)[:8], 16)
+
+
+@dataclass(frozen=True)
+class _Rounds:
+    """Answers until they decide, of a policy and its opponent."""
+
+    registry: Registry
+    champion: PolicyRecord | None
+    benchmarks: Sequence[Benchmark]
+    suite: SuiteReference
+    config: EvaluationOptions
+    promotion: PromotionOptions
+
+    def play(self, context: dg.AssetExecutionContext, policy: Reference, opponent: Reference, draw: Draw) -> Contest:
+        seed = defence_seed(self.config.seed, opponent) if self.champion else self.config.seed
+        problems = _problems(self.suite)
+        most = most_answers(self.benchmarks, {name: len(ids) for name, ids in problems.items()})
+        answers = first_round(self.benchmarks)
+        while True:
+            counts = _counts(problems, answers, self.benchmarks, self.config.seed)
+            contest = Contest(draw(policy, self.config.seed, counts), opponent, draw(opponent, seed, counts))
+            comparison = self._compare(contest, policy, most)
+            difference = f"{100 * comparison.gain.difference:+.1f} points in domain"
+            found = "shown" if comparison.gain.shown else "not shown"
+            context.log.info(f"{comparison.answers:,} answers of each model: {difference}, {found}")
+            if (more := next_round(comparison, answers)) is None:
+                return contest
+            answers = more
+
+    def _compare(self, contest: Contest, policy: Reference, most: Mapping[str, int]) -> Comparison:
+        from evaluation.sample_tables import read_scores
+
+        opponent, answers = (
+            read_scores({name: str(file) for name, file in files.graded.items()})
+            for files in (contest.opponent_answers, contest.policy)
+        )
+        base = read_manifest(Path(policy.path)).base_model.digest
+        assert contest.opponent is not None
+        checkpoint = _checkpoint(
+            policy, {name: ScoreFile(file="", problems=self.suite.digests[name]) for name in answers}
+        )
+        test = test_identity(checkpoint, contest.opponent.digest, answers)
+        return compare_answers(
+            opponent,
+            answers,
+            suite=self.benchmarks,
+            level=self.registry.level(test, self.promotion.error_rate),
+            limits=allowed_losses(self.registry, self.champion, base, self.benchmarks, self.promotion.max_ood_drop),
+            most=most,
+            sequential=True,
+        )
+
+
+def _counts_again(
+    policy: Reference,
+    champion: PolicyRecord | None,
+    benchmarks: Sequence[Benchmark],
+    suite: SuiteReference,
+    config: EvaluationOptions,
+) -> Counts:
+    """How often each problem is asked of a policy that no answer can promote: as often as it was, or in one round."""
+    from evaluation.sample_tables import read_scores
+
+    problems = {name: ScoreFile(file="", problems=suite.digests[name]) for name in (b.name for b in benchmarks)}
+    if champion and champion.checkpoint == policy.digest and not missing_scores(champion.scores, problems):
+        tables = read_scores({name: champion.scores[name].file for name in problems})
+        return {name: Counter(table["id"].to_pylist()) for name, table in tables.items()}
+    return _counts(_problems(suite), first_round(benchmarks), benchmarks, config.seed)
+
+
+def _counts(
+    problems: Mapping[str, Sequence[str]], answers: Mapping[str, int], benchmarks: Sequence[Benchmark], seed: int
+) -> Counts:
+    first = first_round(benchmarks)
+    return {
+        name: answers_by_problem(problems[name], first[name], count, f"{seed}/{name}")
+        for name, count in answers.items()
+    }
+
+
+def _problems(suite: SuiteReference) -> dict[str, list[str]]:
+    """The ids of the problems, by benchmark."""
+    from evaluation.sample_tables import read_suite_file
+
+    problems: dict[str, list[str]] = {}
+    for row in read_suite_file(Path(suite.path)).select(["benchmark", "id"]).to_pylist():
+        problems.setdefault(row["benchmark"], []).append(row["id"])
+    return problems
+
+
+def _as_reference(champion: PolicyRecord) -> Reference:
+    """The champion's model; InputError unless it is the one that was promoted."""
+    if read_manifest(Path(champion.policy)).checkpoint_digest != champion.checkpoint:
+        raise InputError(
+            f"{champion.policy}: not the champion {champion.checkpoint[:SHORT_DIGEST]} any more, which has to answer "
+            "beside the policy; restore it, or promote another policy by hand"
+        )
+    return Reference(path=champion.policy, digest=champion.checkpoint)
+
+
+def _checkpoint(model: Reference, scores: Mapping[str, ScoreFile] | None = None) -> Checkpoint:
+    return Checkpoint(path=model.path, digest=model.digest, scores=dict(scores or {}))

@@ -1,0 +1,144 @@
+"""What the answers of a policy and of its opponent say: in domain the evidence of a gain, out of domain the losses."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, isfinite, log
+from typing import TYPE_CHECKING
+
+from core.errors import InputError
+from evaluation.benchmarks.suite import Benchmark
+from evaluation.promotion.evidence import answers_needed, can_be_shown, log_evidence, log_wealths
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+GUARD_LEVEL = 0.05  # at which sampling until decided shows that a loss out of domain is within its limit, or is not
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The evidence for a mean difference above a bound.
+
+    ``answers`` are those of each model, ``needed`` those that show it if the rest are like them (None: they never do).
+    """
+
+    answers: int
+    difference: float
+    log_value: float
+    shown: bool
+    needed: int | None
+    hopeful: bool  # within the budget of answers; false without one
+
+
+def answer_differences(opponent: "pa.Table", policy: "pa.Table") -> "NDArray":
+    """Policy minus opponent, for each answer by number that both have given, from GRADED tables of one benchmark.
+
+    Raises:
+        InputError: a problem was asked of one of them only.
+    """
+    import numpy as np
+
+    scores = [
+        {(row["id"], row["sample"]): row["score"] for row in table.select(["id", "sample", "score"]).to_pylist()}
+        for table in (opponent, policy)
+    ]
+    if one_sided := {problem for problem, _ in scores[0]} ^ {problem for problem, _ in scores[1]}:
+        raise InputError(
+            f"{policy['benchmark'][0]}: {len(one_sided)} problems were asked of one model only; "
+            "materialize evals/policy again"
+        )
+    return np.array([scores[1][key] - score for key, score in scores[0].items() if key in scores[1]])
+
+
+def weigh(differences: Sequence["NDArray"], level: float, *, bound: float = 0.0, most: int | None = None) -> Evidence:
+    """The evidence that the mean of the benchmarks' mean differences is above ``bound``.
+
+    The mean gives each benchmark the same weight, so an answer counts more where a benchmark has fewer of them.
+
+    Args:
+        differences: of the answers of each benchmark, in [-1, 1].
+        level: chance of showing it although it is not so.
+        most: answers of each model that may be drawn; None: no more.
+    """
+    import numpy as np
+
+    answers = sum(len(part) for part in differences)
+    weights = [1 / len(part) for part in differences]
+    scale = max(weights) * max(1.0, 1.0 + bound)  # so that no bet can lose more than there is
+    scaled = np.concatenate(
+        [(part - bound) * weight / scale for part, weight in zip(differences, weights, strict=True)]
+    )
+    values, counts = np.unique(scaled.round(12), return_counts=True)
+    wealths = log_wealths(values, counts)
+    needed = float(answers_needed(wealths, np.array(answers), np.array(level)))
+    evidence = float(log_evidence(wealths))
+    squares = counts @ values**2 / answers
+    hopeful = most is not None and answers < most
+    return Evidence(
+        answers=answers,
+        difference=float(np.mean([part.mean() for part in differences])),
+        log_value=evidence,
+        shown=evidence >= -log(level),
+        needed=ceil(needed) if isfinite(needed) else None,
+        hopeful=hopeful and bool(can_be_shown(wealths, np.array(answers), squares, np.array(level), most or answers)),
+    )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A policy beside its opponent."""
+
+    gain: Evidence  # in domain
+    losses: Mapping[str, Evidence]  # of each benchmark out of domain, that its loss is within the limit
+    limits: Mapping[str, float]  # the loss that is allowed there
+    answers: int  # of each model, on all benchmarks
+    sequential: bool  # drawn until decided
+
+    def within(self, name: str) -> bool | None:
+        """Whether the loss on a benchmark is within its limit; None: not shown either way.
+
+        With a fixed number of answers the measured loss decides; drawn until decided, it has to be shown.
+        """
+        loss, measured = self.losses[name], self.losses[name].difference >= -self.limits[name]
+        if not self.sequential:
+            return measured
+        return True if loss.shown else None if measured else False
+
+
+def compare_answers(
+    opponent: "Mapping[str, pa.Table]",
+    policy: "Mapping[str, pa.Table]",
+    *,
+    suite: Sequence[Benchmark],
+    level: float,
+    limits: Mapping[str, float],
+    most: Mapping[str, int] | None = None,
+    sequential: bool = False,
+) -> Comparison:
+    """Compare GRADED tables of a policy with its opponent's, answer by answer.
+
+    Args:
+        level: chance of showing a gain where there is none.
+        limits: the loss that is allowed on each benchmark out of domain.
+        most: answers to each benchmark of a group that may be drawn in all; None: no more.
+        sequential: the answers were drawn until decided.
+
+    Raises:
+        InputError: the suite has no benchmark in domain, or the answers are not to the same problems.
+    """
+    parts = {b.name: answer_differences(opponent[b.name], policy[b.name]) for b in suite if b.name in policy}
+    main = [parts[b.name] for b in suite if b.name in parts and b.group == "evals"]
+    if not main:
+        raise InputError("the suite has no in-domain benchmark (group evals), on which a champion is chosen")
+    in_all = {group: answers * (len(main) if group == "evals" else 1) for group, answers in (most or {}).items()}
+    return Comparison(
+        gain=weigh(main, level, most=in_all.get("evals")),
+        losses={
+            name: weigh([parts[name]], GUARD_LEVEL, bound=-limit, most=in_all.get("ood"))
+            for name, limit in limits.items()
+        },
+        limits=limits,
+        answers=sum(map(len, parts.values())),
+        sequential=sequential,
+    )

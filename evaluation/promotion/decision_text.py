@@ -1,0 +1,67 @@
+"""A decision in words and numbers, for the scorecard, the champion's page and the terminal."""
+
+from math import exp, log
+
+from evaluation.promotion.records import Decision
+
+LARGEST = 1e9  # an e-value above it is not told in full
+
+
+def decision_rows(decision: Decision) -> list[tuple[str, str]]:
+    """What a decision by the error rate came to, what it took, and what is left; nothing of other decisions."""
+    if decision.outcome is None or decision.level is None or decision.log_evidence is None:
+        return []
+    needed = f"promotes from {e_value(-log(decision.level))}"
+    rows = [
+        ("outcome", decision.outcome.replace("_", " ")),
+        ("evidence (e-value)", f"{e_value(decision.log_evidence)}; {needed}"),
+        ("answers of each model", f"{decision.answers:,}"),
+    ]
+    if decision.more_answers is not None:
+        rows.append(("would decide it", f"about {about(decision.more_answers)} more answers of each model"))
+    returned = ", which the promotion gives back" if decision.promoted else ""
+    rows.append(("error rate of this comparison", f"{decision.level:.2g}{returned}"))
+    rows.append(("error rate left after it", f"{decision.left:.3g}"))
+    return rows
+
+
+def outcome_text(decision: Decision) -> str:
+    """One or two words: a move by hand, or the outcome.
+
+    Decisions from before there were two rules were taken per decision.
+    """
+    if decision.by_hand:
+        return decision.by_hand
+    if decision.outcome == "not_decided":
+        return "not decided"
+    return "promoted" if decision.promoted else "not promoted"
+
+
+def rule_text(decision: Decision) -> str:
+    """The rule that a decision was taken by, for those who read the list; nothing of a move by hand."""
+    if decision.by_hand:
+        return ""
+    if decision.level is None:
+        return "per decision" if decision.rule != "error_rate" else ""
+    return f"error rate {decision.level:.2g}"
+
+
+def about(count: int) -> str:
+    """A number to two digits.
+
+    >>> about(4534)
+    '4,500'
+    """
+    return f"{float(f'{count:.2g}'):,.0f}"
+
+
+def e_value(logarithm: float) -> str:
+    """An e-value of which the natural logarithm is given, to three digits.
+
+    >>> e_value(-0.5), e_value(7.2), e_value(60)
+    ('0.607', '1,340', 'more than 1,000,000,000')
+    """
+    if logarithm >= log(LARGEST):
+        return f"more than {LARGEST:,.0f}"
+    value = exp(logarithm)
+    return f"{float(f'{value:.3g}'):,.0f}" if value >= 100 else f"{value:.3g}"

@@ -1,0 +1,96 @@
+"""What the registry keeps: policies with their scores, and the decisions about them."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+class ScoreFile(_Record):
+    """The GRADED file of one benchmark, and the digest of the problems that it answers."""
+
+    file: str
+    problems: str
+
+
+class Checkpoint(_Record):
+    """A model with its scores by benchmark."""
+
+    path: str
+    digest: str
+    scores: dict[str, ScoreFile]
+
+
+class PromotionLimits(BaseModel):
+    """How much a new champion may be worse in."""
+
+    max_ood_drop: float = Field(
+        default=0.05, ge=0, le=1, description="Largest loss on an out-of-domain benchmark, as a share of the samples."
+    )
+    max_truncated: float = Field(
+        default=0.25, ge=0, le=1, description="Largest share of samples cut at the token limit."
+    )
+
+
+class PromotionRule(PromotionLimits):
+    """When a new policy becomes the champion."""
+
+    rule: Literal["error_rate", "per_decision"] = Field(
+        default="error_rate",
+        description="error_rate bounds the chance of any false promotion over the life of the champions; per_decision "
+        "takes a 95% interval for each decision alone.",
+    )
+    error_rate: float = Field(
+        default=0.05, gt=0, lt=1, description="The chance of any false promotion, over all decisions together."
+    )
+
+
+class Decision(_Record):
+    """An outcome with every number behind it, or a move by hand."""
+
+    promoted: bool
+    rule: Literal["error_rate", "per_decision"] | None = None  # None: by hand, or decided when there was one rule
+    outcome: Literal["promoted", "refused", "not_decided"] | None = None  # by the error rate
+    test: str | None = None  # identity of what was compared: it spends its level once
+    level: float | None = None  # of the test
+    left: float | None = None  # of the error rate, after this decision
+    log_evidence: float | None = None  # natural logarithm of the e-value; it promotes from -log(level) on
+    answers: int | None = None  # of each of the two models
+    more_answers: int | None = None  # of each model, which would decide it if they are like those so far
+    above_base: dict[str, float] = {}  # differences from the base out of domain
+    surely_above_base: dict[str, float] = {}  # the lower ends of their 90% intervals
+    reasons: list[str]  # against a promotion, or given by who moved the champion by hand
+    against: str | None = None  # digest of the checkpoint that the policy was compared with
+    difference: float | None = None  # in-domain average, policy minus opponent; None where nothing was compared
+    low: float | None = None  # its 95% interval, by the rule per decision
+    high: float | None = None
+    p_values: dict[str, float] = {}  # of each benchmark's difference
+    ood: dict[str, float] = {}  # differences out of domain
+    truncated: dict[str, float] = {}  # the policy's share by benchmark
+    contamination: dict[str, int] | None = None  # benchmark problems among the targets; None: not known
+    by_hand: Literal["promote", "rollback"] | None = None
+    by: str | None = None  # who moved it by hand
+
+
+class PolicyRecord(_Record):
+    """A policy and the decision about it. The champion's file holds the record of the last promotion."""
+
+    policy: str  # folder
+    checkpoint: str  # digest
+    scores: dict[str, ScoreFile]
+    decision: Decision
+    time: str
+    base: str | None = None  # digest
+    scorecard: str | None = None  # folder
+    limits: PromotionLimits | None = None
+    previous: str | None = None  # digest of the champion before
+    rejected: list[str] = []  # digests of policies that were rolled back
+    replaced: str | None = None  # digest of the champion that a rollback removed
+    dagster_run: str | None = None
+
+    def files(self) -> list[str]:
+        """Every path that the record names."""
+        return [self.policy, *([self.scorecard] if self.scorecard else []), *(s.file for s in self.scores.values())]
