@@ -17,11 +17,14 @@ from core.model.model_folder import check_model
 from core.model.prompts import TEMPLATE_KWARGS
 from core.model.tokens import Lengths, load_lengths
 from core.schemas import PASS_RATE, TARGET, TARGET_LOG_PROBS
+from grading.verifiers.spec import VerifierSpec, parse_spec
 from training.algorithms.off_policy_schedule import parse_schedule
 from training.algorithms.schedules.prompt_order import EASY_FIRST, easy_first
 from training.job.configuration import chat_template
 from training.job.user_reward import check_reward_function
 
+MATH = VerifierSpec("math")
+VERIFIERS_KEY = b"verifiers"  # metadata of a file of targets
 ROWS = 1024  # read and tokenized at a time
 NAMED_ROWS = 5  # in one message
 
@@ -74,6 +77,7 @@ def check_targets(targets: InputRecord, model: Path, config: DictConfig, least: 
     rows, batch = file.metadata.num_rows, config.data.train_batch_size
     if rows < (batch if least is None else least):
         raise InputError(f"targets {path}: {rows} rows are less than one batch of data.train_batch_size={batch}")
+    read_verifiers(path)
     metadata = {key.decode(): value.decode() for key, value in (file.schema_arrow.metadata or {}).items()}
     lengths = load_lengths(model, chat_template(config).kwargs)
     limits = {"prompt": config.data.max_prompt_length, "target": config.data.max_response_length}
@@ -86,6 +90,32 @@ def check_targets(targets: InputRecord, model: Path, config: DictConfig, least: 
         _check_log_probs(path, file, lengths)
     kept = {key: value for key, value in metadata.items() if key not in ("ARROW:schema", "pandas")}
     return TargetsRecord(path=path, digest=targets.digest, rows=rows, metadata=kept)
+
+
+def read_verifiers(targets: Path) -> dict[str, VerifierSpec]:
+    """The verifier of each ``data_source`` in a file of ``targets``; mathematics where the file names no verifiers.
+
+    Raises:
+        InputError: a row is of a source without a verifier, or what a verifier reads outside of the project has
+            changed since the targets were prepared.
+    """
+    sources = pq.read_table(targets, columns=["data_source"])["data_source"].unique().to_pylist()
+    recorded = (pq.read_schema(targets).metadata or {}).get(VERIFIERS_KEY)
+    if recorded is None:
+        return dict.fromkeys(sources, MATH)
+    records = json.loads(recorded)
+    if unknown := [name for name in sources if name not in records]:
+        raise InputError(
+            f"targets {targets}: no verifier for data_source {unknown[0]!r}: the file's metadata has those of "
+            f"{', '.join(records)}; prepare the targets again"
+        )
+    specs = {name: parse_spec(records[name]["verifier"], f"targets {targets}: verifier of {name}") for name in sources}
+    if changed := [name for name, spec in specs.items() if spec.digest != records[name]["digest"]]:
+        raise InputError(
+            f"targets {targets}: the verifier of {changed[0]} is not the one that the targets were prepared with: a "
+            "file or package that it reads has changed; prepare the targets again"
+        )
+    return specs
 
 
 def check_reward(config: DictConfig) -> None:

@@ -5,6 +5,7 @@ and the last checkpoint becomes ``policy/``. `training.job.run_folder` says what
 """
 
 import importlib.util
+import json
 import os
 import sys
 from collections.abc import Mapping
@@ -33,18 +34,20 @@ from training.job.attempts import Report, follow, progress, warn
 from training.job.checkpoints import complete_steps, export_policy, latest_step, prepare_resume, remove_old
 from training.job.configuration import compose_run
 from training.job.input_checks import (
+    MATH,
     check_context,
     check_pass_rates,
     check_reward,
     check_targets,
     order_targets,
+    read_verifiers,
     split_validation,
 )
 from training.job.lineage import build_manifest
 from training.job.metrics_log import read_metrics
 from training.job.request import TrainingRequest
 from training.job.run_folder import RunFolder
-from training.job.user_reward import SHIPPED, wrapped
+from training.job.user_reward import SHIPPED, VERIFIERS, wrapped
 from training.resources.auto_values import resolve_auto
 from training.resources.fit_check import check_fit, write_plan
 from training.resources.layout import Layout
@@ -234,7 +237,11 @@ def _fill_in(config: DictConfig, *, data: Path, problems: Path, rows: int, model
         config.data.val_max_samples = -1 if config.trainer.test_freq > 0 else 1
         config.actor_rollout_ref.model.path = str(model.resolve())
         section = config.reward.custom_reward_function
-        if section.path != SHIPPED:
+        verifiers = {**read_verifiers(problems), **read_verifiers(data)}
+        if section.path == SHIPPED and set(verifiers.values()) != {MATH}:
+            specs = json.dumps({name: spec.to_json() for name, spec in verifiers.items()}, sort_keys=True)
+            section.reward_kwargs = {VERIFIERS: specs}
+        elif section.path != SHIPPED:
             config.reward.custom_reward_function = wrapped(OmegaConf.to_container(section))
         config.trainer.logger = ["console", "file", *config.run.trackers]
         return {name: str(value) for name, value in config.pop("environment").items() if value is not None}

@@ -16,7 +16,8 @@ from typing import Any
 from core.errors import InputError, first_line
 from training.config.keys import MODULE
 
-SHIPPED = f"{MODULE}training.verl_hooks.reward"  # the grader of the project
+SHIPPED = f"{MODULE}training.verl_hooks.reward"  # the verifiers of the project
+VERIFIERS = "verifiers"  # its argument: the spec of each source, as JSON
 ARGUMENTS = ("data_source", "solution_str", "ground_truth", "extra_info")  # which verl gives
 
 

@@ -12,7 +12,7 @@ from training.algorithms.schedules.prefix import cut_prefix, prefix_ratio
 from training.job.configuration import chat_template, mixed_options
 from training.verl_hooks.asynchronous.client import VERSIONS
 from training.verl_hooks.derived_seeds import HASHES, prompt_key, stable_hash
-from training.verl_hooks.reward import TRUNCATED
+from training.verl_hooks.reward import PROBLEM, TRUNCATED
 
 NO_VERSION = -1
 
@@ -115,7 +115,9 @@ class OffPolicyAgentLoop(AgentLoopBase):
             off_policy_log_probs=self._log_probs(row, len(prefix)),
             num_turns=2,
             metrics=AgentLoopMetrics(**metrics),
-            extra_fields=extra | {"turn_scores": [], "tool_rewards": [], TRUNCATED: self._truncated(response)},
+            extra_fields=extra
+            | {"turn_scores": [], "tool_rewards": [], TRUNCATED: self._truncated(response)}
+            | {PROBLEM: row["raw_prompt"][-1]["content"]},
         )
 
     def _log_probs(self, row: dict[str, Any], length: int) -> list[float] | None:

@@ -1,5 +1,6 @@
 """The samples of a step, and the inputs of its update: advantages, correction weights and gates."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,7 +10,6 @@ from tensordict import TensorDict
 
 from training.algorithms.advantage import apply_prefix_weights, group_advantage
 from training.algorithms.correction import rollout_correction
-from training.algorithms.group_rejection import SOLVED
 from training.algorithms.methods.gate import group_gate
 from training.algorithms.methods.length_penalty import length_penalty
 from training.algorithms.methods.srft import outcome_advantage
@@ -19,6 +19,8 @@ from training.verl_hooks.metrics import staleness_metrics, token_metrics
 
 FIELDS: tuple[str, ...] = (
     "uid",
+    "data_source",
+    "extra_fields",
     "response_mask",
     "rm_scores",
     "old_log_probs",
@@ -37,11 +39,16 @@ def fit_width(values: torch.Tensor, width: int) -> torch.Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """The rows of a batch, padded to one width: ``sampled`` says which are samples, the others fill it up for verl."""
+    """The rows of a batch, padded to one width: ``sampled`` says which are samples, the others fill it up for verl.
+
+    ``rows["solved"]``: whether the verifier takes a sample for right.
+    """
 
     rows: TensorDict
     index: np.ndarray  # the group of each row
     sampled: torch.Tensor
+    sources: Sequence[str] = ()  # ``data_source`` of each row
+    errors: Sequence[str] = ()  # why the verifier of each row failed; "" where it did not
 
     @cached_property
     def mask(self) -> torch.Tensor:
@@ -58,7 +65,7 @@ class Samples:
 
     @cached_property
     def solved(self) -> torch.Tensor:
-        return self.rows["rm_scores"].sum(-1) >= SOLVED
+        return self.rows["solved"]
 
 
 @dataclass(frozen=True)

@@ -97,8 +97,30 @@ def update_counts(
     return {name: share * int(counted.sum()) for name, counted in counts.items()}
 
 
+def source_metrics(
+    sources: Sequence[str], scores: torch.Tensor, solved: torch.Tensor, index: np.ndarray, on_policy: torch.Tensor
+) -> dict[str, float]:
+    """The mean reward of on-policy samples of each source, and the share of its groups that one of them solves.
+
+    >>> scores, on_policy = torch.tensor([1.0, 0.5, 0.25, 0.25]), torch.tensor([True, True, True, False])
+    >>> source_metrics(["a", "a", "b", "b"], scores, scores == 1, np.array([7, 7, 8, 8]), on_policy)
+    {'reward/a': 0.75, 'solved/a': 1.0, 'reward/b': 0.25, 'solved/b': 0.0}
+    """
+    rewards, groups = defaultdict[str, list[float]](list), defaultdict[str, dict[Any, bool]](dict)
+    rows = zip(sources, scores.tolist(), solved.tolist(), index.tolist(), on_policy.tolist(), strict=True)
+    for source, score, right, group, sampled in rows:
+        if sampled:
+            rewards[source].append(score)
+            groups[source][group] = groups[source].get(group, False) or right
+    metrics: dict[str, float] = {}
+    for source in sorted(rewards):
+        metrics[f"reward/{source}"] = sum(rewards[source]) / len(rewards[source])
+        metrics[f"solved/{source}"] = sum(groups[source].values()) / len(groups[source])
+    return metrics
+
+
 def group_metrics(
-    scores: torch.Tensor, index: np.ndarray, on_policy: torch.Tensor, options: GroupOptions
+    scores: torch.Tensor, solved: torch.Tensor, index: np.ndarray, on_policy: torch.Tensor, options: GroupOptions
 ) -> dict[str, float]:
     """Prompts with off-policy samples, and rewards by where a sample came from.
 
@@ -110,7 +132,7 @@ def group_metrics(
     metrics["groups/off_policy"] = off_policy_prompts / len(set(index))
     if len(sampled):
         metrics["reward/on_policy"] = float(sampled.mean())
-        counts = reject_groups(scores.tolist(), index.tolist(), on_policy.tolist(), options).metrics
+        counts = reject_groups(solved.float().tolist(), index.tolist(), on_policy.tolist(), options).metrics
         kinds = ("solve_all", "solve_none", "solve_partial")
         groups = sum(counts[kind] for kind in kinds)
         metrics |= {f"groups/{kind}": counts[kind] / groups for kind in kinds}

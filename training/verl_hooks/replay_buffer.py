@@ -11,6 +11,7 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 from training.algorithms.group_rejection import SOLVED
 from training.algorithms.off_policy_schedule import ALWAYS, OffPolicySchedule
 from training.algorithms.options import MixedPolicyOptions
+from training.verl_hooks.reward import is_solved, reward_info
 
 
 class GroupReplayBuffer(ReplayBuffer):
@@ -79,9 +80,11 @@ class GroupReplayBuffer(ReplayBuffer):
         if not self.schedule.depends or not keys:
             return
         self.on_policy_prompts |= self._without_off_policy(partition_id, keys)
-        fields = ["prompt_key", "prefix_length", "rm_scores"]
+        fields = ["prompt_key", "prefix_length", "rm_scores", "extra_fields"]
         data = tq.kv_batch_get(keys=list(keys), partition_id=partition_id, select_fields=fields)
-        solved = [float(scores.sum()) >= SOLVED for scores in data["rm_scores"]]
+        infos = map(reward_info, list(data["extra_fields"]))
+        rewards = (float(scores.sum()) for scores in data["rm_scores"])
+        solved = [is_solved(info, reward) for info, reward in zip(infos, rewards, strict=True)]
         self.schedule.solve(data["prompt_key"].tolist(), solved, [not length for length in data["prefix_length"]])
 
     def _without_off_policy(self, partition_id: str, keys: Sequence[str]) -> set[str]:

@@ -1,17 +1,30 @@
-"""The reward: the grader of the benchmarks, so that training and evaluation agree on right answers."""
+"""The reward: the verifiers of targets and benchmarks, so that training and evaluation agree on right answers."""
 
+import json
+from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
 
-from grading.grader import Grader
+from grading.grader import Verdict
+from grading.verifiers.math import MathVerifier
+from grading.verifiers.spec import open_verifier, parse_spec
+from grading.verifiers.verifier import Verifier
+from training.algorithms.group_rejection import SOLVED
 
 TRUNCATED = "truncated"  # entry of a sample's extra fields: it was cut at the response limit, and so scores 0
+PROBLEM = "problem"  # entry of a sample's extra fields: what the policy was asked
+RULES = {"boxed": "math", "whole-text": "math_whole_text"}  # verifiers of mathematics
+FEW_ERRORS = 0.05  # share of a step's samples whose verifier may fail
 
 
 @cache
-def grader(rule: str) -> Grader:
-    """One grader per reward process; its worker starts when an answer needs more than a comparison of strings."""
-    return Grader(workers=1, rule=rule)
+def verifier_of(data_source: str, verifiers: str, rule: str) -> Verifier:
+    """One verifier per source and reward process; what it starts, it starts when it needs it."""
+    specs = json.loads(verifiers)
+    spec = parse_spec(specs[data_source] if specs else "math", f"verifier of {data_source}")
+    return open_verifier(
+        parse_spec(RULES[rule], "rule") if spec.type == "math" and rule != "boxed" else spec, workers=1
+    )
 
 
 def compute_score(
@@ -22,16 +35,58 @@ def compute_score(
     *,
     rule: str = "boxed",
     thinking: bool = True,
-) -> dict[str, float]:
-    """1.0 if the boxed answer after the last ``</think>`` is right, else 0.0.
+    verifiers: str = "{}",
+) -> dict[str, Any]:
+    """The score in [0, 1] that the verifier of ``data_source`` gives, whether that solves the problem, and its failure.
 
     verl's reward workers call it once per sample, off-policy samples included. With ``thinking`` a response without a
     closing tag scores 0.
+
+    Args:
+        extra_info: of the row, with the extra fields of the sample.
+        rule: where the answer is in mathematics: "boxed", or "whole-text" as in the published run.
+        verifiers: the spec of each source, as JSON; none: all are mathematics.
     """
-    truncated = bool((extra_info or {}).get(TRUNCATED))
-    grade = grader(rule).grade(solution_str, ground_truth, "math", thinking=thinking, truncated=truncated)
-    return {"score": grade.score, "acc": grade.score}
+    extra = extra_info or {}
+    verifier = verifier_of(data_source, verifiers, rule)
+    fields = {"data_source": data_source, PROBLEM: extra.get(PROBLEM), **json.loads(extra.get("fields") or "{}")}
+    truncated = bool(extra.get(TRUNCATED))
+    grade = verifier.verify(solution_str, ground_truth, fields=fields, thinking=thinking, truncated=truncated)
+    # Mathematics is compared as far as the answer allows: a failure there is the answer's.
+    failed = grade.verdict is Verdict.ERROR and not isinstance(verifier, MathVerifier)
+    return {
+        "score": grade.score,
+        "acc": grade.score,
+        "solved": grade.solved,
+        "error": grade.reason if failed else "",
+    }
 
 
 compute_score_whole_text = partial(compute_score, rule="whole-text")
-"""As `compute_score`, for any answer after the first ``</think>``, boxed or not: the rule of the published run."""
+"""As `compute_score`; in mathematics, for any answer after the first ``</think>``, boxed or not: the published rule."""
+
+
+def reward_info(extra_fields: Any) -> Mapping[str, Any]:
+    """What the reward function says of a sample, from the extra fields that verl stores with it."""
+    return getattr(extra_fields, "data", extra_fields).get("reward_extra_info", {})
+
+
+def is_solved(info: Mapping[str, Any], score: float) -> bool:
+    """Whether a sample is right: as its verifier says, or by its score where another function gave it."""
+    return bool(info.get("solved", score >= SOLVED))
+
+
+def require_few_errors(step: int, errors: list[str], sources: list[str]) -> None:
+    """Raise a RuntimeError that quotes the first of ``errors`` if more than `FEW_ERRORS` of the samples have one.
+
+    Args:
+        errors: of each sample; "" where its verifier did not fail.
+        sources: of each sample.
+    """
+    failed = [number for number, error in enumerate(errors) if error]
+    if len(failed) > FEW_ERRORS * len(errors):
+        named = ", ".join(sorted({sources[number] for number in failed}))
+        raise RuntimeError(
+            f"step {step}: the verifier of {named} failed on {len(failed)} of {len(errors)} samples, more than "
+            f"{FEW_ERRORS:.0%}; the first: {errors[failed[0]]}. Correct the verifier and prepare the targets again"
+        )

@@ -1,7 +1,7 @@
 """The trainer: a V1 trainer of verl with LUFFY's advantages, off-policy samples and rollout correction."""
 
 from collections import Counter
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,21 @@ from training.algorithms.schedules.entropy import EntropyController
 from training.job.checkpoints import TrainerState, folder_of, mark_complete, read_state, record_score
 from training.job.configuration import mixed_options
 from training.job.metrics_log import require_finite
+from training.job.user_reward import VERIFIERS
 from training.resources.fit_check import require_disk
 from training.verl_hooks.actor_worker import PolicyWorker
 from training.verl_hooks.batch import FIELDS, Samples, compute_advantages
 from training.verl_hooks.loss import mixed_policy_loss
-from training.verl_hooks.metrics import group_metrics, mean_of_sums, update_counts, validation_metrics
+from training.verl_hooks.metrics import (
+    group_metrics,
+    mean_of_sums,
+    source_metrics,
+    update_counts,
+    validation_metrics,
+)
 from training.verl_hooks.prompts.prompt_trainer import PromptTrainer
 from training.verl_hooks.replay_buffer import GroupReplayBuffer, sample_of
+from training.verl_hooks.reward import is_solved, require_few_errors, reward_info
 
 TRAIN = "train"  # verl's partition of the samples that a step learns from
 POLL_SECONDS = 0.1  # verl's 2 s would be most of a step of a small model
@@ -74,6 +82,16 @@ class MixedPolicy(PromptTrainer):
         actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
         limit = self.config.data.max_response_length
         self.actor_rollout_wg.set_loss_fn(partial(mixed_policy_loss, actor, options, limit))
+
+    @cached_property
+    def has_verifiers(self) -> bool:
+        """Whether a source is not mathematics."""
+        return VERIFIERS in (self.config.reward.custom_reward_function.get("reward_kwargs") or {})
+
+    @cached_property
+    def has_several_sources(self) -> bool:
+        """Whether the prompts are of several sources, so that each has curves of its own."""
+        return len(self.train_dataset.dataframe.unique("data_source")) > 1
 
     def _build_replay_buffer(self) -> GroupReplayBuffer:
         data, sampler = self.config.data, self.config.trainer.v1.sampler
@@ -122,8 +140,14 @@ class MixedPolicy(PromptTrainer):
             fields.append("prompt_key")
         data = tq.kv_batch_get(keys=batch.keys, partition_id=TRAIN, select_fields=fields)
         index = np.array(data.pop("uid").tolist(), dtype=object)
+        sources = data.pop("data_source").tolist()
+        infos = [reward_info(of_sample) for of_sample in data.pop("extra_fields").tolist()]
         sampled = torch.tensor([not tag.get("is_padding", False) for tag in batch.tags])
-        return Samples(data.to_padded_tensor(), index, sampled), data["response_mask"]
+        rows = data.to_padded_tensor()
+        scores = rows["rm_scores"].sum(-1).tolist()
+        rows["solved"] = torch.tensor([is_solved(info, score) for info, score in zip(infos, scores, strict=True)])
+        errors = [info.get("error") or "" for info in infos]
+        return Samples(rows, index, sampled, sources, errors), data["response_mask"]
 
     def _rewards(self, samples: Samples, metrics: dict[str, Any]) -> torch.Tensor:
         """Token by token; with verl's penalty for drift from the reference policy where it is part of the reward."""
@@ -147,8 +171,15 @@ class MixedPolicy(PromptTrainer):
         samples, nested_mask = self._read(batch)
         sampled, prefix_lengths = samples.sampled, samples.rows["prefix_length"]
         scores = samples.rows["rm_scores"].sum(-1)
-        on_policy = samples.on_policy[sampled]
-        metrics.update(group_metrics(scores[sampled], samples.index[sampled.numpy()], on_policy, self.options))
+        on_policy, solved, index = samples.on_policy[sampled], samples.solved[sampled], samples.index[sampled.numpy()]
+        metrics.update(group_metrics(scores[sampled], solved, index, on_policy, self.options))
+        drawn = sampled.nonzero().squeeze(-1).tolist()
+        sources, errors = [samples.sources[row] for row in drawn], [samples.errors[row] for row in drawn]
+        require_few_errors(self.global_steps, errors, sources)
+        if self.has_verifiers:
+            metrics["reward/errors"] = float(len(list(filter(None, errors))))
+        if self.has_several_sources:
+            metrics.update(source_metrics(sources, scores[sampled], solved, index, on_policy))
         if self.memory.used:
             reward = metrics.get("reward/on_policy", 0.0)
             metrics |= self.memory.note(samples, lambda prompt: self.problems.has_target(prompt), reward)
@@ -159,7 +190,8 @@ class MixedPolicy(PromptTrainer):
         prompts = self.config.data.train_batch_size // self.parameter_sync_step
         metrics["batch/generation_requests"] = float(samples.rows["requests"][sampled].sum())
         metrics["batch/missing_samples"] = float(prompts * n - sampled.sum())
-        self._counts.update({name: metrics[name] for name in (*metrics,) if name.startswith("batch/")})
+        counted = [name for name in metrics if name.startswith("batch/") or name == "reward/errors"]
+        self._counts.update({name: metrics[name] for name in counted})
         self._prefix_lengths |= zip(batch.keys, prefix_lengths.tolist(), strict=True)
 
         nested = {name: response_to_nested(value.float(), nested_mask) for name, value in signal.fields.items()}

@@ -134,7 +134,8 @@ def test_a_filter_remembers_solved_groups_and_counts_all_samples_of_unguided_one
             "prefix_length": [9 * (n == 0 and p not in unguided) for p, n in zip(prompts, numbers, strict=True)],
             "rm_scores": [[0.0, rewards[p][n]] for p, n in zip(prompts, numbers, strict=True)],
         }
-        return TensorDict({name: torch.tensor(values[name]) for name in select_fields}, batch_size=len(keys))
+        tensors = {name: torch.tensor(values[name]) for name in select_fields if name in values}
+        return tu.get_tensordict({**tensors, "extra_fields": [{}] * len(keys)}, {})
 
     from verl.trainer.ppo.v1 import replay_buffer as verl_buffer
 

@@ -96,13 +96,16 @@ def step_of(correction: str, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str,
         "requests": torch.tensor([0, 1]),
         "rollout_versions": nested([-1, -1], [5, 5, 6, 6]),
     }
-    store = Store(tu.get_tensordict({**fields, "uid": ["a", "a"]}, {}))
+    store = Store(
+        tu.get_tensordict({**fields, "uid": ["a"] * 2, "data_source": ["s"] * 2, "extra_fields": [{}] * 2}, {})
+    )
     monkeypatch.setattr(trainer, "tq", store)
     hooks = SeparateTrainer.__new__(SeparateTrainer)
     hooks.options = MixedPolicyOptions(
         prefix={"n_prefix": 1}, clip_ratio=9.0, rollout_correction={"type": correction, "low": 0.6, "high": 5.0}
     )  # pyright: ignore[reportArgumentType]
     hooks.use_reference_policy, hooks.memory = False, PromptMemory(hooks.options, n=2)
+    hooks.has_verifiers = hooks.has_several_sources = False
     hooks.global_steps, hooks.parameter_sync_step, hooks._counts, hooks._prefix_lengths = 8, 1, Counter(), {}
     hooks.config = OmegaConf.create(
         {

@@ -106,7 +106,7 @@ def test_group_metrics_never_count_an_off_policy_sample(filter_on: str) -> None:
     index = np.array([name for name in ("all", "none", "some", "off_policy") for _ in range(3)], dtype=object)
     scores = torch.tensor([1.0, 1, 0, 0, 0, 1, 0, 1, 0, 1, 1, 1])
     on_policy = torch.tensor([True, True, False, True, True, False, True, True, True, False, False, False])
-    assert group_metrics(scores, index, on_policy, options) == {
+    assert group_metrics(scores, scores == 1, index, on_policy, options) == {
         "batch/off_policy_samples": 5.0,
         "batch/off_policy_prompts": 3.0,
         "groups/off_policy": 0.75,

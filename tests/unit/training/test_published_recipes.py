@@ -53,6 +53,7 @@ def step(made: Batch, options: MixedPolicyOptions) -> tuple[dict[str, Tensor], d
     rows = {
         "response_mask": made.mask.long(),
         "rm_scores": rewards,
+        "solved": made.solved,
         "old_log_probs": made.old,
         "rollout_log_probs": made.old,
         "entropy": entropy,

@@ -140,13 +140,14 @@ def step(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, float], KVBatchMeta
         "requests": torch.tensor([0, 1, 0, 0]),
         "rollout_versions": nested([-1] * 4, [2, 3], [-1] * 4, [-1] * 4),
     }
-    uid = {"uid": ["a", "a", "pad", "pad"]}
+    uid = {"uid": ["a", "a", "pad", "pad"], "data_source": ["s"] * 4, "extra_fields": [{}] * 4}
     store = Store(tu.get_tensordict(fields, {}))
     store.fields = tu.get_tensordict({**fields, **uid}, {})
     monkeypatch.setattr(trainer, "tq", store)
     hooks = trainer.MixedPolicyTrainer.__new__(trainer.MixedPolicyTrainer)
     hooks.options = MixedPolicyOptions(prefix={"n_prefix": 1})
     hooks.use_reference_policy, hooks.memory = False, PromptMemory(hooks.options, n=2)
+    hooks.has_verifiers = hooks.has_several_sources = False
     hooks.global_steps, hooks.parameter_sync_step, hooks._counts, hooks._prefix_lengths = 4, 1, Counter(), {}
     hooks.config = OmegaConf.create(
         {

@@ -13,7 +13,6 @@ from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.rl_dataset import collate_fn
 
 from core.files import write_table
-from training.algorithms.group_rejection import SOLVED
 from training.algorithms.methods.exgrpo import Experience, ReplayStore, Trajectory
 
 FILE = "replay.parquet"  # of a checkpoint
@@ -47,7 +46,7 @@ def insert(store: ReplayStore, rows: TensorDict, index: Sequence[str]) -> None:
         rows: padded; what the trainer knows of each sample before the update.
         index: the group of each sample.
     """
-    solved, generated = rows["rm_scores"].sum(-1) >= SOLVED, rows["prefix_length"] == 0
+    solved, generated = rows["solved"], rows["prefix_length"] == 0
     groups: dict[str, list[int]] = {}
     for row, group in enumerate(index):
         groups.setdefault(group, []).append(row)

@@ -155,7 +155,7 @@ def test_a_group_is_counted_whole_and_only_what_was_generated_is_kept():
     rows = TensorDict(
         {
             "prompt_key": torch.tensor([7, 7, 7, 8, 8, 8]),
-            "rm_scores": torch.tensor([[0.0, 1.0, 0.0]] * 2 + [[0.0] * 3] + [[0.0, 1.0, 0.0]] * 3),
+            "solved": torch.tensor([True, True, False, True, True, True]),
             "prefix_length": torch.tensor([2, 0, 0, 0, 0, 0]),
             "response_mask": torch.tensor([[1, 1, 0]] * 6),
             "responses": torch.tensor([[n, 2, 0] for n in range(6)]),
