@@ -28,7 +28,8 @@ VERDICT_CODE = (
     "grading/pool.py",
     "grading/whole_text.py",
     "grading/verifiers",
-    "grading/function_worker.py",
+    "grading/isolation",
+    "grading/judging",
     "core/text/patterns.py",
 )
 GRADING_CODE = (

@@ -16,12 +16,12 @@ from pydantic import Field, JsonValue, ValidationInfo, field_validator
 from core.errors import InputError, first_line
 from core.files import digest_bytes
 from grading.answers import RESPONSE
-from grading.function_worker import ARGUMENTS
 from grading.grader import Grade, Verdict
+from grading.isolation.function_worker import ARGUMENTS
 from grading.pool import NotStarted, WorkerPool
 from grading.verifiers.verifier import Resources, ScoredOptions, Verifier
 
-PROGRAM = "grading.function_worker"
+PROGRAM = "grading.isolation.function_worker"
 DATA_SOURCE = "data_source"  # a field of a row
 
 
@@ -62,7 +62,7 @@ class PythonOptions(FunctionOptions):
 
 
 class FunctionVerifier(Verifier):
-    """Calls one function of `grading.function_worker`; the types ``python`` and ``gym`` say which."""
+    """Calls one function of `grading.isolation.function_worker`."""
 
     Options = FunctionOptions
 

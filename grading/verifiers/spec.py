@@ -32,6 +32,8 @@ TYPES: Mapping[str, str] = {  # the class of each
     "number": "grading.verifiers.number:NumberVerifier",
     "regex": "grading.verifiers.regex:RegexVerifier",
     "json": "grading.verifiers.json:JsonVerifier",
+    "code": "grading.verifiers.code:CodeVerifier",
+    "judge": "grading.verifiers.judge:JudgeVerifier",
     "python": "grading.verifiers.python:PythonVerifier",
     "all_of": "grading.verifiers.combined:AllOfVerifier",
     "weighted": "grading.verifiers.combined:WeightedVerifier",

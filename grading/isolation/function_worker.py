@@ -1,4 +1,6 @@
-"""The worker program that calls a function of the user's: ``python -m grading.function_worker TARGET MEMORY LIMIT``.
+"""The worker program that calls a function of the user's.
+
+``python -m grading.isolation.function_worker TARGET MEMORY LIMIT``:
 
 TARGET is a JSON object with the ``path`` of the function (``file.py:function`` or ``package.module:function``) and its
 further ``kwargs``, MEMORY the bytes that a call may take, and LIMIT the seconds.

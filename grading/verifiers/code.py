@@ -1,0 +1,166 @@
+"""A Python program that passes tests: pairs of stdin and stdout, or assertions. It runs in a sandbox."""
+
+import ast
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeGuard
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator
+
+from core.errors import first_line
+from grading.grader import Grade, Verdict
+from grading.isolation.sandbox import Bubblewrap, Limits, Sandbox, SandboxFailed, Unprotected
+from grading.isolation.sandbox_fusion import SandboxFusion
+from grading.verifiers.verifier import Resources, Verifier, VerifierOptions
+
+BUBBLEWRAP, NONE = "bubblewrap", "none"
+EXPECTED = (
+    'expected {"inputs": [...], "outputs": [...]}, a list of {"input": ..., "output": ...}, or assertions '
+    "(a list or a text)"
+)
+
+
+class CodeOptions(VerifierOptions):
+    """``tests``: the field of a row that holds its tests; by default its gold answer does.
+
+    ``sandbox``: "bubblewrap", the url of a SandboxFusion server, or "none". The limits are those of one test;
+    ``limit_s`` is processor time.
+    """
+
+    answer: str = "code_block"
+    tests: str | None = None
+    sandbox: str = BUBBLEWRAP
+    limit_s: float = Field(5.0, gt=0)
+    memory_mb: int = Field(512, ge=64)
+    processes: int = Field(16, ge=1)
+
+    @field_validator("sandbox")
+    @classmethod
+    def _is_known(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if value not in (BUBBLEWRAP, NONE) and not (parts.scheme in ("http", "https") and parts.hostname):
+            raise ValueError(f"expected {BUBBLEWRAP}, the url of a SandboxFusion server, or {NONE}")
+        return value
+
+
+class Tests(NamedTuple):
+    """Pairs of stdin and the stdout that is expected, or one text of assertions."""
+
+    pairs: Sequence[tuple[str, str]] = ()
+    assertions: str = ""
+
+
+class UnreadableTests(ValueError):
+    """Tests of no known form."""
+
+
+class CodeVerifier(Verifier):
+    """All tests have to pass; the first that does not is the reason.
+
+    Assertions run in the process of the program, which could be written to deceive them. What is expected of stdout
+    never enters the sandbox.
+    """
+
+    Options = CodeOptions
+
+    def __init__(self, options: CodeOptions, resources: Resources) -> None:
+        super().__init__(options, resources)
+        limits = Limits(options.limit_s, options.memory_mb << 20, options.processes)
+        self._sandbox: Sandbox
+        if options.sandbox == BUBBLEWRAP:
+            self._sandbox = Bubblewrap(limits)
+        elif options.sandbox == NONE:
+            self._sandbox = Unprotected(limits)
+        else:
+            self._sandbox = SandboxFusion(options.sandbox, limits)
+
+    @classmethod
+    def identity(cls, options: Mapping[str, Any]) -> Any:
+        """Where a program runs does not decide whether it is right."""
+        return {name: value for name, value in options.items() if name != "sandbox"}
+
+    @classmethod
+    def requires_fields(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        return (options["tests"],) if options.get("tests") else ()
+
+    def grade_answer(self, answer: str, gold: str, fields: Mapping[str, Any]) -> Grade:
+        try:
+            tests = read_tests(self._tests(gold, fields))
+        except UnreadableTests as error:
+            return Grade(Verdict.GOLD_UNPARSED, answer, str(error))
+        try:
+            problem = self._failure(answer, tests)
+        except SandboxFailed as error:
+            return Grade(Verdict.ERROR, answer, f"the sandbox failed: {first_line(error)}")
+        return Grade(Verdict.WRONG if problem else Verdict.CORRECT, answer, problem or "all tests pass")
+
+    def gold_problem(self, gold: str, fields: Mapping[str, Any] | None = None) -> str | None:
+        try:
+            read_tests(self._tests(gold, fields or {}))
+        except UnreadableTests as error:
+            return str(error)
+        return None
+
+    def _tests(self, gold: str, fields: Mapping[str, Any]) -> Any:
+        if self.options.tests is None:
+            return gold
+        if self.options.tests not in fields:
+            raise UnreadableTests(f"the row has no field {self.options.tests!r}, which tests names")
+        return fields[self.options.tests]
+
+    def _failure(self, program: str, tests: Tests) -> str:
+        if tests.assertions:
+            passed = secrets.token_hex(16)  # printed at the end, so that a program that exits early does not pass
+            run = self._sandbox.run(f"{program}\n\n{tests.assertions}\n\nprint('\\n{passed}')\n", "")
+            said = run.stdout.rstrip("\n").rpartition("\n")[2] == passed
+            return run.problem or ("" if said else "it ended before the last assertion")
+        for number, (stdin, expected) in enumerate(tests.pairs, start=1):
+            run = self._sandbox.run(program, stdin)
+            if run.problem:
+                return f"test {number}: {run.problem}"
+            if _lines(run.stdout) != _lines(expected):
+                return f"test {number}: printed {run.stdout[:60]!r}, expected {expected[:60]!r}"
+        return ""
+
+
+def read_tests(value: Any) -> Tests:
+    """The tests in a gold answer or a field.
+
+    >>> read_tests('{"inputs": ["1"], "outputs": ["2"]}'), read_tests("assert f(1) == 2")
+    (Tests(pairs=[('1', '2')], assertions=''), Tests(pairs=(), assertions='assert f(1) == 2'))
+
+    Raises:
+        UnreadableTests: they have no known form, or there are none.
+    """
+    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise UnreadableTests(f"the tests are not JSON: {first_line(error)}") from None
+    if isinstance(value, Mapping):
+        inputs, outputs = value.get("inputs"), value.get("outputs")
+        if not _are_texts(inputs) or not _are_texts(outputs) or len(inputs) != len(outputs) or "fn_name" in value:
+            raise UnreadableTests(f"tests that are not read: {EXPECTED}, with texts")
+        return Tests(list(zip(inputs, outputs, strict=True)))
+    if isinstance(value, Sequence) and value and all(isinstance(one, Mapping) for one in value):
+        rows: list[Mapping[str, Any]] = list(value)
+        return read_tests({f"{name}s": [row.get(name) for row in rows] for name in ("input", "output")})
+    assertions = value if isinstance(value, str) else "\n".join(value) if _are_texts(value) else ""
+    try:
+        tree = ast.parse(assertions)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise UnreadableTests(f"the assertions are not Python: {first_line(error)}") from None
+    if not any(isinstance(node, ast.Assert | ast.Raise) for node in ast.walk(tree)):
+        raise UnreadableTests(f"there are no tests: {EXPECTED}")
+    return Tests(assertions=assertions)
+
+
+def _are_texts(values: Any) -> TypeGuard[Sequence[str]]:
+    return isinstance(values, Sequence) and bool(values) and all(isinstance(value, str) for value in values)
+
+
+def _lines(text: str) -> list[str]:
+    """Lines without the blanks at their ends, and without empty ones at the end."""
+    return [line.rstrip() for line in text.rstrip().splitlines()]
