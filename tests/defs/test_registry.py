@@ -29,7 +29,7 @@ def two(written: Written) -> tuple[Written, str, str]:
     """An installation in which a second policy has beaten the first."""
     first = written.policy("first", **GOOD)
     assert written.project.run(*OUTPUTS).success
-    second = written.policy("second", **{**GOOD, "arithmetic": 0.9})
+    second = written.policy("second", **{**GOOD, "arithmetic": 0.75})
     assert written.project.run(*OUTPUTS).success
     assert written.champion["checkpoint"] == second
     return written, first, second
