@@ -1,4 +1,4 @@
-# All targets: make help
+# Set-up, tests and documentation: make help lists the targets. Everyday use: luffy --help lists the commands.
 SHELL := /bin/bash
 PYTHON ?= python3.11
 PORT ?= 3000
@@ -21,16 +21,13 @@ INTEROP_STAMP := .venv-interop/installed.$(call digest,requirements/interop.lock
 export DAGSTER_HOME := $(CURDIR)/var/dagster
 export PYTHONPATH := $(CURDIR)
 export HF_HUB_DISABLE_TELEMETRY := 1
-ifneq ($(PROFILE),)
-export LUFFY_PROFILE := $(PROFILE)
-endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run ui promote rollback experiments compare drift words words-data leaderboard test test-all test-deps test-unit bench docs lint lock audit pin-images \
-  setup clean doctor test-gpu-lock test-interop units unit-orchestration unit-training definitions trainings \
+.PHONY: help setup demo ui test test-all test-deps test-unit bench docs lint lock audit pin-images clean test-gpu-lock test-interop \
+  units unit-orchestration unit-training definitions trainings \
   others-orchestration others-training
 
-help:  ## list the targets
+help:  ## list the targets (luffy --help lists the commands)
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # Build environment $(1) from lock $(2); $(3) says what it is.
@@ -79,33 +76,11 @@ $(INTEROP_STAMP):
 	$(call build,.venv-interop,interop,Inspect and lm-evaluation-harness and MLflow for tests; 1.5 GB)
 	@touch $@
 
-doctor:  ## say what this machine lacks, then train and evaluate the embedded model on it (HARDWARE=gpu_single, ...)
-	@$(PYTHON) -m pipelines.cli.doctor --hardware $(HARDWARE) --port $(PORT)
-
 demo: setup  ## run the whole graph on the embedded task: targets, training, evals, scorecard
-	@LUFFY_PROFILE=embedded $(ORCHESTRATION) -m pipelines.cli.run
-
-run: setup  ## the same graph on your files: PROFILE=name-or-path, LUFFY__SECTION__KEY=value
-	@$(ORCHESTRATION) -m pipelines.cli.run
+	@$(ORCHESTRATION) -m pipelines.cli.luffy demo
 
 ui: $(ORCHESTRATION_STAMP)  ## serve the Dagster UI on PORT (default 3000)
-	@$(ORCHESTRATION) -m pipelines.cli.ui --port $(PORT)
-
-promote: $(ORCHESTRATION_STAMP)  ## make a policy the champion by hand: TO=digest or run folder, REASON=text
-	@$(ORCHESTRATION) -m pipelines.cli.registry promote "$(TO)" --reason "$(REASON)"
-
-rollback: $(ORCHESTRATION_STAMP)  ## make the champion before the present one the champion again: REASON=text
-	@$(ORCHESTRATION) -m pipelines.cli.registry rollback --reason "$(REASON)"
-
-experiments: setup  ## train and score recipes and compare them on one page: RECIPES="luffy on_policy" (default: all)
-	@$(ORCHESTRATION) -m pipelines.cli.experiments $(RECIPES)
-
-compare: setup  ## the paper's comparison on the embedded task (METHODS="luffy hpt" SEEDS=8); writes docs/results/comparison
-	@$(ORCHESTRATION) -m pipelines.cli.experiments --profile comparison --copy-to docs/results/comparison \
-	  $(if $(SEEDS),--set experiments.seeds=$(SEEDS)) $(METHODS)
-
-drift: setup  ## what each rollout correction does with stale samples, on the embedded task; writes docs/results/drift
-	@$(ORCHESTRATION) -m pipelines.cli.experiments --profile drift --copy-to docs/results/drift
+	@$(ORCHESTRATION) -m pipelines.cli.luffy ui --port $(PORT)
 
 # A part that fails does not keep the others from running: make's status tells of it at the end.
 PARTS := $(MAKE) --no-print-directory --keep-going
@@ -118,20 +93,6 @@ COUNTED = export LUFFY_TEST_COUNTS=$$(mktemp);
 SUMMARY = $(ORCHESTRATION) tests/summary.py $$LUFFY_TEST_COUNTS; rm -f $$LUFFY_TEST_COUNTS
 TEST_PACKAGES := bubblewrap chromium postgresql slurm-wlm strace
 TRAININGS := $(wildcard tests/integration/test_training*.py)
-
-# Before anything is built: the problems are not part of the project. LUFFY__TARGETS__SOURCE names others.
-words-data:
-	@[ -n "$(LUFFY__TARGETS__SOURCE)" ] || for file in word_problems_train.jsonl svamp_test.jsonl; do \
-	  [ -f "$(or $(DATA),.)/$$file" ] || { echo "error: no $$file in $(or $(DATA),this folder): give the folder of the" \
-	    "problems, make words DATA=FOLDER; docs/results/words.md says where they can be had" >&2; exit 2; }; \
-	done
-	@case "$(MODEL)" in *.gguf|*/) [ -e "$(MODEL)" ] || { echo "error: MODEL=$(MODEL): no such file or folder: give a" \
-	  "model folder, a .gguf file or a hub id" >&2; exit 2; } ;; esac
-
-words: words-data setup  ## a language model learns word problems on the CPU (hours): DATA=folder MODEL=gguf; writes docs/results/words
-	@$(ORCHESTRATION) -m pipelines.cli.experiments --profile words --copy-to docs/results/words \
-	  $(if $(DATA),--set targets.source="[$(DATA)/word_problems_train.jsonl]" --set benchmarks.roots="[$(DATA)]") \
-	  $(if $(MODEL),--set model.source="$(MODEL)")
 
 test: setup  ## unit, definition, UI and integration tests, in both environments
 	@echo "the unit tests, then four parts, three at a time; the output of each comes when it has ended"
@@ -192,9 +153,6 @@ bench: setup  ## measure the figures that the README quotes (TRACES="FILE ..." D
 	@$(ORCHESTRATION) -m perf.load
 	@$(TRAINING) -m perf.steps
 	@$(TRAINING) -m perf.evaluation $(if $(DATA),--data $(DATA),--only hostile generation)
-
-leaderboard: setup  ## rank every checkpoint that was evaluated (MODELS="A B": evaluate these first)
-	@$(ORCHESTRATION) -m pipelines.cli.leaderboard $(MODELS)
 
 lock:  ## compile requirements/*.lock from pyproject.toml (needs uv; finds local wheels through PIP_FIND_LINKS)
 	UV_FIND_LINKS=$$PIP_FIND_LINKS requirements/compile.sh

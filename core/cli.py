@@ -1,14 +1,15 @@
-"""Conventions of the project's command lines: numbers, exit statuses and error messages."""
+"""Conventions of the project's command lines: help, exit statuses and error messages."""
 
-import argparse
-import math
 import os
 import sys
-from collections.abc import Callable
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from core.errors import InputError, TaskFailed
 from core.machine.processes import die_with_parent
+
+if TYPE_CHECKING:
+    import typer
 
 INTERRUPTED = 130  # the status that a shell gives a program that Ctrl-C ended
 PARENT = "LUFFY_PARENT"  # variable: the id of the process with which a program ends, where it is not for itself
@@ -49,43 +50,62 @@ def exit_status(work: Callable[[], int | None]) -> int:
         return INTERRUPTED
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are errors like all others: one line, status 2. Use it within `exit_status`.
+def new_app(help_text: str, *, add_completion: bool = False, epilog: str | None = None) -> "typer.Typer":
+    """A typer application with the conventions of this project."""
+    import typer
 
-    A program's own parser has a ``prog``, ``python -m MODULE [COMMAND]``, and takes the name that `COMMAND` gives
-    ``python -m MODULE``.
+    return typer.Typer(
+        help=help_text,
+        epilog=epilog,
+        add_completion=add_completion,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+
+def run_app(app: "typer.Typer", arguments: Sequence[str], program: str) -> int:
+    """Run the command that ``arguments`` name; its exit status.
+
+    Raises:
+        InputError: a mistake in the command line; the message says whose help to read.
     """
+    import typer
 
-    def __init__(self, *, prog: str | None = None, **options: Any) -> None:
-        if prog and (given := os.environ.pop(COMMAND, None)):
-            prog = " ".join([given, *prog.split()[3:]])
-        super().__init__(prog=prog, **options)
+    name = os.environ.pop(COMMAND, program)
+    try:
+        return app(list(arguments), prog_name=name, standalone_mode=False) or 0
+    except typer.TyperException as error:
+        text = " ".join(error.format_message().split()).rstrip(".")
+        context = getattr(error, "ctx", None)
+        raise InputError(f"{text}; see {context.command_path if context else name} --help") from None
 
-    def error(self, message: str) -> NoReturn:
-        raise InputError(f"{message}; see {self.prog} --help")
+
+def run_command(command: Callable[..., None], arguments: Sequence[str] | None, program: str) -> int:
+    """Run a program that is one typer command, by default with the arguments of this process; its exit status."""
+    app = new_app("")
+    app.command()(command)
+    return exit_status(lambda: run_app(app, sys.argv[1:] if arguments is None else arguments, program))
 
 
-def number(
-    kind: type[int] | type[float], least: float = -math.inf, most: float = math.inf, *, above: float = -math.inf
-) -> Callable[[str], float]:
-    """The ``type`` of an option that takes a finite number from ``least`` to ``most``, and greater than ``above``."""
-    limits = [f"above {above:g}"] if above > -math.inf else [f"from {least:g}"] if least > -math.inf else []
-    limits += [f"up to {most:g}"] if most < math.inf else []
-    expected = " ".join([f"a {'whole ' if kind is int else ''}number", *limits])
+def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
+    """The ``parser`` of an option that takes a whole number from ``least`` up to ``most``."""
 
-    def parse(text: str) -> float:
+    def parse(text: str) -> int:
+        import typer
+
         try:
-            value = kind(text)
+            value = int(text)
         except ValueError:
-            value = math.nan
-        if math.isfinite(value) and least <= value <= most and value > above:
-            return value
-        raise argparse.ArgumentTypeError(f"got {text[:80]!r}, expected {expected}")
+            value = least - 1
+        if value < least or (most is not None and value > most):
+            limit = "" if most is None else f" up to {most}"
+            raise typer.BadParameter(f"got {str(text)[:80]!r}, expected a whole number from {least}{limit}")
+        return value
 
     return parse
 
 
-COUNT = number(int, 1)
-PORT = number(int, 1, 65535)
-SECONDS = number(float, above=0)
-SEED = number(int, 0, 2**63 - 1)
+def examples(*lines: str) -> str:
+    """The end of a help text: commands that work as they stand."""
+    return "\n\n".join(["[bold]Examples[/bold]", *lines])

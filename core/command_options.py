@@ -1,9 +1,8 @@
 """Typer commands whose options are the fields of a `Request`, so that options and request files are equivalent."""
 
 import inspect
-import os
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -11,44 +10,12 @@ import typer
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from core.cli import COMMAND
 from core.errors import InputError, explain_validation
 from core.request import Request
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Asked = TypeVar("Asked", bound=Request)
 REQUEST = "request"
-
-
-def new_app(help_text: str) -> typer.Typer:
-    """A typer application with the conventions of this project; ``\\b`` in a help text keeps its lines as they are."""
-    return typer.Typer(
-        help=help_text,
-        add_completion=False,
-        rich_markup_mode="rich",
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-
-
-def run_app(app: typer.Typer, arguments: Sequence[str], program: str) -> int:
-    """Run the command that ``arguments`` name; its exit status.
-
-    Raises:
-        InputError: a mistake in the command line; the message says whose help to read.
-    """
-    name = os.environ.pop(COMMAND, program)
-    try:
-        return app(list(arguments), prog_name=name, standalone_mode=False) or 0
-    except typer.TyperException as error:
-        text = " ".join(error.format_message().split()).rstrip(".")
-        context = getattr(error, "ctx", None)
-        raise InputError(f"{text}; see {context.command_path if context else name} --help") from None
-
-
-def examples(*lines: str) -> str:
-    """Format the end of a help text: example commands that work as they stand."""
-    return "\n\n".join(["[bold]Examples[/bold]", *lines])
 
 
 def options_of(model: type[Request]) -> Callable[[Function], Function]:

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from core.cli import exit_status
-from core.command_options import examples, new_app, options_of, request_of, run_app
+from core.cli import examples, exit_status, new_app, run_app
+from core.command_options import options_of, request_of
 from core.errors import InputError
 from evaluation import commands
 from evaluation.command_requests import (
@@ -37,7 +37,7 @@ SuiteFile = Annotated[Path, typer.Option(metavar="FILE.parquet", help="File that
 Context = typer.Context
 
 
-@app.command(epilog=examples("python -m evaluation suite --suite embedded --limit 20 --out suite.parquet"))
+@app.command(epilog=examples("luffy evaluate suite --suite embedded --limit 20 --out suite.parquet"))
 @options_of(SuiteRequest)
 def suite(context: Context, **given: Any) -> None:
     """Write the problems of benchmarks into one suite file."""
@@ -46,8 +46,8 @@ def suite(context: Context, **given: Any) -> None:
 
 @app.command(
     epilog=examples(
-        "python -m evaluation generate --model Qwen/Qwen3-0.6B --suite suite.parquet --out samples",
-        "python -m evaluation generate --request samples/request.json",
+        "luffy evaluate generate --model Qwen/Qwen3-0.6B --suite suite.parquet --out samples",
+        "luffy evaluate generate --request samples/request.json",
     )
 )
 @options_of(GenerateRequest)
@@ -58,8 +58,8 @@ def generate(context: Context, **given: Any) -> None:
 
 @app.command(
     epilog=examples(
-        "python -m evaluation traces --teacher Qwen/Qwen3-8B --problems problems.jsonl --out traces.parquet",
-        "python -m evaluation traces --teacher NAME@http://HOST:8000/v1 --problems problems.jsonl "
+        "luffy evaluate traces --teacher Qwen/Qwen3-8B --problems problems.jsonl --out traces.parquet",
+        "luffy evaluate traces --teacher NAME@http://HOST:8000/v1 --problems problems.jsonl "
         "--budget-tokens 1000000 --out traces.parquet",
     )
 )
@@ -69,14 +69,14 @@ def traces(context: Context, **given: Any) -> None:
     commands.traces(request_of(TracesRequest, context, given))
 
 
-@app.command(epilog=examples("python -m evaluation difficulty --samples traces.parquet --out difficulty.parquet"))
+@app.command(epilog=examples("luffy evaluate difficulty --samples traces.parquet --out difficulty.parquet"))
 @options_of(DifficultyRequest)
 def difficulty(context: Context, **given: Any) -> None:
     """Measure how often a model solves each problem."""
     commands.difficulty(request_of(DifficultyRequest, context, given))
 
 
-@app.command(epilog=examples("python -m evaluation grade --suite suite.parquet --samples samples --out graded"))
+@app.command(epilog=examples("luffy evaluate grade --suite suite.parquet --samples samples --out graded"))
 @options_of(GradeRequest)
 def grade(context: Context, **given: Any) -> None:
     """Grade samples."""
@@ -87,7 +87,11 @@ def grade(context: Context, **given: Any) -> None:
 def disagreements(
     results: Results,
     second: Annotated[
-        str, typer.Option(metavar="|".join(SECOND_GRADERS), help="; ".join(map(": ".join, SECOND_GRADERS.items())))
+        str,
+        typer.Option(
+            metavar="|".join(SECOND_GRADERS),
+            help=f"The second grader. {'; '.join(map(': '.join, SECOND_GRADERS.items()))}.",
+        ),
     ] = "whole-text",
     limit_s: Annotated[float, typer.Option(help="Seconds allowed for one sample.")] = 5.0,
     out: Annotated[
@@ -143,8 +147,8 @@ def lm_eval(
 
 @app.command(
     epilog=examples(
-        "python -m evaluation compare Qwen/Qwen3-0.6B Qwen/Qwen3-1.7B --limit 20",
-        "python -m evaluation compare graded-base graded-policy",
+        "luffy evaluate compare Qwen/Qwen3-0.6B Qwen/Qwen3-1.7B --limit 20",
+        "luffy evaluate compare graded-base graded-policy",
     )
 )
 @options_of(CompareRequest)
@@ -167,9 +171,7 @@ def leaderboard(
 
 
 @app.command(
-    epilog=examples(
-        "python -m evaluation report --suite suite.parquet --base graded-base --policy graded --out card.html"
-    )
+    epilog=examples("luffy evaluate report --suite suite.parquet --base graded-base --policy graded --out card.html")
 )
 @options_of(ReportRequest)
 def report(context: Context, **given: Any) -> None:

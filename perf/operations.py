@@ -72,7 +72,7 @@ def _write_traces(file: Path, rows: int = 20_000) -> None:
 
 def _run() -> float:
     started = time.perf_counter()
-    command = [sys.executable, "-m", "pipelines.cli.run", "--select", PART]
+    command = [sys.executable, "-m", "pipelines.cli.luffy", "run", "--select", PART]
     subprocess.run(command, check=True, capture_output=True)
     return time.perf_counter() - started
 
@@ -144,7 +144,7 @@ def _ui() -> None:
         port = free.getsockname()[1]
     address, started = f"http://127.0.0.1:{port}", time.perf_counter()
     served = subprocess.Popen(
-        [sys.executable, "-m", "pipelines.cli.ui", "--port", str(port)],
+        [sys.executable, "-m", "pipelines.cli.luffy", "ui", "--port", str(port)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -157,7 +157,7 @@ def _ui() -> None:
             except (urllib.error.URLError, ConnectionError, TimeoutError):
                 assert served.poll() is None, "the UI ended"
                 time.sleep(0.1)
-        _say("make ui answers", time.perf_counter() - started, 20)
+        _say("luffy ui answers", time.perf_counter() - started, 20)
         if BROWSER.exists():
             _say("the asset page, 1,000 materializations", _page(address), 2)
     finally:

@@ -1,32 +1,16 @@
 """``python -m targets browse``: all traces of a preparation, kept and rejected, on one page for people."""
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from core.browser.page import Page, Row, write_page
-from core.cli import Parser
-from targets.prepared import Prepared, read_prepared
+from targets.prepared import Prepared
 from targets.target_tables import iter_batches
 
 KEPT = "kept"
 FACETS = ("reason", "source", "verdict")
-
-
-def main(arguments: Sequence[str]) -> int:
-    parser = Parser(
-        prog="python -m targets browse",
-        description="Write all traces of a preparation, kept and rejected, on one HTML page, which opens without a "
-        "network. Decisions that people make there are downloaded as review.csv, for --set review=review.csv.",
-    )
-    parser.add_argument("folder", type=Path, metavar="OUT", help="folder of a preparation")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE.html", help="the page to write")
-    options = parser.parse_args(arguments)
-    rows = browse(read_prepared(options.folder), options.out)
-    sys.stdout.write(f"{options.out}: {rows:,} rows\n")
-    return 0
 
 
 def browse(prepared: Prepared, out: Path) -> int:

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from core.cli import exit_status
-from core.command_options import examples, new_app, options_of, request_of, run_app
+from core.cli import examples, exit_status, new_app, run_app
+from core.command_options import options_of, request_of
 from core.errors import InputError
 from core.metrics import REWARD, VALIDATION_SCORE
 from core.model.manifest import InputRecord
@@ -28,9 +28,9 @@ Run = Annotated[Path, typer.Option(metavar="DIR", help="Folder of the run.")]
 @app.callback(
     invoke_without_command=True,
     epilog=examples(
-        "python -m training --recipe luffy --targets targets/train.parquet --model models/base --out runs/luffy",
-        "python -m training --recipe luffy --print-config --set actor_rollout_ref.actor.optim.lr=1e-6",
-        "python -m training --request runs/luffy/request.json",
+        "luffy train --recipe luffy --targets targets/train.parquet --model models/base --out runs/luffy",
+        "luffy train --recipe luffy --print-config --set actor_rollout_ref.actor.optim.lr=1e-6",
+        "luffy train --request runs/luffy/request.json",
     ),
 )
 @options_of(TrainingRequest)

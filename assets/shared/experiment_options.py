@@ -77,7 +77,7 @@ class ExperimentOptions(Options):
         default={}, description="Variants by name: recipes with their own settings, compared like recipes."
     )
     recipes: list[str] = Field(
-        default=[], description="Recipes and variants that `make experiments` trains. Empty: the variants, or all."
+        default=[], description="Recipes and variants that `luffy experiments` trains. Empty: the variants, or all."
     )
     seeds: Annotated[dict[str, PositiveInt], BeforeValidator(_by_name)] = Field(
         default={"default": 1},
@@ -150,7 +150,7 @@ class ExperimentOptions(Options):
         return [*names_of(RECIPES), *self.variants]
 
     def trained(self) -> list[str]:
-        """The names that `make experiments` trains by default."""
+        """The names that `luffy experiments` trains by default."""
         return self.recipes or list(self.variants) or self.names()
 
     def of(self, name: str) -> Variant:

@@ -1,20 +1,21 @@
-"""``python -m pipelines.cli.experiments [RECIPE …]``: train and score recipes, then compare them on one page.
+"""``luffy experiments``, ``compare``, ``drift``, ``words``: train and score recipes, then compare them on one page.
 
-``make experiments`` and ``make compare`` call it. Each recipe and seed is a run, one after the other, in the instance
-that ``make ui`` shows. A backfill of experiments/policy and experiments/scores in the UI does the same. Complete runs
-are reused, so an interrupted command continues where it stopped. Runs that are recorded in `experiments.runs` are not
-made again.
+Each recipe and seed is a run, one after the other, in the instance that ``luffy ui`` shows. A backfill of
+experiments/policy and experiments/scores in the UI does the same. Complete runs are reused, so an interrupted command
+continues where it stopped. Runs that are recorded in `experiments.runs` are not made again.
 """
 
+import json
 import os
 import shutil
-import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
 from assets.shared.references import ModelReference, Reference, SuiteReference, TrainReference
-from core.cli import INTERRUPTED, Parser, exit_status
+from core.cli import INTERRUPTED
 from core.code_digest import PROJECT
 from core.errors import InputError
 from core.files import atomic_write
@@ -26,28 +27,24 @@ from pipelines.definitions.instance import end_dead_runs, prepare_home
 from pipelines.definitions.jobs import COMPARE, EVERYTHING, EXPERIMENT, OBSERVE, PREPARE
 from pipelines.definitions.settings import load_settings
 
+WORDS = ("word_problems_train.jsonl", "svamp_test.jsonl")
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = Parser(
-        prog="python -m pipelines.cli.experiments", description="Train and score recipes, and compare them on one page."
-    )
-    parser.add_argument(
-        "recipes",
-        nargs="*",
-        metavar="RECIPE",
-        help="files of training/config/recipe or variants of the profile (default: those that the profile names)",
-    )
-    parser.add_argument("--profile", help="name or file of a profile")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", dest="overrides", help="override a setting"
-    )
-    parser.add_argument(
-        "--copy-to", type=Path, metavar="FOLDER", help="also copy the tables and figures to this folder"
-    )
-    options = parser.parse_args(arguments)
-    if options.copy_to and options.copy_to.exists() and not options.copy_to.is_dir():
-        raise InputError(f"--copy-to {options.copy_to}: is a file; expected a folder")
-    configure(options.profile, options.overrides)
+
+def run_experiments(
+    recipes: Sequence[str], profile: str | None, overrides: Sequence[str], copy_to: Path | None = None
+) -> int:
+    """Train and score recipes, and compare them on one page; the exit status.
+
+    Args:
+        recipes: files of training/config/recipe or variants of the profile. Empty: those that the profile names.
+        profile: name or file of a profile.
+        overrides: ``SECTION.KEY=VALUE`` each.
+        copy_to: also copy the tables and figures to this folder.
+    """
+    copy_to = copy_to and copy_to.absolute()
+    if copy_to and copy_to.exists() and not copy_to.is_dir():
+        raise InputError(f"--copy-to {copy_to}: is a file; expected a folder")
+    configure(profile, overrides)
     os.chdir(PROJECT)
     prepare_home()
     from assets import evals
@@ -60,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     settings = load_settings()
     names = settings.experiments.names()
-    recipes = options.recipes or settings.experiments.trained()
+    recipes = recipes or settings.experiments.trained()
     if unknown := sorted(set(recipes) - set(names)):
         raise InputError(f"unknown recipe {', '.join(unknown)}: expected names among {', '.join(names)}")
     training_interpreter(defs).executable()
@@ -100,15 +97,28 @@ def main(arguments: list[str] | None = None) -> int:
         if status := execute(instance, COMPARE, terminal):
             return status
     folder = Path(storage.read_reference(COMPARISON.to_user_string(), Reference).path)
-    if options.copy_to:
+    if copy_to:
         source = folder / DRIFT if (folder / DRIFT).is_dir() else folder
         for file in sorted(source.iterdir()):
             if file.name != PAGE:
-                with atomic_write(options.copy_to / file.name) as temporary:
+                with atomic_write(copy_to / file.name) as temporary:
                     shutil.copyfile(file, temporary)
     terminal.line(f"\ncomparison: {folder}/{PAGE}")
     return 1 if failed else 0
 
 
-if __name__ == "__main__":
-    sys.exit(exit_status(main))
+def word_problems(data: Path | None, model: str | None) -> list[str]:
+    """The settings of the profile ``words`` for the problems in a folder and for another base model.
+
+    Raises:
+        InputError: a file of the problems is missing.
+    """
+    settings: dict[str, Any] = {} if model is None else {"model.source": model}
+    if data is not None:
+        for name in WORDS:
+            if not (data / name).is_file():
+                raise InputError(
+                    f"--data {data}: no {name} there: give the folder of the problems; see docs/results/words.md"
+                )
+        settings |= {"targets.source": [str(data / WORDS[0])], "benchmarks.roots": [str(data)]}
+    return [f"{name}={json.dumps(value)}" for name, value in settings.items()]

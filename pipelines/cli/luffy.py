@@ -1,36 +1,48 @@
 """``luffy``: one command for everything that a user of the project does.
 
-It only reads the command line. The modules beside this one, and ``python -m targets|training|evaluation``, do the work;
-they are imported when their command runs, so that help and completion answer at once.
+It only reads the command line. The modules beside this one do the work, and are imported when their command runs, so
+that help and completion answer at once. ``targets``, ``train`` and ``evaluate`` are the applications of
+``python -m targets|training|evaluation``.
 """
 
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from core.cli import COMMAND, exit_status
+from core.cli import COMMAND, examples, exit_status, new_app, run_app, whole_number
 from core.code_digest import HARDWARE, PROJECT, RECIPES
-from core.errors import InputError
 
 START, DATA, COMPARISON, CHAMPION = "Start here", "Your own data and models", "Comparisons", "The champion"
-EPILOG = (
-    "Try `luffy demo`, then `luffy ui`. Every command has --help. Outputs go to var/storage. "
-    "`luffy --install-completion` teaches your shell the commands and their options."
-)
-HELP = {"-h", "--help"}  # needs no training interpreter
-PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+PACKAGES = {"targets": "targets", "train": "training", "evaluate": "evaluation"}
+TRAINING_PYTHON = {"train", "evaluate"}  # commands that need it, except for their help
+HELP = {"-h", "--help"}
 
-app = typer.Typer(
-    name="luffy",
-    help="Train a reasoning model with off-policy guidance, score it, and know which traces made which score.",
-    epilog=EPILOG,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+
+class PackageCommand(TyperCommand):
+    """A command that is the application of a package, which is imported when somebody calls it or asks for its help."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        package = PACKAGES[str(self.name)]
+        completing = extra.get("resilient_parsing", False)
+        if self.name in TRAINING_PYTHON and not completing and not HELP & {*args}:
+            python = _training_python()
+            os.environ[COMMAND] = f"luffy {self.name}"
+            os.execv(python, [str(python), "-m", package, *args])
+        application = typer.main.get_command(import_module(f"{package}.__main__").app)
+        return application.make_context(info_name, args, parent, **extra)
+
+
+app = new_app(
+    "Train a reasoning model with off-policy guidance, score it, and know which traces made which score.",
+    add_completion=True,
+    epilog="Try `luffy demo`, then `luffy ui`. Every command has --help. Outputs go to var/storage. "
+    "`luffy --install-completion` teaches your shell the commands and their options.",
 )
 
 
@@ -57,7 +69,7 @@ Profile = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Profile of settings, by name or as a YAML file (default: $LUFFY_PROFILE, or embedded).",
+        help="Profile of settings, by name or as a YAML file. Without it, $LUFFY_PROFILE, or embedded.",
         autocompletion=profiles,
     ),
 ]
@@ -70,150 +82,160 @@ Select = Annotated[
         metavar="ASSETS", help="Only these assets, such as key:targets/train, or +key:targets/train with what it needs."
     ),
 ]
-AtOnce = Annotated[int | None, typer.Option(metavar="N", help="Stages that run at the same time (default: 2).")]
+AtOnce = Annotated[int, typer.Option(metavar="N", parser=whole_number(1), help="Stages that run at the same time.")]
 Recipes = Annotated[
     list[str] | None,
-    typer.Argument(metavar="RECIPE", help="Recipes (default: those of the profile, or all).", autocompletion=recipes),
+    typer.Argument(
+        metavar="[RECIPE]...", help="Recipes to train. Without any, those of the profile.", autocompletion=recipes
+    ),
 ]
 CopyTo = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Also copy the tables and figures to this folder.")]
-Port = Annotated[int, typer.Option(help="Port of the UI.")]
-Host = Annotated[str, typer.Option(help="Address to listen on. Keep it local, as the UI has no login.")]
+Port = Annotated[int, typer.Option(metavar="PORT", parser=whole_number(1, 65535), help="Port of the UI.")]
+Host = Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on. Keep it local: the UI has no login.")]
 Reason = Annotated[str, typer.Option(metavar="TEXT", help="Why. It is kept with the decision.")]
-
-
-def _settings(profile: str | None, overrides: list[str] | None) -> list[str]:
-    arguments = ["--profile", profile] if profile else []
-    return arguments + [part for override in overrides or [] for part in ("--set", override)]
-
-
-def _use(profile: str | None) -> None:
-    from pipelines.cli.run import configure
-
-    configure(profile, [])
-
-
-@app.callback()
-def named(context: typer.Context) -> None:
-    """Let the errors of the programs behind a command name the command."""
-    os.environ[COMMAND] = f"luffy {context.invoked_subcommand}"
 
 
 @app.command(rich_help_panel=START)
 def demo(overrides: Overrides = None) -> int:
-    """Run the whole graph on a small built-in task: targets, training, evaluation, scorecard. Needs no GPU."""
+    """Run the whole graph on a small built-in task: targets, training, evaluation, scorecard. It needs no GPU."""
     return run(profile="embedded", overrides=overrides)
 
 
-@app.command(rich_help_panel=START)
+@app.command(rich_help_panel=START, epilog=examples("luffy ui --port 3001"))
 def ui(port: Port = 3000, host: Host = "127.0.0.1", profile: Profile = None) -> None:
     """Serve the Dagster UI, which shows and starts the same runs, until Ctrl-C."""
-    from pipelines.cli.ui import main
+    from pipelines.cli.ui import serve
 
-    _use(profile)
-    main(["--port", str(port), "--host", host])
+    serve(host, port, profile)
 
 
-@app.command(rich_help_panel=START)
+@app.command(rich_help_panel=START, epilog=examples("luffy doctor --machine-only", "luffy doctor --hardware gpu"))
 def doctor(
-    hardware: Annotated[str, typer.Option(help="What to train on.", autocompletion=hardware_profiles)] = "cpu",
+    hardware: Annotated[
+        str, typer.Option(metavar="NAME", help="Hardware profile to train with.", autocompletion=hardware_profiles)
+    ] = "cpu",
     port: Port = 3000,
-    machine_only: Annotated[bool, typer.Option("--machine-only", help="Do not train.")] = False,
+    machine_only: Annotated[bool, typer.Option("--machine-only", help="Only look at the machine.")] = False,
 ) -> int:
     """Say what this machine lacks, then train and evaluate the built-in model on it."""
-    from pipelines.cli.doctor import main
+    from pipelines.cli.doctor import doctor
 
-    del os.environ[COMMAND]  # its parser is not ours, because it runs on any Python
-    arguments = ["--hardware", hardware, "--port", str(port)]
-    return main([*arguments, "--machine-only"] if machine_only else arguments)
+    return doctor(hardware, port, machine_only=machine_only)
 
 
-@app.command(rich_help_panel=DATA)
-def run(
-    profile: Profile = None, overrides: Overrides = None, select: Select = None, max_concurrent: AtOnce = None
-) -> int:
+@app.command(
+    rich_help_panel=DATA,
+    epilog=examples(
+        "luffy run --profile small --set 'targets.source=[traces.parquet]' --set model.source=model",
+        "luffy run --select +key:targets/train",
+    ),
+)
+def run(profile: Profile = None, overrides: Overrides = None, select: Select = None, max_concurrent: AtOnce = 2) -> int:
     """Run the graph on your data, model and benchmarks. Unchanged results are reused."""
-    from pipelines.cli.run import main
+    from pipelines.cli.run import run_graph
 
-    arguments = _settings(profile, overrides)
-    arguments += [] if select is None else ["--select", select]
-    return main(arguments if max_concurrent is None else [*arguments, "--max-concurrent", str(max_concurrent)])
+    return run_graph(profile, overrides or [], select, max_concurrent)
 
 
-@app.command(rich_help_panel=DATA, context_settings=PASS_ON)
-def targets(context: typer.Context) -> None:
-    """Turn raw traces into training targets, without Dagster: `luffy targets --help`."""
-    _become("targets", Path(sys.executable), context.args)
+@app.command(cls=PackageCommand, rich_help_panel=DATA)
+def targets() -> None:
+    """Turn raw traces into training targets, without Dagster."""
 
 
-@app.command(rich_help_panel=DATA, context_settings=PASS_ON)
-def train(context: typer.Context) -> None:
-    """Train a policy on prepared targets, without Dagster: `luffy train --help`."""
-    if HELP & {*context.args}:
-        from training.__main__ import main
-
-        main(context.args)
-        return
-    _become("training", _training_python(), context.args)
+@app.command(cls=PackageCommand, rich_help_panel=DATA)
+def train() -> None:
+    """Train a policy on prepared targets, without Dagster."""
 
 
-@app.command(rich_help_panel=DATA, context_settings=PASS_ON)
-def evaluate(context: typer.Context) -> None:
-    """Sample, grade and compare any models, without Dagster: `luffy evaluate --help`."""
-    if HELP & {*context.args}:
-        from evaluation.__main__ import main
-
-        main(context.args)
-        return
-    _become("evaluation", _training_python(), context.args)
+@app.command(cls=PackageCommand, rich_help_panel=DATA)
+def evaluate() -> None:
+    """Sample, grade and compare any models, without Dagster."""
 
 
-@app.command(rich_help_panel=COMPARISON)
+@app.command(rich_help_panel=COMPARISON, epilog=examples("luffy experiments luffy on_policy --set experiments.seeds=3"))
 def experiments(
     recipes: Recipes = None, profile: Profile = None, overrides: Overrides = None, copy_to: CopyTo = None
 ) -> int:
     """Train and score recipes, and compare them on one page."""
-    from pipelines.cli.experiments import main
+    from pipelines.cli.experiments import run_experiments
 
-    arguments = [*(recipes or []), *_settings(profile, overrides)]
-    return main(arguments if copy_to is None else [*arguments, "--copy-to", str(copy_to.absolute())])
+    return run_experiments(recipes or [], profile, overrides or [], copy_to)
 
 
-@app.command(rich_help_panel=COMPARISON)
+@app.command(rich_help_panel=COMPARISON, epilog=examples("luffy compare luffy hpt --seeds 8"))
 def compare(
     recipes: Recipes = None,
-    seeds: Annotated[int | None, typer.Option(metavar="N", help="Seeds per recipe (default: the profile's).")] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(metavar="N", parser=whole_number(1), help="Seeds per recipe. Without it, those of the profile."),
+    ] = None,
     overrides: Overrides = None,
     copy_to: CopyTo = None,
 ) -> int:
-    """Repeat the paper's comparison of recipes on the built-in task, with several seeds each. Takes hours."""
+    """Repeat the paper's comparison of recipes on the built-in task, with several seeds each. It takes hours."""
     more = [] if seeds is None else [f"experiments.seeds={seeds}"]
     return experiments(recipes, "comparison", [*(overrides or []), *more], copy_to)
 
 
 @app.command(rich_help_panel=COMPARISON)
 def drift(variants: Recipes = None, overrides: Overrides = None, copy_to: CopyTo = None) -> int:
-    """Compare what each rollout correction does with stale samples on the built-in task. Takes hours."""
+    """Compare what each rollout correction does with stale samples on the built-in task. It takes hours."""
     return experiments(variants, "drift", overrides, copy_to)
 
 
-@app.command(rich_help_panel=COMPARISON)
+@app.command(
+    rich_help_panel=COMPARISON,
+    epilog=examples("luffy words --data problems --model SmolLM2-135M-Instruct.Q4_1.gguf"),
+)
+def words(
+    recipes: Recipes = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder of word_problems_train.jsonl and svamp_test.jsonl, which docs/results/words.md describes. "
+            "Without it, the settings say where the problems are.",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Model folder, GGUF file or hub id. Without it, that of the profile."),
+    ] = None,
+    overrides: Overrides = None,
+    copy_to: CopyTo = None,
+) -> int:
+    """Train a language model on word problems in English on the CPU, and compare recipes. It takes hours."""
+    from pipelines.cli.experiments import word_problems
+
+    return experiments(recipes, "words", [*word_problems(data, model), *(overrides or [])], copy_to)
+
+
+@app.command(
+    rich_help_panel=COMPARISON,
+    epilog=examples("luffy leaderboard", "luffy leaderboard Qwen/Qwen3-0.6B models/mine --set suite.name=mine.yaml"),
+)
 def leaderboard(
     models: Annotated[
-        list[str] | None, typer.Argument(metavar="MODEL", help="Model folders or hub ids to evaluate first.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[MODEL]...", help="Model folders or hub ids to evaluate first, on the suite of the profile."
+        ),
     ] = None,
     profile: Profile = None,
     overrides: Overrides = None,
 ) -> int:
-    """Rank every checkpoint that was evaluated. `--set suite.name=FILE.yaml` chooses another suite for MODEL."""
-    from pipelines.cli.leaderboard import main
+    """Rank every checkpoint that was evaluated."""
+    from pipelines.cli.leaderboard import rank
 
-    return main([*(models or []), *_settings(profile, overrides)])
+    return rank(models or [], profile, overrides or [])
 
 
 @app.command(rich_help_panel=CHAMPION)
-def champion(profile: Profile = None) -> int:
+def champion(profile: Profile = None) -> None:
     """Show the policy that is in use, and the last decisions."""
-    return _registry(profile, ["show"])
+    from pipelines.cli.registry import show
+
+    show(profile)
 
 
 @app.command(rich_help_panel=CHAMPION)
@@ -223,22 +245,19 @@ def promote(
     ],
     reason: Reason = "",
     profile: Profile = None,
-) -> int:
+) -> None:
     """Make a policy the champion by hand."""
-    return _registry(profile, ["promote", to, "--reason", reason])
+    from pipelines.cli.registry import promote
+
+    promote(to, reason, profile)
 
 
 @app.command(rich_help_panel=CHAMPION)
-def rollback(reason: Reason = "", profile: Profile = None) -> int:
+def rollback(reason: Reason = "", profile: Profile = None) -> None:
     """Make the champion before the present one the champion again."""
-    return _registry(profile, ["rollback", "--reason", reason])
+    from pipelines.cli.registry import rollback
 
-
-def _registry(profile: str | None, arguments: list[str]) -> int:
-    from pipelines.cli.registry import main
-
-    _use(profile)
-    return main(arguments)
+    rollback(reason, profile)
 
 
 def _training_python() -> Path:
@@ -248,22 +267,10 @@ def _training_python() -> Path:
     return TrainingInterpreter(python=load_settings().interpreter.python).executable()
 
 
-def _become(module: str, python: Path, arguments: Sequence[str]) -> None:
-    """Replace this process by ``python -m module``, which reads the rest of the command line."""
-    os.execv(python, [str(python), "-m", module, *arguments])
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the command line; a mistake in it is an InputError."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    try:
-        return app(given or ["--help"], prog_name="luffy", standalone_mode=False) or 0
-    except typer.TyperException as error:
-        text = " ".join(error.format_message().split()).rstrip(".")
-        raise InputError(f"{text}; see {os.environ.get(COMMAND, 'luffy')} --help") from None
-    finally:
-        os.environ.pop(COMMAND, None)
+    return run_app(app, list(sys.argv[1:] if arguments is None else arguments) or ["--help"], "luffy")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""``python -m pipelines.cli.registry show | promote | rollback``: look at the champion, or move it by hand.
+"""``luffy champion``, ``promote`` and ``rollback``: look at the champion, or move it by hand.
 
-``make promote`` and ``make rollback`` call it. A move writes a decision file, and reports a materialization of
-registry/champion to the instance, so the UI shows who moved the champion, when and why.
+A move writes a decision file, and reports a materialization of registry/champion to the instance, so the UI shows who
+moved the champion, when and why.
 """
 
 import sys
+from collections.abc import Callable
 
 import dagster as dg
 
@@ -12,39 +13,37 @@ from assets.registry import CHAMPION
 from assets.shared.metadata import cell
 from assets.shared.references import ChampionReference
 from assets.shared.storage import Storage
-from core.cli import Parser, exit_status
 from core.code_digest import SHORT_DIGEST
 from evaluation.promotion.champions import Registry
 from evaluation.promotion.decision_text import outcome_text, rule_text
 from evaluation.promotion.records import PolicyRecord
+from pipelines.cli.run import configure
 from pipelines.definitions.instance import prepare_home
 from pipelines.definitions.settings import load_settings
 
-
-def parser() -> Parser:
-    result = Parser(prog="python -m pipelines.cli.registry", description="Show the champion, or move it by hand.")
-    actions = result.add_subparsers(dest="action", required=True)
-    actions.add_parser("show", help="show the champion and the last decisions")
-    promote = actions.add_parser("promote", help="make a policy the champion")
-    promote.add_argument("to", metavar="TO", help="a run's folder, or the first characters of a policy's digest")
-    rollback = actions.add_parser("rollback", help="make the previous champion the champion again")
-    for command in (promote, rollback):
-        command.add_argument("--reason", default="", help="reason for the move, kept with the decision")
-    return result
+NO_REASON = "no reason given"
 
 
-def main(arguments: list[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
-    settings = load_settings()
-    storage = Storage(root=settings.storage.root)
+def promote(to: str, reason: str, profile: str | None) -> None:
+    """Make the policy of a run's folder, or of the first characters of its digest, the champion."""
+    _move(lambda registry: registry.promote(to, reason=reason or NO_REASON), profile)
+
+
+def rollback(reason: str, profile: str | None) -> None:
+    """Make the champion before the present one the champion again."""
+    _move(lambda registry: registry.rollback(reason=reason or NO_REASON), profile)
+
+
+def _storage(profile: str | None) -> Storage:
+    configure(profile, [])
+    return Storage(root=load_settings().storage.root)
+
+
+def _move(move: Callable[[Registry], PolicyRecord], profile: str | None) -> None:
+    storage = _storage(profile)
     registry = Registry(storage.path)
-    if options.action == "show":
-        show(registry, settings.promotion.error_rate)
-        return 0
-    reason = options.reason or "no reason given"
     with storage.writable():
-        promote = options.action == "promote"
-        record = registry.promote(options.to, reason=reason) if promote else registry.rollback(reason=reason)
+        record = move(registry)
     storage.write_reference(
         CHAMPION.to_user_string(),
         ChampionReference(path=str(registry.pointer), digest=record.checkpoint, promoted=True),
@@ -53,7 +52,6 @@ def main(arguments: list[str] | None = None) -> int:
     with dg.DagsterInstance.get() as instance:
         instance.report_runless_asset_event(materialization(registry, record))
     sys.stdout.write(f"champion: {record.checkpoint[:SHORT_DIGEST]}  {record.policy}\n")
-    return 0
 
 
 def materialization(registry: Registry, record: PolicyRecord) -> dg.AssetMaterialization:
@@ -74,15 +72,17 @@ def materialization(registry: Registry, record: PolicyRecord) -> dg.AssetMateria
     )
 
 
-def show(registry: Registry, error_rate: float, last: int = 10) -> None:
+def show(profile: str | None, last: int = 10) -> None:
     """Write the champion and the last decisions, newest first."""
+    registry = Registry(_storage(profile).path)
+    error_rate = load_settings().promotion.error_rate
     champion = registry.champion()
     if champion is None:
         sys.stdout.write(f"there is no champion in {registry.folder} yet\n")
     else:
         sys.stdout.write(f"champion: {champion.checkpoint[:SHORT_DIGEST]}  {champion.policy}\n")
         rejected = ", ".join(digest[:SHORT_DIGEST] for digest in champion.rejected)
-        sys.stdout.write(f"rolled back (only `make promote` can bring these back): {rejected}\n" if rejected else "")
+        sys.stdout.write(f"rolled back (only `luffy promote` can bring these back): {rejected}\n" if rejected else "")
     budget = registry.error_budget(error_rate)
     spent = f"{error_rate - budget.left:.3g} of {error_rate:g} spent by {budget.tests} comparisons"
     sys.stdout.write(f"error rate: {spent}, {budget.left:.3g} left\n")
@@ -90,7 +90,3 @@ def show(registry: Registry, error_rate: float, last: int = 10) -> None:
         decision = record.decision
         what, text = outcome_text(decision), "; ".join(filter(None, [rule_text(decision), *decision.reasons]))
         sys.stdout.write(f"{record.time[:19]}  {record.checkpoint[:SHORT_DIGEST]}  {what:12} {text}".rstrip() + "\n")
-
-
-if __name__ == "__main__":
-    sys.exit(exit_status(main))

@@ -1,10 +1,11 @@
-"""``python -m pipelines.cli.run``: materialize the graph through Dagster and show it on the terminal.
+"""``luffy run`` and ``luffy demo``: materialize the graph through Dagster and show it on the terminal.
 
-``make demo`` and ``make run`` call it. The run is recorded in the instance that ``make ui`` shows.
+The run is recorded in the instance that ``luffy ui`` shows.
 """
 
 import json
 import os
+import shutil
 import signal
 import sys
 import warnings
@@ -17,7 +18,7 @@ import dagster as dg
 from assets.generated import KEY as GENERATED
 from assets.shared.references import Reference
 from assets.shared.storage import Storage
-from core.cli import COUNT, INTERRUPTED, Parser, exit_status
+from core.cli import INTERRUPTED
 from core.code_digest import PROJECT
 from core.errors import InputError
 from core.progress import Terminal
@@ -31,36 +32,16 @@ from pipelines.definitions.settings import PREFIX, PROFILE, load_settings, profi
 NEEDS_TRAINING_PYTHON = {"training", "evals", "ood"}  # groups
 
 
-def parser() -> Parser:
-    result = Parser(
-        prog="python -m pipelines.cli.run", description="Materialize the graph through Dagster and show its progress."
-    )
-    result.add_argument(
-        "--select",
-        metavar="ASSETS",
-        help="materialize these assets, e.g. '+group:targets': the targets and what they need (default: all)",
-    )
-    result.add_argument("--profile", help=f"name or file of a profile (default: ${PROFILE}, or embedded)")
-    result.add_argument(
-        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", dest="overrides", help="override a setting"
-    )
-    result.add_argument(
-        "--max-concurrent", type=COUNT, default=2, help="stages that run at the same time (default %(default)s)"
-    )
-    return result
-
-
-def main(arguments: list[str] | None = None) -> int:
-    command = parser()
-    options = command.parse_args(arguments)
-    configure(options.profile, options.overrides)
+def run_graph(profile: str | None, overrides: Sequence[str], select: str | None, max_concurrent: int) -> int:
+    """Materialize the graph, or the assets that ``select`` names, and show it; the exit status."""
+    configure(profile, overrides)
     os.chdir(PROJECT)
     prepare_home()
     from pipelines.definitions.code_location import defs  # here, since mistakes in settings show on import
 
-    keys = selection_keys(defs, "*" if options.select is None else options.select)
+    keys = selection_keys(defs, "*" if select is None else select)
     if not keys:
-        raise InputError(f"--select {options.select!r}: the selection contains no asset; `*` selects all")
+        raise InputError(f"--select {select!r}: the selection contains no asset; `*` selects all")
     if any(key.path[0] in NEEDS_TRAINING_PYTHON or key == GENERATED for key in keys):
         training_interpreter(defs).executable()
     terminal = Terminal(every_s=LINE_SECONDS)
@@ -71,16 +52,10 @@ def main(arguments: list[str] | None = None) -> int:
             status = execute(instance, OBSERVE, terminal, meanwhile=preload)
             if status:
                 return status
-        status = execute(
-            instance,
-            EVERYTHING,
-            terminal,
-            keys=keys if options.select else None,
-            at_once=options.max_concurrent,
-        )
+        status = execute(instance, EVERYTHING, terminal, keys=keys if select else None, at_once=max_concurrent)
     if status == 0:
         show_result(defs, terminal, keys)
-        for line in _next_steps(keys, luffy=command.prog.startswith("luffy")):
+        for line in _next_steps(keys):
             terminal.line(line)
     return status
 
@@ -237,9 +212,9 @@ def show_result(defs: dg.Definitions, terminal: Terminal, keys: Sequence[dg.Asse
         terminal.line(f"\noutputs: {storage.path}")
 
 
-def _next_steps(keys: Sequence[dg.AssetKey], *, luffy: bool) -> Iterator[str]:
-    """What to do after the run; ``luffy`` says whether it was called by that name."""
-    program = "luffy" if luffy else ".venv/bin/luffy"
+def _next_steps(keys: Sequence[dg.AssetKey]) -> Iterator[str]:
+    """What to do after the run."""
+    program = "luffy" if shutil.which("luffy") else ".venv/bin/luffy"
     stages = {key.path[0] for key in keys}
     yield "what next:"
     if "registry" in stages:
@@ -248,8 +223,4 @@ def _next_steps(keys: Sequence[dg.AssetKey], *, luffy: bool) -> Iterator[str]:
         yield f"  {program} run: the same on your own targets, model and benchmarks, which docs/tutorial.md explains"
     elif "training" not in stages:
         yield f"  {program} run: the whole graph, which trains and scores a policy"
-    yield f"to see everything in the UI: {'luffy' if luffy else 'make'} ui"
-
-
-if __name__ == "__main__":
-    sys.exit(exit_status(main))
+    yield f"to see everything in the UI: {program} ui"

@@ -32,7 +32,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from assets.shared.storage import FILES, Storage
-from core.cli import PORT, Parser, exit_status
+from core.cli import exit_status
 from core.errors import InputError
 from pipelines.definitions.settings import load_settings
 
@@ -105,12 +105,8 @@ class GuardedWebserver(DagsterWebserver):
         return FileResponse(file, headers=SANDBOX)
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(host: str, port: int) -> int:
     """Start a code server and the daemon, and serve the UI until one of the three ends."""
-    parser = Parser(prog="python -m pipelines.cli.webserver", description="Serve the Dagster UI.")
-    parser.add_argument("--host", required=True)
-    parser.add_argument("--port", type=PORT, required=True)
-    options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     storage = Storage(root=load_settings().storage.root).path
     with tempfile.TemporaryDirectory(prefix="luffy-ui-") as folder:
@@ -124,7 +120,7 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             _wait_for(socket, children["code server"])
             children["daemon"] = _start(daemon)
-            return _serve(workspace, options.host, options.port, storage, children)
+            return _serve(workspace, host, port, storage, children)
         finally:
             for child in children.values():
                 child.terminate()
@@ -158,7 +154,7 @@ def _serve(
     ended = [f"{name} (status {child.returncode})" for name, child in children.items() if child.poll() is not None]
     if ended:
         raise InputError(
-            f"{' and '.join(ended)} ended, and the UI with it: the messages are above; run `make ui` again"
+            f"{' and '.join(ended)} ended, and the UI with it: the messages are above; run `luffy ui` again"
         )
     return 0
 
@@ -190,4 +186,4 @@ def _mutates(query_string: bytes) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(exit_status(main))
+    sys.exit(exit_status(lambda: main(sys.argv[1], int(sys.argv[2]))))

@@ -1,28 +1,20 @@
-"""Generate the page of the command line: `luffy`, and the programs behind its commands."""
+"""Generate the page of the command line: `luffy`, and the applications behind its commands."""
 
-import os
-import subprocess
-import sys
 from typing import Any
 
 import typer
 
-from core.cli import COMMAND
-from core.code_digest import PROJECT
-from core.text.patterns import compile_quick_pattern
 from evaluation.__main__ import app as evaluation
 from pipelines.cli.luffy import app
-from pipelines.reference.markdown import block, code, page, prose, table
+from pipelines.reference.markdown import code, page, prose, table
+from targets.__main__ import app as targets
 from training.__main__ import app as training
-
-WIDTH = "110"
-OTHERS = compile_quick_pattern(r"Other commands, each with --help: ([^.]+)\.")
 
 
 def commands_page() -> str:
     """Every command with its options."""
     behind = {
-        "targets": _targets(),
+        "targets": _commands("targets", targets),
         "train": _commands("train", training),
         "evaluate": _commands("evaluate", evaluation),
     }
@@ -65,18 +57,3 @@ def _options(command: Any) -> str:
         if option.name != "help"
     ]
     return table(("option", "default", "meaning"), rows) if rows else ""
-
-
-def _targets() -> str:
-    """What ``luffy targets --help`` prints, and the help of its other commands."""
-    first = _help()
-    others = OTHERS.search(" ".join(first.split()))
-    more = others[1].replace(",", "").split() if others else []
-    sections = [f"### luffy targets {sub}\n\n{block('text', _help(sub))}" for sub in more]
-    return "\n\n".join([block("text", first), *sections])
-
-
-def _help(*subcommand: str) -> str:
-    environment = {**os.environ, COMMAND: "luffy targets", "COLUMNS": WIDTH, "PYTHONPATH": str(PROJECT)}
-    command = [sys.executable, "-m", "targets", *subcommand, "--help"]
-    return subprocess.run(command, env=environment, cwd=PROJECT, capture_output=True, text=True, check=True).stdout

@@ -1,10 +1,7 @@
 """``python -m targets pull``: a training set from the hub, if its rows are those that it was pushed with."""
 
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-from core.cli import Parser
 from core.errors import InputError
 from core.files import atomic_folder
 from core.model.hub import hub_errors
@@ -19,22 +16,18 @@ from targets.trace import Rejection
 ADVICE = "give a dataset that python -m targets push has written"
 
 
-def main(arguments: Sequence[str]) -> int:
-    parser = Parser(
-        prog="python -m targets pull",
-        description="Download a training set that `push` has uploaded, and check its digest.",
-    )
-    parser.add_argument("repository", metavar="OWNER/NAME", help="dataset on the hub")
-    parser.add_argument("folder", type=Path, metavar="OUT", help="the folder to create")
-    parser.add_argument("--revision", help="branch, tag or commit (default: the newest)")
-    options = parser.parse_args(arguments)
-    if options.folder.exists():
-        raise InputError(f"{options.folder}: exists already: give the name of a new folder")
-    downloaded = _download(options.repository, options.revision)
-    with atomic_folder(options.folder) as temporary:
-        digest = read_dataset(downloaded, temporary, {"hub": f"{options.repository}@{downloaded.name}"})
-    sys.stdout.write(f"{options.folder / TRAIN}: digest {digest}\n")
-    return 0
+def pull(repository: str, folder: Path, revision: str | None) -> str:
+    """Download a training set into a new folder; returns the digest of its rows.
+
+    Raises:
+        InputError: the folder exists, the hub refuses, or the rows are not those that were pushed.
+    """
+    if folder.exists():
+        raise InputError(f"{folder}: exists already: give the name of a new folder")
+    downloaded = _download(repository, revision)
+    with atomic_folder(folder) as temporary:
+        digest = read_dataset(downloaded, temporary, {"hub": f"{repository}@{downloaded.name}"})
+    return digest
 
 
 def _download(repository: str, revision: str | None) -> Path:

@@ -5,14 +5,12 @@ metadata goes with them, without the folders of this machine.
 """
 
 import json
-import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any
 
-from core.cli import Parser
 from core.errors import InputError
 from core.model.hub import upload_folder
 from core.schemas import MESSAGE
@@ -24,25 +22,20 @@ DATA, MESSAGES, HELDOUT_DIGEST = "data", "messages", "heldout_digest"
 REMEDY = "give the folder of train.parquet, which python -m targets writes"
 
 
-def main(arguments: Sequence[str]) -> int:
-    parser = Parser(
-        prog="python -m targets push",
-        description="Upload train.parquet and heldout.parquet to the Hugging Face hub as a dataset with a card. Log in "
-        "with `hf auth login`, or set HF_TOKEN.",
-    )
-    parser.add_argument("folder", type=Path, metavar="OUT", help="folder with train.parquet")
-    parser.add_argument("repository", metavar="OWNER/NAME", help="dataset on the hub; created if it does not exist")
-    parser.add_argument("--license", help="identifier of the hub, such as apache-2.0 (default: those of the sources)")
-    parser.add_argument("--public", action="store_true", help="let everybody read a repository that is created")
-    options = parser.parse_args(arguments)
+def push(folder: Path, repository: str, *, license: str | None, public: bool) -> str:
+    """Upload the training set in ``folder`` with a card; returns the digest of its rows.
+
+    Args:
+        folder: has train.parquet, and heldout.parquet if some are held out.
+        repository: ``OWNER/NAME`` of the dataset, which is created if it does not exist.
+        license: identifier of the hub. None: the licenses of the sources.
+        public: let everybody read a repository that is created.
+    """
     with tempfile.TemporaryDirectory() as scratch:
-        digest = write_dataset(options.folder, Path(scratch), options.repository, options.license)
-        where, advice = f"push {options.repository}", "log in, or give a repository that you may write to"
-        upload_folder(
-            Path(scratch), options.repository, "dataset", where=where, advice=advice, private=not options.public
-        )
-    sys.stdout.write(f"{options.repository}: digest {digest}\n")
-    return 0
+        digest = write_dataset(folder, Path(scratch), repository, license)
+        where, advice = f"push {repository}", "log in, or give a repository that you may write to"
+        upload_folder(Path(scratch), repository, "dataset", where=where, advice=advice, private=not public)
+    return digest
 
 
 def write_dataset(folder: Path, out: Path, repository: str, license: str | None) -> str:

@@ -16,6 +16,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -153,6 +154,12 @@ class Sandbox:
                         self._check_variable(block, argument)
                 case ["luffy", *arguments]:
                     self._check_options(block, [str(self.project / ".venv/bin/luffy")], arguments)
+                    for option, value in pairwise(arguments):
+                        if option == "--profile" and not value.endswith(".yaml"):
+                            self._check_variable(block, f"LUFFY_PROFILE={value}")
+                        if option == "--set" and arguments[0] not in ("targets", "train", "evaluate"):
+                            key = value.partition("=")[0].replace(".", "__").upper()
+                            self._check_variable(block, f"LUFFY__{key}=")
                 case [python, "-m", module, *arguments] if Path(python).name == "python":
                     environment = ".venv-train" if module == "training" else ".venv"
                     self._check_options(
@@ -162,11 +169,11 @@ class Sandbox:
                     raise AssertionError(f"{block}: {shlex.join(words)} cannot be checked: mark it 'not executed'")
 
     def _check_variable(self, block: Block, assignment: str) -> None:
-        from pipelines.definitions.settings import PREFIX, PROFILES, Settings
+        from pipelines.definitions.settings import PREFIX, PROFILE, PROFILES, Settings
         from pipelines.reference.options import leaves
 
         name, _, value = assignment.partition("=")
-        if name == "PROFILE":
+        if name == PROFILE:
             assert (PROFILES / f"{value}.yaml").is_file(), f"{block}: there is no profile {value}"
         if name.startswith(PREFIX):
             key = name.removeprefix(PREFIX).lower().replace("__", ".")

@@ -64,8 +64,9 @@ def test_a_page_indents_no_code(page):
     ("text", "reason"),
     [
         ("make nothing", "No rule to make target"),
-        ("make run PROFILE=nothing", "there is no profile nothing"),
-        ("LUFFY__TRAINING__SPEED=1 make run", "there is no setting training.speed"),
+        ("luffy run --profile nothing", "there is no profile nothing"),
+        ("LUFFY__TRAINING__SPEED=1 luffy run", "there is no setting training.speed"),
+        ("luffy run --set training.speed=1", "there is no setting training.speed"),
         ("luffy run --nothing 1", "has no option --nothing"),
         ("python -m evaluation traces --teacher A --nothing", "has no option --nothing"),
         ("docker compose up", "cannot be checked"),

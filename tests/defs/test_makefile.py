@@ -1,4 +1,4 @@
-"""Which environments make builds, and which profile its commands get."""
+"""Which environments make builds, and what its targets call."""
 
 import os
 import shutil
@@ -106,23 +106,13 @@ def make_here(
     )
 
 
-@pytest.mark.parametrize("target", ["ui", "run", "experiments", "leaderboard", "promote", "rollback"])
-@pytest.mark.parametrize(
-    ("arguments", "exported", "profile"),
-    [
-        (["PROFILE=small"], {}, "small"),
-        (["PROFILE=small"], {"LUFFY_PROFILE": "paper"}, "small"),
-        ([], {"LUFFY_PROFILE": "paper"}, "paper"),
-        ([], {}, ""),
-    ],
-)
-def test_every_command_gets_the_profile(target, arguments, exported, profile):
-    """In the project itself, with programs that only say which profile they see."""
-    python = "sh -c 'echo profile=$$LUFFY_PROFILE'"
-    environment = {key: value for key, value in os.environ.items() if key not in ("LUFFY_PROFILE", "PROFILE")}
-    done = make_here(python, python, target, *arguments, env={**environment, **exported})
+@pytest.mark.parametrize(("target", "command"), [("demo", "demo"), ("ui", "ui --port 3001")])
+def test_everyday_targets_are_commands_of_luffy(target, command):
+    """In the project itself, with a program that only says how it is called."""
+    python = "sh -c 'echo $$@ profile=$$LUFFY_PROFILE' sh"
+    done = make_here(python, python, target, "PORT=3001", env={**os.environ, "LUFFY_PROFILE": "small"})
     done.check_returncode()
-    assert done.stdout.splitlines() == [f"profile={profile}"]
+    assert done.stdout.splitlines() == [f"-m pipelines.cli.luffy {command} profile=small"]
 
 
 @pytest.mark.parametrize(("target", "parts", "quick"), [("test", 6, 4), ("test-all", 6, 0), ("test-unit", 2, 0)])
@@ -134,26 +124,3 @@ def test_a_part_of_the_tests_that_fails_keeps_no_other_from_running(target, part
     assert len(said) == parts
     assert sum(line.endswith("-m not slow") for line in said) == quick
     assert (done.returncode != 0) == bool(failing), done.stderr
-
-
-def test_compare_takes_methods_and_a_number_of_seeds(make):
-    make("setup")
-    command = "-m pipelines.cli.experiments --profile comparison --copy-to docs/results/comparison"
-    assert make("compare") == [command]
-    assert make("compare", "METHODS=luffy hpt", "SEEDS=8") == [f"{command} --set experiments.seeds=8 luffy hpt"]
-
-
-def test_words_says_which_files_are_missing_before_it_builds_anything(make, tmp_path):
-    with pytest.raises(subprocess.CalledProcessError) as missing:
-        make("words", "DATA=nowhere")
-    assert "no word_problems_train.jsonl in nowhere: give the folder of the problems" in missing.value.stderr
-    assert not (tmp_path / ".venv").exists()
-    (tmp_path / "word_problems_train.jsonl").write_text("{}")
-    (tmp_path / "svamp_test.jsonl").write_text("{}")
-    with pytest.raises(subprocess.CalledProcessError) as missing:
-        make("words", "DATA=.", "MODEL=nothing.gguf")
-    assert "MODEL=nothing.gguf: no such file or folder" in missing.value.stderr
-    command = "-m pipelines.cli.experiments --profile words --copy-to docs/results/words"
-    given = "--set targets.source=[./word_problems_train.jsonl] --set benchmarks.roots=[.] --set model.source=me/model"
-    assert make("words", "DATA=.", "MODEL=me/model")[-1].split() == [*command.split(), *given.split()]
-    assert make("words", LUFFY__TARGETS__SOURCE="[mine.jsonl]")[-1].split() == command.split()

@@ -1,4 +1,4 @@
-"""The champion moved by hand: `python -m pipelines.cli.registry`, its files and its trace in the instance."""
+"""The champion moved by hand: `luffy champion`, `promote` and `rollback`, its files and its trace in the instance."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def command(written: Written, *arguments: str) -> subprocess.CompletedProcess[st
     home = written.project.storage.parent / "home"
     environment = kept | {"DAGSTER_HOME": str(home), "LUFFY__STORAGE__ROOT": str(written.project.storage)}
     return subprocess.run(
-        [sys.executable, "-m", "pipelines.cli.registry", *arguments],
+        [sys.executable, "-m", "pipelines.cli.luffy", *arguments],
         cwd=ROOT,
         env=environment,
         capture_output=True,
@@ -67,7 +67,7 @@ def test_the_commands_move_the_champion_and_leave_a_trace(two):
         assert [event.metadata["by hand"].value for event in shown] == ["promote", "rollback"]
         assert [event.tags["dagster/data_version"] for event in shown] == [second, first]
         assert "<b>" not in shown[1].metadata["reasons"].value and "insults" in shown[1].metadata["reasons"].value
-    listed = command(written, "show").stdout
+    listed = command(written, "champion").stdout
     assert f"champion: {second[:16]}" in listed and "rollback" in listed and "mended" in listed
 
 

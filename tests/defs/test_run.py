@@ -1,4 +1,4 @@
-"""``python -m pipelines.cli.run`` and ``python -m pipelines.cli.ui``, started as a user starts them."""
+"""``luffy run`` and ``luffy ui``, started as a user starts them."""
 
 import os
 import re
@@ -18,11 +18,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PART = "+group:targets"  # as the help says: with what it needs
 
 
-def run(
-    environment: dict[str, str], *arguments: str, module: str = "pipelines.cli.run"
-) -> subprocess.CompletedProcess[str]:
+def run(environment: dict[str, str], *arguments: str, command: str = "run") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", module, *arguments],
+        [sys.executable, "-m", "pipelines.cli.luffy", command, *arguments],
         cwd=ROOT,
         env=environment,
         umask=0o022,  # what most machines have
@@ -42,7 +40,7 @@ def test_a_run_shows_a_line_a_stage_and_where_its_private_outputs_are(environmen
     )
     assert any(re.search(r"(\d+) of \1 checks passed", line) for line in lines)
     assert f"outputs: {tmp_path / 'storage'}" in lines
-    assert lines[-1] == "to see everything in the UI: make ui"
+    assert re.fullmatch(r"to see everything in the UI: (\.venv/bin/)?luffy ui", lines[-1])
     assert done.stderr == ""
     assert not list((tmp_path / "storage").rglob("*.tmp"))
     written = [path for folder in ("storage", "home") for path in (tmp_path / folder).rglob("*")]
@@ -88,9 +86,9 @@ def test_a_gate_that_fails_says_which(environment):
 
 
 def test_ctrl_c_cancels_the_run_and_leaves_nothing(environment, tmp_path: Path, monkeypatch):
-    command = [sys.executable, "-m", "pipelines.cli.run", "--select", PART, "--set", "targets.embedded_rows=40000"]
+    command = [sys.executable, "-m", "pipelines.cli.luffy", "run", "--select", PART]
     process = subprocess.Popen(
-        command,
+        [*command, "--set", "targets.embedded_rows=40000"],
         cwd=ROOT,
         env=environment,
         stdout=subprocess.PIPE,
@@ -128,10 +126,10 @@ def test_a_taken_port_is_one_message(environment):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        done = run(environment, "--port", str(taken.getsockname()[1]), module="pipelines.cli.ui")
+        done = run(environment, "--port", str(taken.getsockname()[1]), command="ui")
     assert done.returncode == 2
     assert done.stderr.startswith("error: port ")
-    assert "make ui PORT=" in done.stderr
+    assert "luffy ui --port 3001" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

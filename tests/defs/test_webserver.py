@@ -21,7 +21,7 @@ MUTATION = "mutation { setNuxSeen }"
 
 @pytest.fixture(scope="module")
 def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of `make ui` with a storage that holds one report."""
+    """Address of `luffy ui` with a storage that holds one report."""
     folder = tmp_path_factory.mktemp("ui")
     (folder / "storage" / "report").mkdir(parents=True)
     (folder / "storage" / "report" / "card.html").write_text("<h1>scores</h1>")
@@ -38,7 +38,7 @@ def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "TMPDIR": str(folder),
     }
     server = subprocess.Popen(
-        [sys.executable, "-m", "pipelines.cli.ui", "--port", str(port)], cwd=ROOT, env=environment
+        [sys.executable, "-m", "pipelines.cli.luffy", "ui", "--port", str(port)], cwd=ROOT, env=environment
     )
     address = f"http://127.0.0.1:{port}"
     deadline = time.monotonic() + 120

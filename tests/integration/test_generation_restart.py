@@ -65,7 +65,16 @@ def test_a_killed_generation_draws_nothing_twice_and_becomes_targets(tmp_path: P
         "benchmarks": {"limit": 5},
     }
     profile.write_text(json.dumps(settings))
-    command = [sys.executable, "-m", "pipelines.cli.run", "--profile", str(profile), "--select", "+key:targets/train"]
+    command = [
+        sys.executable,
+        "-m",
+        "pipelines.cli.luffy",
+        "run",
+        "--profile",
+        str(profile),
+        "--select",
+        "+key:targets/train",
+    ]
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("LUFFY", "DAGSTER"))}
     environment = kept | {"PYTHONPATH": str(ROOT), "DAGSTER_HOME": str(tmp_path / "home"), "OMP_NUM_THREADS": "1"}
 

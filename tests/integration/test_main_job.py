@@ -42,7 +42,7 @@ def test_traces_become_a_policy_with_scores_and_lineage(published: Path, tmp_pat
         "LUFFY__EVALUATION__MAX_TOKENS": "64",
     }
     done = subprocess.run(
-        [sys.executable, "-m", "pipelines.cli.run"],
+        [sys.executable, "-m", "pipelines.cli.luffy", "run"],
         cwd=ROOT,
         env=environment,
         capture_output=True,

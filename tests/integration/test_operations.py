@@ -265,7 +265,7 @@ EXPERIMENTS = {
 def compare_two(folder: Path, home: Path, storage: Path) -> subprocess.CompletedProcess[str]:
     variables = {"DAGSTER_HOME": str(home), "LUFFY__STORAGE__ROOT": str(storage), **EXPERIMENTS, **SECRETS}
     done = subprocess.run(
-        [sys.executable, "-m", "pipelines.cli.experiments", "luffy", "on_policy"],
+        [sys.executable, "-m", "pipelines.cli.luffy", "experiments", "luffy", "on_policy"],
         cwd=ROOT,
         env=environment(**variables, LUFFY__EXPERIMENTS__RUNS=str(folder / "runs")),
         capture_output=True,
@@ -301,7 +301,7 @@ def test_nothing_of_the_secrets_is_kept_by_a_run_that_fails(tmp_path: Path) -> N
     home, storage = tmp_path / "home", tmp_path / "storage"
     variables = {"DAGSTER_HOME": str(home), "LUFFY__STORAGE__ROOT": str(storage), **SECRETS}
     variables["LUFFY__MODEL__SOURCE"] = "no/such/model"
-    command = [sys.executable, "-m", "pipelines.cli.run", "--select", "group:models or group:benchmarks"]
+    command = [sys.executable, "-m", "pipelines.cli.luffy", "run", "--select", "group:models or group:benchmarks"]
     done = subprocess.run(
         command, cwd=ROOT, env=environment(**variables), capture_output=True, text=True, check=False, timeout=300
     )

@@ -8,7 +8,7 @@ import pytest
 from training_runs import ROOT, own_environment
 
 from core.errors import InputError
-from training.preflight.checks import Check, run_checks
+from training.preflight.checks import TRAINING, Check, Examination, run_checks
 
 NAMES = ["python", "packages", "memory", "disk", "mixed-policy training", "resume", "supervised training", "evaluation"]
 
@@ -38,12 +38,17 @@ def test_without_a_gpu_the_gpu_profile_fails_by_name(tmp_path: Path) -> None:
 
 
 def test_every_check_has_a_line_and_failures_count(capsys: pytest.CaptureFixture[str]) -> None:
-    def fails() -> str:
-        raise InputError("it is broken: repair it")
+    def fails(_: Examination) -> str:
+        raise InputError("it is broken")
 
-    assert run_checks([Check("one", lambda: "fine"), Check("two", fails), Check("three", lambda: "fine, too")]) == 1
+    checks = [
+        Check("one", lambda _: "fine", "nothing", (TRAINING,)),
+        Check("two", fails, "repair it for the {kind}", (TRAINING,)),
+        Check("three", lambda seen: f"fine on {seen.hardware}", "nothing", (TRAINING,)),
+    ]
+    assert run_checks(checks, Examination("gpu_single", Path())) == ["two"]
     assert capsys.readouterr().out.splitlines() == [
         "ok    one: fine",
-        "FAIL  two: it is broken: repair it",
-        "ok    three: fine, too",
+        "FAIL  two: it is broken: repair it for the gpu",
+        "ok    three: fine on gpu_single",
     ]

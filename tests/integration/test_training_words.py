@@ -1,4 +1,4 @@
-"""A language model of 135 million parameters trains on the CPU as ``make words`` lays it out, for three steps."""
+"""A language model of 135 million parameters trains on the CPU as ``luffy words`` lays it out, for three steps."""
 
 import math
 import os

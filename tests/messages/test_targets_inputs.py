@@ -8,7 +8,7 @@ LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
 REVIEW, HEADER = f"{PREPARE} --set review=review.csv", "id,decision,reviewer,note\n"
 
 ROWS: list[Row] = [
-    ("targets", {}, "required: --out, --tokenizer"),
+    ("targets", {}, "missing --out, --tokenizer; see python -m targets --help"),
     (f"{PREPARE} --heldout-share 2", {}, "--heldout-share: got '2'"),
     (f"{PREPARE} --heldout-share nan", {}, "--heldout-share: got 'nan'"),
     (f"{PREPARE} --max-rows 0", {}, "--max-rows: got '0'"),
@@ -127,7 +127,7 @@ ROWS: list[Row] = [
     ("targets push nothing me/set", {}, "nothing/train.parquet: cannot be read"),
     ("targets pull me/set model", {}, "model: exists already: give the name of a new folder"),
     ("targets pull me/set out", {}, "pull me/set: the hub refused ("),
-    ("targets browse model", {}, "required: --out; see python -m targets browse --help"),
+    ("targets browse model", {}, "Missing option '--out'; see python -m targets browse --help"),
     ("targets --out model/config.json --tokenizer model --source traces.jsonl", {}, "model/config.json"),
 ]
 

@@ -43,14 +43,14 @@ def address(browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     }
     written_scorecard(folder, environment)
     part = "group:models or group:benchmarks or group:targets"
-    command = [sys.executable, "-m", "pipelines.cli.run", "--select", part]
+    command = [sys.executable, "-m", "pipelines.cli.luffy", "run", "--select", part]
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=300)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with (folder / "ui.log").open("wb") as log:
         served = subprocess.Popen(
-            [sys.executable, "-m", "pipelines.cli.ui", "--port", str(port)],
+            [sys.executable, "-m", "pipelines.cli.luffy", "ui", "--port", str(port)],
             cwd=ROOT,
             env=environment,
             stdout=log,
@@ -79,7 +79,7 @@ def written_scorecard(folder: Path, environment: dict[str, str]) -> None:
     written.scores("base", written.base, arithmetic=0.06, arithmetic_long=0.02, arithmetic_mul=0.05, arithmetic_short=1)
     written.policy("first", **GOOD)
     part = 'key:"report/scorecard" or key:"registry/champion"'
-    command = [sys.executable, "-m", "pipelines.cli.run", "--select", part]
+    command = [sys.executable, "-m", "pipelines.cli.luffy", "run", "--select", part]
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=300)
 
 

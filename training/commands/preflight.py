@@ -1,4 +1,4 @@
-"""``python -m training preflight``: look at this machine, then train, resume and evaluate the embedded model on it."""
+"""``luffy train preflight``: look at this machine, then train, resume and evaluate the embedded model on it."""
 
 import shutil
 import signal
@@ -8,9 +8,9 @@ from pathlib import Path
 
 from core.errors import InputError
 from training.job.configuration import names
-from training.preflight.checks import run_checks
-from training.preflight.machine_checks import machine_checks
-from training.preflight.trial import trial_checks
+from training.preflight.checks import TRAINING, TRAINING_GPU, Examination, run_checks
+from training.preflight.machine_checks import checks_of
+from training.preflight.trial import TRIALS
 
 
 def preflight(hardware: str, out: Path, *, machine_only: bool) -> int:
@@ -20,11 +20,12 @@ def preflight(hardware: str, out: Path, *, machine_only: bool) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     out.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="preflight-", dir=out))
-    failed = run_checks(machine_checks(hardware, folder))
+    examination = Examination(hardware, folder)
+    failed = run_checks(checks_of(TRAINING, *([TRAINING_GPU] if hardware != "cpu" else [])), examination)
     if not failed and not machine_only:
-        failed = run_checks(trial_checks(hardware, folder))
+        failed = run_checks(TRIALS, examination)
     if failed:
-        sys.stdout.write(f"{failed} of the checks failed; what they wrote is in {folder}\n")
+        sys.stdout.write(f"{len(failed)} of the checks failed; what they wrote is in {folder}\n")
         return 1
     shutil.rmtree(folder)
     sys.stdout.write("this machine can train\n")

@@ -7,15 +7,17 @@ import platform
 import random
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 import transformers
+import typer
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
 
 from core.arithmetic import problems as draw_problems
-from core.cli import Parser, exit_status
+from core.cli import run_command
 from core.errors import InputError
 from core.files import digest_file, read_yaml, write_json
 from core.model.model_folder import model_digest
@@ -108,19 +110,17 @@ def make(out: Path, recipe: dict[str, Any]) -> None:
     write_json(making, out / "making.json")
 
 
-def main(argv: list[str] | None = None) -> int:
+def command(out: Annotated[Path, typer.Option(metavar="DIR", help="The folder to create.")]) -> None:
+    """Train the embedded base model, which takes about half an hour on one core."""
+    if out.exists():
+        raise InputError(f"{out}: exists already: give the name of a new folder")
+    out.mkdir(parents=True)
+    make(out, read_yaml(RECIPE, "recipe"))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; its exit status is 2 for a mistake in the input."""
-    parser = Parser(prog="python -m training.embedded_model", description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, help="folder to create")
-
-    def work() -> None:
-        arguments = parser.parse_args(argv)
-        if arguments.out.exists():
-            raise InputError(f"{arguments.out}: exists already: give the name of a new folder")
-        arguments.out.mkdir(parents=True)
-        make(arguments.out, read_yaml(RECIPE, "recipe"))
-
-    return exit_status(work)
+    return run_command(command, arguments, "python -m training.embedded_model")
 
 
 if __name__ == "__main__":

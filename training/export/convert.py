@@ -4,12 +4,15 @@ The weights are de-quantised to float32. `training.embedded_model.resolve_model`
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
 
-from core.cli import Parser, exit_status
+from core.cli import run_command
 from core.errors import InputError, first_line
 from core.machine.limits import memory_limit
 
@@ -65,22 +68,22 @@ def end_turns(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Non
         config.pad_token_id = tokenizer.pad_token_id
 
 
-def main(argv: list[str] | None = None) -> int:
+def command(
+    gguf: Annotated[Path, typer.Option(metavar="FILE.gguf", help="The file to convert.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="A new or empty folder.")],
+) -> None:
+    """Turn a GGUF file into a Hugging Face folder that verl and vLLM load."""
+    if out.exists() and any(out.iterdir()):
+        raise InputError(f"{out}: exists already: give the name of a new or empty folder")
+    if not gguf.is_file():
+        raise InputError(f"{gguf}: no such file; expected a .gguf file")
+    disable_progress_bar()
+    convert(gguf, out)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; its exit status is 2 for a mistake in the input."""
-    parser = Parser(prog="python -m training.export.convert", description=__doc__)
-    parser.add_argument("--gguf", type=Path, required=True, help="the file to convert")
-    parser.add_argument("--out", type=Path, required=True, help="a new or empty folder")
-
-    def work() -> None:
-        arguments = parser.parse_args(argv)
-        if arguments.out.exists() and any(arguments.out.iterdir()):
-            raise InputError(f"{arguments.out}: exists already: give the name of a new or empty folder")
-        if not arguments.gguf.is_file():
-            raise InputError(f"{arguments.gguf}: no such file; expected a .gguf file")
-        disable_progress_bar()
-        convert(arguments.gguf, arguments.out)
-
-    return exit_status(work)
+    return run_command(command, arguments, "python -m training.export.convert")
 
 
 if __name__ == "__main__":

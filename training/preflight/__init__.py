@@ -1,1 +1,1 @@
-"""``python -m training preflight``: whether this machine can train. ``machine`` looks at it, ``trial`` trains."""
+"""Whether this machine can run the project: ``machine_checks`` looks at it, ``trial`` trains on it."""

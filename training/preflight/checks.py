@@ -1,30 +1,59 @@
-"""Named checks that report in one line: what they observed, or what is wrong and what to do."""
+"""Named checks, each with one line: what it saw, or what is wrong and how to mend it. Standard library only."""
 
 import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from core.errors import InputError
+
+HOST = "host"  # `luffy doctor`, in any Python, because an environment may be missing or broken
+TRAINING = "training"  # `luffy train preflight`, in the training environment
+TRAINING_GPU = "training on GPUs"
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What is examined: a hardware profile, a folder on the disk of the runs, and the port of the UI."""
+
+    hardware: str
+    out: Path
+    port: int = 3000
+
+    @property
+    def kind(self) -> str:
+        """The kind of training environment that the hardware needs, as ``make setup HARDWARE=`` calls it."""
+        return "cpu" if self.hardware == "cpu" else "gpu"
 
 
 @dataclass(frozen=True)
 class Check:
-    """A check; ``look`` returns what it observed, or raises an InputError that says what to do."""
+    """A line of a doctor.
+
+    Args:
+        name: what is looked at.
+        look: says what it saw, or raises an InputError that says what is wrong.
+        mend: what to do then; ``{kind}`` stands for that of the examination.
+        where: the doctors that have this line: `HOST`, `TRAINING`, `TRAINING_GPU`.
+    """
 
     name: str
-    look: Callable[[], str]
+    look: Callable[[Examination], str]
+    mend: str
+    where: tuple[str, ...]
 
 
-def run_checks(checks: Iterable[Check]) -> int:
-    """Run all of them and print a line for each; the number that failed."""
-    failed = 0
+def run_checks(checks: Iterable[Check], examination: Examination) -> list[str]:
+    """Run all of them and print a line for each; the names of those that failed."""
+    failed: list[str] = []
     for check in checks:
         started = time.monotonic()
         try:
-            line = f"ok    {check.name}: {check.look()}"
+            line = f"ok    {check.name}: {check.look(examination)}"
         except InputError as error:
-            line, failed = f"FAIL  {check.name}: {error}", failed + 1
+            line = f"FAIL  {check.name}: {error}: {check.mend.format(kind=examination.kind)}"
+            failed.append(check.name)
         seconds = time.monotonic() - started
         sys.stdout.write(f"{line}{f' ({seconds:.0f} s)' if seconds > 1 else ''}\n")
         sys.stdout.flush()

@@ -1,24 +1,25 @@
-"""Check a machine: packages, compiler, driver, attention kernel, memory and disk."""
+"""One table of what a machine needs, for `luffy doctor` and for `luffy train preflight`.
+
+Only the standard library is imported here, because the doctor also runs where an environment is missing or broken.
+"""
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-from core.code_digest import PROJECT
 from core.errors import InputError
 from core.machine.package_lock import differences, summary
-from training.embedded_model.resolve_model import SHIPPED
-from training.preflight.checks import Check
-from training.resources.attention import AUTO, choose_attention, installed_kernels
-from training.resources.machine import available_memory, free_disk, visible_gpus
-from training.resources.model_shape import ModelShape
+from training.preflight.checks import HOST, TRAINING, TRAINING_GPU, Check, Examination
 
+PROJECT = Path(__file__).resolve().parents[2]
+PYTHON = (3, 11)
 GB = 1e9
+SETUP_DISK = {"cpu": 8 * GB, "gpu": 16 * GB}  # both environments, and a demo
 LEAST_MEMORY, LEAST_DISK = 8 * GB, 2 * GB  # for the embedded model
 WRITTEN = 256 << 20  # bytes
 SLOWEST = 20e6  # bytes per second: a 7B model's checkpoint would take more than an hour
@@ -43,79 +44,128 @@ print("gradients apart", ((gradient - other).norm() / other.norm()).item())
 APART = 0.05  # of bfloat16 numbers
 
 
-def machine_checks(hardware: str, out: Path) -> Iterator[Check]:
-    """The checks for a hardware profile and a run below ``out``."""
-    cuda = hardware != "cpu"
-    yield Check("python", _python)
-    yield Check("packages", lambda: _packages("gpu" if cuda else "cpu"))
-    if cuda:
-        yield Check("compiler", _compiler)
-        yield Check("driver", _driver)
-        yield Check("attention kernel", _attention)
-    yield Check("memory", _memory)
-    yield Check("disk", lambda: _disk(out))
-
-
-def _python() -> str:
-    if sys.version_info[:2] != (3, 11):
-        raise InputError(f"{sys.executable} is Python {sys.version.split()[0]}, expected 3.11: run make setup again")
+def _python(_: Examination) -> str:
+    if sys.version_info[:2] != PYTHON:
+        raise InputError(f"{sys.executable} is Python {sys.version.split()[0]}, expected 3.11")
     return f"{sys.version.split()[0]} at {sys.executable}"
 
 
-def _packages(kind: str) -> str:
-    lock = PROJECT / "requirements" / f"train-{kind}.lock"
+def _headers(_: Examination) -> str:
+    header = Path(sysconfig.get_paths()["include"]) / "Python.h"
+    if not header.is_file():
+        raise InputError(f"no {header}")
+    return str(header)
+
+
+def _compiler(_: Examination) -> str:
+    compiler = os.environ.get("CC") or next(filter(None, map(shutil.which, ("gcc", "cc", "clang"))), None)
+    if compiler is None:
+        raise InputError("no C compiler (CC, gcc, cc, clang), with which Triton compiles kernels")
+    return compiler
+
+
+def _orchestration(_: Examination) -> str:
+    return _environment(".venv", "orchestration.lock")
+
+
+def _training(examination: Examination) -> str:
+    return _environment(".venv-train", f"train-{examination.kind}.lock")
+
+
+def _environment(folder: str, lock: str) -> str:
+    """The packages of another environment against its lock."""
+    site = PROJECT / folder / "lib" / f"python{PYTHON[0]}.{PYTHON[1]}" / "site-packages"
+    if not site.is_dir():
+        raise InputError(f"no {folder}")
+    if different := differences(PROJECT / "requirements" / lock, [str(site)]):
+        raise InputError(summary(different))
+    return f"{folder} is as {lock} says"
+
+
+def _packages(examination: Examination) -> str:
+    """The packages of this environment against its lock."""
+    lock = PROJECT / "requirements" / f"train-{examination.kind}.lock"
     if different := differences(lock):
-        raise InputError(f"{summary(different)}: run make setup HARDWARE={kind}")
+        raise InputError(summary(different))
     return f"as requirements/{lock.name} says"
 
 
-def _compiler() -> str:
-    """Check that there is a C compiler, with which Triton compiles its kernels at their first launch."""
-    header = Path(sysconfig.get_paths()["include"]) / "Python.h"
-    if not header.is_file():
-        raise InputError(f"no {header}: install the headers of Python 3.11 (python3.11-dev), which Triton needs")
-    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
-    if compiler is None:
-        raise InputError("no C compiler (CC, gcc, cc, clang), which Triton needs: install gcc")
-    return f"{compiler}, {header}"
+def _project_disk(examination: Examination) -> str:
+    free, least = shutil.disk_usage(PROJECT).free, SETUP_DISK[examination.kind]
+    if free < least:
+        raise InputError(f"{free / GB:.1f} GB are free at {PROJECT}, expected {least / GB:.0f}")
+    return f"{free / GB:.0f} GB free"
 
 
-def _driver() -> str:
+def _port(examination: Examination) -> str:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", examination.port))
+        except OSError as error:
+            raise InputError(f"{examination.port}: {error.strerror}") from error
+    return f"{examination.port} is free for the UI"
+
+
+def _chromium(_: Examination) -> str:
+    """The browser of the UI tests; nothing else needs it."""
+    code = "from playwright.sync_api import sync_playwright as s\nwith s() as p: print(p.chromium.executable_path)"
+    python = PROJECT / ".venv/bin/python"
+    done = subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=False)
+    path = Path(done.stdout.strip()) if done.returncode == 0 else None
+    if path is not None and path.is_file():
+        return str(path)
+    installed = shutil.which("chromium") or shutil.which("google-chrome")
+    return installed or "none (only the UI tests need it): .venv/bin/playwright install chromium"
+
+
+def _driver(_: Examination) -> str:
+    from training.resources.machine import visible_gpus
+
     gpus = visible_gpus()
     if not gpus:
-        raise InputError("no GPU (nvidia-smi, CUDA_VISIBLE_DEVICES): install the driver, or take --hardware cpu")
+        raise InputError("no GPU (nvidia-smi, CUDA_VISIBLE_DEVICES)")
     done = _python_code("import torch; print(torch.version.cuda, torch.cuda.is_available(), torch.cuda.device_count())")
     version, available, count = done.split()
     if available != "True" or int(count) != len(gpus):
         raise InputError(
-            f"the driver {gpus[0].driver} lists {len(gpus)} GPUs, and torch for CUDA {version} can use {count}: "
-            "install a driver that is new enough for it"
+            f"the driver {gpus[0].driver} lists {len(gpus)} GPUs, and torch for CUDA {version} can use {count}"
         )
     memory = min(gpu.memory or 0 for gpu in gpus)
     return f"{len(gpus)} x {gpus[0].name} with {memory / GB:.0f} GB, driver {gpus[0].driver}, CUDA {version}"
 
 
-def _attention() -> str:
+def _attention(_: Examination) -> str:
+    from training.embedded_model.resolve_model import SHIPPED
+    from training.resources.attention import AUTO, choose_attention, installed_kernels
+    from training.resources.machine import visible_gpus
+    from training.resources.model_shape import ModelShape
+
     shape = ModelShape.of_folder(SHIPPED)
     kernel = choose_attention(
         AUTO, gpus=visible_gpus(), head_dim=shape.head_dim, sequence_parallel=1, installed=installed_kernels()
     )
     numbers = [float(line.split()[-1]) for line in _python_code(KERNEL, str(SHIPPED), kernel).splitlines()[-2:]]
     if max(numbers) > APART:
-        raise InputError(f"{kernel} is {max(numbers):.1%} off what it should compute: set attention=sdpa")
+        raise InputError(f"{kernel} is {max(numbers):.1%} off what it should compute")
     return f"{kernel}, packed sequences within {max(numbers):.1%} of each alone"
 
 
-def _memory() -> str:
+def _memory(_: Examination) -> str:
+    from training.resources.machine import available_memory
+
     if (free := available_memory()) < LEAST_MEMORY:
-        raise InputError(f"{free / GB:.1f} GB are free, the smallest training needs {LEAST_MEMORY / GB:.0f}: free some")
+        raise InputError(f"{free / GB:.1f} GB are free, the smallest training needs {LEAST_MEMORY / GB:.0f}")
     return f"{free / GB:.0f} GB free"
 
 
-def _disk(folder: Path) -> str:
+def _run_disk(examination: Examination) -> str:
     """Free space, and the speed at which a file gets onto the disk."""
+    from training.resources.machine import free_disk
+
+    folder = examination.out
     if (free := free_disk(folder)) < LEAST_DISK:
-        raise InputError(f"{folder}: {free / GB:.1f} GB are free, expected {LEAST_DISK / GB:.0f}: give another --out")
+        raise InputError(f"{folder}: {free / GB:.1f} GB are free, expected {LEAST_DISK / GB:.0f}")
     block = os.urandom(1 << 20)
     file = folder / ".speed"
     started = time.monotonic()
@@ -129,7 +179,7 @@ def _disk(folder: Path) -> str:
         file.unlink(missing_ok=True)
     speed = WRITTEN / (time.monotonic() - started)
     if speed < SLOWEST:
-        raise InputError(f"{folder}: {speed / 1e6:.0f} MB/s, too slow for checkpoints: give --out on another disk")
+        raise InputError(f"{folder}: {speed / 1e6:.0f} MB/s, too slow for checkpoints")
     return f"{free / GB:.0f} GB free, {speed / 1e6:.0f} MB/s"
 
 
@@ -139,5 +189,28 @@ def _python_code(code: str, *arguments: str) -> str:
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False, timeout=600
     )
     if done.returncode:
-        raise InputError(f"{done.stderr.strip().splitlines()[-1]}: run make setup HARDWARE=gpu, or see that message")
+        raise InputError(done.stderr.strip().splitlines()[-1])
     return done.stdout
+
+
+SETUP = "make setup HARDWARE={kind}"
+CHECKS = (
+    Check("python", _python, "install Python 3.11 and run make setup PYTHON=path", (HOST, TRAINING)),
+    Check("headers", _headers, "install python3.11-dev (Debian) or python3.11-devel (Fedora)", (HOST, TRAINING_GPU)),
+    Check("compiler", _compiler, "install gcc", (HOST, TRAINING_GPU)),
+    Check("orchestration", _orchestration, "run rm -rf .venv and make setup", (HOST,)),
+    Check("training", _training, f"run rm -rf .venv-train and {SETUP}", (HOST,)),
+    Check("disk", _project_disk, "make room", (HOST,)),
+    Check("port", _port, "stop what listens there, or run luffy ui --port with another", (HOST,)),
+    Check("chromium", _chromium, "run .venv/bin/playwright install chromium", (HOST,)),
+    Check("packages", _packages, f"run {SETUP}", (TRAINING,)),
+    Check("driver", _driver, "install a driver that is new enough, or take --hardware cpu", (TRAINING_GPU,)),
+    Check("attention kernel", _attention, f"set attention=sdpa, or run {SETUP}", (TRAINING_GPU,)),
+    Check("memory", _memory, "free some", (TRAINING,)),
+    Check("disk", _run_disk, "give --out on another disk", (TRAINING,)),
+)
+
+
+def checks_of(*where: str) -> list[Check]:
+    """The lines of the table that any of ``where`` has."""
+    return [check for check in CHECKS if set(where) & set(check.where)]

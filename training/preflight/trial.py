@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from core.errors import InputError
 from core.files import read_json, write_json
 from core.schemas import TARGET
 from training.embedded_model.resolve_model import SHIPPED
-from training.preflight.checks import Check
+from training.preflight.checks import TRAINING, Check, Examination
 
 ROWS, PROMPTS = 16, 8
 TARGET_CHARACTERS = 90  # the embedded tokenizer has one token per byte
@@ -39,45 +39,51 @@ SETTINGS = {
 SUPERVISED = ("actor_rollout_ref.rollout", "algorithm.")  # keys that supervised training does not read
 LIMIT = 900  # seconds of one command
 BENCHMARK = "arithmetic_short"
+TARGETS, MODEL = "train.parquet", "model"  # in the folder of the examination
 
 
-def trial_checks(hardware: str, folder: Path) -> Iterator[Check]:
-    """The checks, in folders below ``folder``; each needs those before it."""
-    targets, run, model = folder / "train.parquet", folder / "luffy", folder / "model"
+def _start(examination: Examination) -> str:
+    write_targets(examination.out / TARGETS)
+    write_untied_model(examination.out / MODEL)
+    said = _train(examination, "luffy", 2, stop_after=1)
+    if "training: step 2 of 2" in said:
+        raise InputError("the training was to be stopped after its first step, and made both")
+    return "1 step, then stopped"
 
-    def start() -> str:
-        write_targets(targets)
-        write_untied_model(model)
-        said = _train(hardware, "luffy", 2, targets, model, run, stop_after=1)
-        if "training: step 2 of 2" in said:
-            raise InputError("the training was to be stopped after its first step, and made both: run this again")
-        return "1 step, then stopped"
 
-    def resume() -> str:
-        said = _train(hardware, "luffy", 2, targets, model, run)
-        if "training: step 1 of 2" in said or not (run / "policy" / "lineage.json").is_file():
-            raise InputError(f"the run in {run} began anew instead of going on after its first step: see its attempts")
-        return "second step, policy written"
+def _resume(examination: Examination) -> str:
+    said = _train(examination, "luffy", 2)
+    run = examination.out / "luffy"
+    if "training: step 1 of 2" in said or not (run / "policy" / "lineage.json").is_file():
+        raise InputError(f"the run in {run} began anew instead of going on after its first step")
+    return "second step, policy written"
 
-    def supervised() -> str:
-        _train(hardware, "sft", 1, targets, model, folder / "sft")
-        return "1 step, policy written"
 
-    def evaluation() -> str:
-        suite, samples = folder / "suite.parquet", folder / "samples"
-        _command(
-            "evaluation", "suite", "--suite", "embedded", "--benchmarks", BENCHMARK, "--limit", "4", "--out", str(suite)
-        )
-        arguments = ["--model", str(run / "policy"), "--suite", str(suite), "--samples", "1", "--replicas", "1"]
-        arguments += ["--max-tokens", "64", "--cache", str(folder / "cache"), "--out", str(samples)]
-        _command("evaluation", "generate", *arguments)
-        rows = pq.read_metadata(samples / f"{BENCHMARK}.parquet").num_rows
-        return f"{rows} samples of the policy"
+def _supervised(examination: Examination) -> str:
+    _train(examination, "sft", 1)
+    return "1 step, policy written"
 
-    yield Check("mixed-policy training", start)
-    yield Check("resume", resume)
-    yield Check("supervised training", supervised)
-    yield Check("evaluation", evaluation)
+
+def _evaluation(examination: Examination) -> str:
+    folder = examination.out
+    suite, samples = folder / "suite.parquet", folder / "samples"
+    _command(
+        "evaluation", "suite", "--suite", "embedded", "--benchmarks", BENCHMARK, "--limit", "4", "--out", str(suite)
+    )
+    arguments = ["--model", str(folder / "luffy" / "policy"), "--suite", str(suite), "--samples", "1"]
+    arguments += ["--replicas", "1", "--max-tokens", "64", "--cache", str(folder / "cache"), "--out", str(samples)]
+    _command("evaluation", "generate", *arguments)
+    rows = pq.read_metadata(samples / f"{BENCHMARK}.parquet").num_rows
+    return f"{rows} samples of the policy"
+
+
+MEND = "see what it wrote into its folder, and run this again"
+TRIALS = (  # each needs those before it
+    Check("mixed-policy training", _start, MEND, (TRAINING,)),
+    Check("resume", _resume, MEND, (TRAINING,)),
+    Check("supervised training", _supervised, MEND, (TRAINING,)),
+    Check("evaluation", _evaluation, MEND, (TRAINING,)),
+)
 
 
 def write_targets(file: Path, rows: int = ROWS, seed: int = 0) -> Path:
@@ -110,16 +116,17 @@ def write_untied_model(out: Path) -> Path:
     return out
 
 
-def _train(
-    hardware: str, recipe: str, steps: int, targets: Path, model: Path, out: Path, stop_after: int | None = None
-) -> str:
+def _train(examination: Examination, recipe: str, steps: int, stop_after: int | None = None) -> str:
+    """Train into the folder of the recipe's name; what the training printed."""
     settings: dict[str, Any] = {**SETTINGS, "trainer.total_training_steps": steps}
     if recipe == "sft":
         settings = {key: value for key, value in settings.items() if not key.startswith(SUPERVISED)}
-    elif hardware != "cpu":
+    elif examination.hardware != "cpu":
         settings["actor_rollout_ref.rollout.gpu_memory_utilization"] = 0.3
-    arguments = ["--recipe", recipe, "--hardware", hardware, "--model", str(model), "--targets", str(targets)]
-    arguments += ["--out", str(out), *(part for key, value in settings.items() for part in ("--set", f"{key}={value}"))]
+    folder = examination.out
+    arguments = ["--recipe", recipe, "--hardware", examination.hardware, "--model", str(folder / MODEL)]
+    arguments += ["--targets", str(folder / TARGETS), "--out", str(folder / recipe)]
+    arguments += [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
     stop = None if stop_after is None else f"training: step {stop_after} of {steps}"
     return _command("training", *arguments, stop=stop)
 

@@ -1,4 +1,4 @@
-"""An environment against its lock, and the doctor that says so."""
+"""An environment against its lock, and the doctors that say so."""
 
 import socket
 import subprocess
@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from core.machine.package_lock import differences, locked_versions, summary
+from training.preflight.checks import HOST, TRAINING, TRAINING_GPU
+from training.preflight.machine_checks import CHECKS, checks_of
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -43,20 +45,26 @@ def test_what_differs_is_named(lock: Path, tmp_path: Path) -> None:
     assert summary([f"p{number}" for number in range(7)]) == "p0, p1, p2, p3, p4 and 2 more"
 
 
-def doctor(*arguments: str, isolated: bool = False) -> subprocess.CompletedProcess[str]:
-    python = [sys.executable, *(["-S"] if isolated else [])]
-    command = [*python, "-m", "pipelines.cli.doctor", "--machine-only", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+def doctor(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def test_the_doctor_names_what_is_taken_and_fails() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = doctor("--port", str(port))
+        done = doctor("-m", "pipelines.cli.luffy", "doctor", "--machine-only", "--port", str(port))
     assert done.returncode == 1
     assert f"FAIL  port: {port}: Address already in use: stop what listens there" in done.stdout
 
 
 def test_the_doctor_needs_no_packages() -> None:
-    done = doctor("--port", "0", isolated=True)
+    done = doctor("-S", "-m", "pipelines.cli.doctor")
     assert "Traceback" not in done.stderr and "ok    python: 3.11" in done.stdout, done.stderr
+
+
+def test_every_check_says_how_to_mend_it_and_has_one_line_in_a_doctor() -> None:
+    for doctors in ((HOST,), (TRAINING,), (TRAINING, TRAINING_GPU)):
+        names = [check.name for check in checks_of(*doctors)]
+        assert names and len(names) == len(set(names)), doctors
+    for check in CHECKS:
+        assert check.mend.format(kind="gpu") and check.where, check.name

@@ -1,0 +1,126 @@
+"""What each command of ``python -m targets`` does; `targets.__main__` reads its options."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from core.code_digest import PROJECT
+from core.errors import InputError
+from core.parquet import read_table
+from core.progress import Progress, Terminal
+from targets.check.expectations import SUITE, load_checks, validate
+from targets.check.version_diff import compare_versions
+from targets.command_requests import PrepareRequest
+from targets.config import build_config, read_config
+from targets.prepare import prepare
+from targets.prepared import PROFILE_FILE, Prepared, hint_texts, log_probs_text, require_targets
+from targets.select.split import Split, reconcile, select_train
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MOST_VALUES = 10  # of each metadata, on the terminal
+LONGEST_OBSERVED = 60  # characters of what a check that passed has seen
+LARGEST_BENCHMARKS = 32 << 20  # bytes of their problems, which each process keeps with an index of four times the size
+
+
+def prepare_targets(request: PrepareRequest) -> int:
+    """Prepare targets, and split and check them as asked; the exit status is 1 if a check blocks."""
+    config = read_config(request.config, request.overrides)
+    chosen = request.model_dump(include={"source", "engine", "workers"}, exclude_none=True, mode="json")
+    config = build_config({**config.model_dump(), **chosen}, where="command line")
+    previous = request.previous / PROFILE_FILE if request.previous else None
+    if previous and not previous.is_file():
+        raise InputError(
+            f"--previous {request.previous}: no {PROFILE_FILE} in it; expected the folder of a preparation"
+        )
+    suite = request.suite or SUITE
+    if request.check:
+        load_checks(suite)
+    began = time.monotonic()
+    prepared = prepare(
+        config,
+        request.out,
+        benchmarks=_benchmarks(request.benchmarks, request.benchmark_roots),
+        tokenizer_json=request.tokenizer,
+        progress=Progress(Terminal(sys.stderr, every_s=0).status),
+        cache=request.cache or request.out / ".decisions",
+        generated=request.generated,
+    )
+    if request.prepare_only or not prepared.counts["kept"]:
+        _print(prepared, None, time.monotonic() - began)
+        require_targets(prepared)
+        return 0
+    split = select_train(
+        prepared, request.out, heldout_share=request.heldout_share, max_rows=request.max_rows, seed=config.seed
+    )
+    _print(prepared, split, time.monotonic() - began)
+    if previous:
+        for name, before, after in compare_versions(previous, prepared.profile):
+            print(f"{name:46}{before:>14}{after:>14}")
+    if problems := reconcile(prepared, split).problems:
+        raise RuntimeError("conservation violated: " + "; ".join(problems))
+    return _check(prepared, suite, previous, request.docs) if request.check else 0
+
+
+def _benchmarks(name: str | None, roots: Sequence[Path]) -> "pa.Table | None":
+    """The problems of a parquet file, or of a suite that the evaluation reads in its own process."""
+    import pyarrow as pa
+
+    from core.schemas import BENCHMARK
+
+    if name is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(name)
+        if path.suffix != ".parquet":
+            path = Path(folder) / "suite.parquet"
+            command = [sys.executable, "-m", "evaluation", "suite", "--suite", name, "--out", str(path)]
+            command += [part for root in roots for part in ("--roots", str(root))]
+            environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+            if done.returncode:
+                message = done.stderr.strip().splitlines()[-1].removeprefix("error: ")
+                raise InputError(f"benchmarks {name}: {message}")
+        schema = pa.schema([BENCHMARK.field(column) for column in ("benchmark", "id", "problem")])
+        return read_table(path, schema, "give a parquet with benchmark, id and problem", largest=LARGEST_BENCHMARKS)
+
+
+def _print(prepared: Prepared, split: Split | None, seconds: float) -> None:
+    read = prepared.counts["read"]
+    print(f"{'read':18}{read:>9,}")
+    for step in prepared.filter_counts:
+        print(f"{step['filter']:18}{-step['removed']:>9,}{step['left']:>9,}  {step['title']}")
+    speed = "nothing has changed, so nothing was done" if prepared.reused else f"{read / seconds:,.0f} rows/s"
+    print(f"{'kept':18}{prepared.counts['kept']:>9,}  {speed}")
+    for name, values in prepared.breakdown.items():
+        for value, n in list(values.items())[:MOST_VALUES]:
+            print(f"{f'{name} {value}':44.44}{n['read']:>9,}{n['kept']:>9,} kept")
+    for hint in hint_texts(prepared):
+        print(hint)
+    for what, count in prepared.disagreements.items():
+        print(f"{what}: {count:,}")
+    if prepared.log_probs:
+        print(f"target_log_probs: {log_probs_text(prepared)}")
+    if split is not None:
+        print(f"train {split.rows:,} rows {split.train}, held out {split.heldout_rows:,}")
+    print(f"rejected: {prepared.rejected}")
+
+
+def _check(prepared: Prepared, suite: Path, previous: Path | None, docs: Path | None) -> int:
+    results = validate(prepared.profile, suite=suite, previous=previous, docs=docs)
+    for result in results:
+        state = "ok" if result.passed else "FAILED" if result.severity == "error" else "warning"
+        what = str(result.error or result.observed)
+        if not result.passed:
+            limits = ", ".join(f"{name} {value}" for name, value in result.expected.items() if name != "column")
+            what += f"; expected: {result.description.removesuffix('.')}" + (f" ({limits})" if limits else "")
+        elif len(what) > LONGEST_OBSERVED:
+            what = "as expected"
+        print(f"{state:8}{result.name:32}{what}")
+    return int(any(not result.passed and result.severity == "error" for result in results))
