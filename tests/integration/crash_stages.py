@@ -212,7 +212,7 @@ def run_report(folder: Path) -> None:
 
 
 def evaluate(*arguments: object) -> None:
-    from core.command_options import run_app
+    from core.cli import run_app
     from evaluation.__main__ import app
 
     run_app(app, list(map(str, arguments)), "python -m evaluation")

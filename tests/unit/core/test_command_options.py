@@ -8,7 +8,8 @@ import pytest
 import typer
 from pydantic import Field
 
-from core.command_options import new_app, options_of, request_of, run_app
+from core.cli import new_app, run_app
+from core.command_options import options_of, request_of
 from core.errors import InputError
 from core.request import Request
 
