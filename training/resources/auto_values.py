@@ -150,7 +150,8 @@ def _offload(config: DictConfig, machine: Machine, shape: ModelShape) -> None:
         ways = [*per_node, *((offload, -1) for offload in offloads)]
     else:
         ways = [(offload, section.fsdp_size) for offload in offloads]
-    config.offload, section.fsdp_size = next((way for way in ways if _fits(config, *way, machine, shape)), ways[-1])
+    fitting = (way for way in ways if _fits(config, way[0], way[1], machine, shape))
+    config.offload, section.fsdp_size = next(fitting, ways[-1])
     _fill(config, "actor_rollout_ref.ref.fsdp_config.fsdp_size", section.fsdp_size)
     section.param_offload = section.optimizer_offload = config.offload == "rollout"
     section.offload_policy = config.offload == "always"

@@ -2,7 +2,6 @@
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 from core.text.markdown import escape_markdown
 from evaluation.benchmarks.suite import GROUPS
@@ -59,8 +58,9 @@ def scores_table(card: Scorecard, *, brief: bool = False) -> Table:
     for average in card.averages:
         rows = [row for row in card.rows if row.group == average.group]
         domains = list(dict.fromkeys(row.domain for row in rows))
-        for previous, row in pairwise([None, *sorted(rows, key=lambda row: domains.index(row.domain))]):
-            if previous is None or previous.domain != row.domain:
+        ordered = sorted(rows, key=lambda row: domains.index(row.domain))
+        for number, row in enumerate(ordered):
+            if number == 0 or ordered[number - 1].domain != row.domain:
                 of = f": {row.domain}" if len(domains) > 1 else ""
                 table.add(f"{GROUPS[average.group]}{of}", kind="group")
             base, policy = (score(s.low, s.mean, s.high) for s in (row.base, row.policy))
