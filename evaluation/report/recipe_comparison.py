@@ -168,6 +168,14 @@ class Comparison:
     def _untrained(self) -> Recipe | None:
         return next((recipe for recipe in self.recipes if recipe.runs[0].seed is None), None)
 
+    def baseline_table(self) -> Table:
+        """The difference from the baseline on every benchmark and every group's average, in points."""
+        table = self._table(f"difference from {self.recipes[0].name}")
+        for title, benchmarks, kind in self._rows():
+            cells = (self._difference(self.recipes[0], recipe, benchmarks) for recipe in self.recipes)
+            table.add(title, *([] if kind == "group" else cells), kind=kind)
+        return table
+
     def differences_table(self, group: str) -> Table:
         """Row minus column on the average of a group, in points; with several seeds the permutation test's p-value."""
         table, benchmarks = self._table("row minus column"), list(self.titles[group])
