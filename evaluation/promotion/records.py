@@ -40,8 +40,8 @@ class PromotionRule(PromotionLimits):
 
     rule: Literal["error_rate", "per_decision"] = Field(
         default="error_rate",
-        description="error_rate bounds the chance of any false promotion over the life of the champions; per_decision "
-        "takes a 95% interval for each decision alone.",
+        description="With error_rate, the chance of any false promotion over the life of the champions is bounded; "
+        "per_decision takes a 95% interval for each decision alone.",
     )
     error_rate: float = Field(
         default=0.05, gt=0, lt=1, description="The chance of any false promotion, over all decisions together."

@@ -33,6 +33,7 @@ TYPES: Mapping[str, str] = {  # the class of each
     "regex": "grading.verifiers.regex:RegexVerifier",
     "json": "grading.verifiers.json:JsonVerifier",
     "code": "grading.verifiers.code:CodeVerifier",
+    "gym": "grading.verifiers.gym:GymVerifier",
     "judge": "grading.verifiers.judge:JudgeVerifier",
     "python": "grading.verifiers.python:PythonVerifier",
     "all_of": "grading.verifiers.combined:AllOfVerifier",

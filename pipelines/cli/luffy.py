@@ -142,6 +142,35 @@ def targets() -> None:
     """Turn raw traces into training targets, without Dagster."""
 
 
+@app.command(
+    rich_help_panel=DATA,
+    epilog=examples(
+        "luffy verify --verifier choice --in responses.jsonl",
+        "luffy verify --verifier '{type: python, path: my_reward.py:score}' --in responses.jsonl",
+    ),
+)
+def verify(
+    verifier: Annotated[
+        str, typer.Option(metavar="SPEC", help="Verifier: a type, or a mapping with type and options.")
+    ],
+    file: Annotated[
+        Path, typer.Option("--in", metavar="FILE.jsonl", help="Responses: JSON objects with response, gold and fields.")
+    ],
+    thinking: Annotated[
+        bool, typer.Option("--thinking", help="Count an answer only after </think>, as in training.")
+    ] = False,
+    workers: Annotated[int, typer.Option(metavar="N", parser=whole_number(1), help="Responses graded at once.")] = 2,
+) -> None:
+    """Try a verifier on a file of responses: how many are right, wrong and errors, and ten examples of each."""
+    from core.text.parse import parse_yaml
+    from grading.trial import describe, read_responses, try_verifier
+    from grading.verifiers.spec import parse_spec
+
+    spec = parse_spec(parse_yaml(verifier, "--verifier"), "--verifier")
+    for line in describe(try_verifier(spec, read_responses(file), thinking=thinking, workers=workers)):
+        sys.stdout.write(f"{line}\n")
+
+
 @app.command(cls=PackageCommand, rich_help_panel=DATA)
 def train() -> None:
     """Train a policy on prepared targets, without Dagster."""

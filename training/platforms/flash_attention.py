@@ -41,7 +41,7 @@ _lengths, _is_packed = flash_attention.prepare_fa_kwargs_from_position_ids, flas
 def lengths_of_row(position_ids: Tensor) -> Lengths:
     """Where the sequences of a row start and the row ends, and the longest sequence: of queries and of keys."""
     starts, (longest, _) = _lengths(position_ids)
-    return starts, (int(longest),) * 2
+    return starts, (int(longest), int(longest))
 
 
 @LastRow

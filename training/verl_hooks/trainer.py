@@ -91,7 +91,8 @@ class MixedPolicy(PromptTrainer):
     @cached_property
     def has_several_sources(self) -> bool:
         """Whether the prompts are of several sources, so that each has curves of its own."""
-        return len(self.train_dataset.dataframe.unique("data_source")) > 1
+        dataset: Any = self.train_dataset  # verl's RLHFDataset
+        return len(dataset.dataframe.unique("data_source")) > 1
 
     def _build_replay_buffer(self) -> GroupReplayBuffer:
         data, sampler = self.config.data, self.config.trainer.v1.sampler
@@ -173,7 +174,7 @@ class MixedPolicy(PromptTrainer):
         scores = samples.rows["rm_scores"].sum(-1)
         on_policy, solved, index = samples.on_policy[sampled], samples.solved[sampled], samples.index[sampled.numpy()]
         metrics.update(group_metrics(scores[sampled], solved, index, on_policy, self.options))
-        drawn = sampled.nonzero().squeeze(-1).tolist()
+        drawn: list[int] = sampled.nonzero().squeeze(-1).tolist()
         sources, errors = [samples.sources[row] for row in drawn], [samples.errors[row] for row in drawn]
         require_few_errors(self.global_steps, errors, sources)
         if self.has_verifiers:

@@ -1,0 +1,95 @@
+"""Try a verifier on a file of responses, before anything is prepared or trained with it."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from core.errors import InputError
+from core.files import read_json_lines
+from grading.grader import Grade, Verdict
+from grading.verifiers.spec import VerifierSpec, open_verifier
+from grading.verifiers.verifier import Item
+
+RESPONSE, GOLDS = "response", ("gold", "answer")  # keys of a row; all others are fields of the verifier
+SHOWN = 10  # examples of each verdict
+LONGEST = 70  # characters of a value in an example
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A row of the file by its number from 1, its gold answer, its grade, and the seconds that the grade took."""
+
+    row: int
+    gold: str
+    grade: Grade
+    seconds: float
+
+
+def read_responses(file: Path) -> list[Item]:
+    """The rows of a file with one JSON object per line: ``response``, ``gold`` (or ``answer``), and further fields.
+
+    Raises:
+        InputError: the file has no rows, or one of them lacks a text for the response or the gold answer.
+    """
+    items = []
+    for number, row in enumerate(read_json_lines(file), start=1):
+        where = f"{file}, row {number}"
+        if not isinstance(row, Mapping):
+            raise InputError(f"{where}: expected a JSON object, found {type(row).__name__}")
+        gold = next((key for key in GOLDS if key in row), GOLDS[0])
+        for key in (RESPONSE, gold):
+            if not isinstance(row.get(key), str):
+                raise InputError(f"{where}: {key}: expected a text, found {type(row.get(key)).__name__}")
+        fields = {key: value for key, value in row.items() if key not in (RESPONSE, gold)}
+        items.append(Item(row[RESPONSE], row[gold], fields))
+    if not items:
+        raise InputError(f"{file}: no rows; expected one JSON object with response and gold per line")
+    return items
+
+
+def try_verifier(spec: VerifierSpec, items: Sequence[Item], *, thinking: bool, workers: int = 2) -> list[Tried]:
+    """Grade ``items`` in their order, ``workers`` at once.
+
+    Raises:
+        InputError: what the spec names is missing.
+    """
+    with open_verifier(spec, workers=workers) as verifier, ThreadPoolExecutor(workers) as threads:
+
+        def grade(numbered: tuple[int, Item]) -> Tried:
+            row, item = numbered
+            began = time.monotonic()
+            if problem := verifier.gold_problem(item.gold, item.fields):
+                graded = Grade(Verdict.GOLD_UNPARSED, None, problem)
+            else:
+                graded = verifier.verify(item.response, item.gold, fields=item.fields, thinking=thinking)
+            return Tried(row, item.gold, graded, time.monotonic() - began)
+
+        return list(threads.map(grade, enumerate(items, start=1)))
+
+
+def describe(tried: Sequence[Tried]) -> Iterator[str]:
+    """The lines of a report: the number of each verdict, the mean score, the slowest row, examples of each verdict."""
+    counts = Counter(one.grade.verdict for one in tried)
+    mean = sum(one.grade.score or 0.0 for one in tried) / len(tried)
+    yield f"{len(tried)} responses, mean score {mean:.3f}: " + ", ".join(
+        f"{n} {name}" for name, n in counts.most_common()
+    )
+    slowest = max(tried, key=lambda one: one.seconds)
+    yield f"slowest: row {slowest.row}, {slowest.seconds:.2f} s"
+    for verdict, count in counts.most_common():
+        yield f"\n{verdict}" + (f", the first {SHOWN} of {count}" if count > SHOWN else "")
+        for one in [one for one in tried if one.grade.verdict is verdict][:SHOWN]:
+            score = "" if one.grade.score in (0.0, 1.0) else f", score {one.grade.score:.3f}"
+            said = f"answer {_short(one.grade.extracted)}, gold {_short(one.gold)}"
+            yield f"  row {one.row}: {said}: {one.grade.reason}{score}"
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return "none"
+    text = " ".join(str(value).split())
+    return repr(text if len(text) <= LONGEST else f"{text[:LONGEST]}…")

@@ -1,0 +1,50 @@
+"""The scorer of a Reasoning Gym task, in worker processes; the package ``reasoning-gym`` is the extra ``gym``."""
+
+from collections.abc import Mapping
+from importlib import metadata
+from typing import Any
+
+from core.errors import InputError
+from grading.verifiers.python import FunctionOptions, FunctionVerifier
+from grading.verifiers.verifier import Resources
+
+PACKAGE = "reasoning-gym"
+SCORER = "grading.isolation.gym_scorer:score"
+
+
+class GymOptions(FunctionOptions):
+    """``task``: its name; by default the entry says it. ``entry``: the field of a row that holds the task's entry."""
+
+    answer: str = "tag:answer"
+    task: str | None = None
+    entry: str = "entry"
+
+
+class GymVerifier(FunctionVerifier):
+    """An entry is what a data set of the library yields: an object with question, answer and metadata, or its JSON."""
+
+    Options = GymOptions
+
+    def __init__(self, options: GymOptions, resources: Resources) -> None:
+        _version()
+        super().__init__(options, resources, SCORER, {"task": options.task, "entry": options.entry})
+
+    @classmethod
+    def identity(cls, options: Mapping[str, Any]) -> Any:
+        return {**options, PACKAGE: _version()}
+
+    @classmethod
+    def requires_fields(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        return (options.get("entry", GymOptions.model_fields["entry"].default),)
+
+    def gold_problem(self, gold: str, fields: Mapping[str, Any] | None = None) -> str | None:
+        return None if self.options.entry in (fields or {}) else f"the row has no field {self.options.entry!r}"
+
+
+def _version() -> str:
+    try:
+        return metadata.version(PACKAGE)
+    except metadata.PackageNotFoundError:
+        raise InputError(
+            f"verifier gym: {PACKAGE} is not installed in this interpreter: pip install {PACKAGE}==0.1.25"
+        ) from None

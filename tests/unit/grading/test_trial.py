@@ -1,0 +1,52 @@
+"""A verifier is tried on a file of responses: counts, examples, and the rows that are not responses."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from core.errors import InputError
+from grading.grader import Verdict
+from grading.trial import SHOWN, describe, read_responses, try_verifier
+from grading.verifiers.spec import parse_spec
+
+
+def written(folder: Path, rows: list[object]) -> Path:
+    file = folder / "responses.jsonl"
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return file
+
+
+def test_each_row_gets_a_verdict_and_each_verdict_has_examples(tmp_path: Path) -> None:
+    rows = [{"response": f"\\boxed{{{letter}}}", "gold": "B"} for letter in ("B", *"A" * 12)]
+    rows += [{"response": "no box", "answer": "C"}, {"response": "\\boxed{A}", "gold": "maybe"}]
+    tried = try_verifier(parse_spec("choice", "test"), read_responses(written(tmp_path, rows)), thinking=False)
+    verdicts = [one.grade.verdict for one in tried]
+    assert verdicts == [Verdict.CORRECT, *[Verdict.WRONG] * 12, Verdict.NO_ANSWER, Verdict.GOLD_UNPARSED]
+    lines = list(describe(tried))
+    assert lines[0].startswith("15 responses, mean score 0.067: 12 wrong, 1 correct, 1 no_answer, 1 gold_unparsed")
+    assert f"\nwrong, the first {SHOWN} of 12" in lines
+    assert sum("answer 'A', gold 'B'" in line for line in lines) == SHOWN
+
+
+def test_fields_reach_the_verifier_and_thoughts_are_asked_for(tmp_path: Path) -> None:
+    row = {"response": "the cat", "gold": "2", "options": ["the dog", "the cat"]}
+    items = read_responses(written(tmp_path, [row]))
+    spec = parse_spec({"type": "choice", "answer": "after_thoughts"}, "test")
+    assert try_verifier(spec, items, thinking=False)[0].grade.solved
+    assert try_verifier(spec, items, thinking=True)[0].grade.verdict is Verdict.NO_THINK_END
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([], "no rows; expected one JSON object with response and gold per line"),
+        ([{"response": "a", "gold": "A"}, ["a"]], "row 2: expected a JSON object, found list"),
+        ([{"response": "a"}], "row 1: gold: expected a text, found NoneType"),
+        ([{"response": 7, "gold": "A"}], "row 1: response: expected a text, found int"),
+        ([{"response": "a", "answer": 7}], "row 1: answer: expected a text, found int"),
+    ],
+)
+def test_what_is_no_response_is_named(tmp_path: Path, rows: list[object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_responses(written(tmp_path, rows))
