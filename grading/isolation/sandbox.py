@@ -1,12 +1,15 @@
 """A Python program that a model wrote, run where it can reach nothing: no network, no files, no other process.
 
 Bubblewrap (the program ``bwrap``) gives it namespaces of its own, a read-only view of the interpreter, and an empty
-``/tmp``. Limits of the kernel bound each process. What they do not bound, because root is exempt from a limit on
-processes and memory is limited per process, is watched from outside. The end of the first process in the namespace is
-the end of all.
+``/tmp``. Limits of the kernel bound each process; the sum of their memory is watched from outside. The end of the first
+process in the namespace is the end of all.
+
+The kernel exempts root from its limit on processes. So root runs each program as a user that nobody else is, where it
+may; otherwise, the number of processes is watched from outside alone.
 """
 
 import contextlib
+import itertools
 import math
 import os
 import shutil
@@ -24,6 +27,14 @@ from typing import IO, NamedTuple, Protocol
 from core.errors import InputError
 from core.machine.processes import descendants
 
+FIRST_USER = 1_000_000_000  # of the ids that root gives to programs, which no system assigns
+USERS = 64  # ids of one of our processes, one run after the other
+FORKS = 4  # times the processes that a program may have, at which the kernel refuses another one
+FIRST_USER = 1_000_000_000  # of the ids that root gives to programs, which no system assigns
+USERS = 64  # ids of one of our processes
+FORKS = 4  # times the processes that a program may have: the kernel refuses more even while nobody watches
+NAMESPACES = ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try")
+SHOWN_PREFIX = "/python"  # where an interpreter outside /usr is in the sandbox
 WATCH_S = 0.05
 WALL = 4
 PROGRAM = "/program.py"
@@ -31,6 +42,10 @@ OUT_OF_TIME = (-signal.SIGKILL, 128 + signal.SIGKILL)  # the kernel's limit on p
 # Limits first, so that the program starts with them and cannot raise them.
 DRIVER = """
 import os, resource, sys
+if user := int(sys.argv[3]):
+    os.setgroups([])
+    os.setgid(user)
+    os.setuid(user)
 for limit in sys.argv[2].split(","):
     name, most = limit.split("=")
     resource.setrlimit(getattr(resource, "RLIMIT_" + name), (int(most), int(most)))
@@ -90,26 +105,41 @@ class Bubblewrap:
         if program is None:
             raise InputError(f"verifier code: there is no program bwrap: {ADVICE}")
         self._program = program
+        self._users = itertools.count() if os.geteuid() == 0 else None
+        problem = self._problem()
+        if problem and self._users:  # this root may not make namespaces without one of users
+            self._users = None
+            problem = self._problem()
+        if problem:
+            raise InputError(f"verifier code: {problem}: {ADVICE}")
+
+    def run(self, program: str, stdin: str) -> Run:
+        user = FIRST_USER + os.getpid() * USERS + next(self._users) % USERS if self._users else 0
+        with _file(program) as source:
+            command = [
+                *self._command(source.fileno(), user),
+                *_interpreter(_shown_python(), PROGRAM, self._limits, user),
+            ]
+            return _run(command, stdin, self._limits, inherited=(source.fileno(),))
+
+    def _problem(self) -> str:
+        """Why a first program does not run; "" if it does."""
         try:
             ended = self.run("print('runs')", "")
         except SandboxFailed as error:
-            raise InputError(f"verifier code: {error}: {ADVICE}") from None
-        if ended != Run("runs\n", ""):
-            raise InputError(f"verifier code: a first program did not run in bwrap ({ended.problem}): {ADVICE}")
+            return str(error)
+        return "" if ended == Run("runs\n", "") else f"a first program did not run in bwrap ({ended.problem})"
 
-    def run(self, program: str, stdin: str) -> Run:
-        with _file(program) as source:
-            command = [*self._command(source.fileno()), *_interpreter(PROGRAM, self._limits)]
-            return _run(command, stdin, self._limits, inherited=(source.fileno(),))
-
-    def _command(self, program: int) -> list[str]:
+    def _command(self, program: int, user: int) -> list[str]:
         return [
-            *(self._program, "--unshare-all", "--cap-drop", "ALL", "--die-with-parent", "--new-session", "--clearenv"),
+            *(self._program, *(NAMESPACES if user else ("--unshare-all",)), "--cap-drop", "ALL"),
+            *(("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID") if user else ()),  # until it is that user
+            *("--die-with-parent", "--new-session", "--clearenv"),
             *("--setenv", "LANG", "C.UTF-8", "--setenv", "HOME", "/tmp", "--hostname", "sandbox"),
             *_interpreter_files(),
-            *("--ro-bind-data", str(program), PROGRAM),
+            *(*_mode("0444", user), "--ro-bind-data", str(program), PROGRAM),
             # No /proc: where we are root, a program in the sandbox could write the settings of the kernel there.
-            *("--dev", "/dev", "--size", str(8 * self._limits.file_bytes), "--tmpfs", "/tmp"),
+            *("--dev", "/dev", *_mode("1777", user), "--size", str(8 * self._limits.file_bytes), "--tmpfs", "/tmp"),
             *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"),
         ]
 
@@ -124,19 +154,27 @@ class Unprotected:
         with tempfile.TemporaryDirectory(prefix="luffy-code-") as folder:
             source = Path(folder) / "program.py"
             source.write_text(program, encoding="utf-8", errors="replace")
-            return _run(_interpreter(str(source), self._limits), stdin, self._limits, folder=folder)
+            return _run(_interpreter(_base_python(), str(source), self._limits), stdin, self._limits, folder=folder)
 
 
-def _interpreter(program: str, limits: Limits) -> list[str]:
+def _mode(mode: str, user: int) -> tuple[str, ...]:
+    """The mode of what the next argument makes, where another user has to reach it."""
+    return ("--perms", mode) if user else ()
+
+
+def _interpreter(python: str, program: str, limits: Limits, user: int = 0) -> list[str]:
+    """The command that runs ``program``; as root it becomes ``user`` first, unless that is 0."""
     most = {
         "CPU": math.ceil(limits.seconds),
         "AS": limits.memory,
-        "NPROC": limits.processes + 1_000,  # before Linux 5.14 it counts all processes of the user
+        # Otherwise it counts all processes of the user, before Linux 5.14 those outside the sandbox, too.
+        "NPROC": FORKS * limits.processes if user else limits.processes + 1_000,
         "FSIZE": limits.file_bytes,
         "CORE": 0,
         "NOFILE": 64,
     }
-    return [_base_python(), "-I", "-c", DRIVER, program, ",".join(f"{name}={value}" for name, value in most.items())]
+    limited = ",".join(f"{name}={value}" for name, value in most.items())
+    return [python, "-I", "-c", DRIVER, program, limited, str(user)]
 
 
 def _base_python() -> str:
@@ -152,9 +190,18 @@ def _interpreter_files() -> Iterator[str]:
             yield from ("--symlink", os.readlink(folder), folder)
         elif os.path.isdir(folder):
             yield from ("--ro-bind", folder, folder)
-    prefix = os.path.realpath(sys.base_prefix)
-    if not prefix.startswith("/usr"):
-        yield from ("--ro-bind", prefix, prefix)
+    if not _in_usr():
+        yield from ("--ro-bind", os.path.realpath(sys.base_prefix), SHOWN_PREFIX)
+
+
+def _in_usr() -> bool:
+    return os.path.realpath(sys.base_prefix).startswith("/usr")
+
+
+def _shown_python() -> str:
+    """The interpreter's path in the sandbox, to which every user has access."""
+    python = _base_python()
+    return python if _in_usr() else f"{SHOWN_PREFIX}/{os.path.relpath(python, os.path.realpath(sys.base_prefix))}"
 
 
 def _run(

@@ -40,8 +40,9 @@ _lengths, _is_packed = flash_attention.prepare_fa_kwargs_from_position_ids, flas
 @LastRow
 def lengths_of_row(position_ids: Tensor) -> Lengths:
     """Where the sequences of a row start and the row ends, and the longest sequence: of queries and of keys."""
-    starts, (longest, _) = _lengths(position_ids)
-    return starts, (int(longest), int(longest))
+    starts, (tensor, _) = _lengths(position_ids)
+    longest = int(tensor)  # the processor waits for the device once
+    return starts, (longest, longest)
 
 
 @LastRow

@@ -20,6 +20,7 @@ import pytest
 from core.errors import InputError
 from core.machine.processes import descendants, running
 from grading.grader import Grade
+from grading.isolation.sandbox import Bubblewrap, Limits, Run
 from grading.verifiers.code import UnreadableTests, read_tests
 from grading.verifiers.spec import open_verifier, parse_spec
 from grading.verifiers.verifier import Verifier
@@ -229,3 +230,20 @@ def test_a_server_runs_programs(monkeypatch: pytest.MonkeyPatch) -> None:
         server.server_close()
     with pytest.raises(InputError, match=r"Connection refused.*expected a SandboxFusion server"):
         open_verifier(parse_spec({"type": "code", "sandbox": url}, "test"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a program a user of its own")
+def test_root_runs_a_program_as_nobody_else_or_within_a_namespace_of_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = Limits(seconds=5, memory=512 << 20, processes=4)
+    forks = "import os, time\nfor _ in range(100):\n    if not os.fork(): time.sleep(60)\ntime.sleep(60)"
+    user = "import os; print(os.getuid() >= 1_000_000_000)"
+    sandbox = Bubblewrap(limits)
+    assert sandbox.run(user, "") == Run("True\n", "")
+    assert sandbox.run(forks, "").problem in (
+        "more than 4 processes",
+        "BlockingIOError: [Errno 11] Resource temporarily unavailable",
+    )
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    within = Bubblewrap(limits)
+    assert within.run(user, "") == Run("False\n", "")
+    assert within.run(forks, "").problem == "more than 4 processes"
