@@ -41,6 +41,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "flash": {"attention": "flash_attention_2"},
     "sequence parallel": {"sequence_parallel": 2, "attention": "flash_attention_2"},
     "sequence parallel sdpa": {"sequence_parallel": 2},
+    "untied": {"untied": True},
     # From here on all are fused: verl changes the class of the model for it.
     "fused": {"use_fused_kernels": True},
     "offload rollout": {"use_fused_kernels": True, "offload": "rollout"},
@@ -48,7 +49,6 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "checkpointing": {"use_fused_kernels": True, "enable_gradient_checkpointing": True},
     "bf16": {"use_fused_kernels": True, "dtype": "bf16"},
     "lora": {"use_fused_kernels": True, "lora_rank": 8},
-    "untied": {"untied": True},
     "untied fused": {"untied": True, "use_fused_kernels": True},
     "untied replicated": {"untied": True, "use_fused_kernels": True, "fsdp_size": 1},
     "untied offload always": {"untied": True, "use_fused_kernels": True, "offload": "always"},

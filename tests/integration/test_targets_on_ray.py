@@ -144,5 +144,5 @@ def test_the_references_loader_finds_what_it_looks_for(tmp_path: Path, tokenizer
         assert len(tokens) == facts["prompt_tokens"]
         target = row["target"][0]["content"]
         assert len(chat_tokenizer.encode(target, add_special_tokens=False)) + 1 == facts["target_tokens"]
-        assert row["reward_model"]["style"] == "rule"
+        assert row["reward_model"]["style"] == "math"
         assert row["extra_info"]["index"] >= 0

@@ -21,7 +21,7 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PolicyTrainingW
     meet = tmp_path_factory.mktemp("rank") / "meet"
     dist.init_process_group("gloo", init_method=f"file://{meet}", rank=0, world_size=1)
     made = PolicyTrainingWorker.__new__(PolicyTrainingWorker)
-    made.engine = build(use_remove_padding=False)
+    made.engine = build(meet.parent, use_remove_padding=False)
     made.__dict__.update(_rank=0, _world_size=1)
     yield made
     dist.destroy_process_group()

@@ -10,7 +10,7 @@ import pytest
 import torch
 from engine_ranks import LAYOUTS, LENGTHS, UNTIED
 from training_runs import ROOT, free_port
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from training.embedded_model.resolve_model import SHIPPED
 from training.export.merge import merge
@@ -29,6 +29,7 @@ MODULES = compose_run("luffy", "gpu", [], run=Path("run")).environment.VERL_USE_
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("layouts")
     write_untied_model(folder / UNTIED)
+    assert not AutoConfig.from_pretrained(folder / UNTIED).tie_word_embeddings
     return folder
 
 
@@ -83,7 +84,6 @@ def test_layouts_agree_on_a_model_whose_head_is_not_its_embedding(layout: str, r
     for name, value in results["untied"].items():
         assert results[layout][name] == pytest.approx(value, rel=1e-5), name
     assert results[layout]["log_probs"] == pytest.approx(results["padded"]["log_probs"], rel=1e-5)
-    assert results[layout]["grad_norm"] != pytest.approx(results["padded"]["grad_norm"], rel=1e-3)
 
 
 def test_a_copy_of_the_state_per_rank_is_written_by_each(results: Results, folder: Path) -> None:

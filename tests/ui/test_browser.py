@@ -11,6 +11,7 @@ from preparing import trace
 
 from core.browser.page import Page, Row, write_page
 from targets import trace_browser
+from targets.__main__ import main
 from targets.config import build_config
 from targets.prepare import prepare
 from targets.prepared import Prepared
@@ -63,7 +64,7 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [trace(1), formula, near, trace(3, answer="7"), hostile]
     (folder / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     prepared_targets(folder / "t.jsonl", folder / "out")
-    assert trace_browser.main([str(folder / "out"), "--out", str(folder / "page.html")]) == 0
+    assert main(["browse", str(folder / "out"), "--out", str(folder / "page.html")]) == 0
     return folder
 
 

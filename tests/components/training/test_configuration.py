@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from omegaconf import DictConfig, OmegaConf
@@ -106,17 +108,25 @@ def test_the_baselines_are_as_published() -> None:
     assert (sft.trainer.total_epochs, sft.trainer.total_training_steps) == (3, None)
 
 
-def test_the_passes_of_supervised_training_become_steps() -> None:
-    for rows, steps in ((46_000, 3 * 718), (64, 3), (127, 3)):
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of targets, of which a configuration needs the sources."""
+    file = tmp_path_factory.mktemp("targets") / "train.parquet"
+    pq.write_table(pa.table({"data_source": ["sums"]}), file)
+    return file
+
+
+def test_the_passes_of_supervised_training_become_steps(rows: Path) -> None:
+    for count, steps in ((46_000, 3 * 718), (64, 3), (127, 3)):
         config = compose_run("sft", "cpu", [], run=RUN)
-        _fill_in(config, data=RUN, problems=RUN, rows=rows, model=RUN)
+        _fill_in(config, data=rows, problems=rows, rows=count, model=RUN)
         assert config.trainer.total_training_steps == steps
 
 
-def test_a_variable_of_the_profile_that_is_set_to_null_is_no_variable_of_the_process() -> None:
+def test_a_variable_of_the_profile_that_is_set_to_null_is_no_variable_of_the_process(rows: Path) -> None:
     for overrides, count in ((["environment.TRAINING_PRELOADS_WORKERS=null"], 0), ([], 1)):
         config = compose_run("luffy", "cpu", overrides, run=RUN)
-        environment = _fill_in(config, data=RUN, problems=RUN, rows=64, model=RUN)
+        environment = _fill_in(config, data=rows, problems=rows, rows=64, model=RUN)
         assert list(environment).count("TRAINING_PRELOADS_WORKERS") == count
 
 
