@@ -139,7 +139,7 @@ def test_whatever_a_function_does(graded: Any, does: str, expected: tuple[str, f
     assert len(reason) <= 220 and "\n" not in reason
     assert outcome(graded("<think></think>0.5")) == ("partial", 0.5, "")
     here = set(descendants(os.getpid()))
-    assert len(here) == 2, [Path(f"/proc/{one.pid}/cmdline").read_text() for one in here]  # the program and its fork
+    assert len(here) <= 2, [Path(f"/proc/{one.pid}/cmdline").read_text() for one in here]  # the program and its fork
 
 
 def test_no_process_is_left_and_many_are_graded_at_once(folder: Path) -> None:
