@@ -1,41 +1,84 @@
 """The user code that an identity covers: a Python file, and the modules beside it that it imports."""
 
 import ast
+import importlib
+import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+from core.errors import InputError, first_line
 from core.files import digest_bytes, digest_file
+
+ARGUMENTS = ("data_source", "solution_str", "ground_truth", "extra_info")  # of a reward function, as verl calls it
+INSTALLED = ("site-packages", "dist-packages")  # folders whose other packages are not the user's code
+
+
+def import_function(module: str, name: str) -> Callable[..., Any]:
+    """Return the function ``name`` of a file (``.py``) or of an importable module.
+
+    Raises:
+        ImportError, AttributeError: there is none.
+        Exception: whatever its import raises.
+    """
+    if not module.endswith(".py"):
+        return getattr(importlib.import_module(module), name)
+    spec = importlib.util.spec_from_file_location(f"user_code_{Path(module).stem}", module)
+    assert spec and spec.loader
+    imported = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = imported  # as dataclasses and pickle expect
+    spec.loader.exec_module(imported)
+    return getattr(imported, name)
 
 
 def user_code_digest(file: Path) -> str:
-    """sha256 over `source_files`; of the file's bytes if it imports nothing from beside it."""
-    root, files = _root(file), source_files(file)
-    if files == [file]:
+    """sha256 over `source_digests`; of the file's bytes if it imports nothing from beside it."""
+    digests = source_digests(file)
+    if len(digests) == 1:
         return digest_file(file)
-    return digest_bytes("".join(f"{path.relative_to(root)}\0{digest_file(path)}\n" for path in files).encode())
+    return digest_bytes("".join(f"{path}\0{digest}\n" for path, digest in digests.items()).encode())
+
+
+def source_digests(file: Path) -> dict[str, str]:
+    """Map each of `source_files`, relative to the folder in which the names of modules start, to its sha256."""
+    root = _root(file)
+    return {path.relative_to(root).as_posix(): digest_file(path) for path in source_files(file)}
 
 
 def source_files(file: Path) -> list[Path]:
-    """``file`` and the modules of its folder or package that it imports, also by way of another one, in order of path.
+    """List ``file`` and the modules of its folder or package that it imports, also by way of another one, by path.
 
     Imports are read from the text and nothing runs: a module that is imported by a computed name is not found.
+
+    Raises:
+        InputError: one of the files is not Python.
     """
-    root, found, waiting = _root(file), {file}, [file]
+    root = _root(file)
+    top = file.relative_to(root).parts[0].removesuffix(".py")
+    alone = root != file.parent or root.name in INSTALLED  # a package: what stands beside it is not part of it
+    found = {path for path in _candidates(file.relative_to(root).with_suffix("").parts, root) if path.is_file()}
+    waiting = list(found)
     while waiting:
         path = waiting.pop()
         for module in _imports(path, root):
-            new = {candidate for candidate in _candidates(module, root) if candidate.is_file()} - found
-            found |= new
-            waiting += new
+            if not alone or module[:1] == (top,):
+                new = {candidate for candidate in _candidates(module, root) if candidate.is_file()} - found
+                found |= new
+                waiting += new
     return sorted(found)
 
 
 def module_file(name: str) -> Path | None:
-    """Find the file of the module ``name`` on Python's path without importing it; None if it is not there."""
-    parts = name.split(".")
-    for folder in (Path(entry) for entry in sys.path if entry):
-        for candidate in (folder.joinpath(*parts).with_suffix(".py"), folder.joinpath(*parts, "__init__.py")):
+    """Find the file of the module ``name`` without importing it; None if there is none."""
+    top, *rest = name.split(".")
+    spec = importlib.util.find_spec(top)
+    if spec is None or (not rest and spec.origin is None):
+        return None
+    if not rest:
+        return Path(str(spec.origin))
+    for folder in map(Path, spec.submodule_search_locations or ()):
+        for candidate in (folder.joinpath(*rest).with_suffix(".py"), folder.joinpath(*rest, "__init__.py")):
             if candidate.is_file():
                 return candidate
     return None
@@ -50,11 +93,11 @@ def _root(file: Path) -> Path:
 
 
 def _imports(path: Path, root: Path) -> Iterator[tuple[str, ...]]:
-    """The modules, as parts of their names from ``root`` on, that ``path`` may import; none if it is not Python."""
+    """The modules, as parts of their names from ``root`` on, that ``path`` may import."""
     try:
         tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):  # who imports it says so
-        return
+    except (SyntaxError, ValueError) as error:
+        raise InputError(f"{path}: not Python: {first_line(error)}") from None
     package = path.relative_to(root).parent.parts
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

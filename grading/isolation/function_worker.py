@@ -9,8 +9,6 @@ that it started when a call takes too long. What the function prints goes nowher
 """
 
 import asyncio
-import importlib
-import importlib.util
 import inspect
 import json
 import math
@@ -22,34 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InputError, first_line
+from core.user_code import ARGUMENTS, import_function
 from grading.equivalence import serve
 
-ARGUMENTS = ("data_source", "solution_str", "ground_truth", "extra_info")  # the signature that verl's users know
 EXPECTED = "expected a number from 0 to 1, or a mapping with one as its score"
 LONGEST = 1000  # characters of an answer that a function says it found
 
 Outcome = tuple[str, str, float, str | None]  # verdict ("scored" | "error"), reason, score, extracted answer
-
-
-def import_function(path: str) -> Callable[..., Any]:
-    """The function that ``path`` names.
-
-    Raises:
-        ImportError, AttributeError: there is none.
-        Exception: whatever its import raises.
-    """
-    module_path, _, name = path.rpartition(":")
-    if module_path.endswith(".py"):
-        file = Path(module_path)
-        sys.path.insert(0, str(file.parent))  # it may import what is beside it
-        spec = importlib.util.spec_from_file_location(f"verifier_{file.stem}", file)
-        assert spec and spec.loader
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module  # as dataclasses and pickle expect
-        spec.loader.exec_module(module)
-    else:
-        module = importlib.import_module(module_path)
-    return getattr(module, name)
 
 
 def call(function: Callable[..., Any], arguments: Mapping[str, Any], kwargs: Mapping[str, Any]) -> Outcome:
@@ -96,14 +73,16 @@ def _line(text: Any) -> str:
 
 
 def load(path: str, kwargs: Mapping[str, Any]) -> Callable[..., Any]:
-    """`import_function`, for a function that takes `ARGUMENTS` and ``kwargs`` by name.
+    """The function that ``path`` names, which takes `ARGUMENTS` and ``kwargs`` by name.
 
     Raises:
         InputError: it cannot be imported, or takes other arguments.
     """
     module, _, name = path.rpartition(":")
     try:
-        function = import_function(path)
+        if module.endswith(".py"):
+            sys.path.insert(0, str(Path(module).parent))  # it may import what is beside it
+        function = import_function(module, name)
     except (Exception, SystemExit) as error:  # of the user's module, whatever it is
         if isinstance(error, AttributeError) and error.name == name:
             raise InputError(f"verifier {path}: {module} has no function {name}") from None

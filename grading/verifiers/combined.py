@@ -1,5 +1,6 @@
 """Several verifiers of one response: ``all_of`` asks that each is satisfied, ``weighted`` adds up their scores."""
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
@@ -99,9 +100,9 @@ class CombinedVerifier(Verifier):
         decisive = next((grade for verdict in DECISIVE for grade in grades if grade.verdict is verdict), None)
         return decisive or self.combine(grades)
 
+    @abstractmethod
     def combine(self, grades: list[Grade]) -> Grade:
         """One grade of those of the verifiers."""
-        raise NotImplementedError
 
     def grade_answer(self, answer: str, gold: str, fields: Mapping[str, Any]) -> Grade:
         return self.verify(answer, gold, fields=fields, thinking=False)

@@ -4,20 +4,17 @@ It runs in worker processes with limits on time and memory. Whatever it does the
 an error of one sample.
 """
 
-import ast
-import importlib.util
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, JsonValue, ValidationInfo, field_validator
 
-from core.errors import InputError, first_line
-from core.files import digest_bytes
+from core.errors import InputError
+from core.user_code import ARGUMENTS, module_file, source_digests
 from grading.answers import RESPONSE
 from grading.grader import Grade, Verdict
-from grading.isolation.function_worker import ARGUMENTS
 from grading.pool import NotStarted, WorkerPool
 from grading.verifiers.verifier import Resources, ScoredOptions, Verifier
 
@@ -114,62 +111,10 @@ class PythonVerifier(FunctionVerifier):
     def identity(cls, options: Mapping[str, Any]) -> Any:
         """The content of the function's file, and of the files beside it that it imports, in the place of its path."""
         module, _, name = options["path"].rpartition(":")
-        return {**options, "path": name, "files": dict(sorted(imported_files(module)))}
-
-
-def imported_files(module: str) -> Iterator[tuple[str, str]]:
-    """(path, digest) of a module's file and of all that it imports beside it, in its folder or its package.
-
-    Only ``import`` statements count: what is imported or read in another way is not seen.
-    """
-    within = "" if module.endswith(".py") else module.partition(".")[0]
-    root = _root_of(within) if within else Path(module).parent
-    start = module if within else Path(module).stem
-    waiting = [file for file in _candidates(root, start) if file.is_file()]
-    if not {*_candidates(root, start)[-2:]} & {*waiting}:
-        raise InputError(f"verifier {module}: no such module; install its package, or name a file.py")
-    seen = set(waiting)
-    while waiting:
-        file = waiting.pop()
-        content = file.read_bytes()
-        yield file.relative_to(root).as_posix(), digest_bytes(content)
-        try:
-            tree = ast.parse(content)
-        except (SyntaxError, ValueError) as error:
-            raise InputError(f"verifier {file}: not Python: {first_line(error)}") from None
-        for name in _imports(tree, file.relative_to(root)):
-            if not within or name.partition(".")[0] == within:
-                files = [path for path in _candidates(root, name) if path.is_file() and path not in seen]
-                waiting += files
-                seen.update(files)
-
-
-def _root_of(package: str) -> Path:
-    """The folder that holds an installed top-level package or module, which is not imported."""
-    spec = importlib.util.find_spec(package)
-    if spec and spec.submodule_search_locations:
-        return Path(next(iter(spec.submodule_search_locations))).parent
-    if spec and spec.origin:
-        return Path(spec.origin).parent
-    raise InputError(f"verifier {package}: no such module; install its package, or name a file.py")
-
-
-def _imports(tree: ast.AST, file: Path) -> Iterator[str]:
-    """The names that a module imports, absolute ones; ``file`` is relative to where they start."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            package = file.parts[: len(file.parts) - node.level] if node.level else ()
-            base = ".".join((*package, *filter(None, [node.module])))
-            yield from (f"{base}.{alias.name}" if base else alias.name for alias in node.names)
-
-
-def _candidates(root: Path, name: str) -> list[Path]:
-    """The files that ``import name`` may read: each package on the way, and at last the two forms of the module."""
-    parts = name.split(".")
-    folders = [root.joinpath(*parts[:depth]) for depth in range(1, len(parts) + 1)]
-    return [file for folder in folders for file in (folder / "__init__.py", folder.with_name(f"{folder.name}.py"))]
+        file = Path(module) if module.endswith(".py") else module_file(module)
+        if file is None:
+            raise InputError(f"verifier {module}: no such module; install its package, or name a file.py")
+        return {**options, "path": name, "files": source_digests(file)}
 
 
 def _plain(value: Any) -> Any:

@@ -4,8 +4,6 @@ A run calls `compute_score`, which calls the function that ``reward.custom_rewar
 """
 
 import asyncio
-import importlib
-import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Mapping
@@ -14,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InputError, first_line
+from core.user_code import ARGUMENTS, import_function
 from training.config.keys import MODULE
 
 SHIPPED = f"{MODULE}training.verl_hooks.reward"  # the verifiers of the project
 VERIFIERS = "verifiers"  # its argument: the spec of each source, as JSON
-ARGUMENTS = ("data_source", "solution_str", "ground_truth", "extra_info")  # which verl gives
 
 
 class RewardError(RuntimeError):
@@ -53,22 +51,14 @@ def check_reward_function(section: Mapping[str, Any]) -> None:
 
 @cache
 def load(path: str, name: str) -> Callable[..., Any]:
-    """The function ``name`` of a file, or of a module after ``pkg://``.
-
-    Raises:
-        AttributeError: the module has no such function.
-        Exception: whatever its import raises.
-    """
+    """The function ``name`` of a file, or of a module after ``pkg://``; raises as `import_function` does."""
     if path.startswith(MODULE):
-        return getattr(importlib.import_module(path.removeprefix(MODULE)), name)
-    spec = importlib.util.spec_from_file_location(f"user_reward_{Path(path).stem}", path)
-    if spec is None or spec.loader is None:
+        return import_function(path.removeprefix(MODULE), name)
+    if not path.endswith(".py"):
         raise ImportError("expected a Python file (.py)")
     if (folder := str(Path(path).parent)) not in sys.path:
         sys.path.append(folder)  # for the modules beside it
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return getattr(module, name)
+    return import_function(path, name)
 
 
 async def compute_score(*, function: Mapping[str, Any], **sample: Any) -> Any:

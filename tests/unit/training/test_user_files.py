@@ -82,6 +82,16 @@ def test_a_module_on_the_path_is_a_file(tmp_path: Path, monkeypatch) -> None:
     assert [path.name for path in source_files(package / "score.py")] == ["__init__.py", "helper.py", "score.py"]
 
 
+def test_packages_that_are_installed_beside_a_module_are_not_part_of_it(tmp_path: Path) -> None:
+    folder = tmp_path / "site-packages"
+    (folder / "mine").mkdir(parents=True)
+    files = {"single.py": "import other", "other.py": "", "mine/__init__.py": "", "mine/score.py": "import other"}
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    assert source_files(folder / "single.py") == [folder / "single.py"]
+    assert source_files(folder / "mine/score.py") == [folder / "mine/__init__.py", folder / "mine/score.py"]
+
+
 def test_relative_paths_are_of_the_users_folder(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m").mkdir()
