@@ -40,7 +40,7 @@ COMMON = {
     "data.train_batch_size": "16",
     "data.max_prompt_length": "64",
     "data.max_response_length": "144",
-    "actor_rollout_ref.actor.optim.lr": "0",
+    "actor_rollout_ref.actor.optim.lr": "1e-30",
     "actor_rollout_ref.actor.checkpoint.save_contents": "[model]",
 }
 # Of a step with a language model: 8 samples.
