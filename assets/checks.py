@@ -1,7 +1,7 @@
 """Asset checks that gate targets/train: one for each expectation of the suite, and the account of all traces."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from targets.check.expectations import CheckResult, load_checks
 
 SEVERITY = {"error": dg.AssetCheckSeverity.ERROR, "warning": dg.AssetCheckSeverity.WARN}
 RESULTS = "results.json"  # of the checks of the same files by the same suite
+VERSION_ENTRY = "data version"  # entry of an evaluation: the version of the asset that it read
+PAGE = 100  # evaluations read at once
 ACCOUNT = "every_trace_accounted_for"
 VERSION = code_version("targets/check/expectations.py")
 ACCOUNTED = dg.AssetCheckSpec(
@@ -53,28 +55,76 @@ def check_keys(suite: Path) -> list[dg.AssetCheckKey]:
     return [dg.AssetCheckKey(TRAIN, name) for name in (*(check.name for check in load_checks(suite)), ACCOUNT)]
 
 
-def require_passed(instance: dg.DagsterInstance, checks: Sequence[dg.AssetCheckKey], *, ignore: bool) -> list[str]:
-    """Require the blocking checks of the targets to pass; with ``ignore``, return those that failed.
+@dataclass(frozen=True)
+class Verdicts:
+    """What the newest evaluations of some checks say about one version of their asset.
 
-    Dagster blocks what follows a failed check in the same run only; a later run has to look for itself.
-
-    Raises:
-        InputError: there are some, and they are not to be ignored.
+    Args:
+        failed: What each failed check observed, by its name.
+        unevaluated: The checks that were never evaluated on this version.
     """
-    records = instance.event_log_storage.get_latest_asset_check_execution_by_key(checks)
-    failed = sorted(key.name for key, record in records.items() if _is_error(record))
-    if failed and not ignore:
+
+    failed: Mapping[str, str]
+    unevaluated: Sequence[str]
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why the version does not pass, one sentence per check."""
+        never = [f"{name} was never evaluated on this version" for name in self.unevaluated]
+        return [*(f"{name} failed: {observed}" for name, observed in self.failed.items()), *never]
+
+
+def verdicts(instance: dg.DagsterInstance, checks: Sequence[dg.AssetCheckKey], version: str) -> Verdicts:
+    """The newest evaluations of blocking ``checks`` on the data ``version`` of their asset.
+
+    Dagster blocks what follows a failed check in the same run only; every asset that reads the data later, in a run of
+    its own, has to look for itself.
+    """
+    newest = {key.name: _newest_evaluation(instance, key, version) for key in checks}
+    failed = {
+        name: evaluation.description or "it gives no reason"
+        for name, evaluation in newest.items()
+        if evaluation and not evaluation.passed and evaluation.severity is dg.AssetCheckSeverity.ERROR
+    }
+    return Verdicts(failed, [name for name, evaluation in newest.items() if evaluation is None])
+
+
+def _newest_evaluation(instance: dg.DagsterInstance, key: dg.AssetCheckKey, version: str) -> Any:
+    """The newest evaluation of the check that read ``version``, or None."""
+    cursor = None
+    while records := instance.event_log_storage.get_asset_check_execution_history(key, limit=PAGE, cursor=cursor):
+        for record in records:
+            evaluation = record.event and record.event.asset_check_evaluation
+            entry = evaluation and evaluation.metadata.get(VERSION_ENTRY)
+            if entry and entry.value == version:
+                return evaluation
+        cursor = records[-1].id
+    return None
+
+
+def require_passed(found: Verdicts, *, ignore: bool) -> None:
+    """Raise InputError unless the targets of a training passed all of their blocking checks, or ``ignore`` is set."""
+    if found.reasons and not ignore:
         raise InputError(
-            f"targets/train: its check {', '.join(failed)} failed: mend the targets and check them again "
-            "(luffy run --select 'key:targets/train'), or train on them as they are with training.ignore_checks=true, "
-            "which the lineage records"
+            f"targets/train: {'; '.join(found.reasons)}; mend the targets and check them again (luffy run --select "
+            "'key:targets/train'), or train on them as they are with training.ignore_checks=true, which the lineage "
+            "records"
         )
-    return failed
 
 
-def _is_error(record: Any) -> bool:
-    evaluation = record.event and record.event.asset_check_evaluation
-    return bool(evaluation and not evaluation.passed and evaluation.severity is dg.AssetCheckSeverity.ERROR)
+def require_known_failures(found: Verdicts, accepted: Collection[str]) -> None:
+    """Raise InputError if targets failed a check and their policy was not trained in spite of it.
+
+    Args:
+        found: The verdicts on the targets that the policy was trained on.
+        accepted: The checks whose failure the lineage of the policy records.
+    """
+    failed = [f"{name} failed: {observed}" for name, observed in found.failed.items() if name not in accepted]
+    if failed:
+        raise InputError(
+            f"registry/champion: the targets of this policy do not pass: {'; '.join(failed)}; train on targets that "
+            "pass, or choose this policy by hand (luffy promote)"
+        )
 
 
 @profile_asset(dg.multi_asset_check, name="targets__checks", ins={"train": TRAIN}, can_subset=True)
@@ -100,13 +150,13 @@ def targets_checks(
     selected = {check.name for check in context.selected_asset_check_keys}
     results = [result for result in validated if result.name in selected]
     for result in results:
-        yield _outcome(result, storage.link(pages / "index.html"))
+        yield _outcome(result, train.digest, storage.link(pages / "index.html"))
     failed = [f"{result.severity}: {result.name}" for result in results if not result.passed]
     context.log.info(", ".join([f"{len(results) - len(failed)} of {len(results)} checks passed", *failed]))
 
 
-def _outcome(result: CheckResult, page: dg.UrlMetadataValue) -> dg.AssetCheckResult:
-    """Return one check result; the history of the check plots ``value`` if it is a number."""
+def _outcome(result: CheckResult, version: str, page: dg.UrlMetadataValue) -> dg.AssetCheckResult:
+    """Return one check result on a data ``version``; the history of the check plots ``value`` if it is a number."""
     observed = result.error or ("" if result.observed is None else str(result.observed))
     numbers: dict[str, float] = {} if result.failing is None else {"failing": result.failing}
     if isinstance(result.observed, int | float) and not isinstance(result.observed, bool):
@@ -118,6 +168,7 @@ def _outcome(result: CheckResult, page: dg.UrlMetadataValue) -> dg.AssetCheckRes
         severity=SEVERITY[result.severity],
         description=None if result.passed else f"{result.description} Observed: {observed}",
         metadata={
+            VERSION_ENTRY: version,
             "observed": cell(observed),
             "expected": dg.MetadataValue.json(result.expected),
             "rows": result.rows,
@@ -142,5 +193,5 @@ def targets_account(context: dg.AssetCheckExecutionContext, train: TrainReferenc
         passed=not done.problems,
         severity=dg.AssetCheckSeverity.ERROR,
         description="; ".join(done.problems) or None,
-        metadata={"read": done.read, **done.rows},
+        metadata={VERSION_ENTRY: train.digest, "read": done.read, **done.rows},
     )

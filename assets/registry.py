@@ -6,12 +6,14 @@ from typing import Any
 import dagster as dg
 
 from assets.benchmarks import KEY as SUITE
+from assets.checks import check_keys, require_known_failures, verdicts
 from assets.report import SCORECARD
 from assets.shared.metadata import cell, rounded
 from assets.shared.options import PromotionOptions
 from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import ChampionReference, ScorecardReference, SuiteReference
 from assets.shared.storage import Storage
+from assets.training import FAILED_CHECKS
 from core.code_digest import SHORT_DIGEST, code_version
 from core.model.manifest import read_manifest
 from evaluation.promotion.champions import Registry
@@ -51,6 +53,10 @@ def champion(
     from grading.contamination import search_lineage
 
     policy, base = scorecard.policy, scorecard.base
+    lineage = read_manifest(Path(policy.path))
+    if version := lineage.upstream.get("targets", {}).get("digest"):
+        checked = verdicts(context.instance, check_keys(profile.checks), version)
+        require_known_failures(checked, lineage.upstream.get(FAILED_CHECKS, []))
     registry = Registry(storage.path)
     suite_problems = read_suite_file(Path(problems.path))
     with storage.writable():
@@ -64,9 +70,7 @@ def champion(
                 registry=registry,
                 suite=profile.suite,
                 rule=config,
-                search=lambda: search_lineage(
-                    read_manifest(Path(policy.path)).to_json(), Path(policy.path), suite_problems
-                ),
+                search=lambda: search_lineage(lineage.to_json(), Path(policy.path), suite_problems),
             ),
             base=base.digest,
             scorecard=scorecard.path,

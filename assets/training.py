@@ -2,13 +2,13 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets.checks import check_keys, require_passed
+from assets.checks import Verdicts, check_keys, require_passed, verdicts
 from assets.models import KEY as BASE
 from assets.shared.experiment_options import training_of
 from assets.shared.interpreter import TrainingInterpreter
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 POLICY = dg.AssetKey(["training", "policy"])
 METRICS = dg.AssetKey(["training", "metrics"])
 POINTS = 80  # the UI keeps about 100 observations
+FAILED_CHECKS = "failed_checks"  # entry of the lineage: checks that the targets failed, where that was ignored
 ALERT = "alert"  # entry of an observation of the metrics: what goes wrong
 
 
@@ -97,9 +98,10 @@ def policy(
     if context.has_partition_key:  # experiments/policy
         assert isinstance(context.partition_key, dg.MultiPartitionKey)
         settings = training_of(profile.experiments, config, context.partition_key)
-    failed = require_passed(context.instance, check_keys(profile.checks), ignore=settings.ignore_checks)
+    checked = verdicts(context.instance, check_keys(profile.checks), train.digest)
+    require_passed(checked, ignore=settings.ignore_checks)
     interpreter.executable()
-    request = _request(context, settings, train, base, interpreter, failed)
+    request = _request(context, settings, train, base, interpreter, checked)
     out = run_folder(storage, request.identity(), force=settings.force)
     observer = StepObserver(context, metrics_key(context.asset_key))
     if RunFolder(out).answers(request):
@@ -118,7 +120,7 @@ def _request(
     train: TrainReference,
     base: ModelReference,
     interpreter: TrainingInterpreter,
-    failed: Sequence[str],
+    checked: Verdicts,
 ) -> "TrainingRequest":
     """Build the request of the training; its identity determines its folder."""
     from core.model.manifest import InputRecord
@@ -138,7 +140,7 @@ def _request(
         heldout=InputRecord(path=Path(train.heldout), digest=""),
         **interpreter.placement(),
         out=Path(),
-        upstream=upstream(context, train, base, failed),
+        upstream=upstream(context, train, base, checked),
     ).complete()
 
 
@@ -213,12 +215,13 @@ def run_folder(storage: Storage, identity: str, *, force: bool) -> Path:
 
 
 def upstream(
-    context: dg.AssetExecutionContext, train: TrainReference, base: ModelReference, failed: Sequence[str]
+    context: dg.AssetExecutionContext, train: TrainReference, base: ModelReference, checked: Verdicts
 ) -> dict[str, Any]:
     """Return what the checkpoint's manifest says about the origin of its inputs, without paths of one machine."""
     return {
         "dagster_run": context.run_id,
         "targets": train.model_dump(exclude={"path", "profile", "previous", "heldout"}),
-        **({"failed_checks": list(failed)} if failed else {}),
+        **({FAILED_CHECKS: sorted(checked.failed)} if checked.failed else {}),
+        **({"unevaluated_checks": sorted(checked.unevaluated)} if checked.unevaluated else {}),
         "base_model": base.model_dump(exclude={"path"}, exclude_none=True),
     }

@@ -169,7 +169,9 @@ class TrainingOptions(Options):
     seed: int = Field(default=0, description="Seed of the training.")
     force: bool = Field(default=False, description="Train even if a checkpoint of the same identity exists.")
     ignore_checks: bool = Field(
-        default=False, description="Train on targets although a blocking check of them failed. The lineage names it."
+        default=False,
+        description="Train on targets although a blocking check failed or was never evaluated on them. The lineage "
+        "names it.",
     )
 
 

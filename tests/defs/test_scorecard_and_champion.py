@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from zipfile import ZipFile
 
+import dagster as dg
 import manifests
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -72,6 +73,7 @@ class Written:
         self.storage = Storage(root=str(project.storage))
         self.base = "b" * 64
         self.accuracies: dict[str, dict[str, float]] = {}  # of policies
+        self.upstream: dict = {}  # that the lineage of policies made from now on names
         (project.storage / "base").mkdir(parents=True)
         self.model(self.base)
         suite = project.storage / "problems.parquet"
@@ -106,7 +108,7 @@ class Written:
         (run / "policy" / "model.safetensors").write_text(name)
         base = InputRecord(path=Path("base"), digest=self.base)
         targets = manifests.targets(path=self.trained_on)
-        manifest = manifests.manifest(base_model=base, steps=3, targets=targets)
+        manifest = manifests.manifest(base_model=base, steps=3, targets=targets, upstream=self.upstream)
         write_manifest(run / "policy", manifest)
         (run / "policy" / "README.md").write_text(model_card(manifest))
         records = [{"step": step, "data": {"reward/on_policy": step / 3}} for step in (1, 2, 3)]
@@ -271,6 +273,38 @@ def test_a_policy_whose_targets_are_gone_is_not_promoted(written: Written):
     written.trained_on.unlink()
     assert written.project.run(*OUTPUTS).success
     assert "cannot be searched" in written.project.metadata("registry/champion")["reasons"]
+
+
+def evaluate(written: Written, *, passed: bool) -> None:
+    """Record an evaluation of a check on the targets that policies were trained on."""
+    evaluation = dg.AssetCheckEvaluation(
+        asset_key=dg.AssetKey(["targets", "train"]),
+        check_name="enough_rows",
+        passed=passed,
+        description="There are at least min_rows targets. Observed: 7",
+        metadata={"data version": "t" * 64},
+    )
+    written.project.instance.report_runless_asset_event(evaluation)
+
+
+def test_a_policy_whose_targets_fail_a_check_afterwards_is_not_promoted(written: Written):
+    written.upstream = {"targets": {"digest": "t" * 64}}
+    written.policy("good", **GOOD)
+    evaluate(written, passed=True)
+    evaluate(written, passed=False)
+    refusal = message(written.project.run(*OUTPUTS))
+    assert refusal.startswith("registry/champion: the targets of this policy do not pass: enough_rows failed:")
+    assert "Observed: 7" in refusal and "luffy promote" in refusal
+    assert written.champion is None
+    evaluate(written, passed=True)
+    assert written.project.run(*OUTPUTS).success and written.champion
+
+
+def test_a_policy_that_was_trained_in_spite_of_a_failed_check_can_be_promoted(written: Written):
+    written.upstream = {"targets": {"digest": "t" * 64}, "failed_checks": ["enough_rows"]}
+    written.policy("good", **GOOD)
+    evaluate(written, passed=False)
+    assert written.project.run(*OUTPUTS).success and written.champion
 
 
 def test_every_number_of_a_decision_is_in_its_file_and_in_the_metadata(written: Written):

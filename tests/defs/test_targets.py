@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pages import page_data
 
-from assets.checks import check_keys, require_passed
+from assets.checks import check_keys
 from core.schemas import REJECTED, TARGET
 from targets.check import expectations as quality
 from tests.defs.project import message
@@ -167,15 +167,62 @@ def test_when_every_trace_is_rejected_the_run_fails_and_shows_them(build, tmp_pa
     assert project.data_version("targets/prepared") == version
 
 
+NO_INTERPRETER = {"interpreter__python": "/nowhere/python"}  # what stops a training that the checks let pass
+
+
+def prepare_unchecked(project) -> None:
+    """Materialize the targets as somebody does who unticks their checks in the UI."""
+    keys = {dg.AssetKey.from_user_string(key) for key in TARGETS}
+    job = project.defs.resolve_job_def("everything").get_subset(asset_selection=keys, asset_check_selection=set())
+    assert job.execute_in_process(instance=project.instance).success
+
+
 def test_a_training_alone_does_not_start_on_targets_whose_check_failed(build):
     project = build(**{**SMALL, "targets__min_rows": "1000"})
     assert not project.run(*INPUTS, *TARGETS).success
     result = project.run("training/policy")
     assert not result.success
-    failed = require_passed(project.instance, check_keys(quality.SUITE), ignore=True)
-    assert len(failed) == 1
-    assert f"targets/train: its check {failed[0]} failed" in message(result)
+    rows = project.metadata("targets/train")["dagster/row_count"]
+    assert f"targets/train: enough_rows failed: There are at least min_rows targets. Observed: {rows};" in message(
+        result
+    )
     assert "training.ignore_checks=true" in message(result)
+    config = {"training__policy": {"config": {"ignore_checks": True}}}
+    ignored = build(**SMALL, **NO_INTERPRETER).run("training/policy", config=config)
+    assert "no training interpreter" in message(ignored)
+
+
+def test_a_training_alone_does_not_start_on_targets_that_were_never_checked(build):
+    project = build(**SMALL, **NO_INTERPRETER)
+    assert project.run(*INPUTS).success
+    prepare_unchecked(project)
+    refusal = message(project.run("training/policy"))
+    assert "enough_rows was never evaluated on this version" in refusal
+    assert "every_trace_accounted_for was never evaluated on this version" in refusal
+    assert "luffy run --select 'key:targets/train'" in refusal
+    assert project.run("targets/train").success
+    assert "no training interpreter" in message(project.run("training/policy"))
+
+
+def test_a_training_alone_looks_at_the_checks_of_the_version_that_it_reads(build):
+    few = build(**{**SMALL, "targets__embedded_rows": "60", "targets__min_rows": "100"}, **NO_INTERPRETER)
+    assert not few.run(*INPUTS, *TARGETS).success
+    assert "enough_rows failed" in message(few.run("training/policy"))
+    many = build(**{**SMALL, "targets__min_rows": "100"}, **NO_INTERPRETER)
+    prepare_unchecked(many)  # the newest evaluation is of the version before, and failed
+    refusal = message(many.run("training/policy"))
+    assert "enough_rows was never evaluated on this version" in refusal and "failed" not in refusal
+    assert many.run("targets/train").success
+    assert "no training interpreter" in message(many.run("training/policy"))
+    prepare_unchecked(few)  # the newest evaluation is of another version, and passed
+    assert "enough_rows failed" in message(few.run("training/policy"))
+
+
+def test_no_other_asset_has_blocking_checks_that_a_training_would_have_to_look_at(build):
+    graph = build(**SMALL).defs.resolve_asset_graph()
+    assert {key.asset_key for key in graph.asset_check_keys} == {dg.AssetKey(["targets", "train"])}
+    blocking = {key for key in graph.asset_check_keys if graph.get_check_spec(key).blocking}
+    assert blocking == set(check_keys(quality.SUITE))
 
 
 def test_the_profile_names_the_suite_of_the_checks(build, tmp_path: Path):
