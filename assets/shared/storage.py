@@ -74,8 +74,13 @@ class Storage(dg.ConfigurableResource):
 
     @contextmanager
     def writable(self) -> Iterator[None]:
-        """Turn a full or read-only disk into an InputError that says what to do."""
+        """Turn a full or read-only disk into an InputError that says what to do.
+
+        A storage that does not exist is created for our user only, whatever the umask of this process, which may be
+        another team's.
+        """
         try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             yield
         except OSError as error:
             if error.errno not in UNWRITABLE or not _below(error.filename, self.path):

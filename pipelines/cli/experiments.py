@@ -21,7 +21,7 @@ from core.errors import InputError
 from core.files import atomic_write
 from core.progress import Terminal
 from evaluation.recorded_run import RecordedRun
-from pipelines.cli.run import configure, execute, training_interpreter
+from pipelines.cli.run import configure, execute, load_definitions, training_interpreter
 from pipelines.cli.terminal import LINE_SECONDS
 from pipelines.definitions.instance import end_dead_runs, prepare_home
 from pipelines.definitions.jobs import COMPARE, EVERYTHING, EXPERIMENT, OBSERVE, PREPARE
@@ -53,9 +53,8 @@ def run_experiments(
     from assets.experiments import COMPARISON, DRIFT, PAGE
     from assets.models import KEY as BASE
     from assets.targets import TRAIN
-    from pipelines.definitions.code_location import defs
 
-    settings = load_settings()
+    defs, settings = load_definitions(), load_settings()
     names = settings.experiments.names()
     recipes = recipes or settings.experiments.trained()
     if unknown := sorted(set(recipes) - set(names)):

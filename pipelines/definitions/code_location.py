@@ -19,7 +19,6 @@ from assets.report import scorecard, scorecard_inputs
 from assets.retention import retention
 from assets.targets import prepared, prepared_inputs, source, train
 from assets.training import POLICY, metrics_spec, policy
-from core.cli import private_files
 from pipelines.definitions.automation import retrain_on_new_targets
 from pipelines.definitions.catalog import describe
 from pipelines.definitions.executor import forked_steps
@@ -84,5 +83,4 @@ def _target_assets(settings: Settings) -> list[dg.AssetsDefinition]:
     return assets
 
 
-private_files()  # Dagster imports this module in code servers, runs and steps, before they write anything
 defs = build_defs()

@@ -1,6 +1,7 @@
 """What the code location defines: keys, gates, defaults, and that it loads fast and light."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ import dagster as dg
 import pytest
 
 from assets.checks import ACCOUNT
+from assets.shared.references import Reference
+from assets.shared.storage import Storage
 from pipelines.definitions.code_location import build_defs
 from targets.check.expectations import check_names
 from tests.defs.project import settings_of
@@ -170,6 +173,49 @@ def test_nothing_runs_by_itself_until_someone_turns_it_on():
 
 
 LOAD = "import json, sys; import pipelines.definitions.code_location; print(json.dumps(sorted(sys.modules)))"
+
+
+STATE = """
+import gc, json, locale, logging, os, signal, sys, threading, warnings
+def state():
+    umask = os.umask(0)
+    os.umask(umask)
+    handlers = {s.name: str(signal.getsignal(s)) for s in signal.Signals if s not in (signal.SIGKILL, signal.SIGSTOP)}
+    return {
+        "umask": umask,
+        "environment": dict(os.environ),
+        "signal handlers": handlers,
+        "root logger": [logging.root.level, [str(h) for h in logging.root.handlers], logging.root.manager.disable],
+        "path": list(sys.path),
+        "folder": os.getcwd(),
+        "garbage collection": [gc.isenabled(), gc.get_freeze_count(), gc.get_threshold()],
+        "threads": [thread.name for thread in threading.enumerate()],
+        "hooks": [str(sys.excepthook), str(threading.excepthook), str(sys.unraisablehook)],
+        "locale": locale.setlocale(locale.LC_ALL),
+        "streams": [str(sys.stdin), str(sys.stdout), str(sys.stderr)],
+        "open files": len(os.listdir("/proc/self/fd")),
+    }
+before = state()
+import pipelines.definitions.code_location
+after = state()
+print(json.dumps({name: [before[name], after[name]] for name in before if before[name] != after[name]}))
+"""
+
+
+def test_importing_the_location_changes_nothing_of_the_process():
+    done = subprocess.run(
+        [sys.executable, "-c", STATE], cwd=ROOT, umask=0o022, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == {}
+
+
+def test_a_storage_is_private_whatever_the_umask_of_the_process(tmp_path: Path):
+    umask = os.umask(0o022)
+    try:
+        Storage(root=str(tmp_path / "storage")).write_reference("a/b", Reference(path="x", digest="d"))
+    finally:
+        os.umask(umask)
+    assert (tmp_path / "storage").stat().st_mode & 0o777 == 0o700
 
 
 def test_the_location_loads_nothing_heavy():
