@@ -1,9 +1,8 @@
-"""One grader for rewards, targets and benchmarks: it takes a response and a gold answer, and returns a verdict.
+"""The grader of mathematics: it takes a response and a gold answer, and returns a verdict.
 
 The answer is in the last box after the last ``</think>``, and a thinking response that never closes its thoughts has no
-answer. Both answers are read to their end and compared exactly (`grading.expressions`), or by letter for multiple
-choice. A verdict always has a reason. The rule of LUFFY's published reward can be chosen instead
-(`grading.whole_text`).
+answer. Both answers are read to their end and compared exactly (`grading.expressions`). A verdict always has a reason.
+The rule of LUFFY's published reward can be chosen instead (`grading.whole_text`).
 """
 
 from collections.abc import Iterable
@@ -15,17 +14,12 @@ from pathlib import Path
 
 from core.errors import InputError
 from grading import whole_text
-from grading.answers import SEPARATOR, answer_part, extract_boxed
-from grading.choice_sets import extract_choices, same_choices
-from grading.choices import extract_choice, same_choice
+from grading.answers import answer_part, extract_boxed
 from grading.pairs import compare_numbers
 from grading.pool import PROGRAM, WorkerPool
 from grading.spelling import normalize, same_string
 from grading.verdict_cache import VerdictStore
 
-__all__ = ["GRADERS", "Grade", "Grader", "Verdict", "answer_part", "extract_boxed", "extract_choice"]
-
-GRADERS = ("math", "choice")
 RULES = ("boxed", "whole-text")
 TRUNCATED = ("zero", "by_text")  # what a response that was cut at the token limit scores
 MAX_CHARACTERS = 1_000  # the longest gold of the paper's nine benchmarks has under 300
@@ -112,30 +106,18 @@ class Grader:
             self._store.close()
             self._store = None
 
-    def grade(
-        self, text: str, gold: str, kind: str = "math", *, thinking: bool = True, truncated: bool = False
-    ) -> Grade:
-        """Grade a response; one that was ``truncated`` at the token limit scores 0 whatever it contains.
-
-        The gold answer of a choice is a label, or several such as "A, C", all of which have to be chosen.
-        """
-        if kind not in GRADERS:
-            raise ValueError(f"unknown grader {kind!r}: expected one of {', '.join(GRADERS)}")
-        if self._rule == "whole-text" and kind == "math":
+    def grade(self, text: str, gold: str, *, thinking: bool = True, truncated: bool = False) -> Grade:
+        """Grade a response; one that was ``truncated`` at the token limit scores 0 whatever it contains."""
+        if self._rule == "whole-text":
             return self._grade_whole_text(text, gold, thinking=thinking, truncated=truncated)
         part = answer_part(text, thinking=thinking)
-        several = kind == "choice" and SEPARATOR in gold
-        extract = extract_boxed if kind == "math" else extract_choices if several else extract_choice
-        extracted = None if part is None else extract(part)
+        extracted = None if part is None else extract_boxed(part)
         if truncated:
             return Grade(Verdict.TRUNCATED, extracted, "stopped at the token limit")
         if part is None:
             return Grade(Verdict.NO_THINK_END, None, "no </think>")
         if extracted is None:
-            return Grade(Verdict.NO_ANSWER, None, "nothing boxed" if kind == "math" else "no option chosen")
-        if kind == "choice":
-            correct = (same_choices if several else same_choice)(extracted, gold)
-            return Grade(Verdict.CORRECT if correct else Verdict.WRONG, extracted, "by letter")
+            return Grade(Verdict.NO_ANSWER, None, "nothing boxed")
         verdict, reason = self.compare(extracted, gold)
         return Grade(verdict, extracted, reason)
 
@@ -149,12 +131,12 @@ class Grader:
         return Grade(Verdict(verdict), None, reason)
 
     def grade_many(
-        self, items: Iterable[tuple[str, str, str]], *, thinking: bool = True, truncated: Iterable[bool] | None = None
+        self, items: Iterable[tuple[str, str]], *, thinking: bool = True, truncated: Iterable[bool] | None = None
     ) -> list[Grade]:
-        """Grades of (text, gold, kind) triples in order, in parallel; equal triples are graded once."""
-        triples = [tuple(item) for item in items]
-        flags = [False] * len(triples) if truncated is None else list(truncated)
-        keys = list(zip(triples, flags, strict=True))
+        """Grades of (text, gold) pairs in order, in parallel; equal pairs are graded once."""
+        pairs = list(items)
+        flags = [False] * len(pairs) if truncated is None else list(truncated)
+        keys = list(zip(pairs, flags, strict=True))
         unique = list(dict.fromkeys(keys))
         with ThreadPoolExecutor(self._workers) as threads:
             grades = threads.map(lambda key: self.grade(*key[0], thinking=thinking, truncated=key[1]), unique)

@@ -96,7 +96,7 @@ def gold_against_itself(name: str, benchmark: Any, grader: Grader, data: Path) -
 def upstream(file: Path, grader: Grader) -> bool:
     """Print each sample of ``file`` whose verdict differs from the one that it came with."""
     rows = pq.read_table(file).to_pylist()
-    grades = grader.grade_many(((row["response"], row["gold_answer"], "math") for row in rows), thinking=False)
+    grades = grader.grade_many(((row["response"], row["gold_answer"]) for row in rows), thinking=False)
     differ = [
         (row, grade) for row, grade in zip(rows, grades, strict=True) if bool(grade.score) != row["upstream_correct"]
     ]
@@ -116,7 +116,7 @@ def grading(data: Path, rows: int | None) -> Iterator[bool]:
     table = [row for file in files for row in pq.read_table(file, columns=["response", "gold_answer"]).to_pylist()]
     sample = random.Random(0).sample(table, rows or len(table))
     _, started = graded([])
-    (seconds, grades), ours_cpu = graded([(row["response"], row["gold_answer"], "math") for row in sample])
+    (seconds, grades), ours_cpu = graded([(row["response"], row["gold_answer"]) for row in sample])
     began, before = time.perf_counter(), time.process_time()
     theirs = [bool(verify(parse(f"\\boxed{{{row['gold_answer']}}}"), parse(row["response"]))) for row in sample]
     usual, usual_cpu = time.perf_counter() - began, time.process_time() - before
@@ -128,11 +128,11 @@ def grading(data: Path, rows: int | None) -> Iterator[bool]:
     yield figure("grading, 2 workers, against sequential whole texts", f"{ratio:.1f}x", ">= 5x", ratio >= 5)
 
 
-def graded(items: list[tuple[str, str, str]]) -> tuple[tuple[float, list[Grade]], float]:
+def graded(items: list[tuple[str, str]]) -> tuple[tuple[float, list[Grade]], float]:
     """Seconds and grades of ``items`` by two workers that have started, and the CPU seconds of workers and start."""
     before = cpu_seconds()
     with Grader(workers=2) as grader:
-        warm = [("\\boxed{\\sqrt{2}}", f"\\sqrt{{{number}}}", "math") for number in range(50, 70)]
+        warm = [("\\boxed{\\sqrt{2}}", f"\\sqrt{{{number}}}") for number in range(50, 70)]
         grader.grade_many(warm, thinking=False)
         began = time.perf_counter()
         grades = grader.grade_many(items, thinking=False)
@@ -173,7 +173,7 @@ def hostile(limit_s: float) -> Iterator[bool]:
         return time.perf_counter() - began, grade
 
     with Grader(workers=2, limit_s=limit_s) as grader, ThreadPoolExecutor(2) as threads:
-        grader.grade_many([("\\boxed{\\sqrt{2}}", f"\\sqrt{{{n}}}", "math") for n in range(50, 60)], thinking=False)
+        grader.grade_many([("\\boxed{\\sqrt{2}}", f"\\sqrt{{{n}}}") for n in range(50, 60)], thinking=False)
         began = time.perf_counter()
         seconds, grades = zip(*threads.map(timed, hostile_answers(HOSTILE)), strict=True)
         total = time.perf_counter() - began

@@ -39,8 +39,8 @@ class MathVerifier(Verifier):
         listed = list(items)
         if self.options.answer != BOXED:
             return super().verify_many(listed, thinking=thinking)
-        triples = [(item.response, item.gold, "math") for item in listed]
-        return self._grader.grade_many(triples, thinking=thinking, truncated=[item.truncated for item in listed])
+        pairs = [(item.response, item.gold) for item in listed]
+        return self._grader.grade_many(pairs, thinking=thinking, truncated=[item.truncated for item in listed])
 
     def grade_answer(self, answer: str, gold: str, fields: Mapping[str, Any]) -> Grade:
         verdict, reason = self._grader.compare(answer, gold)

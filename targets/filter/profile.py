@@ -5,7 +5,7 @@ Nothing is copied from the filters that accepted it: the text is taken apart aga
 
 import zlib
 
-from grading.grader import answer_part, extract_boxed
+from grading.answers import answer_part, extract_boxed
 from targets.trace import CLOSE_THINK, OPEN_THINK, Trace
 
 

@@ -116,7 +116,7 @@ def test_what_one_grader_found_no_other_compares(tmp_path: Path):
 def test_no_worker_survives_close():
     grader = Grader(workers=2, limit_s=2.0)
     before = set(children(os.getpid()))
-    grader.grade_many([(f"\\boxed{{\\sqrt{{{i}}}}}", "3", "math") for i in range(4)], thinking=False)
+    grader.grade_many([(f"\\boxed{{\\sqrt{{{i}}}}}", "3") for i in range(4)], thinking=False)
     started = set(children(os.getpid())) - before
     forks = {fork for worker in started for fork in children(worker)}
     assert started and len(forks) == len(started)

@@ -75,7 +75,7 @@ def measure(
             drawn = draw_problems(split, problems, seed)
             responses = answer(model, tokenizer, [problem.problem for problem in drawn], max_new_tokens)
             grades = grader.grade_many(
-                (response, problem.answer, "math") for response, problem in zip(responses, drawn, strict=True)
+                (response, problem.answer) for response, problem in zip(responses, drawn, strict=True)
             )
             scores[split] = {
                 "correct": sum(grade.score for grade in grades) / problems,

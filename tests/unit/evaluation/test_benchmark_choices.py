@@ -5,10 +5,16 @@ from benchmark_files import entry, write_lines
 
 from core.errors import InputError
 from evaluation.benchmarks.benchmark_problems import read_benchmark
-from grading.grader import Grader
+from grading.verifiers.spec import open_verifier, parse_spec
 
 OPTIONS = {"q": "Which?", "o": {"text": ["red", "green", "blue", "grey"], "label": ["1", "2", "3", "4"]}, "a": "3"}
 CHOICE = {"problem": "q", "options": "o.text", "labels": "o.label", "gold": "a"}
+
+
+def score(answer, row):
+    """Of an answer to a row of a benchmark, with the fields that evaluation passes on."""
+    with open_verifier(parse_spec("choice", "test")) as verifier:
+        return verifier.verify(f"<think></think>{answer}", row["gold"], fields={"problem": row["problem"]}).score
 
 
 def test_options_labelled_1_to_4_get_letters(tmp_path):
@@ -29,11 +35,28 @@ def test_arc_has_options_labelled_1_to_4_and_its_golds_are_accepted_as_place_or_
     digits = [row for row in table.to_pylist() if row["gold"].isdigit()]
     assert len(digits) == 22
     assert all(f"{row['gold']}) " in row["problem"] for row in digits)
-    with Grader() as grader:
-        for row in digits:
-            letter = "ABCD"[int(row["gold"]) - 1]
-            assert grader.grade(f"</think>\\boxed{{{row['gold']}}}", row["gold"], "choice").score == 1
-            assert grader.grade(f"</think>ANSWER: {letter}", row["gold"], "choice").score == 1
+    for row in digits:
+        letter = "ABCD"[int(row["gold"]) - 1]
+        assert score(f"\\boxed{{{row['gold']}}}", row) == score(f"ANSWER: {letter}", row) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("\\boxed{C}", 1),
+        ("\\boxed{blue}", 1),
+        ("\\boxed{\\text{Blue}}", 1),
+        ("\\boxed{C) blue}", 1),
+        ("\\boxed{A}", 0),
+        ("\\boxed{red}", 0),
+        ("\\boxed{violet}", 0),
+        ("blue", 0),  # neither boxed nor stated as the answer
+    ],
+)
+def test_the_text_of_an_option_counts_as_its_letter(tmp_path, answer, expected):
+    write_lines(tmp_path / "mine.jsonl", OPTIONS)
+    (row,) = read_benchmark(entry(columns=CHOICE, verifier="choice"), [tmp_path]).to_pylist()
+    assert score(answer, row) == expected
 
 
 def test_shuffled_options_follow_the_seed_and_keep_the_right_one(paper, published, tmp_path):

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from core.errors import InputError
-from grading.grader import Grade, Grader, Verdict, answer_part, extract_boxed, extract_choice
+from grading.answers import answer_part, extract_boxed
+from grading.choices import extract_choice
+from grading.grader import Grade, Grader, Verdict
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -173,19 +175,8 @@ def test_choice_extraction(text, expected):
     assert extract_choice(text) == expected
 
 
-def test_choice_grading(grader):
-    assert grader.grade(think("ANSWER: C"), "C", "choice").score == 1.0
-    assert grader.grade(think("ANSWER: B"), "C", "choice").verdict is Verdict.WRONG
-    assert grader.grade(think("\\boxed{3}"), "3", "choice").score == 1.0
-    assert grader.grade(think("\\boxed{C}"), "3", "choice").score == 1.0
-    assert grader.grade(think("\\boxed{3}"), "C", "choice").verdict is Verdict.WRONG  # a value, not a place
-    assert grader.grade(think("no idea"), "C", "choice").verdict is Verdict.NO_ANSWER
-    with pytest.raises(ValueError, match="unknown grader 'mat'"):
-        grader.grade("x", "y", "mat")
-
-
 def test_many_keep_their_order_and_equal_ones_agree(grader):
-    items = [(think(f"\\boxed{{\\frac{{{i % 3}}}{{2}}}}"), "0.5", "math") for i in range(30)]
+    items = [(think(f"\\boxed{{\\frac{{{i % 3}}}{{2}}}}"), "0.5") for i in range(30)]
     grades = grader.grade_many(items)
     assert [g.score for g in grades] == [float(i % 3 == 1) for i in range(30)]
 
