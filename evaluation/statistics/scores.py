@@ -37,6 +37,7 @@ class Summary:
     mean_tokens: float
     pass_at: dict[int, float] = field(default_factory=dict)  # for powers of two up to k
     verdicts: dict[str, int] = field(default_factory=dict)
+    unsettled_reason: str = ""  # of the first sample that grading could not decide
 
     def to_text(self) -> str:
         """One line for a terminal."""
@@ -74,6 +75,7 @@ def summarize(graded: "pa.Table") -> Summary:
     mean, error = mean_and_error(means)
     low, high = wilson(mean, effective_size(mean, error, len(means)))
     verdicts = Counter(graded["verdict"].to_pylist())
+    reasons = zip(graded["verdict"].to_pylist(), graded["reason"].to_pylist(), strict=True)
     total = graded.num_rows
     k = min(map(len, scores.values()))
     return Summary(
@@ -92,6 +94,7 @@ def summarize(graded: "pa.Table") -> Summary:
         mean_tokens=sum(graded["tokens"].to_pylist()) / total,
         pass_at={n: pass_at_k(solved_samples(graded), n) for n in (2**i for i in range(k.bit_length())) if n <= k},
         verdicts=dict(sorted(verdicts.items())),
+        unsettled_reason=next((reason for verdict, reason in reasons if verdict in UNSETTLED and reason), ""),
     )
 
 

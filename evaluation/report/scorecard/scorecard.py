@@ -169,7 +169,12 @@ def build_scorecard(
         filter_counts=[(str(name), int(rows)) for name, rows in filter_counts],
         transcripts=choose_transcripts({name: (base[name], policy[name]) for name in entries if name in base}),
         sampling=_sampling_text(sampling[1], rows),
-        warnings=(*_prompt_warnings(roles), *_sample_warnings(rows, sampling), *_contamination_warnings(contamination)),
+        warnings=(
+            *_prompt_warnings(roles),
+            *_verifier_warnings(base, policy),
+            *_sample_warnings(rows, sampling),
+            *_contamination_warnings(contamination),
+        ),
         contamination=contamination,
         costs=costs(made_of, training_metrics, roles),
         decision=decision,
@@ -267,6 +272,21 @@ def _prompt_warnings(roles: "Mapping[str, Mapping[str, pa.Table]]") -> list[str]
     return warnings
 
 
+def _verifier_warnings(base: "Mapping[str, pa.Table]", policy: "Mapping[str, pa.Table]") -> list[str]:
+    """Warn of benchmarks whose verifier, such as a function of the user's, changed between the two gradings."""
+    changed = [name for name in base if _verifiers(base[name]) != _verifiers(policy[name])]
+    if not changed:
+        return []
+    return [
+        f"{', '.join(changed)}: the verifier changed after one of base and policy was graded; evaluate both again "
+        "before you compare them"
+    ]
+
+
+def _verifiers(table: "pa.Table") -> Any:
+    return json.loads((table.schema.metadata or {}).get(b"grading", b"{}")).get("verifiers")
+
+
 def _quoted(frame: str | None, longest: int = 160) -> str:
     text = json.dumps(frame, ensure_ascii=False)
     return text if len(text) <= longest else f"{text[: longest // 2]} … {text[-longest // 2 :]}"
@@ -296,7 +316,8 @@ def _sample_warnings(rows: Sequence[Row], sampling: Sequence[set[str]]) -> list[
         if summary.unsettled:
             kinds = {kind: count for kind, count in summary.verdicts.items() if kind in UNSETTLED}
             counts = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in kinds.items())
-            warnings.append(f"{title}, {role}: grading could not decide some samples, which score 0: {counts}")
+            first = f"; the first: {summary.unsettled_reason}" if summary.unsettled_reason else ""
+            warnings.append(f"{title}, {role}: grading could not decide some samples, which score 0: {counts}{first}")
         if summary.truncated > MANY_TRUNCATED:
             share = f"{summary.truncated:.0%} of the samples"
             warnings.append(f"{title}, {role}: {share} stopped at the token limit, and score 0")

@@ -71,6 +71,20 @@ def test_rows_follow_the_suite_and_hold_the_scores(card):
     assert any("arithmetic" not in w and "50% of the samples stopped at the token limit" in w for w in card.warnings)
 
 
+def test_a_verifier_that_fails_is_quoted_and_one_that_changed_is_named(results):
+    base, policy = ({name: table for name, table in tables.items() if name == "arithmetic"} for tables in results)
+    table = policy["arithmetic"]
+    rows = table.to_pylist()
+    rows[1] |= {"verdict": "error", "reason": "raised ValueError: no date", "score": 0.0}
+    metadata = {**table.schema.metadata, b"grading": json.dumps({"verifiers": {"python": "another digest"}})}
+    changed = {"arithmetic": pa.Table.from_pylist(rows, schema=table.schema.with_metadata(metadata))}
+    quoted, named = "1 error; the first: raised ValueError: no date", "arithmetic: the verifier changed after one of"
+    texts = [
+        "\n".join(build_scorecard(base, scored, suite=load_suite("embedded")).warnings) for scored in (changed, policy)
+    ]
+    assert [(quoted in text, named in text) for text in texts] == [(True, True), (False, False)]
+
+
 def test_text_fits_the_terminal_and_markdown_is_a_table(card):
     text = render_text(card, 100)
     assert max(map(len, text.splitlines())) <= 100
