@@ -33,7 +33,7 @@ def read_responses(file: Path) -> list[Item]:
     """The rows of a file with one JSON object per line: ``response``, ``gold`` (or ``answer``), and further fields.
 
     Raises:
-        InputError: the file has no rows, or one of them lacks a text for the response or the gold answer.
+        InputError: the file has no rows, or one of them lacks a text as its response, or a text or number as its gold.
     """
     items = []
     for number, row in enumerate(read_json_lines(file), start=1):
@@ -41,11 +41,11 @@ def read_responses(file: Path) -> list[Item]:
         if not isinstance(row, Mapping):
             raise InputError(f"{where}: expected a JSON object, found {type(row).__name__}")
         gold = next((key for key in GOLDS if key in row), GOLDS[0])
-        for key in (RESPONSE, gold):
-            if not isinstance(row.get(key), str):
-                raise InputError(f"{where}: {key}: expected a text, found {type(row.get(key)).__name__}")
+        for key, kinds, expected in ((RESPONSE, str, "a text"), (gold, str | int | float, "a text or a number")):
+            if not isinstance(row.get(key), kinds) or isinstance(row[key], bool):
+                raise InputError(f"{where}: {key}: expected {expected}, found {type(row.get(key)).__name__}")
         fields = {key: value for key, value in row.items() if key not in (RESPONSE, gold)}
-        items.append(Item(row[RESPONSE], row[gold], fields))
+        items.append(Item(row[RESPONSE], str(row[gold]), fields))
     if not items:
         raise InputError(f"{file}: no rows; expected one JSON object with response and gold per line")
     return items
@@ -83,13 +83,19 @@ def describe(tried: Sequence[Tried]) -> Iterator[str]:
     for verdict, count in counts.most_common():
         yield f"\n{verdict}" + (f", the first {SHOWN} of {count}" if count > SHOWN else "")
         for one in [one for one in tried if one.grade.verdict is verdict][:SHOWN]:
-            score = "" if one.grade.score in (0.0, 1.0) else f", score {one.grade.score:.3f}"
-            said = f"answer {_short(one.grade.extracted)}, gold {_short(one.gold)}"
-            yield f"  row {one.row}: {said}: {one.grade.reason}{score}"
+            yield f"  row {one.row}: {', '.join(_said(one))}"
+
+
+def _said(one: Tried) -> Iterator[str]:
+    if one.grade.extracted is not None:
+        yield f"answer {_short(one.grade.extracted)}"
+    yield f"gold {_short(one.gold)}"
+    if one.grade.score not in (0.0, 1.0):
+        yield f"score {one.grade.score:.3f}"
+    if one.grade.reason:
+        yield one.grade.reason
 
 
 def _short(value: Any) -> str:
-    if value is None:
-        return "none"
     text = " ".join(str(value).split())
     return repr(text if len(text) <= LONGEST else f"{text[:LONGEST]}…")

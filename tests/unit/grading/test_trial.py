@@ -29,6 +29,15 @@ def test_each_row_gets_a_verdict_and_each_verdict_has_examples(tmp_path: Path) -
     assert sum("answer 'A', gold 'B'" in line for line in lines) == SHOWN
 
 
+def test_an_example_says_what_the_verifier_knows(tmp_path: Path) -> None:
+    (tmp_path / "near.py").write_text(
+        "def score(data_source, solution_str, ground_truth, extra_info=None): return 0.25"
+    )
+    spec = parse_spec({"type": "python", "path": "near.py:score"}, "test", folder=tmp_path)
+    tried = try_verifier(spec, read_responses(written(tmp_path, [{"response": "6", "gold": 7}])), thinking=False)
+    assert list(describe(tried))[-1] == "  row 1: gold '7', score 0.250"
+
+
 def test_fields_reach_the_verifier_and_thoughts_are_asked_for(tmp_path: Path) -> None:
     row = {"response": "the cat", "gold": "2", "options": ["the dog", "the cat"]}
     items = read_responses(written(tmp_path, [row]))
@@ -42,9 +51,9 @@ def test_fields_reach_the_verifier_and_thoughts_are_asked_for(tmp_path: Path) ->
     [
         ([], "no rows; expected one JSON object with response and gold per line"),
         ([{"response": "a", "gold": "A"}, ["a"]], "row 2: expected a JSON object, found list"),
-        ([{"response": "a"}], "row 1: gold: expected a text, found NoneType"),
+        ([{"response": "a"}], "row 1: gold: expected a text or a number, found NoneType"),
         ([{"response": 7, "gold": "A"}], "row 1: response: expected a text, found int"),
-        ([{"response": "a", "answer": 7}], "row 1: answer: expected a text, found int"),
+        ([{"response": "a", "answer": True}], "row 1: answer: expected a text or a number, found bool"),
     ],
 )
 def test_what_is_no_response_is_named(tmp_path: Path, rows: list[object], message: str) -> None:
