@@ -8,9 +8,9 @@ file alone, so that the Dagster code location can define one asset per benchmark
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from core.errors import InputError, explain_validation
 from core.files import read_yaml
@@ -122,10 +122,20 @@ class Benchmark(BaseModel):
         return parse_spec(self.verifier, f"benchmark {self.name}")
 
 
+def _named_once(benchmarks: list[Benchmark]) -> list[Benchmark]:
+    names = [benchmark.name for benchmark in benchmarks]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"{', '.join(twice)} named more than once; give each its own name")
+    return benchmarks
+
+
+Benchmarks = Annotated[list[Benchmark], AfterValidator(_named_once)]
+
+
 class _Suite(BaseModel):
     model_config = ConfigDict(extra="forbid")
     title: str = ""
-    benchmarks: list[Benchmark] = Field(min_length=1)
+    benchmarks: Benchmarks = Field(min_length=1)
 
 
 def load_suite(name_or_path: str | Path) -> list[Benchmark]:
@@ -141,9 +151,6 @@ def load_suite(name_or_path: str | Path) -> list[Benchmark]:
         raise InputError(
             f"benchmark suite {path}: {explain_validation(error, _Suite)}; see {SUITES / 'paper.yaml'}"
         ) from error
-    names = [benchmark.name for benchmark in suite.benchmarks]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise InputError(f"benchmark suite {path}: {', '.join(twice)} named more than once; give each its own name")
     return suite.benchmarks
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.storage import Storage
 from core.code_digest import PROJECT
+from core.files import write_json
 from evaluation.command_requests import CompareRequest
 from evaluation.commands import leaderboard
 from pipelines.cli.run import configure
@@ -25,7 +26,9 @@ def rank(models: Sequence[str], profile: str | None, overrides: Sequence[str]) -
     if models:
         python = TrainingInterpreter(python=settings.interpreter.python).executable()
         with tempfile.TemporaryDirectory() as folder:
-            file = comparison(settings, models, results).write(Path(folder) / "request.json")
+            suite = Path(folder) / "suite.yaml"
+            write_json({"benchmarks": [entry.model_dump(mode="json") for entry in settings.benchmark_suite()]}, suite)
+            file = comparison(settings, models, results, suite).write(Path(folder) / "request.json")
             command = [str(python), "-m", "evaluation", "compare", "--request", str(file)]
             done = subprocess.run(command, cwd=PROJECT, check=False)
         if done.returncode:
@@ -34,15 +37,14 @@ def rank(models: Sequence[str], profile: str | None, overrides: Sequence[str]) -
     return 0
 
 
-def comparison(settings: Settings, models: Sequence[str], results: Path) -> CompareRequest:
-    """The request that evaluates ``models`` on the suite and with the sampling of the settings."""
+def comparison(settings: Settings, models: Sequence[str], results: Path, suite: Path) -> CompareRequest:
+    """The request that evaluates ``models`` on the file ``suite`` with the sampling of the settings."""
     sampling = settings.evaluation.fixed().model_dump(
         include={"samples", "temperature", "top_p", "max_tokens", "template"}
     )
     return CompareRequest(
         models=tuple(models),
-        suite=settings.suite.name,
-        benchmarks=tuple(settings.suite.only) or None,
+        suite=str(suite),
         roots=tuple(map(Path, settings.benchmarks.roots)),
         limit=settings.benchmarks.limit,
         out=results,

@@ -19,6 +19,7 @@ PATHS = (
     "generate.teacher",
 )
 OVERRIDES = "training.overrides"  # a list of KEY=VALUE, whose values may be files
+OUTPUTS = "storage.root"  # a folder that need not exist yet
 GLOB = "*?["
 
 
@@ -30,9 +31,11 @@ def from_user_folder(key: str, value: str, where: str) -> str:
     Raises:
         InputError: ``value`` is not YAML; the message starts with ``where``.
     """
-    if key not in (*PATHS, OVERRIDES):
+    if key not in (*PATHS, OVERRIDES, OUTPUTS):
         return value
     parsed = parse_yaml(value, where)
+    if key == OUTPUTS and isinstance(parsed, str) and "://" not in parsed:
+        return json.dumps(str(Path(parsed).expanduser().absolute()))
     located = _overrides(parsed) if key == OVERRIDES else _located(parsed)
     return value if located == parsed else json.dumps(located)  # YAML, too
 

@@ -1,9 +1,10 @@
 """Settings of an installation: a profile (YAML), and environment variables that override it.
 
 ``LUFFY_PROFILE`` names the profile: a file of ``pipelines/profiles`` without its ending, or a path. A profile with
-``base: NAME`` extends another one: mappings are merged by key, and every other value replaces that of the base. A
-variable ``LUFFY__SECTION__KEY`` (say ``LUFFY__TRAINING__SEED=1``) overrides one key; its value is YAML. The sections
-and keys are those of the classes below, and their values are the defaults that the Launchpad shows.
+``base: NAME`` extends another one: mappings are merged by key, ``training.overrides`` follow those of the base, and
+every other value replaces that of the base. A variable ``LUFFY__SECTION__KEY`` (say ``LUFFY__TRAINING__SEED=1``)
+overrides one key; its value is YAML. The sections and keys are those of the classes below, and their values are the
+defaults that the Launchpad shows.
 """
 
 import os
@@ -38,7 +39,7 @@ from core.code_digest import PROJECT
 from core.errors import InputError, explain_validation
 from core.files import read_yaml
 from core.text.parse import parse_yaml
-from evaluation.benchmarks.suite import Benchmark, load_suite
+from evaluation.benchmarks.suite import Benchmark, Benchmarks, load_suite
 from pipelines.definitions.catalog import CatalogSettings
 from pipelines.definitions.notices import NotifySettings
 from targets.check.expectations import SUITE
@@ -47,6 +48,7 @@ PROFILES = PROJECT / "pipelines" / "profiles"
 PROFILE = "LUFFY_PROFILE"
 PREFIX = "LUFFY__"
 BASE = "base"  # key of a profile: the profile that it extends
+APPENDED = ".training.overrides"  # of two settings of one key in it the later one wins
 
 
 class _Section(BaseModel):
@@ -64,7 +66,8 @@ class StorageSettings(_Section):
     """The place of all outputs."""
 
     root: Annotated[str, AfterValidator(folder)] = Field(
-        default="var/storage", description="Folder of all outputs. A relative one is below the project."
+        default="var/storage",
+        description="Folder of all outputs. A relative one that you give is in the folder in which you call luffy.",
     )
 
 
@@ -91,6 +94,9 @@ class SuiteSettings(_Section):
     """The benchmarks. They decide which assets exist, so they cannot be changed in the Launchpad."""
 
     name: str = Field(default="embedded", description="A suite of evaluation/benchmarks/suites, or a YAML file.")
+    benchmarks: Benchmarks = Field(
+        default=[], description="Entries of benchmarks, as in the file of a suite. They take the place of the suite."
+    )
     only: list[str] = Field(default=[], description="Names of benchmarks. Empty: all of the suite.")
 
 
@@ -154,10 +160,11 @@ class Settings(BaseSettings):
     def benchmark_suite(self) -> list[Benchmark]:
         """The benchmarks that are assets; InputError for a suite or a name that does not exist."""
         local = PROJECT / self.suite.name
-        suite = load_suite(local if local.is_file() else self.suite.name)
+        suite = self.suite.benchmarks or load_suite(local if local.is_file() else self.suite.name)
         if unknown := sorted(set(self.suite.only) - {benchmark.name for benchmark in suite}):
             names = ", ".join(benchmark.name for benchmark in suite)
-            raise InputError(f"suite.only: {', '.join(unknown)}: not in suite {self.suite.name}, which has {names}")
+            where = "suite.benchmarks" if self.suite.benchmarks else f"suite {self.suite.name}"
+            raise InputError(f"suite.only: {', '.join(unknown)}: not in {where}, which has {names}")
         return [benchmark for benchmark in suite if not self.suite.only or benchmark.name in self.suite.only]
 
     def check_suite(self) -> Path:
@@ -234,12 +241,14 @@ def read_profile(file: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, An
     return _merged(read_profile(base, (*extended_by, file)), profile)
 
 
-def _merged(base: Any, changes: Any) -> Any:
-    """``changes`` on top of ``base``: mappings by key, everything else as a whole.
+def _merged(base: Any, changes: Any, path: str = "") -> Any:
+    """``changes`` on top of ``base``: mappings by key, `APPENDED` at the end, everything else as a whole.
 
     >>> _merged({"seeds": {"default": 1}, "recipes": ["sft"]}, {"seeds": {"luffy": 3}, "recipes": ["luffy"]})
     {'seeds': {'default': 1, 'luffy': 3}, 'recipes': ['luffy']}
     """
+    if path == APPENDED and isinstance(base, list) and isinstance(changes, list):
+        return base + changes
     if not (isinstance(base, dict) and isinstance(changes, dict)):
         return changes
-    return base | {key: _merged(base.get(key), value) for key, value in changes.items()}
+    return base | {key: _merged(base.get(key), value, f"{path}.{key}") for key, value in changes.items()}

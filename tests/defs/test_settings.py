@@ -40,11 +40,33 @@ def test_a_profile_extends_its_base_by_key_and_replaces_everything_else(tmp_path
     (tmp_path / "second.yaml").write_text(f"base: {tmp_path}/first.yaml\nexperiments: {{seeds: {{luffy: 5}}}}\n")
     settings, embedded = settings_of(LUFFY_PROFILE=str(tmp_path / "second.yaml")), settings_of()
     assert settings.experiments.seeds == {"default": 2, "sft": 3, "luffy": 5}
-    assert settings.training.overrides == ["data.shuffle=false"]
+    assert settings.training.overrides == [*embedded.training.overrides, "data.shuffle=false"]
     assert settings.promotion == embedded.promotion != type(embedded.promotion)()
     assert settings_of(LUFFY_PROFILE=str(tmp_path / "second.yaml"), LUFFY__TRAINING__OVERRIDES="[]").training == (
         embedded.training.model_copy(update={"overrides": []})
     )
+
+
+BENCHMARKS = """
+benchmarks: {roots: [.]}
+suite:
+  benchmarks:
+    - {name: law, group: evals, title: Law, verifier: exact, sources: [{file: law.jsonl}]}
+    - {name: %s, group: ood, title: Other law, verifier: exact, sources: [{file: other.jsonl}]}
+"""
+
+
+def test_a_profile_brings_benchmarks_of_its_own(tmp_path: Path):
+    (tmp_path / "mine.yaml").write_text(BENCHMARKS % "more_law")
+    mine = str(tmp_path / "mine.yaml")
+    assert [entry.name for entry in settings_of(LUFFY_PROFILE=mine).benchmark_suite()] == ["law", "more_law"]
+    only = settings_of(LUFFY_PROFILE=mine, LUFFY__SUITE__ONLY="[more_law]").benchmark_suite()
+    assert [entry.title for entry in only] == ["Other law"]
+    with pytest.raises(InputError, match=r"arithmetic: not in suite\.benchmarks, which has law, more_law"):
+        settings_of(LUFFY_PROFILE=mine, LUFFY__SUITE__ONLY="[arithmetic]").benchmark_suite()
+    (tmp_path / "mine.yaml").write_text(BENCHMARKS % "law")
+    with pytest.raises(InputError, match=r"suite\.benchmarks: law named more than once; give each its own name"):
+        settings_of(LUFFY_PROFILE=mine)
 
 
 def test_profiles_that_are_the_base_of_each_other_are_named(tmp_path: Path):

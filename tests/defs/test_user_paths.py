@@ -19,6 +19,7 @@ from pipelines.cli.user_paths import from_user_folder, profile_from_user_folder
         ("targets.source", "{path: rows.jsonl, weight: 2}", {"path": "{here}/rows.jsonl", "weight": 2}),
         ("benchmarks.roots", "[suites]", ["{here}/suites"]),
         ("model.source", "suites", "{here}/suites"),
+        ("storage.root", "not/there/yet", "{here}/not/there/yet"),
         ("training.overrides", "[a.seed=1, r.path=rows.jsonl]", ["a.seed=1", "r.path={here}/rows.jsonl"]),
     ],
 )
@@ -38,6 +39,7 @@ def test_what_is_in_the_users_folder_is_meant(tmp_path, monkeypatch, key, value,
         ("targets.source", "open-r1/OpenR1-Math-220k"),
         ("targets.source", "s3://bucket/rows.parquet"),
         ("targets.min_rows", "3"),
+        ("storage.root", "s3://bucket/outputs"),
         ("training.overrides", "[rows.jsonl]"),
     ],
 )
