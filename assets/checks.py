@@ -181,6 +181,7 @@ def _outcome(result: CheckResult, version: str, page: dg.UrlMetadataValue) -> dg
 @dg.multi_asset_check(name="targets__account", specs=[ACCOUNTED], ins={"train": TRAIN})
 @reports_input_errors
 def targets_account(context: dg.AssetCheckExecutionContext, train: TrainReference) -> dg.AssetCheckResult:
+    from assets.shared.targets_metadata import by_source
     from targets.prepared import read_prepared
     from targets.select.split import read_split, reconcile
 
@@ -193,5 +194,5 @@ def targets_account(context: dg.AssetCheckExecutionContext, train: TrainReferenc
         passed=not done.problems,
         severity=dg.AssetCheckSeverity.ERROR,
         description="; ".join(done.problems) or None,
-        metadata={VERSION_ENTRY: train.digest, "read": done.read, **done.rows},
+        metadata={VERSION_ENTRY: train.digest, "read": done.read, **done.rows, "by source": by_source(prepared)},
     )

@@ -129,7 +129,7 @@ def prepared(
     interpreter: TrainingInterpreter,
     **inputs: Reference,
 ) -> Iterator[dg.MaterializeResult[Any]]:
-    from targets.prepared import read_prepared, require_targets
+    from targets.prepared import kept_text, read_prepared, require_targets
 
     rates, teacher = inputs.get("difficulty"), inputs.get("generated")
     options = with_generated(config, inputs)
@@ -147,8 +147,7 @@ def prepared(
     yield _rejected_result(kept, reused)  # first: it is there even if no target is left
     require_targets(kept)
     yield _prepared_result(kept, digest, reused, ["pass_rate"] if rates else [])
-    verb = "reused" if reused else "kept"
-    context.log.info(f"{verb} {kept.counts['kept']:,} targets of {kept.counts['read']:,} traces")
+    context.log.info(f"{'reused' if reused else 'kept'} {kept_text(kept)}")
 
 
 def _identity(

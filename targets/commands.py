@@ -98,6 +98,8 @@ def _print(prepared: Prepared, split: Split | None, seconds: float) -> None:
         print(f"{step['filter']:18}{-step['removed']:>9,}{step['left']:>9,}  {step['title']}")
     speed = "nothing has changed, so nothing was done" if prepared.reused else f"{read / seconds:,.0f} rows/s"
     print(f"{'kept':18}{prepared.counts['kept']:>9,}  {speed}")
+    for name, n in sorted(prepared.by_source.items()) if len(prepared.by_source) > 1 else ():
+        print(f"{f'source {name}':44.44}{n['read']:>9,}{n.get('kept', 0):>9,} kept")
     for name, values in prepared.breakdown.items():
         for value, n in list(values.items())[:MOST_VALUES]:
             print(f"{f'{name} {value}':44.44}{n['read']:>9,}{n['kept']:>9,} kept")

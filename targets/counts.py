@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,13 +57,13 @@ class Counts:
     log_probs: Counter[str] = field(default_factory=Counter)  # of kept targets, where a source has some
     golds: dict[str, list[str]] = field(default_factory=dict)  # the first of each source block
     unfit: Counter[str] = field(default_factory=Counter)  # traces of each source block whose gold fits no verifier
-    read_of: Counter[str] = field(default_factory=Counter)  # traces of each source block
+    by_source: dict[str, Counter[str]] = field(default_factory=dict)  # of each source block: read, kept, first reasons
 
     def add(self, trace: Trace) -> None:
         self.read.add(trace.id)
         self.sources.setdefault(trace.source, Counter())["read"] += 1
         self.breakdown.add(trace, "read")
-        self.read_of[trace.data_source] += 1
+        self.by_source.setdefault(trace.data_source, Counter())["read"] += 1
         self.unfit[trace.data_source] += not UNFIT.isdisjoint(trace.reasons)
         golds = self.golds.setdefault(trace.data_source, [])
         if trace.gold and len(golds) < MOST_GOLDS:
@@ -78,11 +77,13 @@ class Counts:
 
     def keep(self, trace: Trace) -> None:
         self.sources[trace.source]["kept"] += 1
+        self.by_source[trace.data_source]["kept"] += 1
         self.breakdown.add(trace, "kept")
 
-    def reject(self, reasons: Sequence[str]) -> None:
-        self.reasons[reasons[0]] += 1
-        self.all_reasons.update(reasons)
+    def reject(self, trace: Trace) -> None:
+        self.reasons[trace.reasons[0]] += 1
+        self.by_source[trace.data_source][trace.reasons[0]] += 1
+        self.all_reasons.update(trace.reasons)
 
     def filter_counts(self) -> list[dict[str, Any]]:
         """What each filter removed and left, in their order; filters that removed nothing are left out."""
@@ -95,7 +96,7 @@ class Counts:
 
     def hints(self) -> dict[str, str]:
         """Name, by source block, a verifier that fits its golds, if its own understands less than half of them."""
-        unfit = (name for name, count in self.unfit.items() if count > self.read_of[name] / 2)
+        unfit = (name for name, count in self.unfit.items() if count > self.by_source[name]["read"] / 2)
         suggested = {name: suggest(self.golds[name]) for name in unfit}
         return {name: text for name, text in suggested.items() if text}
 
@@ -106,6 +107,7 @@ class Counts:
             "all_reasons": self.all_reasons,
             "filter_counts": self.filter_counts(),
             "sources": {name: {"read": n["read"], "kept": n["kept"]} for name, n in sorted(self.sources.items())},
+            "by_source": self.by_source,
             "breakdown": self.breakdown.values(),
             "hints": self.hints(),
             "log_probs": self.log_probs,

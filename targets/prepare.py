@@ -175,7 +175,7 @@ def _write_tables(run: _Run, files: Sequence[Path], selection: Selection, counts
             if selection.overruled(trace):
                 counts.disagreements[f"a reviewer says keep, rejected as {trace.reasons[0]}"] += 1
             if trace.reasons:
-                counts.reject(trace.reasons)
+                counts.reject(trace)
                 _write_rejected(trace, rejected)
                 continue
             counts.keep(trace)

@@ -15,6 +15,7 @@ COUNTED = (
     "all_reasons",
     "filter_counts",
     "sources",
+    "by_source",
     "breakdown",
     "response_formats",
     "disagreements",
@@ -36,7 +37,8 @@ class Prepared:
     counts: dict[str, int]  # "read", "kept", and per filter the traces that it rejected first
     all_reasons: dict[str, int]  # per filter every trace that it rejected, first or not
     filter_counts: list[dict[str, Any]]  # {"filter", "title", "removed", "left"} in the order of the filters
-    sources: dict[str, dict[str, int]]  # {source: {"read", "kept"}}
+    sources: dict[str, dict[str, int]]  # {file or dataset: {"read", "kept"}}
+    by_source: dict[str, dict[str, int]]  # by source block: "read", "kept", and per filter what it rejected first
     breakdown: dict[str, dict[str, dict[str, int]]]  # {metadata: {value: {"read", "kept"}}}
     response_formats: dict[str, int]
     disagreements: dict[str, int]  # our verdicts against the source's own flags
@@ -51,6 +53,15 @@ def log_probs_text(prepared: Prepared) -> str:
     there, absent = (prepared.log_probs.get(name, 0) for name in ("with", "without"))
     others = "; the others come without, or were drawn as other tokens than the policy's tokenizer makes of them"
     return f"{there:,} of {there + absent:,} targets{others if absent else ''}"
+
+
+def kept_text(prepared: Prepared) -> str:
+    """How many traces became targets, in all and of each source block where there are several."""
+    text = f"{prepared.counts['kept']:,} targets of {prepared.counts['read']:,} traces"
+    if len(prepared.by_source) < 2:
+        return text
+    parts = [f"{name} {n.get('kept', 0):,} of {n['read']:,}" for name, n in sorted(prepared.by_source.items())]
+    return f"{text} ({', '.join(parts)})"
 
 
 def hint_texts(prepared: Prepared) -> list[str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.shared.metadata import PREVIEW_ROWS, cell, columns, counts, pictures, preview, rounded
+from grading.spec_values import spec_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,7 +44,8 @@ def prepared_metadata(prepared: "Prepared") -> dict[str, Any]:
         "share kept": rounded(prepared.counts["kept"] / prepared.counts["read"]),
         "what the filters left": pictures(funnel("Rows after each stage", stages(prepared))),
         "lengths": pictures(*shapes),
-        "sources": _sources(prepared),
+        "by source": by_source(prepared),
+        "files and datasets": _parts(prepared),
         "licenses, teachers and other metadata": _breakdown(prepared),
         **({"verifiers that fit the gold answers": "\n".join(hints)} if (hints := hint_texts(prepared)) else {}),
         "response formats": counts(prepared.response_formats, ("markers of the traces", "traces")),
@@ -68,6 +70,7 @@ def rejected_metadata(prepared: "Prepared", table: "pa.Table") -> dict[str, Any]
         "dagster/column_schema": columns(table.schema),
         "what the filters left": pictures(funnel("Rows after each stage", stages(prepared))),
         "reasons": counts(reasons, ("first reason", "traces")),
+        "by source": by_source(prepared),
         "all reasons, several per trace": counts(prepared.all_reasons, ("reason", "traces")),
         "examples of each reason": _examples(table),
         "file": dg.MetadataValue.path(str(prepared.rejected)),
@@ -85,8 +88,24 @@ def train_metadata(file: "pq.ParquetFile", path: Path, previous: str | None, pro
     }
 
 
-def _sources(prepared: "Prepared") -> dg.MarkdownMetadataValue:
-    lines = ["| source | read | kept | share kept |", "|---|--:|--:|--:|"]
+def by_source(prepared: "Prepared") -> dg.MarkdownMetadataValue:
+    """What the filters took from each source block, and what they left."""
+    titles = [step["filter"] for step in prepared.filter_counts]
+    lines = [
+        "| " + " | ".join(["source", "domain", "verifier", "read", *titles, "kept", "share kept"]) + " |",
+        "|---|---|---|" + "--:|" * (len(titles) + 3),
+    ]
+    for source in prepared.config.sources:
+        n = {"read": 0, "kept": 0, **prepared.by_source.get(str(source.name), {})}
+        share = f"{n['kept'] / n['read']:.1%}" if n["read"] else ""
+        numbers = [f"{n['read']:,}", *(f"{n.get(name, 0):,}" for name in titles), f"{n['kept']:,}", share]
+        texts = [cell(text) for text in (source.name, source.ability, spec_text(source.spec))]
+        lines.append(f"| {' | '.join([*texts, *numbers])} |")
+    return dg.MetadataValue.md("\n".join(lines))
+
+
+def _parts(prepared: "Prepared") -> dg.MarkdownMetadataValue:
+    lines = ["| file or dataset | read | kept | share kept |", "|---|--:|--:|--:|"]
     for name, n in prepared.sources.items():
         lines.append(f"| {cell(name)} | {n['read']:,} | {n['kept']:,} | {n['kept'] / n['read']:.1%} |")
     return dg.MetadataValue.md("\n".join(lines))

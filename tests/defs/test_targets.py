@@ -47,7 +47,8 @@ def test_the_targets_are_prepared_checked_and_accounted_for(build):
     assert prepared["dagster/column_schema"].columns[0].name == "data_source"
     assert "data:image/svg+xml;base64," in prepared["what the filters left"]
     assert prepared["lengths"].count("data:image/svg+xml;base64,") == 2
-    assert "| embedded | 300 |" in prepared["sources"]
+    assert "| embedded | 300 |" in prepared["files and datasets"]
+    assert "| embedded | math | math | 300 |" in prepared["by source"] == rejected["by source"]
     assert pq.read_schema(prepared["file"]).equals(TARGET)
     assert pq.read_schema(rejected["file"]).equals(REJECTED)
     train = project.metadata("targets/train")

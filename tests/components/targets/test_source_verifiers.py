@@ -11,7 +11,7 @@ from preparing import rows
 from core.errors import InputError
 from targets.config import build_config
 from targets.prepare import prepare
-from targets.prepared import Prepared, hint_texts, require_targets
+from targets.prepared import Prepared, hint_texts, kept_text, require_targets
 from targets.select.split import select_train
 
 CAPITALS = {"France": "Paris", "Japan": "Tokyo", "Peru": "Lima", "Kenya": "Nairobi"}
@@ -127,6 +127,11 @@ def test_each_verifier_rejects_its_own_wrong_answers_and_golds(tmp_path: Path, t
     }
     assert "expected A to D" in reasons["a.jsonl:2"][1]
     assert prepared.counts["kept"] == 2 and not prepared.hints
+    assert prepared.by_source == {
+        "a": {"read": 3, "kept": 1, "wrong": 1, "gold_unparsed": 1},
+        "b": {"read": 3, "kept": 1, "wrong": 1, "no_answer": 1},
+    }
+    assert kept_text(prepared) == "2 targets of 6 traces (a 1 of 3, b 1 of 3)"
 
 
 @pytest.mark.parametrize("processes", [1, 2])
