@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +14,13 @@ from targets.trace import Trace
 
 MOST_VALUES = 200  # counted of each name, so that memory stays bounded
 OTHERS = "(other values)"
-UNFIT = frozenset({"gold_unparsed", "choice_gold"})  # filters of a gold answer that the verifier cannot compare
+UNFIT = frozenset({"gold_unparsed", "choice_gold", "no_box"})  # filters of answers that are perhaps not mathematics
+# Filters that take questions for the same which follow one template, and what helps.
+ALIKE = {
+    "contaminated": "put the words that all questions share into suffix or system_prompt, or choose other benchmarks",
+    "near_duplicate": "if questions that differ in one word are different ones, set targets.near_duplicate to 100",
+}
+MOST_ALIKE = 0.25  # of the traces of a source
 MOST_GOLDS = 1000
 
 
@@ -56,7 +63,7 @@ class Counts:
     breakdown: Breakdown = field(default_factory=Breakdown)
     log_probs: Counter[str] = field(default_factory=Counter)  # of kept targets, where a source has some
     golds: dict[str, list[str]] = field(default_factory=dict)  # the first of each source block
-    unfit: Counter[str] = field(default_factory=Counter)  # traces of each source block whose gold fits no verifier
+    unfit: Counter[str] = field(default_factory=Counter)  # traces of each source block that `UNFIT` rejects
     by_source: dict[str, Counter[str]] = field(default_factory=dict)  # of each source block: read, kept, first reasons
 
     def add(self, trace: Trace) -> None:
@@ -95,10 +102,16 @@ class Counts:
         return steps
 
     def hints(self) -> dict[str, str]:
-        """Name, by source block, a verifier that fits its golds, if its own understands less than half of them."""
-        unfit = (name for name, count in self.unfit.items() if count > self.by_source[name]["read"] / 2)
-        suggested = {name: suggest(self.golds[name]) for name in unfit}
-        return {name: text for name, text in suggested.items() if text}
+        """Advice on source blocks: a verifier that fits their golds, and what helps where most questions are alike."""
+        advice = {name: "; ".join(self._advice(name, counts)) for name, counts in self.by_source.items()}
+        return {name: text for name, text in advice.items() if text}
+
+    def _advice(self, name: str, counts: Counter[str]) -> Iterator[str]:
+        if self.unfit[name] > counts["read"] / 2 and (text := suggest(self.golds[name])):
+            yield text
+        for reason, remedy in ALIKE.items():
+            if counts[reason] > MOST_ALIKE * counts["read"]:
+                yield f"{reason} took {counts[reason] / counts['read']:.0%} of its traces: {remedy}"
 
     def metadata(self, kept: int) -> dict[str, str]:
         """The counts in the form that the files record."""

@@ -42,7 +42,7 @@ class Prepared:
     breakdown: dict[str, dict[str, dict[str, int]]]  # {metadata: {value: {"read", "kept"}}}
     response_formats: dict[str, int]
     disagreements: dict[str, int]  # our verdicts against the source's own flags
-    hints: dict[str, str]  # by source block: the verifier that fits its gold answers, where its own does not
+    hints: dict[str, str]  # by source block: what would keep more of its traces, such as another verifier
     log_probs: dict[str, int]  # kept targets "with" and "without" them; empty if no source has any
     config: PrepareConfig
     reused: bool = field(default=False, compare=False)  # nothing had changed since an earlier run, so nothing was done
@@ -65,7 +65,7 @@ def kept_text(prepared: Prepared) -> str:
 
 
 def hint_texts(prepared: Prepared) -> list[str]:
-    """A sentence on each source block that asks the wrong verifier."""
+    """A sentence on each source block of which settings reject much."""
     return [f"source {name}: {hint}" for name, hint in prepared.hints.items()]
 
 

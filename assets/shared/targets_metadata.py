@@ -47,7 +47,7 @@ def prepared_metadata(prepared: "Prepared") -> dict[str, Any]:
         "by source": by_source(prepared),
         "files and datasets": _parts(prepared),
         "licenses, teachers and other metadata": _breakdown(prepared),
-        **({"verifiers that fit the gold answers": "\n".join(hints)} if (hints := hint_texts(prepared)) else {}),
+        **({"hints": "\n".join(hints)} if (hints := hint_texts(prepared)) else {}),
         "response formats": counts(prepared.response_formats, ("markers of the traces", "traces")),
         "our verdict compared with the source's": counts(prepared.disagreements, ("verdicts", "traces")),
         **({"target_log_probs": log_probs_text(prepared)} if prepared.log_probs else {}),

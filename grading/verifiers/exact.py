@@ -3,13 +3,14 @@
 import string
 import unicodedata
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from grading.grader import Grade, Verdict
 from grading.verifiers.verifier import Verifier, VerifierOptions
 
 ARTICLES = frozenset({"a", "an", "the"})
 Difference = Literal["case", "space", "punctuation", "articles"]
+DIFFERENCES: tuple[Difference, ...] = get_args(Difference)
 
 
 class ExactOptions(VerifierOptions):
@@ -28,8 +29,11 @@ class ExactVerifier(Verifier):
         expected = normalize_text(gold, ignored)
         if not expected:
             return Grade(Verdict.GOLD_UNPARSED, answer, self.gold_problem(gold) or "")
-        equal = normalize_text(answer, ignored) == expected
-        return Grade(Verdict.CORRECT if equal else Verdict.WRONG, answer, "same text" if equal else "another text")
+        if normalize_text(answer, ignored) == expected:
+            return Grade(Verdict.CORRECT, answer, "same text")
+        alike = normalize_text(answer, DIFFERENCES) == normalize_text(gold, DIFFERENCES) != ""
+        advice = ", but for differences that `ignore` can name" if alike else ""
+        return Grade(Verdict.WRONG, answer, f"another text{advice}")
 
     def gold_problem(self, gold: str, fields: Mapping[str, Any] | None = None) -> str | None:
         if not gold.strip():

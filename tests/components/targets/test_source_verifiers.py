@@ -149,6 +149,25 @@ def test_a_source_that_asks_the_wrong_verifier_is_told_which_one_fits(
     assert prepared.sources["letters.jsonl"]["kept"] == 20 and not prepared.hints
 
 
+def test_words_without_a_box_and_questions_of_one_template_are_told_what_helps(
+    tmp_path: Path, tokenizer: Path, jsonl: Any
+) -> None:
+    def square(name: str) -> dict[str, str]:
+        colour = "dark" if (ord(name[0]) + int(name[1])) % 2 == 0 else "light"
+        response = f"<think>\n{name} it is\n</think>\n\n{colour}"
+        return {"question": f"What colour has {name} on a chess board?", "answer": colour, "response": response}
+
+    path = str(jsonl(*(square(f"{column}{row}") for column in "abcdefgh" for row in range(1, 9)), name="chess.jsonl"))
+    unboxed = run([path], tmp_path / "a", tokenizer)
+    assert hint_texts(unboxed) == ["source chess: the golds of 100% of the rows are words: verifier: exact"]
+    source = {"path": path, "verifier": {"type": "exact", "answer": "after_thoughts"}}
+    alike = run([source], tmp_path / "b", tokenizer)
+    assert alike.by_source["chess"]["near_duplicate"] == 48
+    assert hint_texts(alike)[0].startswith("source chess: near_duplicate took 75% of its traces: if questions")
+    every = run([source], tmp_path / "c", tokenizer, near_duplicate=100)
+    assert every.counts["kept"] == 64 and not every.hints
+
+
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
