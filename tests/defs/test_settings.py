@@ -11,6 +11,8 @@ from tests.defs.project import settings_of
 
 def test_the_shipped_profiles_are_valid():
     assert {file.stem for file in PROFILES.glob("*.yaml")} == {
+        "choice",
+        "code",
         "comparison",
         "drift",
         "embedded",
