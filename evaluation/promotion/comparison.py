@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-GUARD_LEVEL = 0.05  # at which sampling until decided shows that a loss out of domain is within its limit, or is not
-
 
 @dataclass(frozen=True)
 class Evidence:
@@ -119,7 +117,7 @@ def compare_answers(
     """Compare GRADED tables of a policy with its opponent's, answer by answer.
 
     Args:
-        level: chance of showing a gain where there is none.
+        level: chance of showing a gain where there is none, and on each benchmark a loss as smaller than it is.
         limits: the loss that is allowed on each benchmark out of domain.
         most: answers to each benchmark of a group that may be drawn in all; None: no more.
         sequential: the answers were drawn until decided.
@@ -135,8 +133,7 @@ def compare_answers(
     return Comparison(
         gain=weigh(main, level, most=in_all.get("evals")),
         losses={
-            name: weigh([parts[name]], GUARD_LEVEL, bound=-limit, most=in_all.get("ood"))
-            for name, limit in limits.items()
+            name: weigh([parts[name]], level, bound=-limit, most=in_all.get("ood")) for name, limit in limits.items()
         },
         limits=limits,
         answers=sum(map(len, parts.values())),

@@ -147,20 +147,21 @@ LIMITS = {benchmark.name: 0.05 for benchmark in SUITE if benchmark.group == "ood
 
 
 def test_only_benchmarks_that_are_open_get_more_answers():
-    def compared(**right: int):
+    def compared(level: float = 0.001, **right: int):
         opponent = answers(dict.fromkeys(NAMES, 50))
         policy = answers({**dict.fromkeys(NAMES, 50), **right})
         most = {"evals": 1600, "ood": 1600}
-        return compare_answers(opponent, policy, suite=SUITE, level=0.001, limits=LIMITS, most=most, sequential=True)
+        return compare_answers(opponent, policy, suite=SUITE, level=level, limits=LIMITS, most=most, sequential=True)
 
     sizes = dict.fromkeys(NAMES, 100)
     undecided = compared(arithmetic=58)
     assert next_round(undecided, sizes) == {**sizes, "arithmetic": 200}
     assert next_round(compared(arithmetic=40), sizes) is None
-    gained = compared(arithmetic=95, arithmetic_long=55, arithmetic_short=55, arithmetic_mul=47)
+    gained = compared(arithmetic=95, arithmetic_long=70, arithmetic_short=70, arithmetic_mul=47)
     assert gained.gain.shown and gained.within("arithmetic_long") is True and gained.within("arithmetic_mul") is None
     assert next_round(gained, sizes) == {**sizes, "arithmetic_mul": 200}
     assert compared(arithmetic=95, arithmetic_mul=10).within("arithmetic_mul") is False
+    assert [compared(level, arithmetic_mul=55).within("arithmetic_mul") for level in (0.05, 0.001)] == [True, None]
 
 
 def test_a_budget_is_a_multiple_of_what_the_suite_asks_for():
