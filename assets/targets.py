@@ -129,7 +129,7 @@ def prepared(
     interpreter: TrainingInterpreter,
     **inputs: Reference,
 ) -> Iterator[dg.MaterializeResult[Any]]:
-    from targets.prepared import kept_text, read_prepared, require_targets
+    from targets.prepared import hint_texts, kept_text, read_prepared, require_targets
 
     rates, teacher = inputs.get("difficulty"), inputs.get("generated")
     options = with_generated(config, inputs)
@@ -146,6 +146,8 @@ def prepared(
     kept = read_prepared(folder)
     yield _rejected_result(kept, reused)  # first: it is there even if no target is left
     require_targets(kept)
+    for hint in hint_texts(kept):
+        context.log.warning(hint)
     yield _prepared_result(kept, digest, reused, ["pass_rate"] if rates else [])
     context.log.info(f"{'reused' if reused else 'kept'} {kept_text(kept)}")
 
