@@ -9,7 +9,7 @@ The profile is flat and has no text, so that a failing result stays small.
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -116,7 +116,22 @@ def validate(
     metadata = [name for name in frame.columns if name.startswith("metadata.")]
     expected = [_resolve(check, numbers, metadata, suite) for check in checks]
     outcomes = _run(frame, checks, expected, suite, docs)
-    return [_result(*outcome, frame) for outcome in zip(checks, expected, outcomes, strict=True)]
+    results = [_result(*outcome, frame) for outcome in zip(checks, expected, outcomes, strict=True)]
+    if frame["source"].nunique() < 2:
+        return results
+    return [
+        replace(result, observed=f"{result.observed}; {_failing_sources(frame, check, kwargs, suite)}")
+        if result.failing and not result.passed
+        else result
+        for check, kwargs, result in zip(checks, expected, results, strict=True)
+    ]
+
+
+def _failing_sources(frame: "pd.DataFrame", check: Check, expected: dict[str, Any], suite: Path) -> str:
+    """How many rows of each source fail ``check``, most first."""
+    (outcome,) = _run(frame, [check], [expected], suite, None, result_format="COMPLETE")
+    sources = frame["source"].loc[outcome["result"]["unexpected_index_list"]].value_counts()
+    return ", ".join(f"{count} of {name}" for name, count in sources.head(MOST_VALUES).items())
 
 
 def drift(profile: Path, previous: Path | None) -> dict[str, float]:
@@ -197,7 +212,12 @@ def _resolve(check: Check, settings: Mapping[str, Any], metadata: Sequence[str],
 
 
 def _run(
-    frame: "pd.DataFrame", checks: Sequence[Check], expected: Sequence[dict[str, Any]], suite: Path, docs: Path | None
+    frame: "pd.DataFrame",
+    checks: Sequence[Check],
+    expected: Sequence[dict[str, Any]],
+    suite: Path,
+    docs: Path | None,
+    result_format: str = "BASIC",
 ) -> list[dict[str, Any]]:
     """Great Expectations' own result of each check, as plain data; its pages go to ``docs``."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"  # read at import: it would post to the network
@@ -222,7 +242,7 @@ def _run(
     )
     context.suites.add(validation.suite)
     context.validation_definitions.add(validation)
-    result: Any = validation.run(batch_parameters={"dataframe": frame}, result_format="BASIC").to_json_dict()
+    result: Any = validation.run(batch_parameters={"dataframe": frame}, result_format=result_format).to_json_dict()
     if docs is not None:
         context.add_data_docs_site("targets", _site(docs))
         context.build_data_docs(site_names=["targets"])

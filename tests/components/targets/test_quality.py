@@ -150,6 +150,18 @@ def test_users_add_checks_without_code(prepared: Prepared, tmp_path: Path) -> No
     assert str(failed.observed).startswith(f"{failed.failing} of 120: ")
 
 
+def test_what_fails_is_counted_by_source_where_there_are_several(prepared: Prepared, tmp_path: Path) -> None:
+    table = pq.read_table(prepared.profile)
+    sources = ["law"] * 20 + ["sums"] * 100
+    table = table.set_column(table.column_names.index("source"), "source", pa.array(sources, pa.string()))
+    lengths = [500] * 5 + [40] * 95 + [500] * 20
+    table = table.set_column(table.column_names.index("target_tokens"), "target_tokens", pa.array(lengths, pa.int32()))
+    pq.write_table(table, tmp_path / "two.parquet")
+    path = suite(tmp_path / "s.yaml", kwargs={"column": "target_tokens", "max_value": 400})
+    (failed,) = validate(tmp_path / "two.parquet", suite=path)
+    assert failed.failing == 25 and failed.observed == "25 of 120: 500; 20 of sums, 5 of law"
+
+
 def test_a_check_that_breaks_has_failed_and_says_so(prepared: Prepared, tmp_path: Path) -> None:
     def error(kind: str, **kwargs: Any) -> str:
         result = validate(prepared.profile, suite=suite(tmp_path / "s.yaml", type=kind, kwargs=kwargs))[0]
