@@ -26,9 +26,7 @@ def rank(models: Sequence[str], profile: str | None, overrides: Sequence[str]) -
     if models:
         python = TrainingInterpreter(python=settings.interpreter.python).executable()
         with tempfile.TemporaryDirectory() as folder:
-            suite = Path(folder) / "suite.yaml"
-            write_json({"benchmarks": [entry.model_dump(mode="json") for entry in settings.benchmark_suite()]}, suite)
-            file = comparison(settings, models, results, suite).write(Path(folder) / "request.json")
+            file = comparison(settings, models, results, Path(folder)).write(Path(folder) / "request.json")
             command = [str(python), "-m", "evaluation", "compare", "--request", str(file)]
             done = subprocess.run(command, cwd=PROJECT, check=False)
         if done.returncode:
@@ -37,8 +35,10 @@ def rank(models: Sequence[str], profile: str | None, overrides: Sequence[str]) -
     return 0
 
 
-def comparison(settings: Settings, models: Sequence[str], results: Path, suite: Path) -> CompareRequest:
-    """The request that evaluates ``models`` on the file ``suite`` with the sampling of the settings."""
+def comparison(settings: Settings, models: Sequence[str], results: Path, folder: Path) -> CompareRequest:
+    """The request that evaluates ``models`` with the sampling of the settings, on their benchmarks in ``folder``."""
+    suite = folder / "suite.yaml"
+    write_json({"benchmarks": [entry.model_dump(mode="json") for entry in settings.benchmark_suite()]}, suite)
     sampling = settings.evaluation.fixed().model_dump(
         include={"samples", "temperature", "top_p", "max_tokens", "template"}
     )

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from core.errors import InputError
+from evaluation.benchmarks.suite import load_suite
+from pipelines.cli.leaderboard import comparison
 from pipelines.definitions.settings import PROFILES, StorageSettings
 from tests.defs.project import settings_of
 
@@ -64,6 +66,8 @@ def test_a_profile_brings_benchmarks_of_its_own(tmp_path: Path):
     assert [entry.name for entry in settings_of(LUFFY_PROFILE=mine).benchmark_suite()] == ["law", "more_law"]
     only = settings_of(LUFFY_PROFILE=mine, LUFFY__SUITE__ONLY="[more_law]").benchmark_suite()
     assert [entry.title for entry in only] == ["Other law"]
+    request = comparison(settings_of(LUFFY_PROFILE=mine), ["a model"], tmp_path / "graded", tmp_path)
+    assert load_suite(request.suite) == settings_of(LUFFY_PROFILE=mine).benchmark_suite()
     with pytest.raises(InputError, match=r"arithmetic: not in suite\.benchmarks, which has law, more_law"):
         settings_of(LUFFY_PROFILE=mine, LUFFY__SUITE__ONLY="[arithmetic]").benchmark_suite()
     (tmp_path / "mine.yaml").write_text(BENCHMARKS % "law")
