@@ -70,7 +70,9 @@ def hold_contest(
         )
         return rounds.play(context, policy, opponent, draw)
     answers = draw(policy, config.seed, None)
-    if champion is None or settled or promotion.rule == "per_decision":
+    if champion is None or settled:
+        return Contest(answers)
+    if promotion.rule == "per_decision" and not missing_scores(champion.scores, _to_answer(suite, benchmarks)):
         return Contest(answers)
     opponent = _as_reference(champion)
     return Contest(answers, opponent, draw(opponent, defence_seed(config.seed, opponent), None))
@@ -117,9 +119,7 @@ class _Rounds:
         )
         base = read_manifest(Path(policy.path)).base_model.digest
         assert contest.opponent is not None
-        checkpoint = _checkpoint(
-            policy, {name: ScoreFile(file="", problems=self.suite.digests[name]) for name in answers}
-        )
+        checkpoint = _checkpoint(policy, _to_answer(self.suite, self.benchmarks, sequential=True))
         test = test_identity(checkpoint, contest.opponent.digest, answers)
         return compare_answers(
             opponent,
@@ -142,7 +142,7 @@ def _counts_again(
     """How often each problem is asked of a policy that no answer can promote: as often as it was, or in one round."""
     from evaluation.sample_tables import read_scores
 
-    problems = {name: ScoreFile(file="", problems=suite.digests[name]) for name in (b.name for b in benchmarks)}
+    problems = _to_answer(suite, benchmarks, sequential=True)
     if champion and champion.checkpoint == policy.digest and not missing_scores(champion.scores, problems):
         tables = read_scores({name: champion.scores[name].file for name in problems})
         return {name: Counter(table["id"].to_pylist()) for name, table in tables.items()}
@@ -167,6 +167,13 @@ def _problems(suite: SuiteReference) -> dict[str, list[str]]:
     for row in read_suite_file(Path(suite.path)).select(["benchmark", "id"]).to_pylist():
         problems.setdefault(row["benchmark"], []).append(row["id"])
     return problems
+
+
+def _to_answer(
+    suite: SuiteReference, benchmarks: Sequence[Benchmark], *, sequential: bool = False
+) -> dict[str, ScoreFile]:
+    """What a model's answers to ``benchmarks`` are to be like, to stand beside those of the policy."""
+    return {b.name: ScoreFile(file="", problems=suite.digests[b.name], sequential=sequential) for b in benchmarks}
 
 
 def _as_reference(champion: PolicyRecord) -> Reference:

@@ -209,6 +209,7 @@ def _result(
 
     from core.files import digest_table
     from core.model.prompts import PromptRecord
+    from core.schemas import is_sequential
     from evaluation.statistics.scores import summarize
 
     graded, samples = contest.policy.graded[name], contest.policy.samples[name]
@@ -224,6 +225,7 @@ def _result(
             checkpoint=model.digest,
             problems=suite.digests[name],
             accuracy=summary.mean,
+            sequential=is_sequential([table]),
             opponent=contest.opponent.digest if contest.opponent else None,
             opponent_path=contest.opponent.path if contest.opponent else None,
             opponent_scores=str(defence) if defence else None,

@@ -161,7 +161,8 @@ def _opponent(scores: Mapping[str, ScoresReference]) -> Checkpoint | None:
     if reference.opponent is None or any(other.opponent != reference.opponent for other in scores.values()):
         return None
     files = {
-        name: ScoreFile(file=str(other.opponent_scores), problems=other.problems) for name, other in scores.items()
+        name: ScoreFile(file=str(other.opponent_scores), problems=other.problems, sequential=other.sequential)
+        for name, other in scores.items()
     }
     return Checkpoint(path=str(reference.opponent_path), digest=reference.opponent, scores=files)
 
@@ -294,5 +295,5 @@ def _write_scores(policy: Path, card: "Scorecard") -> None:
 
 
 def _checkpoint(model: Reference, scores: Mapping[str, ScoresReference]) -> Checkpoint:
-    files = {name: ScoreFile(file=reference.path, problems=reference.problems) for name, reference in scores.items()}
+    files = {name: ScoreFile(file=r.path, problems=r.problems, sequential=r.sequential) for name, r in scores.items()}
     return Checkpoint(path=model.path, digest=model.digest, scores=files)

@@ -83,6 +83,7 @@ class ScoresReference(Reference):
     checkpoint: str  # digest of the model
     problems: str  # digest, as in SuiteReference
     accuracy: float
+    sequential: bool = False  # as in ScoreFile
     opponent: str | None = None  # digest of the model that answered the same problems beside a policy
     opponent_path: str | None = None  # folder of that model
     opponent_scores: str | None = None  # file of its answers

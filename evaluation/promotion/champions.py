@@ -255,12 +255,16 @@ class Registry:
 
 
 def missing_scores(opponent: Mapping[str, ScoreFile], scores: Mapping[str, ScoreFile]) -> list[str]:
-    """Benchmarks of ``scores`` that ``opponent`` has not answered with the same problems, or whose file is gone."""
-    return [
-        name
-        for name, score in scores.items()
-        if name not in opponent or opponent[name].problems != score.problems or not Path(opponent[name].file).exists()
-    ]
+    """Benchmarks of ``scores`` that ``opponent`` has not answered in the same way, or whose file is gone."""
+    return [name for name, score in scores.items() if not _is_like(opponent.get(name), score)]
+
+
+def _is_like(opponent: ScoreFile | None, score: ScoreFile) -> bool:
+    return (
+        opponent is not None
+        and (opponent.problems, opponent.sequential) == (score.problems, score.sequential)
+        and Path(opponent.file).exists()
+    )
 
 
 def _present(scores: Mapping[str, ScoreFile]) -> dict[str, ScoreFile]:

@@ -38,12 +38,10 @@ def outcome_text(decision: Decision) -> str:
 
 
 def rule_text(decision: Decision) -> str:
-    """The rule that a decision was taken by, for those who read the list; nothing of a move by hand."""
-    if decision.by_hand:
-        return ""
-    if decision.level is None:
-        return "per decision" if decision.rule != "error_rate" else ""
-    return f"error rate {decision.level:.2g}"
+    """The rule by which answers were compared, for those who read the list; nothing where none were."""
+    if decision.level is not None:
+        return f"error rate {decision.level:.2g}"
+    return "per decision" if decision.difference is not None else ""
 
 
 def about(count: int) -> str:

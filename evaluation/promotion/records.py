@@ -14,6 +14,7 @@ class ScoreFile(_Record):
 
     file: str
     problems: str
+    sequential: bool = False  # drawn until decided: not all problems are answered, and some more often than others
 
 
 class Checkpoint(_Record):

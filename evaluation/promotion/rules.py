@@ -45,20 +45,16 @@ def compare_with_champion(
     against = champion.checkpoint if champion else base.digest
     if champion and (reason := reason_without_comparison(policy, champion)):
         return Decision(promoted=False, against=against, reasons=[reason])
-    if rule.rule == "per_decision":
-        scores = champion.scores if champion else base.scores
-    else:
-        scores = opponent.scores if opponent and opponent.digest == against else {} if champion else base.scores
-    missing = missing_scores(scores, policy.scores)
-    if missing and (champion or opponent):
-        advice = (
-            "the champion has no scores on these problems of {}, so there is nothing to compare with; score it on this "
-            "suite, or move champion.json away to start from the base"
-            if rule.rule == "per_decision"
-            else "the champion has not answered the problems of {} beside this policy, because it came later or "
-            "promotion.rule was another; materialize evals/policy and what follows it again"
+    kept = champion.scores if champion else base.scores
+    drawn = opponent.scores if opponent and opponent.digest == against else {} if champion else base.scores
+    scores = kept if rule.rule == "per_decision" and not missing_scores(kept, policy.scores) else drawn
+    if (champion or opponent) and (missing := missing_scores(scores, policy.scores)):
+        reason = (
+            f"the champion has not answered the problems of {', '.join(missing)} beside this policy, because it came "
+            "later, or the suite, promotion.rule or evaluation.samples was another; materialize evals/policy and what "
+            "follows it again"
         )
-        return Decision(promoted=False, against=against, reasons=[advice.format(", ".join(missing))])
+        return Decision(promoted=False, against=against, reasons=[reason])
     present = read_manifest(Path(policy.path)).checkpoint_digest
     if present != policy.digest:
         raise InputError(

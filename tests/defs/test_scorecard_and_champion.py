@@ -88,6 +88,9 @@ class Written:
     def refer(self, key: str, path: Path, digest: str, **facts: object) -> None:
         write_json({"path": str(path), "digest": digest, **facts}, self.storage.reference_file(key))
 
+    def reference(self, key: str) -> dict:
+        return json.loads(self.storage.reference_file(key).read_text())
+
     def model(self, digest: str) -> None:
         """The base model that is in use from now on."""
         facts = {"source": "embedded", "parameters": 1, "architecture": "x"}
@@ -354,20 +357,29 @@ def test_a_policy_that_was_scored_beside_another_champion_is_not_promoted(writte
     assert "materialize evals/policy" in written.project.metadata("registry/champion")["reasons"]
 
 
-def test_per_decision_a_champion_of_other_problems_stays_and_says_why(written: Written, build):
+@pytest.mark.parametrize("other", [{"problems": "others"}, {"sequential": True}], ids=str)
+def test_per_decision_a_champion_that_answered_otherwise_answers_beside_the_policy(written: Written, build, other):
     written.project = build(promotion__rule="per_decision")
-    written.policy("first", **GOOD)
+    first = written.policy("first", **GOOD)
     assert written.project.run(*OUTPUTS).success
     file = written.project.storage / "registry" / "champion.json"
     record = json.loads(file.read_text())
-    record["scores"]["arithmetic"]["problems"] = "others"
+    record["scores"]["arithmetic"] |= other
     write_json(record, file)
     written.policy("second", **{**GOOD, "arithmetic": 0.9})
+    beside = {
+        f"{group}/policy/{name}": written.reference(f"{group}/policy/{name}") for name, group in BENCHMARKS.items()
+    }
+    for key, reference in beside.items():
+        write_json(reference | {"opponent": None}, written.storage.reference_file(key))
     assert written.project.run(*OUTPUTS).success
-    assert "no scores on these problems of arithmetic" in written.project.metadata("registry/champion")[
-        "reasons"
-    ].replace("\\", "")
+    assert "not answered the problems of arithmetic" in written.project.metadata("registry/champion")["reasons"]
     assert written.champion == record
+    for key, reference in beside.items():
+        write_json(reference, written.storage.reference_file(key))
+    assert written.project.run(*OUTPUTS).success
+    assert written.project.metadata("registry/champion")["compared with"] == first[:16]
+    assert written.champion["previous"] == first
 
 
 def test_scores_of_another_checkpoint_are_refused_by_name(written: Written):
