@@ -1,23 +1,27 @@
 """A year of decisions through the real assets: answers of recorded frequency in place of vLLM's, and kills."""
 
+import itertools
 import os
 import random
 import signal
-import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+import assets.registry as registry_asset
 from assets.shared.interpreter import TrainingInterpreter
 from core.model.prompts import PromptRecord
 from evaluation.command_requests import GenerateRequest
 from evaluation.generation.generate import generate
 from evaluation.generation.requests import Completion, SampleRequest, Sampling
 from evaluation.generation.sample_cache import SampleCache
+from evaluation.promotion import champions
 from evaluation.promotion.champions import Registry
 from evaluation.recorded_run import read_run
 from evaluation.sample_tables import read_suite_file
@@ -97,19 +101,31 @@ def year(build, monkeypatch) -> Written:
     return written
 
 
-def killed_run(written: Written, after: float) -> None:
-    """A run in a process of its own that SIGKILL ends."""
+def killed_run(written: Written, owner: object, name: str, calls: int) -> None:
+    """A run in a process of its own that SIGKILL ends when ``name`` of ``owner`` is called after ``calls`` calls."""
     if (child := os.fork()) == 0:
+        call, left = getattr(owner, name), itertools.count(calls, -1)
+
+        def killing(*arguments: Any, **named: Any) -> Any:
+            if next(left) == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*arguments, **named)
+
+        setattr(owner, name, killing)
         written.project.run(*POLICY, *OUTPUTS)
         os._exit(0)
-    time.sleep(after)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 
 
 def drawn(written: Written) -> int:
-    """The samples that were ever drawn."""
-    return sum(pq.read_metadata(file).num_rows for file in (written.project.storage / "samples").rglob("*.parquet"))
+    """The samples that were ever drawn, each of them once."""
+    found: Counter[tuple[str, str, int]] = Counter()
+    for file in (written.project.storage / "samples").rglob("*.parquet"):
+        rows = pq.read_table(file, columns=["prompt_digest", "sample"]).to_pylist()
+        found.update((file.parent.name, row["prompt_digest"], row["sample"]) for row in rows)
+    assert set(found.values()) <= {1}
+    return len(found)
 
 
 def decide(written: Written, name: str, gain: float) -> tuple[str, int]:
@@ -137,8 +153,8 @@ def test_a_better_policy_wins_and_an_equal_one_does_not_and_nothing_is_paid_twic
     assert drawn(year) == before and registry.error_budget(0.05) == left
     assert {k: v for k, v in year.project.files().items() if not k.startswith("registry")} == files
 
-    killed, better = 3.0, year.policy("gain better 0.9")
-    killed_run(year, killed)
+    better = year.policy("gain better 0.9")
+    killed_run(year, SampleCache, "add", 50)
     assert year.project.run(*POLICY, *OUTPUTS).success
     assert year.champion["checkpoint"] == better and registry.error_budget(0.05).left == left.left
     assert year.project.run(*POLICY, *OUTPUTS).success  # the champion itself
@@ -146,22 +162,38 @@ def test_a_better_policy_wins_and_an_equal_one_does_not_and_nothing_is_paid_twic
     assert registry.error_budget(0.05).tests == 3
 
 
+KILLS = [  # while the policy answers, before a decision is kept, and after it
+    (SampleCache, "add", 50),
+    (champions, "write_text", 0),
+    (registry_asset, "_result", 0),
+]
+
+
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_a_year_of_candidates_with_kills_in_between(year: Written):
     """51 candidates no better than the champion of the day and one that is: it alone follows the first."""
-    chance, weeks = random.Random(7), WEEKS
-    registry, promoted = Registry(year.project.storage), []
-    for week in range(weeks):
-        gain = 0.9 if week >= weeks // 2 else 0.0
+    registry, promoted, kept = Registry(year.project.storage), [], []
+    for week in range(WEEKS):
+        gain = 0.9 if week >= WEEKS // 2 else 0.0
         digest = year.policy(f"gain {week} {gain}")
-        if week % 5 == 2:
-            killed_run(year, chance.uniform(0.2, 6.0))
+        if week in (0, WEEKS // 2):
+            killed_run(year, champions, "write_text", 1)  # the promotion is kept, and the champion's file is not
+        elif week in (1, WEEKS // 2 + 1):
+            killed_run(year, SampleCache, "add", 300)  # while the new champion answers
+        elif week % 3 == 2:
+            killed_run(year, *KILLS[week // 3 % len(KILLS)])
         assert year.project.run(*POLICY, *OUTPUTS).success
         if year.champion["checkpoint"] == digest:
             promoted.append(week)
-    assert promoted == [0, weeks // 2]
-    decisions = registry.decisions()
+        decisions = registry.decisions()
+        assert decisions[: len(kept)] == kept and decisions[-1].checkpoint == digest
+        kept = decisions
+    assert promoted == [0, WEEKS // 2]
+    decided = [record for record in kept if record.decision.test]
+    assert len({record.checkpoint for record in decided}) == WEEKS < len(decided)
+    levels = {record.decision.test: record.decision.level for record in decided if not record.decision.promoted}
+    assert {(r.decision.test, r.decision.level) for r in decided if not r.decision.promoted} == set(levels.items())
     budget = registry.error_budget(0.05)
-    levels = {r.decision.test: r.decision.level for r in decisions if r.decision.test and not r.decision.promoted}
-    assert budget.tests == weeks and budget.left == pytest.approx(0.05 - sum(levels.values()))
-    assert 0.02 < budget.left < 0.05
+    assert budget.tests == WEEKS and budget.left == pytest.approx(0.05 - sum(levels.values()))
+    assert 0.02 < budget.left < 0.03 and drawn(year) > WEEKS * 224
