@@ -21,12 +21,11 @@ from core.files import digest_file
 from core.progress import progress_line
 from evaluation.generation.endpoint import Endpoint
 from grading.spec_values import spec_text
-from grading.verifiers.spec import VerifierSpec
 from targets.source import GENERATED as NAME
+from targets.source import Source
 
 KEY = dg.AssetKey(["targets", "generated"])
 FILE = "generated.parquet"
-MATH = VerifierSpec("math")
 FINISHED = "traces"  # the last message of the command
 VERSION = code_version(*GENERATION_CODE, *GRADING_CODE)
 
@@ -66,12 +65,12 @@ def generated(
     problems = PROJECT / Path(config.problems).expanduser()
     if not problems.is_file():
         raise InputError(f"generate.problems: {problems}: no such file; give one with problems and gold answers")
-    spec = next((source.spec for source in profile.targets.sources if source.path == NAME), MATH)
-    request = _request(config, problems, spec)
+    source = next((source for source in profile.targets.sources if source.path == NAME), Source(path=NAME, name=NAME))
+    request = _request(config, problems, source)
     reference = _previous(storage, request)
     spent: Mapping[str, Any] = {}
     if reference is None:
-        reference, spent = _generate(context, config, problems, spec, request, storage, interpreter)
+        reference, spent = _generate(context, config, problems, source, request, storage, interpreter)
     return _result(context, reference, spent, config)
 
 
@@ -81,7 +80,7 @@ def _teacher(options: GenerationOptions) -> str:
     return str(folder) if folder.is_dir() else options.teacher
 
 
-def _request(options: GenerationOptions, problems: Path, spec: VerifierSpec) -> str:
+def _request(options: GenerationOptions, problems: Path, source: Source) -> str:
     """Identify the request that decides the traces; "" for a hub id, whose content only the command knows."""
     from evaluation.generation.model_source import checkpoint_digest
 
@@ -91,7 +90,7 @@ def _request(options: GenerationOptions, problems: Path, spec: VerifierSpec) -> 
     limits = {"concurrency", "budget_tokens", "budget_money", "input_price", "output_price"}
     settings = options.model_dump(mode="json", exclude={"teacher", "problems", "replicas", "grade_workers", *limits})
     teacher = checkpoint_digest(folder) if folder.is_dir() else options.teacher
-    return identity(teacher, digest_file(problems), settings, spec.digest, VERSION)
+    return identity(teacher, digest_file(problems), settings, source.spec.digest, source.name, source.fields, VERSION)
 
 
 def _previous(storage: Storage, request: str) -> GeneratedReference | None:
@@ -107,7 +106,7 @@ def _generate(
     context: dg.AssetExecutionContext,
     options: GenerationOptions,
     problems: Path,
-    spec: VerifierSpec,
+    source: Source,
     request: str,
     storage: Storage,
     interpreter: TrainingInterpreter,
@@ -133,7 +132,9 @@ def _generate(
             problems=problems,
             out=folder / FILE,
             cache=storage.path / "samples",
-            verifier=spec_text(spec),
+            verifier=spec_text(source.spec),
+            data_source=str(source.name),
+            fields=source.fields,
             **asked,
             **({} if Endpoint.parse(options.teacher) else interpreter.placement()),
         ).write(folder / "request.json")

@@ -32,7 +32,8 @@ TARGET = pa.schema(
     ]
 )
 
-# Optional last field of `extra_info`: what the verifier of a row reads beside the gold answer, as a JSON object.
+# What the verifier of a row reads beside the gold answer, as a JSON object: the optional last field of `extra_info`,
+# and a column of the tables below.
 FIELDS = pa.field("fields", pa.string())
 
 # Optional last column of targets: the teacher's log-probability of each token of the target and of its end token, in
@@ -132,6 +133,7 @@ BENCHMARK = pa.schema(
         ("alternatives", pa.list_(pa.string())),  # other right answers, any of which counts; null: none
         ("verifier", pa.string()),  # its type, or its spec as JSON
         ("subject", pa.string()),  # subject or difficulty, where known
+        FIELDS,
     ]
 )
 

@@ -20,7 +20,7 @@ from evaluation.generation.endpoint import CONCURRENCY, Endpoint, EndpointOption
 from evaluation.generation.generate import CACHE
 from evaluation.generation.requests import Counts, Sampling
 from evaluation.generation.templates import TRAINING, template_names
-from grading.spec_values import read_spec
+from grading.spec_values import Columns, read_spec, require_fields
 from grading.verifiers.spec import VerifierSpec
 
 PROBLEMS, SAMPLING, ENGINES, GRADING, BUDGET = (
@@ -234,6 +234,12 @@ class _Verified(_Graded):
         json_schema_extra={"metavar": "SPEC", "panel": GRADING},
     )
 
+    data_source: str = Field(
+        default="generated",
+        description="What the verifier is told as data_source.",
+        json_schema_extra={"metavar": "NAME", "panel": GRADING},
+    )
+
     def spec(self) -> VerifierSpec:
         """Parse the verifier; InputError if there is no such one."""
         return read_spec(self.verifier, "--verifier")
@@ -252,6 +258,11 @@ class TracesRequest(Placement, _Sampled, _Verified):
     )
     answer_column: str = Field(
         default="answer", description="Column of the gold answers.", json_schema_extra={"metavar": "NAME"}
+    )
+    fields: Annotated[Columns, from_yaml("--fields")] = Field(
+        default={},
+        description="Columns that the verifier reads beside the gold answer: [options], or {entry: column.path}.",
+        json_schema_extra={"metavar": "YAML", "expected": "a list of columns, or a mapping of names to columns"},
     )
     system_prompt: str | None = Field(default=None, description="System message before every problem.")
     log_probs: bool = Field(
@@ -280,6 +291,13 @@ class TracesRequest(Placement, _Sampled, _Verified):
     output_price: float = Field(
         default=0.0, ge=0, description="Price of a million answer tokens.", json_schema_extra={"panel": BUDGET}
     )
+
+    def check_fields(self) -> None:
+        """Raise InputError if the verifier reads a field that the problems do not have."""
+        try:
+            require_fields(self.spec(), self.fields, f"the file {self.problems}")
+        except ValueError as error:
+            raise InputError(f"--fields: {error}") from None
 
 
 class DifficultyRequest(_Verified):

@@ -84,7 +84,8 @@ def traces(request: "TracesRequest") -> None:
         _submit("traces", request, Path(f"{request.out}.job"))
         print(request.out)
         return
-    problems = read_problems(request.problems, request.problem_column, request.answer_column)
+    request.check_fields()
+    problems = read_problems(request.problems, request.problem_column, request.answer_column, request.fields)
     teacher = open_model(request.teacher, **request.engines(request.teacher))
     if isinstance(teacher, Endpoint) and request.concurrency:
         teacher = replace(teacher, concurrency=request.concurrency)
@@ -100,7 +101,7 @@ def traces(request: "TracesRequest") -> None:
             request.out,
             TraceOptions(request.sampling(), request.system_prompt, budget, log_probs),
             cache=request.cache,
-            verify=lambda rows: verdicts_of(rows, verifier),
+            verify=lambda rows: verdicts_of(rows, verifier, request.data_source),
             report=report,
         )
         spent = (budget.prompt_tokens + budget.answer_tokens, budget.cost) if budget else (0, 0.0)
@@ -118,7 +119,7 @@ def difficulty(request: "DifficultyRequest") -> None:
     from grading.verifiers.spec import open_verifier
 
     with open_verifier(request.spec(), workers=request.workers, limit_s=request.limit_s) as verifier:
-        table = measure_difficulty(request.samples, verifier, thinking=request.thinking)
+        table = measure_difficulty(request.samples, verifier, request.data_source, thinking=request.thinking)
     write_table(table, request.out)
     print(histogram_text(table))
     print(f"{request.out}: {table.num_rows:,} problems")

@@ -13,7 +13,7 @@ from evaluation.benchmarks.suite import suite_entries
 if TYPE_CHECKING:
     import pyarrow as pa
 
-OPTIONAL = ("alternatives", "subject", "extracted", "reason")  # columns that may be missing or empty
+OPTIONAL = ("alternatives", "subject", "fields", "extracted", "reason")  # columns that may be missing or empty
 ALWAYS_DIGESTED = ("benchmark", "id", "problem", "prompt", "gold", "grader", "subject")
 NAME_IN_DIGEST = {"verifier": "grader"}  # by which the digests of recorded runs know a column
 

@@ -8,7 +8,7 @@ from core.errors import InputError
 from core.model.prompts import PromptRecord
 from grading.spec_values import read_spec
 from grading.verifiers.spec import VerifierSpec, open_verifier
-from grading.verifiers.verifier import Item, Verifier
+from grading.verifiers.verifier import Item, Verifier, row_fields
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,7 +55,7 @@ def grade_table(
     """
     import pyarrow as pa
 
-    from core.schemas import GRADED, is_sequential
+    from core.schemas import FIELDS, GRADED, is_sequential
 
     rows = samples.to_pylist()
     names = {row["benchmark"] for row in rows}
@@ -69,7 +69,7 @@ def grade_table(
     for row in rows:
         problem = problems[row["id"]]
         cut = truncated == "zero" and row["finish_reason"] == "length"
-        fields = {"data_source": problem["benchmark"], "problem": problem["problem"]}
+        fields = row_fields(problem["benchmark"], problem["problem"], problem.get(FIELDS.name))
         for gold in (problem["gold"], *(problem["alternatives"] or ())):
             items[problem["verifier"]].append(Item(row["response"] or "", gold, fields, cut))
     grades = {

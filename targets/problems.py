@@ -1,5 +1,6 @@
 """List the problems of the sources, each once, to measure the base model before targets are chosen."""
 
+import json
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InputError
 from core.schemas import BENCHMARK
 from grading.spec_values import spec_text
+from grading.verifiers.verifier import DATA_SOURCE
 from targets.config import PrepareConfig
 from targets.filter.batch import prompt_of
 from targets.filter.context import FilterContext, FilterInputs
@@ -66,7 +68,9 @@ def _row(digest: str, trace: Trace, config: PrepareConfig, context: FilterContex
     if tokens > config.max_prompt_tokens:
         return {}
     values = {"benchmark": NAME, "id": digest, "problem": trace.problem, "prompt": prompt}
-    return {**values, "gold": trace.gold, "verifier": spec_text(context.source(trace).spec), "subject": ""}
+    values |= {"gold": trace.gold, "verifier": spec_text(context.source(trace).spec), "subject": ""}
+    # The verifier is asked as for the source's targets.
+    return {**values, "fields": json.dumps({DATA_SOURCE: trace.data_source, **trace.fields})}
 
 
 def _drawn(rows: dict[str, dict[str, Any]], limit: int, seed: int) -> dict[str, dict[str, Any]]:

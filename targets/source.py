@@ -7,14 +7,15 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from core.files import read_yaml
 from grading.gold import AnswerForm
-from grading.spec_values import SpecValue, domain_of
+from grading.spec_values import Columns, SpecValue, domain_of, name_columns, require_fields
 from grading.verifiers.spec import VerifierSpec, parse_spec
 
 EMBEDDED = "embedded"
+FIELDS = "fields"  # column of the traces of a teacher
 GENERATED = "generated"  # traces of a teacher, in a file of python -m evaluation traces that the caller knows
 # What a trace of `GENERATED` says of itself: its teacher and its settings, then which one it is of them.
 OF_A_GENERATION = {"teacher": "teacher", "generation": "generation"}
@@ -91,11 +92,6 @@ def _parsed(spec: str) -> VerifierSpec:
     return parse_spec(json.loads(spec), "verifier")
 
 
-def _named(value: Any) -> Any:
-    """A list of columns as the mapping of each to itself."""
-    return {name: name for name in value} if isinstance(value, list) else value
-
-
 class Source(BaseModel):
     """One source with what is particular to it. What is not said here is as in the settings of all sources."""
 
@@ -111,30 +107,30 @@ class Source(BaseModel):
     name: str | None = Field(default=None, pattern=r"^[\w.-]+$")  # `data_source` of its rows; else of its path
     verifier: SpecValue = "math"  # how its answers are checked
     domain: str | None = Field(default=None, min_length=1)  # `ability` of its rows; else math, or the verifier's type
-    # Columns that the verifier reads beside the gold answer: {name: column or dotted path}, or a list of columns.
-    fields: Annotated[dict[str, str], BeforeValidator(_named)] = {}
+    fields: Columns = {}  # columns that the verifier reads beside the gold answer
     system_prompt: str | None = None
     suffix: str = ""  # follows each problem, such as what form the answer should have
     license: str | None = None
     teacher: str | None = None
-    # Columns that pass through: {name: column or dotted path}, or a list of columns that keep their names.
-    metadata: Annotated[dict[str, str], BeforeValidator(_named)] = {}
+    metadata: Columns = {}  # columns that pass through
 
     @model_validator(mode="before")
     @classmethod
     def _of_its_generation(cls, values: Any) -> Any:
         if isinstance(values, dict) and values.get("path") == GENERATED:
-            return {**values, "metadata": {**_named(values.get("metadata") or {}), **OF_A_GENERATION, **OF_ONE_TRACE}}
+            metadata = name_columns(values.get("metadata") or {})
+            return {**values, "metadata": {**metadata, **OF_A_GENERATION, **OF_ONE_TRACE}}
         return values
 
     @model_validator(mode="after")
     def _consistent(self) -> "Source":
         if twice := [name for name in self.constants if name in self.metadata]:
             raise ValueError(f"{', '.join(twice)} is given for the whole source and as a column; give one of them")
-        if self.path == EMBEDDED and self.metadata:
-            raise ValueError(f"the source {EMBEDDED!r} has no columns of metadata")
+        if self.path == EMBEDDED and (self.metadata or self.fields):
+            raise ValueError(f"the source {EMBEDDED!r} has no columns for metadata or fields")
         if empty := [name for name in self.metadata if not name or "." in name]:
             raise ValueError(f"metadata {empty[0]!r}: expected a name without dots, as in {{name: path.to.column}}")
+        require_fields(self.spec, self.fields, f"the source {self.name or self.path}")
         return self
 
     @property
@@ -150,6 +146,11 @@ class Source(BaseModel):
     def record(self) -> dict[str, Any]:
         """What files say of the verifier of its rows."""
         return {"verifier": self.verifier, "digest": self.spec.digest, "domain": self.ability}
+
+    @property
+    def field_paths(self) -> dict[str, str]:
+        """Where the rows of its files have `fields`: those of a teacher's traces are in one column, by their names."""
+        return {name: f"{FIELDS}.{name}" for name in self.fields} if self.path == GENERATED else self.fields
 
     @property
     def constants(self) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from core.schemas import DECISION, PROFILE, REJECTED
 from core.text.excerpt import shorten
+from grading.verifiers.verifier import row_fields
 from targets.source import Source
 
 OPEN_THINK, CLOSE_THINK = "<think>\n", "\n</think>\n\n"
@@ -81,6 +82,16 @@ class Trace:
     benchmark_overlap: bool | None = None
 
     @property
+    def fields_json(self) -> str | None:
+        """Its fields as files hold them."""
+        return json.dumps(self.fields) if self.fields else None
+
+    @property
+    def verifier_fields(self) -> dict[str, Any]:
+        """What its verifier reads beside the answer and the gold answer."""
+        return row_fields(self.data_source, self.problem, self.fields_json)
+
+    @property
     def conclusion(self) -> str:
         """What follows the thoughts; the whole response where it has not been taken apart."""
         return self.target.partition(CLOSE_THINK)[2] if self.target else self.response or ""
@@ -111,7 +122,7 @@ class Trace:
     def decision_row(self) -> dict[str, Any]:
         """The row of a cache file."""
         row = {name: getattr(self, name) for name in DECISION.names}
-        return {**row, "fields": json.dumps(self.fields) if self.fields else None}
+        return {**row, "fields": self.fields_json}
 
     def profile_row(self) -> dict[str, Any]:
         """The PROFILE row of an accepted trace."""
@@ -119,7 +130,7 @@ class Trace:
 
     def target_row(self, index: int, source: Source) -> dict[str, Any]:
         """The TARGET row of an accepted trace of ``source``."""
-        fields = {"fields": json.dumps(self.fields)} if self.fields else {}
+        fields = {"fields": self.fields_json} if self.fields else {}
         row: dict[str, Any] = {
             "data_source": self.data_source,
             "prompt": self.prompt,

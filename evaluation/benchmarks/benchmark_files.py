@@ -1,7 +1,8 @@
 """Find and read the files of benchmarks: parquet, JSON-lines and JSON files, and datasets of the hub."""
 
+import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -108,3 +109,22 @@ def read_rows(path: Path) -> Rows:
         if not isinstance(row, dict):
             raise InputError(f"{path}, row {number}: expected a JSON object, not {type(row).__name__}")
         yield number, row
+
+
+def read_path(row: Mapping[str, Any], path: str, where: str, setting: str) -> Any:
+    """The value at a dotted path of a row; InputError, which starts with ``where``, if there is no such column.
+
+    ``setting`` names what the user corrects then.
+    """
+    value: Any = row
+    for part in path.split("."):
+        if not isinstance(value, dict) or part not in value:
+            raise InputError(f"{where}: no column {path!r}; the row has {', '.join(row)}. Correct {setting}")
+        value = value[part]
+    return value
+
+
+def read_fields(row: Mapping[str, Any], fields: Mapping[str, str], where: str, setting: str) -> str | None:
+    """What a verifier reads of a row, as a JSON object; None if it reads nothing."""
+    values = {name: read_path(row, path, where, setting) for name, path in fields.items()}
+    return json.dumps(values, default=str) if values else None

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from core.model.prompts import PROBLEM, messages
-from evaluation.benchmarks.benchmark_files import find_rows
+from evaluation.benchmarks.benchmark_files import find_rows, read_fields, read_path
 from evaluation.benchmarks.golds import choice_labels, option_indices, read_golds
 from evaluation.benchmarks.options import LETTERS, labels_in, read_options, shuffled, with_options
 from evaluation.benchmarks.suite import ENTRIES_KEY, Benchmark, Source
 from grading.answers import SEPARATOR
-from grading.spec_values import spec_text
+from grading.spec_values import MATHEMATICS, spec_text
+from grading.verifiers.choice import OPTIONS
+from grading.verifiers.spec import open_verifier
+from grading.verifiers.verifier import row_fields
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,6 +33,7 @@ class Problem:
     alternatives: tuple[str, ...] = ()  # other right answers, any of which counts
     subject: str | None = None
     question: str | None = None
+    fields: str | None = None  # what the verifier reads beside the gold answer, as JSON
 
 
 def read_suite(
@@ -91,10 +95,27 @@ def read_benchmark(
             "alternatives": problem.alternatives or None,
             "verifier": spec_text(benchmark.spec),
             "subject": problem.subject,
+            "fields": problem.fields,
         }
         for problem in problems
     ]
+    _check_golds(problems, benchmark)
     return pa.Table.from_pylist(rows, schema=BENCHMARK)
+
+
+def _check_golds(problems: Sequence[Problem], benchmark: Benchmark) -> None:
+    """Raise InputError for a gold answer with which the benchmark's verifier could not compare any response."""
+    if benchmark.spec.type in MATHEMATICS:
+        return  # equal texts are right, whatever they say
+    with open_verifier(benchmark.spec, workers=1) as verifier:
+        for problem in problems:
+            fields = row_fields(benchmark.name, problem.text, problem.fields)
+            for gold in (problem.gold, *problem.alternatives):
+                if reason := verifier.gold_problem(gold, fields):
+                    raise InputError(
+                        f"benchmark {benchmark.name}: problem {problem.id}: the gold answer {gold!r:.80} does not fit "
+                        f"the verifier {benchmark.spec.type}: {reason}"
+                    )
 
 
 def _sample(problems: list[Problem], name: str, limit: int | None, seed: int) -> list[Problem]:
@@ -155,7 +176,7 @@ def _problem(row: dict[str, Any], source: Source, verifier: str, where: str, see
         order = shuffled(options.texts, f"{seed}/{text}") if source.shuffle_options else list(range(count))
         text = with_options(text, [options.texts[index] for index in order])
         golds = sorted(LETTERS[order.index(index)] for index in right)
-    elif golds and verifier == "choice":
+    elif golds and verifier == "choice" and OPTIONS not in source.fields:
         golds = sorted(choice_labels(golds, labels_in(text), source.index_base, gold_column))
     for name, value, column in (("problem", text.strip(), ", ".join(paths)), ("gold answer", golds, columns.gold)):
         if not value:
@@ -164,16 +185,13 @@ def _problem(row: dict[str, Any], source: Source, verifier: str, where: str, see
         golds = [SEPARATOR.join(golds)]
     identity = str(_value(row, columns.id, where)) if columns.id else hashlib.sha256(text.encode()).hexdigest()[:16]
     subject = _value(row, columns.subject, where) if columns.subject else None
-    return Problem(identity, text, golds[0], tuple(golds[1:]), None if subject is None else str(subject))
+    fields = read_fields(row, source.fields, where, "`fields`")
+    said = None if subject is None else str(subject)
+    return Problem(identity, text, golds[0], tuple(golds[1:]), said, fields=fields)
 
 
 def _value(row: dict[str, Any], path: str, where: str) -> Any:
-    value: Any = row
-    for part in path.split("."):
-        if not isinstance(value, dict) or part not in value:
-            raise InputError(f"{where}: no column {path!r}; the row has {', '.join(row)}. Correct `columns` or `where`")
-        value = value[part]
-    return value
+    return read_path(row, path, where, "`columns` or `where`")
 
 
 def _text(value: Any, where: str) -> str:

@@ -16,7 +16,9 @@ from core.errors import InputError, explain_validation
 from core.files import read_yaml
 from core.model.prompts import PROBLEM
 from grading.gold import AnswerForm
-from grading.spec_values import SpecValue, domain_of
+from grading.spec_values import Columns as NamedColumns
+from grading.spec_values import SpecValue, domain_of, require_fields
+from grading.verifiers.choice import OPTIONS
 from grading.verifiers.spec import VerifierSpec, parse_spec
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ class Source(BaseModel):
     subset: str | None = None  # (configuration) of the dataset; none: the default one
     where: dict[str, str] = Field(default_factory=dict)  # dotted path -> value that kept rows have
     columns: Columns = Columns()
+    fields: NamedColumns = {}  # columns that the verifier reads beside the gold answer
     answer_form: AnswerForm = "text"  # of the column `gold` (see `grading.gold`)
     gold_list: Literal["all", "any"] = "all"  # a list of golds: all of them are the answer, or any one of them is
     index_base: Literal[0, 1] | None = (
@@ -78,6 +81,8 @@ class Source(BaseModel):
             raise ValueError("`shuffle_options` needs `columns.options`: options inside a problem's text stay in place")
         if self.columns.labels and not self.columns.options:
             raise ValueError("`columns.labels` needs `columns.options`, whose labels they are")
+        if self.columns.options and OPTIONS in self.fields:
+            raise ValueError("`columns.options` gives the options to the prompt and the verifier; leave `fields` out")
         return self
 
 
@@ -107,6 +112,8 @@ class Benchmark(BaseModel):
             raise ValueError("a generator needs a `size`")
         if self.spec.type != "choice" and any(source.index_base is not None for source in self.sources):
             raise ValueError("`index_base` needs `verifier: choice`: it reads the position of an option")
+        for fields in [source.fields for source in self.sources] or [{}]:
+            require_fields(self.spec, fields, f"the benchmark {self.name}")
         if self.prompt is not None and PROBLEM not in self.prompt:
             raise ValueError(f"`prompt` lacks {PROBLEM}, the place of the problem")
         return self

@@ -104,6 +104,8 @@ class _Task:
             "gold": row["gold"],
             "alternatives": row["alternatives"] or [],
             "verifier": row["verifier"],
+            "benchmark": row["benchmark"],
+            "fields": row["fields"] or "{}",
             "thinking": self.thinking,
         }
 

@@ -14,7 +14,7 @@ from typing import Any
 try:
     from grading.spec_values import read_spec
     from grading.verifiers.spec import open_verifier
-    from grading.verifiers.verifier import Verifier
+    from grading.verifiers.verifier import Verifier, row_fields
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         f"{error}: set PYTHONPATH to a checkout of LUFFY on Dagster, whose grader these tasks use, and install "
@@ -39,7 +39,7 @@ def grade(doc: dict[str, Any], results: list[list[str]]) -> dict[str, float]:
 
 
 def _score(response: str, gold: str, doc: dict[str, Any]) -> float:
-    fields = {"problem": doc["problem"]}
+    fields = row_fields(doc["benchmark"], doc["problem"], doc["fields"])
     return _verifier(doc["verifier"]).verify(response, gold, fields=fields, thinking=doc["thinking"]).score
 
 

@@ -6,7 +6,7 @@ waits for what is under way, and loses nothing.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ from core.errors import InputError
 from core.files import digest_bytes, write_table
 from core.model.prompts import PROBLEM, messages
 from core.progress import BatchProgress
-from core.schemas import TARGET_LOG_PROBS
-from evaluation.benchmarks.benchmark_files import read_rows
+from core.schemas import FIELDS, TARGET_LOG_PROBS
+from evaluation.benchmarks.benchmark_files import read_fields, read_rows
 from evaluation.generation import sample_cache
 from evaluation.generation.complete import complete
 from evaluation.generation.endpoint import Endpoint
@@ -52,11 +52,12 @@ LOG_PROBS = (TARGET_LOG_PROBS, pa.field("target_token_ids", pa.list_(pa.int32())
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem with its gold answer; ``id`` is its row in the file."""
+    """A problem with its gold answer; ``id`` is its row in the file, ``fields`` what the verifier reads, as JSON."""
 
     id: str
     text: str
     answer: str
+    fields: str | None = None
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,13 @@ class Drawn:
     cached: int
 
 
-def read_problems(path: Path, problem: str = "problem", answer: str = "answer") -> list[Problem]:
-    """The problems in a parquet, JSON or JSON-lines file; InputError names the row that lacks a column."""
+def read_problems(
+    path: Path, problem: str = "problem", answer: str = "answer", fields: Mapping[str, str] | None = None
+) -> list[Problem]:
+    """The problems in a parquet, JSON or JSON-lines file; InputError names the row that lacks a column.
+
+    ``fields``: {name: column or dotted path} of what the verifier reads.
+    """
     if not path.is_file():
         raise InputError(f"{path}: no such file; give one with problems and their gold answers")
     problems = []
@@ -81,7 +87,8 @@ def read_problems(path: Path, problem: str = "problem", answer: str = "answer") 
                     f"{path}: row {number}: column {name}: expected text, found {value!r:.80}; the row has "
                     f"{', '.join(map(str, list(row)[:20]))}: name the columns with --problem-column and --answer-column"
                 )
-        problems.append(Problem(str(number), *map(str, values)))
+        read = read_fields(row, fields or {}, f"{path}: row {number}", "fields")
+        problems.append(Problem(str(number), *map(str, values), read))
     if not problems:
         raise InputError(f"{path}: no problems; give a file with rows")
     return problems
@@ -129,7 +136,8 @@ def draw_traces(
     for row, verdict in zip(rows, verify(rows), strict=True):
         row["verdict"] = verdict
     metadata = {"generation": generation, "lineage": json.dumps(lineage, sort_keys=True)}
-    schema = pa.schema([*TRACE, *(LOG_PROBS if options.log_probs else ())])
+    fields = [FIELDS] if any(problem.fields for problem in problems) else []
+    schema = pa.schema([*TRACE, *fields, *(LOG_PROBS if options.log_probs else ())])
     write_table(pa.Table.from_pylist(rows, schema=schema), out, metadata)
     return Drawn(len(rows), len(requests), cached)
 
@@ -182,5 +190,5 @@ def _rows(
             columns[field.name] = columns.pop(name)
         problem = by_id[request.id]
         stated = {"problem": problem.text, "answer": problem.answer, "id": problem.id, "sample": request.sample}
-        rows.append({**stated, **facts, **columns})
+        rows.append({**stated, **facts, **columns, FIELDS.name: problem.fields})
     return rows

@@ -10,11 +10,12 @@ import pyarrow as pa
 
 from core.errors import InputError
 from core.parquet import read_table
+from core.schemas import FIELDS
 from evaluation.benchmarks.suite import ENTRIES_KEY, Benchmark, Source
 from evaluation.generation.traces import TRACE
 from evaluation.statistics.intervals import wilson
 from grading.grader import Verdict
-from grading.verifiers.verifier import Item, Verifier
+from grading.verifiers.verifier import Item, Verifier, row_fields
 
 BINS = 10
 ADVICE = "give a file that python -m evaluation traces wrote"
@@ -32,23 +33,31 @@ DIFFICULTY = pa.schema(
 )
 
 
-def measure_difficulty(samples: Path, verifier: Verifier, *, thinking: bool = True) -> pa.Table:
+def measure_difficulty(samples: Path, verifier: Verifier, data_source: str, *, thinking: bool = True) -> pa.Table:
     """The DIFFICULTY table of a TRACE file, a row per problem in the file's order.
 
     With ``thinking`` an answer counts only after ``</think>``. A sample that was cut at the token limit solves nothing.
+    The verifier is told ``data_source``.
     """
     columns = [TRACE.field(name) for name in ("problem", "answer", "response", "teacher", "finish_reason")]
-    rows = read_table(samples, pa.schema(columns), ADVICE).to_pylist()
+    rows = read_table(samples, pa.schema([*columns, FIELDS]), ADVICE, optional=(FIELDS.name,)).to_pylist()
     if not rows:
         raise InputError(f"{samples}: no samples; {ADVICE}")
-    right = [verdict == Verdict.CORRECT for verdict in verdicts_of(rows, verifier, thinking=thinking)]
+    right = [verdict == Verdict.CORRECT for verdict in verdicts_of(rows, verifier, data_source, thinking=thinking)]
     return pass_rates(zip((row["problem"] for row in rows), right, strict=True), rows[0]["teacher"])
 
 
-def verdicts_of(rows: Sequence[Mapping[str, Any]], verifier: Verifier, *, thinking: bool = True) -> list[str]:
+def verdicts_of(
+    rows: Sequence[Mapping[str, Any]], verifier: Verifier, data_source: str, *, thinking: bool = True
+) -> list[str]:
     """Return the verdict on each row of a TRACE file; a response cut at the token limit counts as no answer."""
     items = [
-        Item(row["response"], row["answer"], {"problem": row["problem"]}, row["finish_reason"] == "length")
+        Item(
+            row["response"],
+            row["answer"],
+            row_fields(data_source, row["problem"], row.get(FIELDS.name)),
+            row["finish_reason"] == "length",
+        )
         for row in rows
     ]
     return [grade.verdict.value for grade in verifier.verify_many(items, thinking=thinking)]

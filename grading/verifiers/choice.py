@@ -11,11 +11,11 @@ from grading.choice_sets import extract_choices, same_choices
 from grading.choices import choice_in, extract_choice, same_choice
 from grading.grader import Grade, Verdict
 from grading.spelling import same_string
-from grading.verifiers.verifier import Verifier, VerifierOptions
+from grading.verifiers.verifier import PROBLEM, Verifier, VerifierOptions
 
 LABELS = "ABCDEFGHIJ"
 _POSITIONS = {str(number): label for number, label in enumerate(LABELS, start=1)}
-OPTIONS, PROBLEM = "options", "problem"  # fields of a row
+OPTIONS = "options"  # a field of a row
 _LABELS = compile_full_match(r"\(?(?:[A-J]|[1-9]|10)\)?(?:, (?:[A-J]|[1-9]|10))*")
 _LINE = compile_quick_pattern(r"(?m)^[ \t]*\(?([A-J])[.):][ \t]+(\S.*)$")
 

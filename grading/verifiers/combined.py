@@ -81,6 +81,10 @@ class CombinedVerifier(Verifier):
         return {**options, "digests": [spec.digest for spec in _specs(options)]}
 
     @classmethod
+    def places(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(place for spec in _specs(options) for place in spec.places))
+
+    @classmethod
     def requires_fields(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(field for spec in _specs(options) for field in spec.requires_fields))
 

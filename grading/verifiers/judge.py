@@ -19,8 +19,7 @@ from grading.answers import find_answer
 from grading.grader import Grade, Verdict
 from grading.judging.client import JudgeClient, NoReply
 from grading.judging.ledger import Ledger, OverBudget, PaidForNothing
-from grading.verifiers.choice import PROBLEM
-from grading.verifiers.verifier import Resources, ScoredOptions, Verifier
+from grading.verifiers.verifier import PROBLEM, Resources, ScoredOptions, Verifier
 
 RUBRIC = "The answer is right if it says the same as the reference answer. Other words are fine, other facts are not."
 SYSTEM = """You grade the answer of a student. {rubric}

@@ -66,6 +66,11 @@ class VerifierSpec:
         return identity(self.type, verifier_class(self.type).identity(self.options))
 
     @property
+    def places(self) -> tuple[str, ...]:
+        """Where the answer is, for each of the verifiers that it names."""
+        return verifier_class(self.type).places(self.options)
+
+    @property
     def requires_fields(self) -> tuple[str, ...]:
         """The fields that a row must have beside its gold answer."""
         return verifier_class(self.type).requires_fields(self.options)

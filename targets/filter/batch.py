@@ -5,7 +5,6 @@ processes and on Ray Data.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from core.files import digest_bytes
 from core.model.prompts import messages
@@ -73,7 +72,7 @@ def _reject(stage: Stage, trace: Trace, context: FilterContext) -> None:
 def _verify(trace: Trace, context: FilterContext) -> None:
     """Compare the answer with the gold answer, using the verifier that also rewards the policy."""
     gold, verifier, mathematics = trace.gold or "", context.verifier(trace), context.is_mathematics(trace)
-    fields = _fields(trace)
+    fields = trace.verifier_fields
     if not mathematics and (problem := verifier.gold_problem(gold, fields)):
         trace.verdict = "gold_unparsed"
         trace.reject(Rejection("gold_unparsed", f"gold {_quote(gold)}: {problem}"))
@@ -91,11 +90,6 @@ def _verify(trace: Trace, context: FilterContext) -> None:
         return
     trace.verdict = rejection.reason
     trace.reject(rejection)
-
-
-def _fields(trace: Trace) -> dict[str, Any]:
-    """What a verifier may read beside the answer and the gold answer."""
-    return {"data_source": trace.data_source, "problem": trace.problem, **trace.fields}
 
 
 def _quote(text: str | None) -> str:
@@ -141,7 +135,7 @@ def _describe(trace: Trace, context: FilterContext) -> None:
     trace.target_digest, trace.target_bytes = digest_bytes(text)[:32], len(text)
     if context.config.keep == "diverse":
         trace.minhash = minhash(trace.target)
-    trace.gold_parses = context.verifier(trace).gold_problem(gold, _fields(trace)) is None
+    trace.gold_parses = context.verifier(trace).gold_problem(gold, trace.verifier_fields) is None
     if context.looks_for_benchmarks:
         trace.benchmark_overlap = context.benchmark_match(problem) is not None
     measure(trace, boxed=context.is_boxed(trace))

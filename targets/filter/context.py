@@ -71,7 +71,7 @@ class FilterContext:
 
     def reads_answer_tag(self, trace: Trace) -> bool:
         """Whether the verifier of the source looks for <answer>."""
-        return ANSWER_TAG in self._specs[trace.data_source].options_json
+        return ANSWER_TAG in self._specs[trace.data_source].places
 
     def verifier(self, trace: Trace) -> Verifier:
         """The verifier of the source; sources of one spec share it."""

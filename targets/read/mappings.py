@@ -74,8 +74,8 @@ def _choose(mapping: ColumnMapping | str, columns: list[str], where: str) -> Col
 
 def check_columns(source: Source, columns: list[str], where: str) -> None:
     """Raise InputError if metadata or fields of ``source`` name a column that is not among ``columns``."""
-    for setting in ("metadata", "fields"):
-        if missing := [name for name in top_level(getattr(source, setting).values()) if name not in columns]:
+    for setting, paths in (("metadata", source.metadata), ("fields", source.field_paths)):
+        if missing := [name for name in top_level(paths.values()) if name not in columns]:
             raise InputError(
                 f"{where}: no column {', '.join(missing)} for {setting}: it has {', '.join(columns[:NAMED_COLUMNS])}; "
                 f"correct {setting}"
@@ -99,7 +99,7 @@ def read_metadata_of(row: Mapping[str, Any], source: Source) -> dict[str, str]:
 def read_fields_of(row: Mapping[str, Any], source: Source) -> dict[str, Any]:
     """The fields of a row that the verifier reads, as JSON values; what a row does not have is left out."""
     fields: dict[str, Any] = {}
-    for name, path in source.fields.items():
+    for name, path in source.field_paths.items():
         with suppress(Unusable):  # not of the shape that the path expects, so it is not there
             if (value := _value(row, path)) is not None:
                 fields[name] = json.loads(json.dumps(value, default=str))

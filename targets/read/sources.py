@@ -147,7 +147,7 @@ class Part:
                     yield trace
 
     def _rows(self, piece: tuple[int, ...] | None) -> Iterator[tuple[int, Row]]:
-        more = top_level([*self.source.metadata.values(), *self.source.fields.values()])
+        more = top_level([*self.source.metadata.values(), *self.source.field_paths.values()])
         columns = list(dict.fromkeys([*self.mapping.columns(), *more]))
         if self.file is not None:
             yield from read_rows(self.file, columns, piece)

@@ -6,6 +6,8 @@ from rows import DEEP, GONE, Row, binary_text, far_dates, name, nulls, numbers, 
 MINE = "sources: [{file: mine.jsonl, columns: {problem: q, gold: a}}]"
 SUITE_YAML = f"benchmarks:\n  - {{name: mine, group: evals, title: Mine, {MINE}}}\n"
 CHOICE_YAML = SUITE_YAML.replace("title: Mine", "title: Mine, verifier: choice")
+GYM_YAML = SUITE_YAML.replace("title: Mine", "title: Mine, verifier: gym")
+NUMBER_YAML = SUITE_YAML.replace("title: Mine", "title: Mine, verifier: number")
 LONE = '{"q": "\\ud800 1+1=?", "a": "2"}\n'
 
 GENERATE = "evaluation generate --suite suite.parquet --out out --model"
@@ -26,6 +28,22 @@ ROWS: list[Row] = [
         "evaluation traces --teacher a@http://127.0.0.1:9/v1 --problems p.jsonl --backend slurm --out t.parquet",
         {},
         "--backend: an endpoint has its own engines and is asked from here: leave --backend out",
+    ),
+    (
+        "evaluation traces --teacher nothing --problems p.jsonl --out t.parquet --verifier gym --fields [item]",
+        {},
+        "--fields: the verifier gym reads the field 'entry', and the file p.jsonl has only data_source, problem, item",
+    ),
+    (f"{SUITE} --suite s.yaml", {"s.yaml": GYM_YAML}, "the field 'entry', and the benchmark mine has only data_source"),
+    (
+        f"{SUITE} --suite s.yaml --roots .",
+        {"s.yaml": NUMBER_YAML, "mine.jsonl": '{"q": "How far?", "a": "far"}\n'},
+        "the gold answer 'far' does not fit the verifier number",
+    ),
+    (
+        f"{SUITE} --suite s.yaml --roots .",
+        {"s.yaml": SUITE_YAML.replace("}]", ", fields: [b.c]}]"), "mine.jsonl": '{"q": "1+1?", "a": "2", "b": {}}\n'},
+        "mine.jsonl, row 1: no column 'b.c'; the row has q, a, b. Correct `fields`",
     ),
     ("evaluation traces --teacher nothing --problems traces.jsonl --out t.parquet", {}, "nothing: no such folder"),
     (

@@ -28,6 +28,16 @@ ROWS: list[Row] = [
         {},
         "licens is not a setting; did you mean license?",
     ),
+    (
+        f"{PREPARE} --set 'source={{path: traces.jsonl, name: puzzles, verifier: gym, fields: [item]}}'",
+        {},
+        "the verifier gym reads the field 'entry', and the source puzzles has only data_source, problem, item: name",
+    ),
+    (
+        f"{PREPARE} --set 'source={{path: embedded, fields: [x]}}'",
+        {},
+        "'embedded' has no columns for metadata or fields",
+    ),
     ("targets --out o --tokenizer model --set 'source=[{path: traces.jsonl, weight: -1}]'", {}, "source.0.weight"),
     (
         "targets --out o --tokenizer model --set 'source={path: traces.jsonl, metadata: [x]}'",

@@ -8,11 +8,12 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from verl.utils.profiler import simple_timer
 
 from core.model.prompts import Example, encode_example, encode_prompt
+from grading.verifiers.verifier import PROBLEM
 from training.algorithms.schedules.prefix import cut_prefix, prefix_ratio
 from training.job.configuration import chat_template, mixed_options
 from training.verl_hooks.asynchronous.client import VERSIONS
 from training.verl_hooks.derived_seeds import HASHES, prompt_key, stable_hash
-from training.verl_hooks.reward import PROBLEM, TRUNCATED
+from training.verl_hooks.reward import TRUNCATED
 
 NO_VERSION = -1
 

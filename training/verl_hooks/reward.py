@@ -7,24 +7,27 @@ from typing import Any
 
 from grading.grader import Verdict
 from grading.verifiers.math import MathVerifier
-from grading.verifiers.spec import open_verifier, parse_spec
-from grading.verifiers.verifier import Verifier
+from grading.verifiers.spec import VerifierSpec, open_verifier, parse_spec
+from grading.verifiers.verifier import PROBLEM, Verifier, row_fields
 from training.algorithms.group_rejection import SOLVED
 
 TRUNCATED = "truncated"  # entry of a sample's extra fields: it was cut at the response limit, and so scores 0
-PROBLEM = "problem"  # entry of a sample's extra fields: what the policy was asked
 RULES = {"boxed": "math", "whole-text": "math_whole_text"}  # verifiers of mathematics
 FEW_ERRORS = 0.05  # share of a step's samples whose verifier may fail
 
 
 @cache
 def verifier_of(data_source: str, verifiers: str, rule: str) -> Verifier:
-    """One verifier per source and reward process; what it starts, it starts when it needs it."""
+    """The verifier of a source; sources of one spec share it."""
     specs = json.loads(verifiers)
     spec = parse_spec(specs[data_source] if specs else "math", f"verifier of {data_source}")
-    return open_verifier(
-        parse_spec(RULES[rule], "rule") if spec.type == "math" and rule != "boxed" else spec, workers=1
-    )
+    return _open(parse_spec(RULES[rule], "rule") if spec.type == "math" and rule != "boxed" else spec)
+
+
+@cache
+def _open(spec: VerifierSpec) -> Verifier:
+    """One verifier per spec and reward process; what it starts, it starts when it needs it."""
+    return open_verifier(spec, workers=1)
 
 
 def compute_score(
@@ -43,13 +46,13 @@ def compute_score(
     closing tag scores 0.
 
     Args:
-        extra_info: of the row, with the extra fields of the sample.
+        extra_info: of the row, with the extra fields of the sample: `TRUNCATED`, and as `PROBLEM` what was asked.
         rule: where the answer is in mathematics: "boxed", or "whole-text" as in the published run.
         verifiers: the spec of each source, as JSON; none: all are mathematics.
     """
     extra = extra_info or {}
     verifier = verifier_of(data_source, verifiers, rule)
-    fields = {"data_source": data_source, PROBLEM: extra.get(PROBLEM), **json.loads(extra.get("fields") or "{}")}
+    fields = row_fields(data_source, extra.get(PROBLEM), extra.get("fields"))
     truncated = bool(extra.get(TRUNCATED))
     grade = verifier.verify(solution_str, ground_truth, fields=fields, thinking=thinking, truncated=truncated)
     # Mathematics is compared as far as the answer allows: a failure there is the answer's.

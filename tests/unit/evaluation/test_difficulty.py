@@ -27,8 +27,8 @@ def test_each_problem_has_its_rate_and_interval(tmp_path: Path) -> None:
     rows = [("easy", RIGHT, "stop")] * 4 + [("hard", WRONG, "stop")] * 3 + [("hard", RIGHT, "stop")]
     rows += [("cut", RIGHT, "length"), ("bare", r"\boxed{4}", "stop")]
     with open_verifier(VerifierSpec("math")) as verifier:
-        table = measure_difficulty(samples(tmp_path / "samples.parquet", *rows), verifier)
-        bare = measure_difficulty(tmp_path / "samples.parquet", verifier, thinking=False)
+        table = measure_difficulty(samples(tmp_path / "samples.parquet", *rows), verifier, "law")
+        bare = measure_difficulty(tmp_path / "samples.parquet", verifier, "law", thinking=False)
     measured = {row["problem"]: row for row in table.to_pylist()}
     assert {name: (row["solved"], row["samples"]) for name, row in measured.items()} == {
         "easy": (4, 4),
@@ -45,7 +45,7 @@ def test_each_problem_has_its_rate_and_interval(tmp_path: Path) -> None:
 
 def test_a_file_without_samples_is_an_error(tmp_path: Path) -> None:
     with open_verifier(VerifierSpec("math")) as verifier, pytest.raises(InputError, match="no samples"):
-        measure_difficulty(samples(tmp_path / "samples.parquet"), verifier)
+        measure_difficulty(samples(tmp_path / "samples.parquet"), verifier, "law")
 
 
 def test_problems_are_a_suite_that_generation_reads() -> None:
