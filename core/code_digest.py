@@ -27,6 +27,7 @@ VERDICT_CODE = (
     "grading/equivalence.py",
     "grading/pool.py",
     "grading/whole_text.py",
+    "grading/row_fields.py",
     "grading/verifiers",
     "grading/isolation",
     "grading/judging",
@@ -71,6 +72,7 @@ GENERATION_CODE = (
     "core/text/patterns.py",
     "grading/answers.py",
     "grading/gold.py",
+    "grading/row_fields.py",
 )
 # Of training/job, `configuration` composes the numbers, `request` says what a first stage computes, and `user_reward`
 # calls the user's function; the rest starts, follows and describes the process that training/verl_hooks runs.

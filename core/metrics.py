@@ -10,6 +10,8 @@ from typing import Literal
 
 REWARD, OFF_POLICY_REWARD = "reward/on_policy", "reward/off_policy"
 VALIDATION_SCORE = "validation/score"
+# And the name of a source, which may be that of any other metric.
+SOURCE_REWARD, SOURCE_SOLVED, SOURCE_VALIDATION = "reward/source/", "solved/source/", "validation/source/"
 ENTROPY, GRADIENT_NORM, SFT_LOSS = "actor/entropy", "actor/grad_norm", "actor/sft_loss"
 OFF_POLICY_PROB = "actor/off_policy_prob"
 RESPONSE_LENGTH, CUT_SHARE = "response_length/mean", "response_length/clip_ratio"
@@ -83,11 +85,13 @@ METRICS = (
     Metric(OFF_POLICY_REWARD, "Reward of off-policy samples", better="higher", views=CHARTS),
     Metric("reward/length_penalty", "Length penalty of on-policy samples", better="lower"),
     Metric("reward/errors", "Samples whose verifier failed", better="lower", views=View.POLICY),
-    Metric("reward/*", "Reward of source {}", better="higher", views=View.POLICY),
-    Metric("solved/*", "Groups of source {} with a solved sample", "share", better="higher", views=View.POLICY),
+    Metric(f"{SOURCE_REWARD}*", "Reward of source {}", better="higher", views=View.POLICY),
+    Metric(
+        f"{SOURCE_SOLVED}*", "Groups of source {} with a solved sample", "share", better="higher", views=View.POLICY
+    ),
     Metric("critic/score/mean", "Reward, all samples", better="higher", views=View.RECIPES),
     Metric(VALIDATION_SCORE, "Validation: reward without demonstrations", better="higher", views=View.POLICY),
-    Metric("validation/*", "Validation: reward of source {}", better="higher"),
+    Metric(f"{SOURCE_VALIDATION}*", "Validation: reward of source {}", better="higher"),
     Metric(RESPONSE_LENGTH, "Response length", "tokens", views=CHARTS | View.CHAMPION | View.TERMINAL, short="length"),
     Metric(ENTROPY, "Entropy", "nats", views=CHARTS | View.CHAMPION, alert="entropy_factor"),
     Metric("actor/off_policy_entropy", "Entropy at off-policy tokens", "nats"),

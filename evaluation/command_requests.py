@@ -20,7 +20,8 @@ from evaluation.generation.endpoint import CONCURRENCY, Endpoint, EndpointOption
 from evaluation.generation.generate import CACHE
 from evaluation.generation.requests import Counts, Sampling
 from evaluation.generation.templates import TRAINING, template_names
-from grading.spec_values import Columns, read_spec, require_fields
+from grading.row_fields import Columns
+from grading.spec_values import read_spec, require_fields, spec_text
 from grading.verifiers.spec import VerifierSpec
 
 PROBLEMS, SAMPLING, ENGINES, GRADING, BUDGET = (
@@ -38,6 +39,11 @@ def _template(name: str) -> str:
     if name not in template_names():
         raise ValueError(f"got {name!r}, expected one of {', '.join(template_names())}")
     return name
+
+
+def _absolute(verifier: str) -> str:
+    """The spec with absolute paths: the command may run elsewhere."""
+    return spec_text(read_spec(verifier, "--verifier"))
 
 
 class _Problems(Request):
@@ -228,7 +234,7 @@ class GenerateRequest(Placement, _Sampled, _SuiteFile):
 
 
 class _Verified(_Graded):
-    verifier: str = Field(
+    verifier: Annotated[str, AfterValidator(_absolute)] = Field(
         default="math",
         description="The verifier of the answers: a type, or a mapping with its type and options.",
         json_schema_extra={"metavar": "SPEC", "panel": GRADING},

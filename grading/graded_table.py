@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from core.model.prompts import PromptRecord
+from grading.row_fields import row_fields
 from grading.spec_values import read_spec
 from grading.verifiers.spec import VerifierSpec, open_verifier
-from grading.verifiers.verifier import Item, Verifier, row_fields
+from grading.verifiers.verifier import Item, Verifier
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,45 +1,29 @@
 """Verifier specs where they are stored: as a value of settings, and as a text of a table or a command line."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, ValidationInfo
 
 from core.errors import InputError
 from core.text.parse import parse_yaml
-from grading.verifiers.spec import VerifierSpec, parse_spec
-from grading.verifiers.verifier import DATA_SOURCE, PROBLEM
+from grading.row_fields import DATA_SOURCE, PROBLEM
+from grading.verifiers.spec import VerifierSpec, open_verifier, parse_spec
 
 
-def _shortest(value: Any) -> Any:
+def _shortest(value: Any, info: ValidationInfo) -> Any:
     try:
-        return parse_spec(value, "verifier").to_json()
+        return parse_spec(value, "verifier", folder=(info.context or {}).get("folder")).to_json()
     except InputError as error:
         raise ValueError(str(error).removeprefix("verifier: ")) from None
 
 
 SpecValue = Annotated[str | dict[str, Any], BeforeValidator(_shortest)]
-"""A field of a model that holds a spec in its shortest form: the name of a type, or a mapping."""
+"""A field of a model that holds a spec in its shortest form: the name of a type, or a mapping.
 
-
-def name_columns(value: Any) -> Any:
-    """A list of columns as the mapping of each to itself; anything else as it is."""
-    return {name: name for name in value} if isinstance(value, list) else value
-
-
-Columns = Annotated[dict[str, str], BeforeValidator(name_columns)]
-"""Columns by the name under which they are read: {name: column or dotted path}, or a list of columns."""
-
-
-def require_fields(spec: VerifierSpec, fields: Collection[str], source: str) -> None:
-    """Raise ValueError if rows of ``source``, which have ``fields``, lack one that the verifier of ``spec`` reads."""
-    present = [DATA_SOURCE, PROBLEM, *fields]
-    if missing := [name for name in spec.requires_fields if name not in present]:
-        raise ValueError(
-            f"the verifier {spec.type} reads the field {missing[0]!r}, and {source} has only {', '.join(present)}: "
-            f"name its column in fields, such as fields: {{{missing[0]}: COLUMN}}"
-        )
+Relative paths in it are of the ``folder`` in the context of the validation, or else of the current folder.
+"""
 
 
 MATHEMATICS = ("math", "math_whole_text")  # types of verifiers
@@ -59,3 +43,31 @@ def spec_text(spec: VerifierSpec) -> str:
 def read_spec(text: str, where: str) -> VerifierSpec:
     """The spec in a text, which is YAML; InputError, whose message starts with ``where``, if there is none."""
     return parse_spec(parse_yaml(text, where) if text.startswith("{") else text, where)
+
+
+def require_fields(spec: VerifierSpec, fields: Collection[str], source: str) -> None:
+    """Raise ValueError if rows of ``source``, which have ``fields``, lack one that the verifier of ``spec`` reads."""
+    present = [DATA_SOURCE, PROBLEM, *fields]
+    if missing := [name for name in spec.requires_fields if name not in present]:
+        raise ValueError(
+            f"the verifier {spec.type} reads the field {missing[0]!r}, and {source} has only {', '.join(present)}: "
+            f"name its column in fields, such as fields: {{{missing[0]}: COLUMN}}"
+        )
+
+
+def require_fitting_golds(spec: VerifierSpec, rows: Iterable[tuple[str, Mapping[str, Any]]], where: str) -> None:
+    """Raise InputError, which starts with ``where``, for a gold answer that cannot be compared with any response.
+
+    Args:
+        spec: of the verifier.
+        rows: gold answers, each with the fields of its row.
+    """
+    if spec.type in MATHEMATICS:
+        return  # equal texts are right, whatever they say
+    with open_verifier(spec, workers=1) as verifier:
+        for gold, fields in rows:
+            if reason := verifier.gold_problem(gold, fields):
+                raise InputError(
+                    f"{where}: problem {fields[PROBLEM]!r:.60}: the gold answer {gold!r:.80} does not fit the verifier "
+                    f"{spec.type}: {reason}"
+                )

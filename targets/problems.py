@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from core.schemas import BENCHMARK
+from grading.row_fields import DATA_SOURCE
 from grading.spec_values import spec_text
-from grading.verifiers.verifier import DATA_SOURCE
 from targets.config import PrepareConfig
 from targets.filter.batch import prompt_of
 from targets.filter.context import FilterContext, FilterInputs

@@ -11,7 +11,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field
 
 from core.files import read_yaml
 from grading.gold import AnswerForm
-from grading.spec_values import Columns, SpecValue, domain_of, name_columns, require_fields
+from grading.row_fields import Columns, name_columns
+from grading.spec_values import SpecValue, domain_of, require_fields
 from grading.verifiers.spec import VerifierSpec, parse_spec
 
 EMBEDDED = "embedded"

@@ -7,7 +7,7 @@ from typing import Any
 
 from core.schemas import DECISION, PROFILE, REJECTED
 from core.text.excerpt import shorten
-from grading.verifiers.verifier import row_fields
+from grading.row_fields import row_fields
 from targets.source import Source
 
 OPEN_THINK, CLOSE_THINK = "<think>\n", "\n</think>\n\n"

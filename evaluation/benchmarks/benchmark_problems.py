@@ -14,10 +14,8 @@ from evaluation.benchmarks.golds import choice_labels, option_indices, read_gold
 from evaluation.benchmarks.options import LETTERS, labels_in, read_options, shuffled, with_options
 from evaluation.benchmarks.suite import ENTRIES_KEY, Benchmark, Source
 from grading.answers import SEPARATOR
-from grading.spec_values import MATHEMATICS, spec_text
-from grading.verifiers.choice import OPTIONS
-from grading.verifiers.spec import open_verifier
-from grading.verifiers.verifier import row_fields
+from grading.row_fields import OPTIONS, row_fields
+from grading.spec_values import require_fitting_golds, spec_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -99,23 +97,13 @@ def read_benchmark(
         }
         for problem in problems
     ]
-    _check_golds(problems, benchmark)
+    golds = [
+        (gold, row_fields(benchmark.name, problem.text, problem.fields))
+        for problem in problems
+        for gold in (problem.gold, *problem.alternatives)
+    ]
+    require_fitting_golds(benchmark.spec, golds, f"benchmark {benchmark.name}")
     return pa.Table.from_pylist(rows, schema=BENCHMARK)
-
-
-def _check_golds(problems: Sequence[Problem], benchmark: Benchmark) -> None:
-    """Raise InputError for a gold answer with which the benchmark's verifier could not compare any response."""
-    if benchmark.spec.type in MATHEMATICS:
-        return  # equal texts are right, whatever they say
-    with open_verifier(benchmark.spec, workers=1) as verifier:
-        for problem in problems:
-            fields = row_fields(benchmark.name, problem.text, problem.fields)
-            for gold in (problem.gold, *problem.alternatives):
-                if reason := verifier.gold_problem(gold, fields):
-                    raise InputError(
-                        f"benchmark {benchmark.name}: problem {problem.id}: the gold answer {gold!r:.80} does not fit "
-                        f"the verifier {benchmark.spec.type}: {reason}"
-                    )
 
 
 def _sample(problems: list[Problem], name: str, limit: int | None, seed: int) -> list[Problem]:

@@ -16,9 +16,9 @@ from core.errors import InputError, explain_validation
 from core.files import read_yaml
 from core.model.prompts import PROBLEM
 from grading.gold import AnswerForm
-from grading.spec_values import Columns as NamedColumns
+from grading.row_fields import OPTIONS
+from grading.row_fields import Columns as NamedColumns
 from grading.spec_values import SpecValue, domain_of, require_fields
-from grading.verifiers.choice import OPTIONS
 from grading.verifiers.spec import VerifierSpec, parse_spec
 
 if TYPE_CHECKING:
@@ -146,14 +146,18 @@ class _Suite(BaseModel):
 
 
 def load_suite(name_or_path: str | Path) -> list[Benchmark]:
-    """The benchmarks of a shipped suite (a file of ``suites``) or of a YAML file of the user's. Opens no data file."""
+    """The benchmarks of a shipped suite (a file of ``suites``) or of a YAML file of the user's. Opens no data file.
+
+    A relative path of a verifier in it is of the folder that the YAML file is in.
+    """
     shipped = SUITES / f"{name_or_path}.yaml"
     path = shipped if shipped.is_file() else Path(name_or_path)
     if not path.is_file():
         names = ", ".join(sorted(p.stem for p in SUITES.glob("*.yaml")))
         raise InputError(f"benchmark suite {str(name_or_path)!r}: neither a shipped suite ({names}) nor a YAML file")
     try:
-        suite = _Suite.model_validate(read_yaml(path, "benchmark suite"))
+        content = read_yaml(path, "benchmark suite")
+        suite = _Suite.model_validate(content, context={"folder": path.resolve().parent})
     except ValidationError as error:
         raise InputError(
             f"benchmark suite {path}: {explain_validation(error, _Suite)}; see {SUITES / 'paper.yaml'}"

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 try:
+    from grading.row_fields import row_fields
     from grading.spec_values import read_spec
     from grading.verifiers.spec import open_verifier
-    from grading.verifiers.verifier import Verifier, row_fields
+    from grading.verifiers.verifier import Verifier
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         f"{error}: set PYTHONPATH to a checkout of LUFFY on Dagster, whose grader these tasks use, and install "

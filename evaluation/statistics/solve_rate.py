@@ -15,7 +15,8 @@ from evaluation.benchmarks.suite import ENTRIES_KEY, Benchmark, Source
 from evaluation.generation.traces import TRACE
 from evaluation.statistics.intervals import wilson
 from grading.grader import Verdict
-from grading.verifiers.verifier import Item, Verifier, row_fields
+from grading.row_fields import row_fields
+from grading.verifiers.verifier import Item, Verifier
 
 BINS = 10
 ADVICE = "give a file that python -m evaluation traces wrote"

@@ -10,12 +10,12 @@ from grading.answers import BOXED, SEPARATOR
 from grading.choice_sets import extract_choices, same_choices
 from grading.choices import choice_in, extract_choice, same_choice
 from grading.grader import Grade, Verdict
+from grading.row_fields import OPTIONS, PROBLEM
 from grading.spelling import same_string
-from grading.verifiers.verifier import PROBLEM, Verifier, VerifierOptions
+from grading.verifiers.verifier import Verifier, VerifierOptions
 
 LABELS = "ABCDEFGHIJ"
 _POSITIONS = {str(number): label for number, label in enumerate(LABELS, start=1)}
-OPTIONS = "options"  # a field of a row
 _LABELS = compile_full_match(r"\(?(?:[A-J]|[1-9]|10)\)?(?:, (?:[A-J]|[1-9]|10))*")
 _LINE = compile_quick_pattern(r"(?m)^[ \t]*\(?([A-J])[.):][ \t]+(\S.*)$")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from core.code_digest import identity
 from core.errors import first_line
@@ -19,7 +19,8 @@ from grading.answers import find_answer
 from grading.grader import Grade, Verdict
 from grading.judging.client import JudgeClient, NoReply
 from grading.judging.ledger import Ledger, OverBudget, PaidForNothing
-from grading.verifiers.verifier import PROBLEM, Resources, ScoredOptions, Verifier
+from grading.row_fields import PROBLEM
+from grading.verifiers.verifier import Resources, ScoredOptions, Verifier
 
 RUBRIC = "The answer is right if it says the same as the reference answer. Other words are fine, other facts are not."
 SYSTEM = """You grade the answer of a student. {rubric}
@@ -42,6 +43,11 @@ class JudgeOptions(ScoredOptions):
     limit_s: float = Field(60.0, gt=0)
     budget_tokens: int | None = Field(None, ge=1)
     cache: Path | None = None
+
+    @field_validator("cache")
+    @classmethod
+    def _is_absolute(cls, cache: Path | None, info: ValidationInfo) -> Path | None:
+        return cache and ((info.context or {}).get("folder") or Path.cwd()) / cache.expanduser()
 
     @field_validator("url")
     @classmethod

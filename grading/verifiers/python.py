@@ -16,7 +16,8 @@ from core.user_code import ARGUMENTS, module_file, source_digests
 from grading.answers import RESPONSE
 from grading.grader import Grade, Verdict
 from grading.pool import NotStarted, WorkerPool
-from grading.verifiers.verifier import DATA_SOURCE, Resources, ScoredOptions, Verifier
+from grading.row_fields import DATA_SOURCE
+from grading.verifiers.verifier import Resources, ScoredOptions, Verifier
 
 PROGRAM = "grading.isolation.function_worker"
 

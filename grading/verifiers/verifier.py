@@ -1,6 +1,5 @@
 """What every verifier has in common: where the answer is, what a response without one gets, and many at once."""
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -12,17 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from grading.answers import BOXED, PLACES, RESPONSE, answer_part, find_answer, is_place, missing_at
 from grading.grader import Grade, Verdict
-
-DATA_SOURCE, PROBLEM = "data_source", "problem"  # fields that every row has
-
-
-def row_fields(data_source: str, problem: str | None, more: str | None) -> dict[str, Any]:
-    """The fields of a row: its source or benchmark, what is asked, and those in ``more``, a JSON object.
-
-    >>> row_fields("law", "Who?", '{"court": "civil"}')
-    {'data_source': 'law', 'problem': 'Who?', 'court': 'civil'}
-    """
-    return {DATA_SOURCE: data_source, PROBLEM: problem, **json.loads(more or "{}")}
 
 
 class Item(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Any
 
 from core.text.parse import parse_yaml
 
-# Settings that name files or folders, alone, in a list, or as the `path` of a mapping.
+# Settings that name files or folders, alone, in a list, or as the `path` of a mapping; a verifier in it has paths, too.
 PATHS = (
     "targets.source",
     "targets.review",
@@ -21,6 +21,7 @@ PATHS = (
 OVERRIDES = "training.overrides"  # a list of KEY=VALUE, whose values may be files
 OUTPUTS = "storage.root"  # a folder that need not exist yet
 GLOB = "*?["
+VERIFIERS = ("verifier", "verifiers")  # keys with one spec, or with several
 
 
 def from_user_folder(key: str, value: str, where: str) -> str:
@@ -60,9 +61,20 @@ def _located(value: Any) -> Any:
     if isinstance(value, list):
         return [_located(part) for part in value]
     if isinstance(value, dict):
-        return {name: _located(part) if name == "path" else part for name, part in value.items()}
+        return {key: _located(part) if key == "path" else _located_verifier(key, part) for key, part in value.items()}
     if not isinstance(value, str) or "://" in value:
         return value
     pattern = any(mark in value for mark in GLOB) and not Path(value).is_absolute()
     here = any(Path.cwd().glob(value)) if pattern else bool(value) and Path(value).expanduser().exists()
     return str(Path(value).expanduser().absolute()) if here else value
+
+
+def _located_verifier(key: str, value: Any) -> Any:
+    """The value of the key ``verifier`` or ``verifiers``, with the files of functions in it as absolute paths."""
+    if key in VERIFIERS and isinstance(value, list):
+        return [_located_verifier(VERIFIERS[0], spec) for spec in value]
+    if key not in VERIFIERS or not isinstance(value, dict):
+        return value
+    file, colon, function = str(value.get("path", "")).rpartition(":")
+    located = {"path": f"{_located(file)}:{function}"} if colon and file.endswith(".py") else {}
+    return {name: _located_verifier(name, part) for name, part in value.items()} | located

@@ -8,7 +8,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from verl.utils.profiler import simple_timer
 
 from core.model.prompts import Example, encode_example, encode_prompt
-from grading.verifiers.verifier import PROBLEM
+from grading.row_fields import PROBLEM
 from training.algorithms.schedules.prefix import cut_prefix, prefix_ratio
 from training.job.configuration import chat_template, mixed_options
 from training.verl_hooks.asynchronous.client import VERSIONS

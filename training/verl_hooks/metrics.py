@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from core.metrics import SOURCE_REWARD, SOURCE_SOLVED, SOURCE_VALIDATION, VALIDATION_SCORE
 from training.algorithms.group_rejection import reject_groups
 from training.algorithms.options import GroupOptions
 
@@ -104,7 +105,7 @@ def source_metrics(
 
     >>> scores, on_policy = torch.tensor([1.0, 0.5, 0.25, 0.25]), torch.tensor([True, True, True, False])
     >>> source_metrics(["a", "a", "b", "b"], scores, scores == 1, np.array([7, 7, 8, 8]), on_policy)
-    {'reward/a': 0.75, 'solved/a': 1.0, 'reward/b': 0.25, 'solved/b': 0.0}
+    {'reward/source/a': 0.75, 'solved/source/a': 1.0, 'reward/source/b': 0.25, 'solved/source/b': 0.0}
     """
     rewards, groups = defaultdict[str, list[float]](list), defaultdict[str, dict[Any, bool]](dict)
     rows = zip(sources, scores.tolist(), solved.tolist(), index.tolist(), on_policy.tolist(), strict=True)
@@ -114,8 +115,8 @@ def source_metrics(
             groups[source][group] = groups[source].get(group, False) or right
     metrics: dict[str, float] = {}
     for source in sorted(rewards):
-        metrics[f"reward/{source}"] = sum(rewards[source]) / len(rewards[source])
-        metrics[f"solved/{source}"] = sum(groups[source].values()) / len(groups[source])
+        metrics[f"{SOURCE_REWARD}{source}"] = sum(rewards[source]) / len(rewards[source])
+        metrics[f"{SOURCE_SOLVED}{source}"] = sum(groups[source].values()) / len(groups[source])
     return metrics
 
 
@@ -147,7 +148,7 @@ def validation_metrics(
     """The mean reward of a validation's samples, over all and for each source where there are several.
 
     >>> validation_metrics(["a", "b"], [1.0, 0.0], {("a", "p"): 2, ("b", "q"): 1})  # a sample of a has failed
-    {'validation/score': 0.3333333333333333, 'validation/a': 0.5, 'validation/b': 0.0}
+    {'validation/score': 0.3333333333333333, 'validation/source/a': 0.5, 'validation/source/b': 0.0}
 
     Args:
         sources: of each sample.
@@ -158,5 +159,7 @@ def validation_metrics(
         totals[source] += reward
     for (source, _), count in expected.items():
         counts[source] += count
-    score = {"validation/score": sum(totals.values()) / counts.total()}
-    return score | ({f"validation/{name}": totals[name] / counts[name] for name in counts} if len(counts) > 1 else {})
+    score = {VALIDATION_SCORE: sum(totals.values()) / counts.total()}
+    if len(counts) == 1:
+        return score
+    return score | {f"{SOURCE_VALIDATION}{name}": totals[name] / counts[name] for name in counts}

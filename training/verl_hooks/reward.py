@@ -6,9 +6,10 @@ from functools import cache, partial
 from typing import Any
 
 from grading.grader import Verdict
+from grading.row_fields import PROBLEM, row_fields
 from grading.verifiers.math import MathVerifier
 from grading.verifiers.spec import VerifierSpec, open_verifier, parse_spec
-from grading.verifiers.verifier import PROBLEM, Verifier, row_fields
+from grading.verifiers.verifier import Verifier
 from training.algorithms.group_rejection import SOLVED
 
 TRUNCATED = "truncated"  # entry of a sample's extra fields: it was cut at the response limit, and so scores 0

@@ -29,6 +29,7 @@ WITHOUT_NUMBERS = {
     "core.machine.temporary_folder": "gives a folder of sockets a short name",
     "core.machine.processes": "finds and ends processes",
     "core.user_code": "finds and digests the code of users, which is part of the identity",
+    "core.metrics": "names and describes metrics",
     "core.progress": "reports progress",
     "grading.spec_values": "reads the specs of verifiers, whose digests are part of the identity",
     "grading.verifiers.spec": "parses the specs of verifiers, whose digests are part of the identity",

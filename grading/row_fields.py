@@ -1,0 +1,27 @@
+"""The fields of a row: what a verifier may read beside the gold answer, in targets and benchmarks alike."""
+
+import json
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+
+DATA_SOURCE, PROBLEM = "data_source", "problem"  # every row has them
+OPTIONS = "options"  # of a question
+
+
+def row_fields(data_source: str, problem: str | None, more: str | None) -> dict[str, Any]:
+    """The fields of a row: its source or benchmark, what is asked, and those in ``more``, a JSON object.
+
+    >>> row_fields("law", "Who?", '{"court": "civil"}')
+    {'data_source': 'law', 'problem': 'Who?', 'court': 'civil'}
+    """
+    return {DATA_SOURCE: data_source, PROBLEM: problem, **json.loads(more or "{}")}
+
+
+def name_columns(value: Any) -> Any:
+    """A list of columns as the mapping of each to itself; anything else as it is."""
+    return {name: name for name in value} if isinstance(value, list) else value
+
+
+Columns = Annotated[dict[str, str], BeforeValidator(name_columns)]
+"""Columns by the name under which they are read: {name: column or dotted path}, or a list of columns."""
