@@ -28,6 +28,7 @@ VERDICT_CODE = (
     "grading/pool.py",
     "grading/whole_text.py",
     "grading/row_fields.py",
+    "grading/gym_tasks.py",
     "grading/verifiers",
     "grading/isolation",
     "grading/judging",
@@ -72,6 +73,7 @@ GENERATION_CODE = (
     "core/text/patterns.py",
     "grading/answers.py",
     "grading/gold.py",
+    "grading/gym_tasks.py",
     "grading/row_fields.py",
 )
 # Of training/job, `configuration` composes the numbers, `request` says what a first stage computes, and `user_reward`

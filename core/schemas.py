@@ -137,6 +137,8 @@ BENCHMARK = pa.schema(
     ]
 )
 
+ENTRIES_KEY = b"benchmarks"  # parquet metadata of a table of `BENCHMARK`: the entries of its suite as JSON
+
 # One row per generated sample.
 SAMPLE = pa.schema(
     [

@@ -3,11 +3,13 @@
 A shared run of eight words makes a pair a candidate. A candidate is a match if the texts are nearly equal (an edit
 similarity of at least 90 of 100) or if shared runs cover at least half of the benchmark problem. open-r1's rule, which
 rejects every candidate, would remove 747 of 7,474 MATH-train problems, most of them for common phrases. Of texts with
-few words (``7+5-3=?``, "Compute $2^8$.") only equal ones match, because different ones look alike. The same problem
+few words (``7+5-3=?``, "Compute $2^8$."), and of problems that a generator makes from templates, only equal ones match,
+because different ones look alike. The same problem
 occurs with and without its drawing (``[asy]…[/asy]``), so equality and similarity ignore drawings. Coverage does not:
 without its drawing, a benchmark problem may be little more than "What is the area of this trapezoid?".
 """
 
+import json
 import os
 from collections import defaultdict
 from collections.abc import Mapping
@@ -55,7 +57,11 @@ class BenchmarkIndex:
         """Build the index from the BENCHMARK rows of one or several benchmarks."""
         import numpy as np
 
+        from core.schemas import ENTRIES_KEY
+
         self._rows = benchmark.select(["benchmark", "id", "problem"]).to_pylist()
+        entries = json.loads((benchmark.schema.metadata or {}).get(ENTRIES_KEY, b"[]"))
+        generated = {entry["name"] for entry in entries if entry.get("generator")}
         self._exact: dict[str, int] = {}
         self._texts: dict[int, tuple[str, np.ndarray]] = {}
         numbers: list[np.ndarray] = []  # of the words of each problem
@@ -65,7 +71,7 @@ class BenchmarkIndex:
             for text in _spellings(row["problem"]):
                 self._exact.setdefault(text, number)
             tokens = _tokens(row["problem"])
-            if _wordy(tokens):
+            if _wordy(tokens) and row["benchmark"] not in generated:
                 numbers.append(_numbers(tokens))
                 owners.append(number)
                 lengths.append(len(tokens))

@@ -36,9 +36,10 @@ class PrepareConfig(BaseModel):
         default=[EMBEDDED],
         min_length=1,
         description="Where the traces are: 'embedded' (the generator), 'generated' (those that the section generate "
-        "lets a teacher write), a parquet or JSONL file, a folder or a glob (local, s3:// or gs://), or the id of a "
-        "dataset on the Hugging Face hub. A mapping with a 'path' gives a source its own mapping, split, subset, "
-        "revision, weight, cap, license, teacher, metadata, name, verifier, domain, fields, system_prompt and suffix.",
+        "lets a teacher write), 'gym:TASK' (a task of Reasoning Gym), a parquet or JSONL file, a folder or a glob "
+        "(local, s3:// or gs://), or the id of a dataset on the Hugging Face hub. A mapping with a 'path' gives a "
+        "source its own mapping, split, subset, revision, weight, cap, license, teacher, metadata, name, verifier, "
+        "domain, fields, system_prompt, suffix, and options (of a task: size, seed, and what it takes).",
     )
     mapping: Mapping = Field(
         default="auto",

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field
 
 from core.files import read_yaml
 from grading.gold import AnswerForm
+from grading.gym_tasks import ENTRY, GYM, task_of
 from grading.row_fields import Columns, name_columns
 from grading.spec_values import SpecValue, domain_of, require_fields
 from grading.verifiers.spec import VerifierSpec, parse_spec
@@ -98,7 +99,9 @@ class Source(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    path: str = Field(min_length=1)  # 'embedded', 'generated', a file, folder or glob, or the id of a hub dataset
+    # 'embedded', 'generated', 'gym:TASK' (of Reasoning Gym), a file, folder or glob, or the id of a hub dataset
+    path: str = Field(min_length=1)
+    options: dict[str, Any] = {}  # of a task of Reasoning Gym: size, seed, and what the task takes
     mapping: Mapping | None = None
     split: str | None = None
     subset: str | None = None
@@ -117,10 +120,12 @@ class Source(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_its_generation(cls, values: Any) -> Any:
+    def _of_its_kind(cls, values: Any) -> Any:
         if isinstance(values, dict) and values.get("path") == GENERATED:
             metadata = name_columns(values.get("metadata") or {})
             return {**values, "metadata": {**metadata, **OF_A_GENERATION, **OF_ONE_TRACE}}
+        if isinstance(values, dict) and task_of(str(values.get("path"))):
+            return {"verifier": "gym", "fields": [ENTRY], **values}
         return values
 
     @model_validator(mode="after")
@@ -129,10 +134,19 @@ class Source(BaseModel):
             raise ValueError(f"{', '.join(twice)} is given for the whole source and as a column; give one of them")
         if self.path == EMBEDDED and (self.metadata or self.fields):
             raise ValueError(f"the source {EMBEDDED!r} has no columns for metadata or fields")
+        if self.task and (self.metadata or list(self.fields) != [ENTRY]):
+            raise ValueError(f"the source {self.path!r} has no columns for metadata or fields but {ENTRY}")
+        if self.options and not self.task:
+            raise ValueError(f"options are those of a task, and {self.path!r} is none; expected a path {GYM}TASK")
         if empty := [name for name in self.metadata if not name or "." in name]:
             raise ValueError(f"metadata {empty[0]!r}: expected a name without dots, as in {{name: path.to.column}}")
         require_fields(self.spec, self.fields, f"the source {self.name or self.path}")
         return self
+
+    @property
+    def task(self) -> str | None:
+        """The task of Reasoning Gym that it names."""
+        return task_of(self.path)
 
     @property
     def spec(self) -> VerifierSpec:
@@ -190,7 +204,7 @@ def with_names(sources: Sequence[Source]) -> list[Source]:
 
 def _word_of(path: str) -> str:
     """What a path says of its content: the last part of it that is no pattern, without its ending."""
-    parts = [part for part in path.rstrip("/").split("/") if not any(mark in part for mark in "*?[")]
+    parts = [part for part in path.removeprefix(GYM).rstrip("/").split("/") if not any(mark in part for mark in "*?[")]
     word = "".join(c if c.isalnum() or c == "_" else "-" for c in parts[-1].partition(".")[0]) if parts else ""
     return word.strip("-") or "source"
 

@@ -12,13 +12,17 @@ from core.model.prompts import PROBLEM, messages
 from evaluation.benchmarks.benchmark_files import find_rows, read_fields, read_path
 from evaluation.benchmarks.golds import choice_labels, option_indices, read_golds
 from evaluation.benchmarks.options import LETTERS, labels_in, read_options, shuffled, with_options
-from evaluation.benchmarks.suite import ENTRIES_KEY, Benchmark, Source
+from evaluation.benchmarks.suite import Benchmark, Source
 from grading.answers import SEPARATOR
+from grading.gym_tasks import ENTRY, read_entries
 from grading.row_fields import OPTIONS, row_fields
 from grading.spec_values import require_fitting_golds, spec_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+FIRST_TASK_SEED = 1_000_000  # of the problems that benchmarks generate
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,8 @@ def read_suite(
 ) -> "pa.Table":
     """All rows of ``benchmarks`` as one BENCHMARK table, with their registry entries in its metadata."""
     import pyarrow as pa
+
+    from core.schemas import ENTRIES_KEY
 
     benchmarks = list(benchmarks)
     tables = [read_benchmark(b, roots, limit=limit, seed=seed, system_prompt=system_prompt) for b in benchmarks]
@@ -81,6 +87,12 @@ def read_benchmark(
         problems = _generate(benchmark, limit, seed)
     else:
         problems = _sample(_from_files(benchmark, roots, seed), benchmark.name, limit, seed)
+        golds = [
+            (gold, row_fields(benchmark.name, problem.text, problem.fields))
+            for problem in problems
+            for gold in (problem.gold, *problem.alternatives)
+        ]
+        require_fitting_golds(benchmark.spec, golds, f"benchmark {benchmark.name}")
     rows = [
         {
             "benchmark": benchmark.name,
@@ -97,12 +109,6 @@ def read_benchmark(
         }
         for problem in problems
     ]
-    golds = [
-        (gold, row_fields(benchmark.name, problem.text, problem.fields))
-        for problem in problems
-        for gold in (problem.gold, *problem.alternatives)
-    ]
-    require_fitting_golds(benchmark.spec, golds, f"benchmark {benchmark.name}")
     return pa.Table.from_pylist(rows, schema=BENCHMARK)
 
 
@@ -118,9 +124,20 @@ def _generate(benchmark: Benchmark, limit: int | None, seed: int) -> list[Proble
     from core.arithmetic import problems
 
     assert benchmark.generator and benchmark.size
+    if benchmark.task:
+        return _task_problems(benchmark, benchmark.task, min(benchmark.size, limit or benchmark.size), seed)
     split = benchmark.generator.partition(":")[2]
     generated = problems(split, min(benchmark.size, limit or benchmark.size), seed)
     return [Problem(problem.id, problem.problem, problem.answer) for problem in generated]
+
+
+def _task_problems(benchmark: Benchmark, task: str, size: int, seed: int) -> list[Problem]:
+    """Problems of a task: of other seeds than those of targets, unless its options say which."""
+    options = {"seed": FIRST_TASK_SEED + seed, **benchmark.options, "size": size}
+    return [
+        Problem(f"{number}", entry["question"], entry["answer"] or "", fields=json.dumps({ENTRY: entry}))
+        for number, entry in enumerate(read_entries(task, options))
+    ]
 
 
 def _from_files(benchmark: Benchmark, roots: Sequence[Path], seed: int) -> list[Problem]:

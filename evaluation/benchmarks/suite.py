@@ -8,7 +8,7 @@ file alone, so that the Dagster code location can define one asset per benchmark
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -16,6 +16,7 @@ from core.errors import InputError, explain_validation
 from core.files import read_yaml
 from core.model.prompts import PROBLEM
 from grading.gold import AnswerForm
+from grading.gym_tasks import ENTRY, GYM, task_of
 from grading.row_fields import OPTIONS
 from grading.row_fields import Columns as NamedColumns
 from grading.spec_values import SpecValue, domain_of, require_fields
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 GROUPS = {"evals": "In domain", "ood": "Out of domain"}
 SUITES = Path(__file__).resolve().parent / "suites"
-ENTRIES_KEY = b"benchmarks"  # parquet metadata of a suite table: its registry entries as JSON
 
 
 class Columns(BaseModel):
@@ -101,8 +101,15 @@ class Benchmark(BaseModel):
     sample: int | None = Field(default=None, ge=1)  # so many problems of the files, drawn by the seed; none: all
     sources: tuple[Source, ...] = ()
     obtain: str | None = None  # where its files can be had, for people who do not have them
-    generator: str | None = Field(default=None, pattern=r"^arithmetic:[a-z_]+$")
+    generator: str | None = Field(default=None, pattern=rf"^(arithmetic|{GYM[:-1]}):[a-z0-9_]+$")
+    options: dict[str, Any] = {}  # of a task of Reasoning Gym: seed, and what the task takes
     published: Published | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_its_generator(cls, values: Any) -> Any:
+        is_task = isinstance(values, dict) and task_of(str(values.get("generator")))
+        return {"verifier": "gym", **values} if is_task else values
 
     @model_validator(mode="after")
     def _has_one_origin(self) -> "Benchmark":
@@ -110,13 +117,21 @@ class Benchmark(BaseModel):
             raise ValueError("give either `sources` or `generator`")
         if self.generator and self.size is None:
             raise ValueError("a generator needs a `size`")
+        if self.options and not self.task:
+            raise ValueError(f"`options` are those of a task: they need a `generator: {GYM}TASK`")
         if self.spec.type != "choice" and any(source.index_base is not None for source in self.sources):
             raise ValueError("`index_base` needs `verifier: choice`: it reads the position of an option")
-        for fields in [source.fields for source in self.sources] or [{}]:
+        generated: tuple[str, ...] = (ENTRY,) if self.task else ()
+        for fields in [source.fields for source in self.sources] or [generated]:
             require_fields(self.spec, fields, f"the benchmark {self.name}")
         if self.prompt is not None and PROBLEM not in self.prompt:
             raise ValueError(f"`prompt` lacks {PROBLEM}, the place of the problem")
         return self
+
+    @property
+    def task(self) -> str | None:
+        """The task of Reasoning Gym that its generator names."""
+        return task_of(self.generator or "")
 
     @property
     def domain_name(self) -> str:
@@ -178,6 +193,8 @@ def select_benchmarks(name_or_path: str | Path, names: Sequence[str] | None = No
 
 def suite_entries(suite: "pa.Table") -> list[Benchmark]:
     """The registry entries that `read_suite` recorded in a suite table; InputError if it was made by something else."""
+    from core.schemas import ENTRIES_KEY
+
     recorded = (suite.schema.metadata or {}).get(ENTRIES_KEY)
     if recorded is None:
         raise InputError("the suite's parquet file lacks its registry entries; make it with python -m evaluation suite")

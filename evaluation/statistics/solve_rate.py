@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from core.errors import InputError
 from core.parquet import read_table
-from core.schemas import FIELDS
-from evaluation.benchmarks.suite import ENTRIES_KEY, Benchmark, Source
+from core.schemas import ENTRIES_KEY, FIELDS
+from evaluation.benchmarks.suite import Benchmark, Source
 from evaluation.generation.traces import TRACE
 from evaluation.statistics.intervals import wilson
 from grading.grader import Verdict

@@ -1,14 +1,12 @@
 """The scorer of a Reasoning Gym task, in worker processes; the package ``reasoning-gym`` is the extra ``gym``."""
 
 from collections.abc import Mapping
-from importlib import metadata
 from typing import Any
 
-from core.errors import InputError
+from grading.gym_tasks import ENTRY, PACKAGE, package_version
 from grading.verifiers.python import FunctionOptions, FunctionVerifier
 from grading.verifiers.verifier import Resources
 
-PACKAGE = "reasoning-gym"
 SCORER = "grading.isolation.gym_scorer:score"
 
 
@@ -17,7 +15,7 @@ class GymOptions(FunctionOptions):
 
     answer: str = "tag:answer"
     task: str | None = None
-    entry: str = "entry"
+    entry: str = ENTRY
 
 
 class GymVerifier(FunctionVerifier):
@@ -26,12 +24,12 @@ class GymVerifier(FunctionVerifier):
     Options = GymOptions
 
     def __init__(self, options: GymOptions, resources: Resources) -> None:
-        _version()
+        package_version()
         super().__init__(options, resources, SCORER, {"task": options.task, "entry": options.entry})
 
     @classmethod
     def identity(cls, options: Mapping[str, Any]) -> Any:
-        return {**options, PACKAGE: _version()}
+        return {**options, PACKAGE: package_version()}
 
     @classmethod
     def requires_fields(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
@@ -39,12 +37,3 @@ class GymVerifier(FunctionVerifier):
 
     def gold_problem(self, gold: str, fields: Mapping[str, Any] | None = None) -> str | None:
         return None if self.options.entry in (fields or {}) else f"the row has no field {self.options.entry!r}"
-
-
-def _version() -> str:
-    try:
-        return metadata.version(PACKAGE)
-    except metadata.PackageNotFoundError:
-        raise InputError(
-            f"verifier gym: {PACKAGE} is not installed in this interpreter: pip install {PACKAGE}==0.1.25"
-        ) from None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from core.files import digest_bytes
+from grading.gym_tasks import task_of
 from targets.config import PrepareConfig
 from targets.source import EMBEDDED, GENERATED
 
@@ -47,7 +48,7 @@ class SourceState:
 
 def changing_sources(config: PrepareConfig) -> list[str]:
     """The sources that can change: all but the embedded generator, and what the graph generates itself."""
-    return [path for path in config.paths if path not in (EMBEDDED, GENERATED)]
+    return [path for path in config.paths if path not in (EMBEDDED, GENERATED) and not task_of(path)]
 
 
 def _listing(sources: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ A source is read as parts: a file, a dataset, or what the generator makes. A par
 its digest names its content, and its traces are filtered once.
 """
 
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,9 +19,11 @@ from core.files import digest_bytes
 from core.model.hub import hub_errors, load_split
 from core.parquet import ROWS_PER_READ
 from core.text.patterns import compile_full_match
+from grading.gym_tasks import ENTRY, read_entries
 from targets.config import PrepareConfig
 from targets.read.arrow_rows import batch_rows, open_file
 from targets.read.data_files import SUFFIXES, DataFile, find_files, with_unique_names
+from targets.read.gym_traces import solution_of
 from targets.read.json_rows import Row
 from targets.read.mappings import (
     check_columns,
@@ -38,6 +41,7 @@ TRACES_PER_BATCH = 256
 CHARACTERS_PER_BATCH = 4_000_000  # a batch of long texts ends earlier
 NUMBER_CHARACTERS = 32  # memory of a number in a list
 HUB_ID = compile_full_match(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+TASK_SIZE = 128  # entries, where the options of a task do not say how many
 EMBEDDED_MAPPING = ColumnMapping(problem="problem", answer="answer", response="trace")
 
 
@@ -69,6 +73,12 @@ class Part:
         return inspect(self.file)
 
     @cached_property
+    def _entries(self) -> list[dict[str, Any]]:
+        """Of a task: those that have an answer."""
+        options = {"size": TASK_SIZE, "seed": self.config.seed, **self.source.options}
+        return [entry for entry in read_entries(str(self.source.task), options) if entry["answer"]]
+
+    @cached_property
     def fingerprint(self) -> tuple[str, int | None]:
         """(digest of the content, rows where known without reading all of it)."""
         if self.file is not None:
@@ -76,12 +86,14 @@ class Part:
         if self.name == EMBEDDED:
             texts = [f"{p.id} {p.problem} {p.trace}" for p in _embedded(self.config)]
             return digest_bytes("\n".join(texts).encode()), self.config.embedded_rows
+        if self.source.task:
+            return digest_bytes(json.dumps(self._entries, sort_keys=True).encode()), len(self._entries)
         return _hub_revision(self.source), None
 
     @cached_property
     def mapping(self) -> ColumnMapping:
         """Which columns are read. Raises InputError where the configured mapping does not fit."""
-        if self.name == EMBEDDED:
+        if self.name == EMBEDDED or self.source.task:
             return EMBEDDED_MAPPING
         if self.file is not None:
             columns, where = self._content.columns, f"source {self.file.path}"
@@ -138,6 +150,18 @@ class Part:
                     response=p.trace,
                     metadata=self.source.constants,
                 )
+        elif self.source.task:
+            for number, entry in enumerate(self._entries):
+                yield Trace(
+                    f"{self.name}:{number}",
+                    self.name,
+                    number,
+                    problem=entry["question"],
+                    gold=entry["answer"],
+                    response=solution_of(entry),
+                    metadata=self.source.constants,
+                    fields={ENTRY: entry},
+                )
         else:
             for number, row in self._rows(piece):
                 values = {} if isinstance(row, Rejection) else row
@@ -174,7 +198,7 @@ def find_parts(config: PrepareConfig, generated: Path | None = None) -> list[Par
                     "give the file that python -m evaluation traces wrote (--generated)"
                 )
             files += [(file, number) for file in find_files(str(generated))]
-        elif source.path == EMBEDDED or (is_hub_id(source.path) and not os.path.exists(source.path)):
+        elif source.path == EMBEDDED or source.task or (is_hub_id(source.path) and not os.path.exists(source.path)):
             others.append((source.path, number))
         else:
             files += [(file, number) for file in find_files(source.path, source.split or "train", source.subset)]
@@ -191,7 +215,9 @@ def find_parts(config: PrepareConfig, generated: Path | None = None) -> list[Par
 
 
 def _with_subset(source: Source) -> str:
-    """The name of a hub dataset of which several subsets or splits are read."""
+    """The name of a task or hub dataset of which several sets of options, subsets or splits are read."""
+    if source.task:
+        return f"{source.path}/{source.name}"
     return source.path if source.path == EMBEDDED else f"{source.path}/{source.subset or 'default'}/{source.split}"
 
 

@@ -18,8 +18,8 @@ from assets.shared.references import Reference, ScorecardReference
 from assets.shared.storage import Storage
 from core.files import write_json
 from core.model.manifest import InputRecord, parse_manifest, write_manifest
-from core.schemas import BENCHMARK, GRADED
-from evaluation.benchmarks.suite import ENTRIES_KEY, load_suite
+from core.schemas import BENCHMARK, ENTRIES_KEY, GRADED
+from evaluation.benchmarks.suite import load_suite
 from evaluation.promotion.champions import Registry
 from tests.defs.project import Project, message
 from training.export.model_card import model_card

@@ -9,9 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from core.schemas import BENCHMARK
+from core.schemas import BENCHMARK, ENTRIES_KEY
 from evaluation.__main__ import main
-from evaluation.benchmarks.suite import ENTRIES_KEY
 from evaluation.export.lm_eval_grader import grade
 from evaluation.statistics.scores import summarize
 
