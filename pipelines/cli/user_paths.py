@@ -14,6 +14,7 @@ PATHS = (
     "model.source",
     "benchmarks.roots",
     "suite.name",
+    "suite.benchmarks",
     "checks.suite",
     "generate.problems",
     "generate.teacher",

@@ -39,6 +39,11 @@ FUNCTION = {"type": "python", "path": "{here}/mine.py:f"}
                 {"path": "a/b", "verifier": {"type": "weighted", "verifiers": [{"verifier": FUNCTION}]}},
             ],
         ),
+        (
+            "suite.benchmarks",
+            "[{name: a, verifier: {type: python, path: mine.py:f}}]",
+            [{"name": "a", "verifier": FUNCTION}],
+        ),
         ("benchmarks.roots", "[suites]", ["{here}/suites"]),
         ("model.source", "suites", "{here}/suites"),
         ("storage.root", "not/there/yet", "{here}/not/there/yet"),
