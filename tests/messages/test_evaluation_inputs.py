@@ -34,6 +34,15 @@ ROWS: list[Row] = [
         {},
         "--fields: the verifier gym reads the field 'entry', and the file p.jsonl has only data_source, problem, item",
     ),
+    (
+        f"{SUITE} --suite s.yaml --roots .",
+        {
+            "s.yaml": SUITE_YAML.replace("title: Mine", "title: Mine, verifier: {type: python, path: f.py:f}"),
+            "f.py": "raise ValueError(7)",
+            "mine.jsonl": '{"q": "How far?", "a": "far"}\n',
+        },
+        "f.py:f: its import raised ValueError: 7",
+    ),
     (f"{SUITE} --suite s.yaml", {"s.yaml": GYM_YAML}, "the field 'entry', and the benchmark mine has only data_source"),
     (
         f"{SUITE} --suite s.yaml --roots .",

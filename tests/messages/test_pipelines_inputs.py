@@ -4,6 +4,7 @@ import pytest
 from rows import DEEP, Row, name
 
 LUFFY = "pipelines.cli.luffy"
+ANSWERS = {"r.jsonl": '{"response": "1", "gold": "1"}\n'}
 RUN = f"{LUFFY} run"
 
 ROWS: list[Row] = [
@@ -108,6 +109,31 @@ ROWS: list[Row] = [
     (f"{LUFFY} experiments --set x", {}, "expected SECTION.KEY=VALUE"),
     (f"{LUFFY} experiments --profile nothing", {}, "profile 'nothing'"),
     (f"{LUFFY} experiments luffy --copy-to {{here}}/traces.jsonl", {}, "traces.jsonl"),
+    *(
+        (f"{LUFFY} verify --in r.jsonl --verifier '{verifier}'", ANSWERS | {"bad.py": "raise ValueError(7)"}, message)
+        for verifier, message in (
+            ("chioce", "--verifier: no verifier 'chioce'; did you mean choice?"),
+            ("[math]", "--verifier: expected the name of a verifier, such as math"),
+            ("{", "--verifier: not YAML"),
+            ("{type: choice, options: 99}", "--verifier: verifier choice: options"),
+            ("{type: number, rel_tol: much}", "--verifier: verifier number: rel_tol"),
+            ("{type: regex, pattern: (}", "--verifier: verifier regex: pattern"),
+            ("{type: json, json_schema: {type: 7}}", "--verifier: verifier json: json_schema"),
+            ("{type: all_of, verifiers: [math, exat]}", "no verifier 'exat'; did you mean exact?"),
+            (
+                "{type: code, sandbox: docker}",
+                "sandbox: expected bubblewrap, the url of a SandboxFusion server",
+            ),
+            ("{type: python, path: mine.py}", "path: expected file.py:function or package.module:function"),
+            ("{type: python, path: none.py:f}", "path: no file {here}/none.py"),
+            ("{type: python, path: bad.py:f}", "bad.py:f: its import raised ValueError: 7"),
+            ("{type: python, path: json:f}", "json has no function f"),
+            ("{type: judge, model: m, url: http://127.0.0.1:9/v1, cache: c}", "127.0.0.1:9/v1 cannot be reached"),
+        )
+    ),
+    (f"{LUFFY} verify --in none.jsonl --verifier math", {}, "none.jsonl"),
+    (f"{LUFFY} verify --in r.jsonl --verifier math", {"r.jsonl": "{"}, "r.jsonl"),
+    (f"{LUFFY} verify --in r.jsonl --verifier math", {"r.jsonl": '{"gold": "1"}'}, "row 1: response: expected a text"),
     (f"{LUFFY} promote", {}, "Missing argument 'TO'; see luffy promote --help"),
     (f"{LUFFY} promote abcd", {}, "'abcd' is neither a run's folder nor the digest of a policy"),
     (f"{LUFFY} promote /etc", {}, "/etc"),

@@ -5,6 +5,8 @@ from rows import DEEP, GONE, Row, name, parquet
 
 PREPARE = "targets --out out --tokenizer model --source traces.jsonl"
 LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+SET = "targets --out o --tokenizer model --set"
+PYTHON = "{type: python, path: f.py:f}"
 REVIEW, HEADER = f"{PREPARE} --set review=review.csv", "id,decision,reviewer,note\n"
 
 ROWS: list[Row] = [
@@ -33,6 +35,19 @@ ROWS: list[Row] = [
         {},
         "the verifier gym reads the field 'entry', and the source puzzles has only data_source, problem, item: name",
     ),
+    (f"{SET} 'source={{path: traces.jsonl, verifier: chioce}}'", {}, "no verifier 'chioce'; did you mean"),
+    (f"{SET} 'source={{path: traces.jsonl, verifier: {PYTHON}}}'", {}, "no file {here}/f.py"),
+    (
+        f"{SET} 'source={{path: traces.jsonl, verifier: {PYTHON}}}'",
+        {"f.py": "import none_such"},
+        "f.py:f: its import raised ModuleNotFoundError: No module named 'none_such'",
+    ),
+    (
+        f"{SET} 'source={{path: \"gym:gcd\", metadata: [x]}}'",
+        {},
+        "no columns for metadata or fields but",
+    ),
+    (f"{SET} 'source={{path: traces.jsonl, options: {{size: 2}}}}'", {}, "expected a path gym:TASK"),
     (
         f"{PREPARE} --set 'source={{path: embedded, fields: [x]}}'",
         {},

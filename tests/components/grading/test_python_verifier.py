@@ -211,6 +211,16 @@ def test_a_function_that_cannot_be_imported_is_one_message(tmp_path: Path, path:
     assert set(descendants(os.getpid())) <= before
 
 
+@pytest.mark.parametrize("text", ["import time; time.sleep(600)", "while True: pass"])
+def test_an_import_that_does_not_end_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr("grading.pool.START_S", 3)
+    (tmp_path / "slow.py").write_text(text, encoding="utf-8")
+    before = set(descendants(os.getpid()))
+    with pytest.raises(InputError, match="its import takes minutes"):
+        open_verifier(parse_spec({"type": "python", "path": "slow.py:f"}, "test", folder=tmp_path))
+    assert set(descendants(os.getpid())) <= before
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

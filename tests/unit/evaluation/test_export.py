@@ -89,4 +89,5 @@ def test_tasks_ask_the_messages_of_the_suite_or_the_prompts_of_samples(files, tm
 
 def test_a_task_counts_any_of_several_right_answers():
     doc = {"problem": "x^2=4", "gold": "2", "alternatives": ["-2"], "verifier": "math", "thinking": False}
+    doc |= {"benchmark": "b", "fields": "{}"}
     assert grade(doc, [[r"\boxed{-2}", r"\boxed{2}", r"\boxed{3}", "2"]]) == {"accuracy": 0.5}
