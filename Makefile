@@ -23,7 +23,7 @@ export PYTHONPATH := $(CURDIR)
 export HF_HUB_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo ui test test-all test-deps test-unit bench docs lint lock audit pin-images clean test-gpu-lock test-interop \
+.PHONY: help setup demo gym ui test test-all test-deps test-unit bench docs lint lock audit pin-images clean test-gpu-lock test-interop \
   units unit-orchestration unit-training definitions trainings \
   others-orchestration others-training
 
@@ -107,6 +107,9 @@ test-deps:  ## install what some tests need: bubblewrap, Chromium, strace, Postg
 	@command -v apt-get >/dev/null || { echo "error: no apt-get: install $(TEST_PACKAGES) by your package manager" >&2; exit 2; }
 	@dpkg-query --show $(TEST_PACKAGES) >/dev/null 2>&1 || \
 	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends $(TEST_PACKAGES) >/dev/null; }
+
+gym: setup  ## install Reasoning Gym into both environments, for the verifier and the profile gym
+	@for python in $(ORCHESTRATION) $(TRAINING); do $$python $(subst --no-deps,,$(PIP_INSTALL)) reasoning-gym==0.1.25; done
 
 test-interop: $(INTEROP_STAMP)  ## exported evaluations and tracked runs in the real Inspect, lm-evaluation-harness and MLflow
 	@.venv-interop/bin/python -m pytest tests/interop -q

@@ -21,7 +21,7 @@ from targets.problems import read_problems
 from targets.read.gym_traces import STEPS
 from tests.defs.project import settings_of
 
-pytest.importorskip("reasoning_gym", reason="the extra gym is not installed: pip install reasoning-gym==0.1.25")
+pytest.importorskip("reasoning_gym", reason="make gym installs it")
 
 TOKENIZER = Path(__file__).resolve().parents[2] / "training" / "embedded_model" / "model"
 

@@ -56,7 +56,7 @@ CASES = {
 @pytest.fixture(params=list(CASES))
 def case(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
     if request.param == "gym":
-        pytest.importorskip("reasoning_gym", reason="the extra gym is not installed")
+        pytest.importorskip("reasoning_gym", reason="make gym installs it")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(FUNCTION)
     return CASES[request.param]
