@@ -121,8 +121,8 @@ class Sandbox:
             raise AssertionError(f"{block}: $ {command}\nprinted something else than the page shows:\n{text}")
 
     def _bash(self, text: str) -> subprocess.CompletedProcess[str]:
-        """The variables that a block exports are there in the next one; stderr is part of the output."""
-        before = f"source {shlex.quote(str(self.state))}\n" if self.state.exists() else ""
+        """The folder and the variables of a block are those of the next one; stderr is part of the output."""
+        before = f'source {shlex.quote(str(self.state))}\ncd "$PWD"\n' if self.state.exists() else ""
         after = f"trap 'status=$?; export -p >{shlex.quote(str(self.state))}; exit $status' EXIT\n"
         return subprocess.run(
             ["bash", "-c", f"{before}{after}exec 2>&1\n{text}"],

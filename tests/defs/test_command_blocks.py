@@ -85,6 +85,14 @@ def test_a_block_that_fails_or_prints_something_else_is_noticed(sandbox):
         sandbox.execute(Block("page.md", 1, "console", "$ echo 1.5 s\n1.5 h\n", EXECUTED))
 
 
+def test_a_page_stays_in_the_folder_that_it_goes_to(sandbox):
+    sandbox.forget()
+    sandbox.execute(Block("page.md", 1, "sh", "mkdir -p ~/mine && cd ~/mine\ntouch here", EXECUTED))
+    sandbox.execute(Block("page.md", 2, "console", "$ ls\nhere\n", EXECUTED))
+    sandbox.forget()  # another page
+    sandbox.execute(Block("page.md", 3, "sh", "test -f pyproject.toml", EXECUTED))
+
+
 def test_dots_stand_for_what_changes():
     assert same(["[1/2] a done 0.5 s", "x", "y", "end"], ["[1/2] a done … s", "…", "end"])
     assert not same(["[1/2] a done 0.5 s", "end"], ["[2/2] a done … s", "…", "end"])
