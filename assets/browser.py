@@ -4,7 +4,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.shared.failures import reports_input_errors
+from assets.shared.profile import profile_asset
 from assets.shared.references import Reference
 from assets.shared.storage import Storage
 from assets.targets import REJECTED
@@ -15,7 +15,7 @@ PAGE = "browser.html"
 VERSION = code_version("core/browser", "targets/trace_browser.py")
 
 
-@dg.asset(
+@profile_asset(
     key=BROWSER,
     group_name="targets",
     kinds={"html"},
@@ -25,7 +25,6 @@ VERSION = code_version("core/browser", "targets/trace_browser.py")
     "gold answer and the near duplicate beside each trace. Reviewers download their decisions as review.csv, and the "
     "next preparation follows them if targets.review names that file.",
 )
-@reports_input_errors
 def browser(
     context: dg.AssetExecutionContext, rejected: Reference, storage: Storage
 ) -> dg.MaterializeResult[Reference]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import dagster as dg
 
-from assets.shared.failures import reports_input_errors
 from assets.shared.metadata import cell
 from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import TrainReference
@@ -50,9 +49,10 @@ def check_specs(suite: Path) -> list[dg.AssetCheckSpec]:
     ]
 
 
-def check_keys(suite: Path) -> list[dg.AssetCheckKey]:
+def check_keys(profile: Profile) -> list[dg.AssetCheckKey]:
     """The blocking checks of targets/train."""
-    return [dg.AssetCheckKey(TRAIN, name) for name in (*(check.name for check in load_checks(suite)), ACCOUNT)]
+    names = (*(check.name for check in load_checks(profile.checks)), ACCOUNT)
+    return [dg.AssetCheckKey(profile.names.key(TRAIN), name) for name in names]
 
 
 @dataclass(frozen=True)
@@ -150,19 +150,19 @@ def targets_checks(
     selected = {check.name for check in context.selected_asset_check_keys}
     results = [result for result in validated if result.name in selected]
     for result in results:
-        yield _outcome(result, train.digest, storage.link(pages / "index.html"))
+        yield _outcome(profile.names.key(TRAIN), result, train.digest, storage.link(pages / "index.html"))
     failed = [f"{result.severity}: {result.name}" for result in results if not result.passed]
     context.log.info(", ".join([f"{len(results) - len(failed)} of {len(results)} checks passed", *failed]))
 
 
-def _outcome(result: CheckResult, version: str, page: dg.UrlMetadataValue) -> dg.AssetCheckResult:
+def _outcome(asset: dg.AssetKey, result: CheckResult, version: str, page: dg.UrlMetadataValue) -> dg.AssetCheckResult:
     """Return one check result on a data ``version``; the history of the check plots ``value`` if it is a number."""
     observed = result.error or ("" if result.observed is None else str(result.observed))
     numbers: dict[str, float] = {} if result.failing is None else {"failing": result.failing}
     if isinstance(result.observed, int | float) and not isinstance(result.observed, bool):
         numbers["value"] = result.observed
     return dg.AssetCheckResult(
-        asset_key=TRAIN,
+        asset_key=asset,
         check_name=result.name,
         passed=result.passed,
         severity=SEVERITY[result.severity],
@@ -178,9 +178,10 @@ def _outcome(result: CheckResult, version: str, page: dg.UrlMetadataValue) -> dg
     )
 
 
-@dg.multi_asset_check(name="targets__account", specs=[ACCOUNTED], ins={"train": TRAIN})
-@reports_input_errors
-def targets_account(context: dg.AssetCheckExecutionContext, train: TrainReference) -> dg.AssetCheckResult:
+@profile_asset(dg.multi_asset_check, name="targets__account", specs=[ACCOUNTED], ins={"train": TRAIN})
+def targets_account(
+    context: dg.AssetCheckExecutionContext, profile: dg.ResourceParam[Profile], train: TrainReference
+) -> dg.AssetCheckResult:
     from assets.shared.targets_metadata import by_source
     from targets.prepared import read_prepared
     from targets.select.split import read_split, reconcile
@@ -189,7 +190,7 @@ def targets_account(context: dg.AssetCheckExecutionContext, train: TrainReferenc
     done = reconcile(prepared, read_split(Path(train.path).parent))
     context.log.info("; ".join(done.problems) or f"{done.read:,} traces read, each accounted for")
     return dg.AssetCheckResult(
-        asset_key=TRAIN,
+        asset_key=profile.names.key(TRAIN),
         check_name=ACCOUNT,
         passed=not done.problems,
         severity=dg.AssetCheckSeverity.ERROR,

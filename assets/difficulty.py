@@ -17,7 +17,7 @@ from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import ModelReference, Reference, SuiteReference
 from assets.shared.storage import Storage
 from assets.targets import DIFFICULTY as KEY
-from assets.targets import SOURCE
+from assets.targets import with_upstream_files
 from core.code_digest import GENERATION_CODE, GRADING_CODE, PREPARATION_CODE, code_version, identity
 from core.errors import InputError
 
@@ -44,7 +44,6 @@ def difficulty_inputs(*, generated: bool) -> dict[str, dg.AssetIn]:
     group_name="targets",
     kinds={"vllm", "parquet"},
     code_version=code_version(*CODE, *GENERATION_CODE, *GRADING_CODE, *PREPARATION_CODE),
-    deps=[SOURCE],
     pool="gpu",
     description="How often the base model solves each problem, with the 95% interval. targets/prepared uses it to "
     "select problems (pass_rate), and training uses it to choose the prompts with off-policy samples "
@@ -65,7 +64,8 @@ def difficulty(
     from evaluation.statistics.solve_rate import as_suite, graded_difficulty
     from targets.problems import NAME, read_problems
 
-    sources, teacher = with_generated(profile.targets, inputs), inputs.get("generated")
+    sources = with_upstream_files(context.instance, with_generated(profile.targets, inputs))
+    teacher = inputs.get("generated")
     problems = read_problems(sources, Path(base.path), config.limit, Path(teacher.path) if teacher else None)
     digest = identity(digest_table(problems), config.samples)
     folder = storage.folder("targets", "problems", digest)

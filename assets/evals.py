@@ -17,7 +17,7 @@ from assets.shared.column_lineage import column_lineage, graded_columns
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import columns, counts, preview, rounded
 from assets.shared.options import EvaluationOptions
-from assets.shared.profile import Profile, profile_asset
+from assets.shared.profile import Names, Profile, profile_asset
 from assets.shared.references import Reference, ScoresReference, SuiteReference
 from assets.shared.storage import Storage
 from assets.training import POLICY
@@ -30,6 +30,7 @@ from evaluation.generation.requests import Counts
 if TYPE_CHECKING:
     import pyarrow as pa
 
+SAMPLES_KEPT = "the samples that were generated are kept; materialize again to continue"
 ROLES = {"base": BASE, "policy": POLICY}
 
 
@@ -60,7 +61,7 @@ def evals(
         samples = generate(context, list(selected), drawn, suite, options, storage, interpreter, counts)
         return Answers(samples, grade(context, samples, questions, options, storage))
 
-    if "policy" in {asset.path[1] for asset in selected.values()}:
+    if "policy" in {asset.path[-2] for asset in selected.values()}:
         check_policy(model)
         benchmarks = [benchmark for benchmark in profile.suite if benchmark.name in selected]
         if config.until_decided and len(benchmarks) < len(profile.suite):
@@ -70,16 +71,17 @@ def evals(
         contest = Contest(draw(model, config.seed, None, config.fixed(base=True)))
     accuracies = []
     for name, asset in selected.items():
-        result = _result(asset, contest, model, suite, name)
+        result = _result(profile.names, asset, contest, model, suite, name)
         accuracies.append(f"{name} {result.value.accuracy:.1%}")
         yield result
     context.log.info(", ".join(accuracies))
 
 
-def build_evals(suite: Sequence[Benchmark], options: EvaluationOptions) -> list[dg.AssetsDefinition]:
+def build_evals(names: Names, suite: Sequence[Benchmark], options: EvaluationOptions) -> list[dg.AssetsDefinition]:
     """The scores of both roles on every benchmark of the suite: one op per role, which loads its model once."""
     return [
         evals.build(
+            names,
             options,
             name=f"evals__{role}",
             outs=dict(_out(benchmark, role) for benchmark in suite),
@@ -163,7 +165,9 @@ def generate(
                 write_json(counts, out / "counts.json")
             arguments = ["evaluation", "generate", "--request", str(request.write(out / "request.json"))]
             try:
-                interpreter.run(context, arguments, lambda message: context.log.info(progress_line(message)))
+                interpreter.run(
+                    context, arguments, lambda message: context.log.info(progress_line(message)), lambda: SAMPLES_KEPT
+                )
             finally:  # benchmarks that were complete when the step was interrupted are kept
                 for name in missing:
                     if (out / f"{name}.parquet").exists():
@@ -203,7 +207,7 @@ def grade(
 
 
 def _result(
-    asset: dg.AssetKey, contest: Contest, model: Reference, suite: SuiteReference, name: str
+    names: Names, asset: dg.AssetKey, contest: Contest, model: Reference, suite: SuiteReference, name: str
 ) -> dg.MaterializeResult[ScoresReference]:
     import pyarrow.parquet as pq
 
@@ -248,7 +252,7 @@ def _result(
             "prompt template": PromptRecord.of(table).name or "not recorded",
             "dagster/row_count": table.num_rows,
             "dagster/column_schema": columns(table.schema),
-            "dagster/column_lineage": column_lineage(graded_columns(SUITE)),
+            "dagster/column_lineage": column_lineage(names, graded_columns(SUITE)),
             "samples": preview(table, ["prompt", "response", "gold", "extracted", "verdict"]),
             "file": dg.MetadataValue.path(str(graded)),
             "generated": dg.MetadataValue.path(str(samples)),

@@ -27,7 +27,7 @@ from assets.shared.experiment_options import RECIPE, SEED, ExperimentOptions
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import cell, columns, rounded
 from assets.shared.options import EvaluationOptions, TrainingOptions
-from assets.shared.profile import Profile, profile_asset
+from assets.shared.profile import Names, Profile, profile_asset
 from assets.shared.references import (
     ExperimentReference,
     ModelReference,
@@ -60,6 +60,7 @@ VERSION = code_version("evaluation/report", "evaluation/statistics")
 
 
 def build_experiments(
+    names: Names,
     suite: Sequence[Benchmark],
     options: ExperimentOptions,
     training: TrainingOptions,
@@ -73,10 +74,11 @@ def build_experiments(
         }
     )
     return [
-        policy.build(training, key=POLICY, group_name=GROUP, partitions_def=partitions),
-        metrics_spec(POLICY),
-        scores.build(evaluation, partitions_def=partitions),
+        policy.build(names, training, key=POLICY, group_name=GROUP, partitions_def=partitions),
+        metrics_spec(names, POLICY),
+        scores.build(names, evaluation, partitions_def=partitions),
         comparison.build(
+            names,
             deps=[SCORES, *(base_scores(benchmark, "base") for benchmark in suite)],
             description="One page that compares the recipes trained on the present targets and base model: curves "
             "on one axis, scores with intervals over problems and seeds, and paired differences, starting with those "
@@ -126,11 +128,14 @@ def scores(
         metrics=policy.metrics,
         samples={name: str(file) for name, file in samples.items()},
     )
-    return _scores_result(context, reference, tables)
+    return _scores_result(context, profile.names, reference, tables)
 
 
 def _scores_result(
-    context: dg.AssetExecutionContext, reference: ExperimentReference, tables: "Mapping[str, pa.Table]"
+    context: dg.AssetExecutionContext,
+    names: Names,
+    reference: ExperimentReference,
+    tables: "Mapping[str, pa.Table]",
 ) -> dg.MaterializeResult[ExperimentReference]:
     """Return the GRADED ``tables`` of a policy by benchmark, with the metadata that the UI shows."""
     from evaluation.statistics.scores import summarize
@@ -147,7 +152,7 @@ def _scores_result(
             "policy checkpoint": reference.policy.digest,
             "dagster/row_count": sum(table.num_rows for table in tables.values()),
             "dagster/column_schema": columns(next(iter(tables.values())).schema),
-            "dagster/column_lineage": column_lineage(graded_columns(SUITE)),
+            "dagster/column_lineage": column_lineage(names, graded_columns(SUITE)),
         },
     )
 

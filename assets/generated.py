@@ -26,6 +26,7 @@ from targets.source import Source
 
 KEY = dg.AssetKey(["targets", "generated"])
 FILE = "generated.parquet"
+SAMPLES_KEPT = "the traces that were generated are kept; materialize again to continue"
 FINISHED = "traces"  # the last message of the command
 VERSION = code_version(*GENERATION_CODE, *GRADING_CODE)
 
@@ -139,7 +140,7 @@ def _generate(
             **({} if Endpoint.parse(options.teacher) else interpreter.placement()),
         ).write(folder / "request.json")
         arguments = ["evaluation", "traces", "--request", str(file)]
-        interpreter.run(context, arguments, report)
+        interpreter.run(context, arguments, report, lambda: SAMPLES_KEPT)
         table = pq.read_table(folder / FILE)
         if not table.num_rows:
             raise InputError(

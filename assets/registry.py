@@ -55,7 +55,7 @@ def champion(
     policy, base = scorecard.policy, scorecard.base
     lineage = read_manifest(Path(policy.path))
     if version := lineage.upstream.get("targets", {}).get("digest"):
-        checked = verdicts(context.instance, check_keys(profile.checks), version)
+        checked = verdicts(context.instance, check_keys(profile), version)
         require_known_failures(checked, lineage.upstream.get(FAILED_CHECKS, []))
     registry = Registry(storage.path)
     suite_problems = read_suite_file(Path(problems.path))

@@ -13,11 +13,10 @@ from assets.generated import KEY as GENERATED
 from assets.generated import generated_input, with_generated
 from assets.models import KEY as BASE
 from assets.shared.column_lineage import column_lineage, copied_columns, rejected_columns, target_columns
-from assets.shared.failures import reports_input_errors
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import cell
 from assets.shared.options import SplitOptions, TargetOptions
-from assets.shared.profile import Profile, profile_asset
+from assets.shared.profile import Names, Profile, profile_asset
 from assets.shared.references import (
     ModelReference,
     PreparedReference,
@@ -40,30 +39,73 @@ DIFFICULTY = dg.AssetKey(["targets", "difficulty"])  # assets.difficulty
 PREPARED = dg.AssetKey(["targets", "prepared"])
 REJECTED = dg.AssetKey(["targets", "rejected"])
 TRAIN = dg.AssetKey(["targets", "train"])
+UPSTREAM = "asset:"  # a source with this beginning is an asset of another project: asset:raw/traces
+LOCATIONS = ("dagster/uri", "path")  # metadata of it that name its file; Dagster's own IO managers write `path`
 SPLIT_VERSION = code_version("targets/select/split.py", "targets/target_tables.py")
 
 
-with warnings.catch_warnings():  # the decorator is beta in Dagster 1.13, whose exact minor version is pinned
-    warnings.simplefilter("ignore", dg.BetaWarning)
+SOURCE_SPEC = dg.AssetSpec(
+    SOURCE,
+    group_name="targets",
+    kinds={"dataset"},
+    description="The raw traces. They come from the embedded generator, from your files, from a dataset of the Hugging "
+    "Face hub, or from an asset of another project. Each observation records their digest and the number of rows.",
+)
 
-    @dg.multi_observable_source_asset(
-        name="targets__source",
-        specs=[
-            dg.AssetSpec(
-                SOURCE,
-                group_name="targets",
-                kinds={"dataset"},
-                description="The raw traces. They come from the embedded generator, from your files, or from a dataset "
-                "of the Hugging Face hub. Each observation records their digest and the number of rows.",
-            )
-        ],
+
+def observable(**attributes: Any) -> Any:
+    """Dagster's decorator of assets that are only observed."""
+    with warnings.catch_warnings():  # it is beta in Dagster 1.13, whose exact minor version is pinned
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        return dg.multi_observable_source_asset(**attributes)
+
+
+@profile_asset(observable, name="targets__source")
+def source(context: dg.AssetExecutionContext, profile: dg.ResourceParam[Profile]) -> dg.ObserveResult:
+    options = with_upstream_files(context.instance, profile.targets)
+    digest, metadata = observation(options)
+    rows = metadata.get("dagster/row_count", "an unknown number of")
+    context.log.info(f"{', '.join(options.paths)}: {rows} rows, digest {digest[:SHORT_DIGEST]}")
+    return dg.ObserveResult(profile.names.key(SOURCE), data_version=dg.DataVersion(digest), metadata=metadata)
+
+
+def upstream_assets(options: TargetOptions) -> list[dg.AssetKey]:
+    """The assets of another project that are sources."""
+    return [
+        dg.AssetKey.from_user_string(path.removeprefix(UPSTREAM)) for path in options.paths if path.startswith(UPSTREAM)
+    ]
+
+
+def with_upstream_files(instance: dg.DagsterInstance, options: TargetOptions) -> TargetOptions:
+    """``options`` with the file of its last materialization in the place of each asset of another project.
+
+    Raises:
+        InputError: there is no materialization, it is one of many partitions, or it names no file.
+    """
+    located = [
+        source.model_copy(update={"path": _upstream_file(instance, source.path)})
+        if source.path.startswith(UPSTREAM)
+        else entry
+        for entry, source in zip(options.source, options.sources, strict=True)
+    ]
+    return options.model_copy(update={"source": located})
+
+
+def _upstream_file(instance: dg.DagsterInstance, path: str) -> str:
+    """Where the last materialization of the asset that ``path`` names lies, by its metadata."""
+    event = instance.get_latest_materialization_event(dg.AssetKey.from_user_string(path.removeprefix(UPSTREAM)))
+    materialization = event and event.asset_materialization
+    if not materialization:
+        raise InputError(f"targets.source: {path}: this asset was never materialized; materialize it first")
+    if materialization.partition is not None:
+        raise InputError(f"targets.source: {path}: expected an asset without partitions, which names all of its rows")
+    for name in LOCATIONS:
+        if name in materialization.metadata:
+            return str(materialization.metadata[name].value)
+    raise InputError(
+        f"targets.source: {path}: its last materialization does not name its file; add the metadata "
+        f"{LOCATIONS[0]!r} or {LOCATIONS[1]!r} to it"
     )
-    @reports_input_errors
-    def source(context: dg.AssetExecutionContext, profile: dg.ResourceParam[Profile]) -> dg.ObserveResult:
-        digest, metadata = observation(profile.targets)
-        rows = metadata.get("dagster/row_count", "an unknown number of")
-        context.log.info(f"{', '.join(profile.targets.paths)}: {rows} rows, digest {digest[:SHORT_DIGEST]}")
-        return dg.ObserveResult(SOURCE, data_version=dg.DataVersion(digest), metadata=metadata)
 
 
 def observation(options: TargetOptions) -> tuple[str, dict[str, Any]]:
@@ -118,11 +160,11 @@ def prepared_inputs(*, generated: bool, measured: bool) -> dict[str, dg.AssetIn]
     dg.multi_asset,
     name="targets__prepared",
     outs={"prepared": PREPARED_OUT, "rejected": REJECTED_OUT},
-    deps=[SOURCE],
 )
 def prepared(
     context: dg.AssetExecutionContext,
     config: TargetOptions,
+    profile: dg.ResourceParam[Profile],
     suite: SuiteReference,
     base: ModelReference,
     storage: Storage,
@@ -132,11 +174,12 @@ def prepared(
     from targets.prepared import hint_texts, kept_text, read_prepared, require_targets
 
     rates, teacher = inputs.get("difficulty"), inputs.get("generated")
-    options = with_generated(config, inputs)
+    options = with_upstream_files(context.instance, with_generated(config, inputs))
     if rates and options.difficulty is None:
         options = options.model_copy(update={"difficulty": rates.path})
+    names = profile.names
     digest, metadata = observation(options)
-    context.log_event(dg.AssetObservation(SOURCE, metadata=metadata, tags={"dagster/data_version": digest}))
+    context.log_event(dg.AssetObservation(names.key(SOURCE), metadata=metadata, tags={"dagster/data_version": digest}))
     folder = storage.folder("targets", "prepared", _identity(options, digest, base, suite, teacher))
     reused = folder.exists()
     if not reused:
@@ -144,11 +187,11 @@ def prepared(
         with storage.writing(folder) as temporary:
             _prepare(context, interpreter, options, temporary, suite, base, remembered, teacher)
     kept = read_prepared(folder)
-    yield _rejected_result(kept, reused)  # first: it is there even if no target is left
+    yield _rejected_result(names, kept, reused)  # first: it is there even if no target is left
     require_targets(kept)
     for hint in hint_texts(kept):
         context.log.warning(hint)
-    yield _prepared_result(kept, digest, reused, ["pass_rate"] if rates else [])
+    yield _prepared_result(names, kept, digest, reused, ["pass_rate"] if rates else [])
     context.log.info(f"{'reused' if reused else 'kept'} {kept_text(kept)}")
 
 
@@ -207,11 +250,11 @@ def _prepare(
 
 
 def _prepared_result(
-    prepared: "Prepared", source_digest: str, reused: bool, pass_rate: list[str]
+    names: Names, prepared: "Prepared", source_digest: str, reused: bool, pass_rate: list[str]
 ) -> dg.MaterializeResult[PreparedReference]:
     """``pass_rate``: the columns that come from targets/difficulty."""
     return dg.MaterializeResult(
-        asset_key=PREPARED,
+        asset_key=names.key(PREPARED),
         value=PreparedReference(
             path=str(prepared.prepared),
             digest=prepared.digest,
@@ -227,14 +270,14 @@ def _prepared_result(
         metadata={
             **prepared_metadata(prepared),
             "dagster/column_lineage": column_lineage(
-                {**target_columns(prepared, SOURCE, GENERATED), **copied_columns(pass_rate, DIFFICULTY)}
+                names, {**target_columns(prepared, SOURCE, GENERATED), **copied_columns(pass_rate, DIFFICULTY)}
             ),
             "reused": reused,
         },
     )
 
 
-def _rejected_result(prepared: "Prepared", reused: bool) -> dg.MaterializeResult[Reference]:
+def _rejected_result(names: Names, prepared: "Prepared", reused: bool) -> dg.MaterializeResult[Reference]:
     import pyarrow.parquet as pq
 
     from core.files import digest_table
@@ -242,12 +285,12 @@ def _rejected_result(prepared: "Prepared", reused: bool) -> dg.MaterializeResult
     table = pq.read_table(prepared.rejected)
     digest = digest_table(table)
     return dg.MaterializeResult(
-        asset_key=REJECTED,
+        asset_key=names.key(REJECTED),
         value=Reference(path=str(prepared.rejected), digest=digest),
         data_version=dg.DataVersion(digest),
         metadata={
             **rejected_metadata(prepared, table),
-            "dagster/column_lineage": column_lineage(rejected_columns(prepared, SOURCE, GENERATED)),
+            "dagster/column_lineage": column_lineage(names, rejected_columns(prepared, SOURCE, GENERATED)),
             "reused": reused,
         },
     )
@@ -263,7 +306,11 @@ def _rejected_result(prepared: "Prepared", reused: bool) -> dg.MaterializeResult
     "starts only if the blocking checks of this asset pass.",
 )
 def train(
-    context: dg.AssetExecutionContext, config: SplitOptions, prepared: PreparedReference, storage: Storage
+    context: dg.AssetExecutionContext,
+    config: SplitOptions,
+    profile: dg.ResourceParam[Profile],
+    prepared: PreparedReference,
+    storage: Storage,
 ) -> dg.MaterializeResult[TrainReference]:
     from targets.prepared import read_prepared
     from targets.select.split import select_train
@@ -276,14 +323,14 @@ def train(
     if not reused:
         with storage.writing(folder) as temporary:
             select_train(read_prepared(source), temporary, **config.model_dump(), seed=prepared.seed)
-    result = _train_result(folder, prepared, previous, reused)
+    result = _train_result(profile.names, folder, prepared, previous, reused)
     held_out = f", {result.value.heldout_rows:,} held out" if result.value.heldout_rows else ""
     context.log.info(f"{result.value.rows:,} targets to train on{held_out}")
     return result
 
 
 def _train_result(
-    folder: Path, prepared: PreparedReference, previous: str | None, reused: bool
+    names: Names, folder: Path, prepared: PreparedReference, previous: str | None, reused: bool
 ) -> dg.MaterializeResult[TrainReference]:
     """The files of a split; ``previous``: the profile of the version before."""
     import pyarrow.parquet as pq
@@ -311,7 +358,7 @@ def _train_result(
         data_version=dg.DataVersion(digest),
         metadata={
             **train_metadata(file, folder / TRAIN_FILE, previous, prepared.profile),
-            "dagster/column_lineage": column_lineage(copied_columns(file.schema_arrow.names, PREPARED)),
+            "dagster/column_lineage": column_lineage(names, copied_columns(file.schema_arrow.names, PREPARED)),
             "held out": heldout,
             "reused": reused,
         },

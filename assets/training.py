@@ -14,7 +14,7 @@ from assets.shared.experiment_options import training_of
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import rounded
 from assets.shared.options import TrainingOptions
-from assets.shared.profile import Profile, profile_asset
+from assets.shared.profile import Names, Profile, profile_asset
 from assets.shared.references import ModelReference, PolicyReference, TrainReference
 from assets.shared.storage import Storage
 from assets.shared.training_metadata import against_champion, curves, finite, prediction, samples
@@ -71,7 +71,7 @@ class StepObserver:
 
 def metrics_key(policy: dg.AssetKey) -> dg.AssetKey:
     """The external asset of the step metrics of ``policy``."""
-    return dg.AssetKey([policy.path[0], METRICS.path[1]])
+    return dg.AssetKey([*policy.path[:-1], METRICS.path[-1]])
 
 
 @profile_asset(
@@ -98,7 +98,7 @@ def policy(
     if context.has_partition_key:  # experiments/policy
         assert isinstance(context.partition_key, dg.MultiPartitionKey)
         settings = training_of(profile.experiments, config, context.partition_key)
-    checked = verdicts(context.instance, check_keys(profile.checks), train.digest)
+    checked = verdicts(context.instance, check_keys(profile), train.digest)
     require_passed(checked, ignore=settings.ignore_checks)
     interpreter.executable()
     request = _request(context, settings, train, base, interpreter, checked)
@@ -110,8 +110,18 @@ def policy(
         request = request.model_copy(update={"out": out})
         with storage.writable():
             file = request.write(RunFolder(out).request)
-        interpreter.run(context, ["training", "--request", str(file)], observer)
+        interpreter.run(context, ["training", "--request", str(file)], observer, lambda: kept(out))
     return _result(context, settings, observer, out, train, base, Registry(storage.path))
+
+
+def kept(out: Path) -> str:
+    """What a cancelled training in the run folder ``out`` leaves."""
+    from training.job.checkpoints import latest_step
+
+    steps = (latest_step(folder / "checkpoints") for folder in (out, out / "first_stage"))
+    if step := next(filter(None, steps), None):
+        return f"the checkpoint of step {step} is kept; materialize again to resume"
+    return "there is no checkpoint yet (trainer.save_freq: steps between them); materialize again to start anew"
 
 
 def _request(
@@ -189,12 +199,12 @@ def _result(
     )
 
 
-def metrics_spec(policy: dg.AssetKey) -> dg.AssetSpec:
+def metrics_spec(names: Names, policy: dg.AssetKey) -> dg.AssetSpec:
     """Declare the external asset that records observations of the training of ``policy``."""
     return dg.AssetSpec(
-        metrics_key(policy),
-        deps=[policy],
-        group_name=policy.path[0],
+        names.key(metrics_key(policy)),
+        deps=[names.key(policy)],
+        group_name=names.group(policy.path[0]),
         kinds={"verl"},
         description="Step metrics of a training while it runs: rewards, lengths, losses, timings. Each run records "
         f"about {POINTS} points; the full curves are in the policy's metadata and in metrics.jsonl.",

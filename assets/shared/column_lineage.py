@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from assets.shared.profile import Names
+
 if TYPE_CHECKING:
     from targets.prepared import Prepared
 
@@ -41,10 +43,15 @@ GRADED_PARTS = {
 }
 
 
-def column_lineage(columns: Columns) -> dg.TableColumnLineage:
-    """Return the lineage of a table's columns for the UI; a column without an input column is left out."""
+def column_lineage(names: Names, columns: Columns) -> dg.TableColumnLineage:
+    """Return the lineage of a table's columns for the UI; a column without an input column is left out.
+
+    Args:
+        names: of our assets.
+        columns: The columns of the table, with keys as the modules of the assets have them.
+    """
     deps = {
-        name: [dg.TableColumnDep(asset_key=key, column_name=column) for key, column in dict.fromkeys(parts)]
+        name: [dg.TableColumnDep(asset_key=names.key(key), column_name=column) for key, column in dict.fromkeys(parts)]
         for name, parts in columns.items()
     }
     return dg.TableColumnLineage({name: parts for name, parts in deps.items() if parts})

@@ -1,8 +1,8 @@
-"""A user's mistake ends a step with its message, not with a stack trace."""
+"""A user's mistake ends a step with its message, not with a stack trace, and so does a user's cancellation."""
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import dagster as dg
@@ -10,28 +10,57 @@ import dagster as dg
 from core.errors import InputError
 from core.text.secrets import redact
 
+# What Dagster raises in a step whose run is cancelled.
+INTERRUPTIONS = (KeyboardInterrupt, dg.DagsterExecutionInterruptedError)
+CANCELLED = "cancelled; "
 
-def reports_input_errors(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let ``function``, the body of an asset or check, fail with the message of an InputError, without retries."""
+
+def reports_input_errors(function: Callable[..., Any], parameters: Mapping[str, str]) -> Callable[..., Any]:
+    """Let ``function``, the body of an asset or check, fail with the message of an InputError, without retries.
+
+    A cancellation is one sentence, which says what is kept.
+
+    Args:
+        function: of the asset.
+        parameters: Its parameters, by the names under which Dagster passes their arguments.
+    """
+
+    def named(arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return {parameters.get(name, name): value for name, value in arguments.items()}
+
     if inspect.isgeneratorfunction(function):
 
         @functools.wraps(function)
         def generator(*args: Any, **kwargs: Any) -> Any:
             try:
-                yield from function(*args, **kwargs)
+                yield from function(*args, **named(kwargs))
             except InputError as error:
                 raise as_failure(error) from None
+            except INTERRUPTIONS as error:
+                raise cancellation(str(error)) from None
 
         return generator
 
     @functools.wraps(function)
     def plain(*args: Any, **kwargs: Any) -> Any:
         try:
-            return function(*args, **kwargs)
+            return function(*args, **named(kwargs))
         except InputError as error:
             raise as_failure(error) from None
+        except INTERRUPTIONS as error:
+            raise cancellation(str(error)) from None
 
     return plain
+
+
+def cancellation(text: str = "") -> dg.DagsterExecutionInterruptedError:
+    """The interruption of a step that a user cancelled.
+
+    Args:
+        text: What is kept, or the text of such an interruption. By default, that of a step which keeps nothing.
+    """
+    text = text.removeprefix(CANCELLED) or "materialize again to run this step anew"
+    return dg.DagsterExecutionInterruptedError(CANCELLED + text)
 
 
 def as_failure(error: Exception) -> dg.Failure:

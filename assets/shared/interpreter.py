@@ -19,6 +19,7 @@ from typing import IO, Any
 import dagster as dg
 from pydantic import Field
 
+from assets.shared.failures import INTERRUPTIONS, cancellation
 from assets.shared.messages import MessageFile
 from core.cli import PARENT
 from core.code_digest import PROJECT
@@ -58,12 +59,24 @@ class TrainingInterpreter(dg.ConfigurableResource):
             )
         return path
 
-    def run(self, context: dg.AssetExecutionContext, arguments: Sequence[str], on_message: Message) -> None:
+    def run(
+        self,
+        context: dg.AssetExecutionContext,
+        arguments: Sequence[str],
+        on_message: Message,
+        kept: Callable[[], str] = lambda: "",
+    ) -> None:
         """Run ``python -m <arguments>`` to its end, passing on each message of the program as it comes.
 
         Raises dg.Failure with the program's own error message where it ends with one. When the step is interrupted
-        the program gets TERM, ``grace_seconds`` later KILL.
+        the program gets TERM, ``grace_seconds`` later KILL, and the interruption says what is ``kept``.
         """
+        try:
+            self._run(context, arguments, on_message)
+        except INTERRUPTIONS:
+            raise cancellation(kept()) from None
+
+    def _run(self, context: dg.AssetExecutionContext, arguments: Sequence[str], on_message: Message) -> None:
         python = str(self.executable())
         command, variables = [python, "-m", *arguments], {RUN_VARIABLE: context.run_id}
         if arguments[0] in SUPERVISES_ITS_JOB:

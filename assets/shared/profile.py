@@ -1,11 +1,12 @@
-"""The parts of a profile that assets read: the defaults of their configuration, and fixed settings.
+"""The parts of a profile that assets read: the defaults of their configuration, fixed settings, and names.
 
 An asset is a function of its module. `profile_asset` declares one whose definition needs the profile: its options are
 the defaults that the Launchpad shows, and the suite or another asset may add inputs and outputs.
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,44 @@ from assets.shared.failures import reports_input_errors
 from assets.shared.options import Options, PromotionOptions, TargetOptions, TrainingOptions, with_defaults
 from evaluation.benchmarks.suite import Benchmark
 
+RESOURCES = ("storage", "profile", "interpreter")  # parameters of assets
+IO_MANAGER = "io_manager"
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names of our definitions, which may stand among those of another project.
+
+    Args:
+        key_prefix: The first parts of every asset key. Jobs, sensors, schedules and resources begin with them too.
+        group_prefix: The beginning of every group's name.
+    """
+
+    key_prefix: tuple[str, ...] = ()
+    group_prefix: str = ""
+
+    def key(self, key: dg.AssetKey) -> dg.AssetKey:
+        """The key of an asset."""
+        return dg.AssetKey([*self.key_prefix, *key.path])
+
+    def plain(self, key: dg.AssetKey) -> dg.AssetKey:
+        """The key of one of our assets without the prefix; its first part is the group."""
+        return dg.AssetKey(key.path[len(self.key_prefix) :])
+
+    def name(self, name: str) -> str:
+        """The name of a job, sensor, schedule or resource."""
+        return "_".join([*self.key_prefix, name])
+
+    def group(self, group: str) -> str:
+        """The name of a group."""
+        return self.group_prefix + group
+
 
 @dataclass(frozen=True)
 class Profile:
     """The resource ``profile``: the parts of the settings that an asset reads and no run can change."""
 
+    names: Names
     suite: Sequence[Benchmark]
     checks: Path  # the suite of quality checks
     targets: TargetOptions
@@ -38,16 +72,63 @@ class AssetTemplate:
     decorator: Callable[..., Any]
     attributes: dict[str, Any]
 
-    def build(self, options: Options | None = None, **more: Any) -> Any:
-        """The definition, whose configuration has the values of ``options`` as defaults; ``more`` of its attributes."""
-        function = reports_input_errors(self.function)
+    def build(
+        self, names: Names, options: Options | None = None, upstream: Collection[dg.AssetKey] = (), **more: Any
+    ) -> Any:
+        """The definition.
+
+        Args:
+            names: of the asset, of what it depends on, and of the resources that its function takes.
+            options: The values that its configuration has as defaults.
+            upstream: Dependencies that are assets of another project and keep their keys.
+            more: Attributes that the profile decides, with keys as the modules of the assets have them.
+        """
+        attributes = {**self.attributes, **more}
+        if "outs" in attributes:
+            attributes["outs"] = {name: _stored(out, names) for name, out in attributes["outs"].items()}
+        if "name" in attributes:
+            attributes["name"] = names.name(attributes["name"])
+        if self.decorator is dg.asset:  # which names the op by the key
+            attributes |= {"key": names.key(attributes["key"]), "io_manager_key": names.name(IO_MANAGER)}
+        function = self._with_signature(names, options)
+        if self.decorator is dg.multi_asset_check:
+            specs = [spec.replace_key(_prefixed(spec.key, names)) for spec in attributes.pop("specs")]
+            ins = {name: names.key(key) for name, key in attributes.pop("ins").items()}
+            return self.decorator(**attributes, specs=specs, ins=ins)(function)
+        definition = self.decorator(**attributes)(function)
+        own = {attributes.get("key"), *upstream}
+        keys = {*definition.keys, *definition.keys_by_input_name.values()}
+        keys |= {dep.asset_key for spec in definition.specs for dep in spec.deps}
+        definition = definition.with_attributes(asset_key_replacements={key: names.key(key) for key in keys - own})
+        return definition.map_asset_specs(
+            lambda spec: spec.replace_attributes(group_name=names.group(str(spec.group_name)))
+        )
+
+    def _with_signature(self, names: Names, options: Options | None) -> Callable[..., Any]:
+        """The function, whose resources have their names, and whose configuration has the defaults of ``options``."""
+        resources = {name: names.name(name) for name in RESOURCES}
+        signature = inspect.signature(self.function)
+        parameters = {
+            name: parameter.replace(name=resources.get(name, name)) for name, parameter in signature.parameters.items()
+        }
         if options is not None:
-            signature = inspect.signature(function)
-            config = signature.parameters["config"].replace(annotation=with_defaults(options))
-            parameters = {**signature.parameters, "config": config}
-            vars(function)["__signature__"] = signature.replace(parameters=list(parameters.values()))
-            function.__annotations__ = {**function.__annotations__, "config": config.annotation}
-        return self.decorator(**self.attributes, **more)(function)
+            parameters["config"] = parameters["config"].replace(annotation=with_defaults(options))
+        function = reports_input_errors(self.function, {name: parameter for parameter, name in resources.items()})
+        vars(function)["__signature__"] = signature.replace(parameters=list(parameters.values()))
+        types = {parameter.name: parameter.annotation for parameter in parameters.values()}
+        function.__annotations__ = {**types, "return": signature.return_annotation}
+        return function
+
+
+def _prefixed(check: dg.AssetCheckKey, names: Names) -> dg.AssetCheckKey:
+    return dg.AssetCheckKey(names.key(check.asset_key), check.name)
+
+
+def _stored(out: dg.AssetOut, names: Names) -> dg.AssetOut:
+    """``out`` with our IO manager."""
+    out = copy(out)
+    out.io_manager_key = names.name(IO_MANAGER)
+    return out
 
 
 def profile_asset(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import dagster as dg
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from assets.shared.failures import as_failure
 from assets.shared.references import Reference
@@ -123,24 +123,24 @@ class ReferenceIOManager(dg.ConfigurableIOManager):
     """Stores the references that assets return, and reads them as the type of the input's annotation."""
 
     storage: dg.ResourceDependency[Storage]
+    key_prefix: list[str] = Field(default=[])  # of our keys; the storage does not repeat it
 
     def handle_output(self, context: dg.OutputContext, obj: Reference) -> None:
         try:
-            self.storage.write_reference(_key(context), obj)
+            self.storage.write_reference(self._key(context), obj)
         except InputError as error:
             raise as_failure(error) from None
 
     def load_input(self, context: dg.InputContext) -> Reference:
         try:
-            return self.storage.read_reference(_key(context), context.dagster_type.typing_type)
+            return self.storage.read_reference(self._key(context), context.dagster_type.typing_type)
         except InputError as error:
             raise as_failure(error) from None
 
-
-def _key(context: dg.OutputContext | dg.InputContext) -> str:
-    """``stage/name`` of an asset, and ``stage/name/partition`` of one that has partitions."""
-    key = context.asset_key.to_user_string()
-    return f"{key}/{context.asset_partition_key}" if context.has_asset_partitions else key
+    def _key(self, context: dg.OutputContext | dg.InputContext) -> str:
+        """``stage/name`` of an asset, and ``stage/name/partition`` of one that has partitions."""
+        key = "/".join(context.asset_key.path[len(self.key_prefix) :])
+        return f"{key}/{context.asset_partition_key}" if context.has_asset_partitions else key
 
 
 def _below(filename: Any, folder: Path) -> bool:

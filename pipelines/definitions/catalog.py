@@ -13,6 +13,7 @@ from typing import Annotated, Any, cast
 import dagster as dg
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from assets.shared.profile import Names
 from core.code_digest import PROJECT
 from pipelines.definitions.jobs import is_on_request
 
@@ -62,14 +63,14 @@ class CatalogSettings(BaseModel):
 
 
 def describe(
-    assets: Sequence[dg.AssetsDefinition | dg.AssetSpec], settings: CatalogSettings
+    assets: Sequence[dg.AssetsDefinition | dg.AssetSpec], settings: CatalogSettings, names: Names
 ) -> list[dg.AssetsDefinition | dg.AssetSpec]:
     """Add the metadata from settings and jobs to ``assets``."""
     days = settings.fresh_days
     fresh = None if days is None else dg.FreshnessPolicy.time_window(timedelta(OVERDUE * days), timedelta(days))
 
     def attributes(spec: dg.AssetSpec) -> dict[str, Any]:
-        group = str(spec.group_name)
+        group = names.plain(spec.key).path[0]
         return {"owners": settings.owners.get(group) or [TEAMS.get(group, OTHERS)]}
 
     def described(asset: dg.AssetsDefinition | dg.AssetSpec) -> dg.AssetsDefinition | dg.AssetSpec:
@@ -79,7 +80,7 @@ def describe(
         pool = {POOL: asset.op.pool} if asset.op.pool else {}
 
         def computed(spec: dg.AssetSpec) -> dg.AssetSpec:
-            weekly = asset.is_materializable and not is_on_request(spec.key)
+            weekly = asset.is_materializable and not is_on_request(names.plain(spec.key))
             runs = "weekly" if weekly else "on_request" if asset.is_materializable else "hourly"
             return spec.replace_attributes(
                 **attributes(spec),

@@ -1,7 +1,13 @@
 """Jobs: named selections of the graph."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import dagster as dg
 
+from assets.shared.profile import Names
+
+Job = Any  # what `dg.define_asset_job` returns: Dagster exports no name of its class
 EVERYTHING = "everything"
 OBSERVE = "observe_sources"
 PREPARE = "prepare_targets"
@@ -11,7 +17,18 @@ COMPARE = "compare_experiments"
 RETAIN = "retention"
 # Launched on their own.
 REQUESTED_GROUPS, REQUESTED_KEY = ("experiments", "operations"), ["training", "checkpoints"]
-ON_REQUEST = dg.AssetSelection.groups(*REQUESTED_GROUPS) | dg.AssetSelection.assets(REQUESTED_KEY)
+SOURCE = ["targets", "source"]
+DESCRIPTIONS = {
+    EVERYTHING: "Everything: targets, gates, training, evals of base and policy, scorecard, champion. Unchanged "
+    "results are reused.",
+    PREPARE: "Prepare the targets from the present traces and check them. If the sensor retrain_on_new_targets is "
+    "on, it then starts a training.",
+    SCORE: "Evaluate base and policy, write the scorecard and decide on the champion. Run it after a training.",
+    EXPERIMENT: "Train and evaluate one recipe with one seed. Launch a backfill to compare several.",
+    COMPARE: "Write the page that compares the recipes.",
+    RETAIN: "List old outputs that nothing refers to. With dry_run: false, remove them.",
+    OBSERVE: "Record the digest and the number of rows of the raw traces, which show whether they have changed.",
+}
 
 
 def is_on_request(key: dg.AssetKey) -> bool:
@@ -19,52 +36,40 @@ def is_on_request(key: dg.AssetKey) -> bool:
     return key.path[0] in REQUESTED_GROUPS or list(key.path) == REQUESTED_KEY
 
 
-everything = dg.define_asset_job(
-    EVERYTHING,
-    selection=dg.AssetSelection.all() - ON_REQUEST,
-    description="Everything: targets, gates, training, evals of base and policy, scorecard, champion. Unchanged "
-    "results are reused.",
-)
-prepare_targets = dg.define_asset_job(
-    PREPARE,
-    selection=dg.AssetSelection.groups("models", "benchmarks", "targets"),
-    description="Prepare the targets from the present traces and check them. If the sensor retrain_on_new_targets is "
-    "on, it then starts a training.",
-)
-score_policy = dg.define_asset_job(
-    SCORE,
-    selection=dg.AssetSelection.groups("evals", "ood", "report", "registry"),
-    description="Evaluate base and policy, write the scorecard and decide on the champion. Run it after a training.",
-)
-experiment = dg.define_asset_job(
-    EXPERIMENT,
-    selection=dg.AssetSelection.assets(["experiments", "policy"], ["experiments", "scores"]),
-    description="Train and evaluate one recipe with one seed. Launch a backfill to compare several.",
-)
-compare_experiments = dg.define_asset_job(
-    COMPARE,
-    selection=dg.AssetSelection.assets(["experiments", "comparison"]),
-    description="Write the page that compares the recipes.",
-)
-retention = dg.define_asset_job(
-    RETAIN,
-    selection=dg.AssetSelection.groups("operations"),
-    description="List old outputs that nothing refers to. With dry_run: false, remove them.",
-)
-# An observation cannot share a job with materializations.
-observe_sources = dg.define_asset_job(
-    OBSERVE,
-    selection=dg.AssetSelection.assets(["targets", "source"]),
-    description="Record the digest and the number of rows of the raw traces, which show whether they have changed.",
-    executor_def=dg.in_process_executor,  # it is one short step
-)
+def in_groups(names: Names, keys: Sequence[dg.AssetKey], *groups: str) -> dg.AssetSelection:
+    """Select those of ``keys`` that are in ``groups``, with their checks."""
+    return dg.AssetSelection.assets(*(names.key(key) for key in keys if key.path[0] in groups))
 
-JOBS = [
-    everything,
-    observe_sources,
-    prepare_targets,
-    score_policy,
-    experiment,
-    compare_experiments,
-    retention,
-]
+
+def build_jobs(names: Names, keys: Sequence[dg.AssetKey]) -> dict[str, Job]:
+    """All jobs, by their names without prefix.
+
+    Args:
+        names: of assets and jobs.
+        keys: The assets that can be materialized, without prefix.
+    """
+    weekly = [key for key in keys if not is_on_request(key)]
+    selections = {
+        EVERYTHING: dg.AssetSelection.assets(*map(names.key, weekly)),
+        PREPARE: in_groups(names, keys, "models", "benchmarks", "targets"),
+        SCORE: in_groups(names, keys, "evals", "ood", "report", "registry"),
+        EXPERIMENT: _assets(names, ["experiments", "policy"], ["experiments", "scores"]),
+        COMPARE: _assets(names, ["experiments", "comparison"]),
+        RETAIN: in_groups(names, keys, "operations"),
+    }
+    jobs = {
+        job: dg.define_asset_job(names.name(job), selection=selection, description=DESCRIPTIONS[job])
+        for job, selection in selections.items()
+    }
+    # An observation cannot share a job with materializations.
+    observe = dg.define_asset_job(
+        names.name(OBSERVE),
+        selection=_assets(names, SOURCE),
+        description=DESCRIPTIONS[OBSERVE],
+        executor_def=dg.in_process_executor,  # it is one short step
+    )
+    return {**jobs, OBSERVE: observe}
+
+
+def _assets(names: Names, *keys: list[str]) -> dg.AssetSelection:
+    return dg.AssetSelection.assets(*(names.key(dg.AssetKey(key)) for key in keys))

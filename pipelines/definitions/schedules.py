@@ -1,11 +1,13 @@
 """Schedules. They are off by default; turn them on in the UI."""
 
+from collections.abc import Mapping
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import dagster as dg
 
+from assets.shared.profile import Names
 from core.errors import InputError
-from pipelines.definitions.jobs import EVERYTHING, everything, observe_sources
+from pipelines.definitions.jobs import EVERYTHING, OBSERVE, Job
 from pipelines.definitions.settings import ScheduleSettings
 
 UNFINISHED = [
@@ -23,7 +25,7 @@ def unfinished(instance: dg.DagsterInstance, job: str) -> str | None:
     return runs[0].run_id if runs else None
 
 
-def build_schedules(settings: ScheduleSettings) -> list[dg.ScheduleDefinition]:
+def build_schedules(names: Names, jobs: Mapping[str, Job], settings: ScheduleSettings) -> list[dg.ScheduleDefinition]:
     """The weekly run, and the hourly observation of the sources; InputError for a time that does not exist."""
     try:
         ZoneInfo(settings.timezone)
@@ -33,14 +35,14 @@ def build_schedules(settings: ScheduleSettings) -> list[dg.ScheduleDefinition]:
         ) from None
 
     def once(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        if earlier := unfinished(context.instance, EVERYTHING):
-            return dg.SkipReason(f"run {earlier} of {EVERYTHING} is in progress and takes the present data")
+        if earlier := unfinished(context.instance, names.name(EVERYTHING)):
+            return dg.SkipReason(f"run {earlier} of {names.name(EVERYTHING)} is in progress and takes the present data")
         return dg.RunRequest()
 
     try:
         weekly = dg.ScheduleDefinition(
-            name="weekly_retrain",
-            job=everything,
+            name=names.name("weekly_retrain"),
+            job=jobs[EVERYTHING],
             cron_schedule=settings.retrain,
             execution_timezone=settings.timezone,
             execution_fn=once,
@@ -54,8 +56,8 @@ def build_schedules(settings: ScheduleSettings) -> list[dg.ScheduleDefinition]:
     return [
         weekly,
         dg.ScheduleDefinition(
-            name="hourly_observation",
-            job=observe_sources,
+            name=names.name("hourly_observation"),
+            job=jobs[OBSERVE],
             cron_schedule="0 * * * *",
             execution_timezone=settings.timezone,
             default_status=dg.DefaultScheduleStatus.STOPPED,

@@ -2,20 +2,22 @@
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 
 import dagster as dg
 
 from assets.experiments import POLICY as EXPERIMENT
+from assets.shared.profile import Names
 from assets.shared.references import PreparedReference
 from assets.shared.storage import Storage
-from assets.targets import PREPARED
+from assets.targets import PREPARED, with_upstream_files
 from assets.training import ALERT, METRICS, POLICY, metrics_key
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
 from core.text.secrets import redact
 from pipelines.definitions.instance import end_dead_runs
-from pipelines.definitions.jobs import PREPARE, prepare_targets, score_policy
+from pipelines.definitions.jobs import PREPARE, SCORE, Job
 from pipelines.definitions.notices import Notice, NotifySettings, send
 from pipelines.definitions.schedules import unfinished
 from pipelines.definitions.settings import Settings
@@ -25,29 +27,29 @@ STOPPED = dg.DefaultSensorStatus.STOPPED
 OBSERVATIONS = 200  # read at once
 
 
-def build_sensors(settings: Settings) -> list[dg.SensorDefinition]:
+def build_sensors(names: Names, jobs: Mapping[str, Job], settings: Settings) -> list[dg.SensorDefinition]:
     """All sensors."""
     automation = dg.AutomationConditionSensorDefinition(
-        "retrain_on_new_targets",
-        target=dg.AssetSelection.groups("training"),
+        names.name("retrain_on_new_targets"),
+        target=dg.AssetSelection.assets(names.key(POLICY)),
         default_status=STOPPED,
         description="Start a training when the content of the targets has changed and their checks have passed.",
     )
     return [
-        notify_run_failures(settings.notify),
-        notify_training_alerts(settings.notify),
-        watch_sources(settings),
+        notify_run_failures(names, settings.notify),
+        notify_training_alerts(names, settings.notify),
+        watch_sources(names, jobs[PREPARE], settings),
         automation,
-        score_new_policies(),
-        stop_orphans(),
+        score_new_policies(names, jobs[SCORE]),
+        stop_orphans(names),
     ]
 
 
-def notify_run_failures(settings: NotifySettings) -> dg.SensorDefinition:
+def notify_run_failures(names: Names, settings: NotifySettings) -> dg.SensorDefinition:
     """Reports each failed run to the addresses of ``settings``."""
 
     @dg.run_failure_sensor(
-        name="notify_run_failures",
+        name=names.name("notify_run_failures"),
         default_status=STOPPED,
         description="Report each failed run with the step and the reason: in the daemon's log, and to the addresses of "
         f"notify.url_variables ({', '.join(settings.url_variables) or 'none'}).",
@@ -68,11 +70,11 @@ def failure_notice(context: dg.RunFailureSensorContext) -> Notice:
     return Notice(f"run {run.run_id} of {run.job_name} failed", listed)
 
 
-def notify_training_alerts(settings: NotifySettings) -> dg.SensorDefinition:
+def notify_training_alerts(names: Names, settings: NotifySettings) -> dg.SensorDefinition:
     """Reports the warnings about trainings that are under way to the addresses of ``settings``."""
 
     @dg.sensor(
-        name="notify_training_alerts",
+        name=names.name("notify_training_alerts"),
         minimum_interval_seconds=30,
         default_status=STOPPED,
         description="Send the warnings of a training while it is in progress, by the thresholds of run.alerts and to "
@@ -80,7 +82,7 @@ def notify_training_alerts(settings: NotifySettings) -> dg.SensorDefinition:
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         read, sent = json.loads(context.cursor or "{}"), 0
-        for key in (METRICS, metrics_key(EXPERIMENT)):
+        for key in (names.key(METRICS), names.key(metrics_key(EXPERIMENT))):
             name = key.to_user_string()
             if name not in read:  # switched on just now: what was before is known
                 latest = context.instance.fetch_observations(key, limit=1).records
@@ -100,24 +102,25 @@ def notify_training_alerts(settings: NotifySettings) -> dg.SensorDefinition:
     return sensor
 
 
-def watch_sources(settings: Settings) -> dg.SensorDefinition:
+def watch_sources(names: Names, job: Job, settings: Settings) -> dg.SensorDefinition:
     """Prepares the targets again when the content of the traces changed."""
 
     @dg.sensor(
-        name="watch_sources",
-        job=prepare_targets,
+        name=names.name("watch_sources"),
+        job=job,
         minimum_interval_seconds=60,
         default_status=STOPPED,
         description="Prepare the targets when the content of their files, or the commit of their hub dataset, changed. "
         "Changes during a preparation lead to one more run after it.",
     )
-    def sensor(context: dg.SensorEvaluationContext, storage: Storage) -> dg.SensorResult | dg.SkipReason:
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         if not changing_sources(settings.targets):
             return dg.SkipReason("the embedded generator always makes the same traces")
-        state = SourceState.from_cursor(context.cursor).observe(settings.targets)
-        if state.digest == (state.requested or prepared_digest(storage)):
+        options = with_upstream_files(context.instance, settings.targets)
+        state = SourceState.from_cursor(context.cursor).observe(options)
+        if state.digest == (state.requested or prepared_digest(Storage(root=settings.storage.root))):
             return skip(f"unchanged: {state.digest[:SHORT_DIGEST]}", state)
-        if earlier := unfinished(context.instance, PREPARE):
+        if earlier := unfinished(context.instance, names.name(PREPARE)):
             return skip(f"changed while run {earlier} is in progress: will be requested after it", state)
         state = replace(state, requested=state.digest, number=state.number + 1)
         tags = {"luffy/source": state.digest[:SHORT_DIGEST]}
@@ -140,13 +143,13 @@ def prepared_digest(storage: Storage) -> str:
         return ""
 
 
-def score_new_policies() -> dg.SensorDefinition:
+def score_new_policies(names: Names, job: Job) -> dg.SensorDefinition:
     """Evaluate policies that were trained outside a full run."""
 
     @dg.asset_sensor(
-        asset_key=POLICY,
-        job=score_policy,
-        name="score_new_policies",
+        asset_key=names.key(POLICY),
+        job=job,
+        name=names.name("score_new_policies"),
         minimum_interval_seconds=30,
         default_status=STOPPED,
         description="Evaluate a new policy and promote it if it wins, unless the run that trained it does so itself.",
@@ -158,18 +161,18 @@ def score_new_policies() -> dg.SensorDefinition:
         run = context.instance.get_run_by_id(event.run_id)
         if run is not None and run.execution_plan_snapshot_id is not None:
             plan = context.instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id)
-            if any(step.startswith("report__") for step in plan.step_keys_to_execute):
+            if any(step.startswith("report__scorecard") for step in plan.step_keys_to_execute):
                 return dg.SkipReason(f"run {run.run_id} scores policy {digest[:SHORT_DIGEST]} itself")
         return dg.RunRequest(run_key=digest)
 
     return sensor
 
 
-def stop_orphans() -> dg.SensorDefinition:
+def stop_orphans(names: Names) -> dg.SensorDefinition:
     """Ends dead runs and stops the processes that they left behind."""
 
     @dg.sensor(
-        name="stop_orphans",
+        name=names.name("stop_orphans"),
         minimum_interval_seconds=60,
         default_status=STOPPED,
         description="End runs whose terminal was closed, and stop processes of this machine whose run has ended: TERM, "
@@ -197,4 +200,4 @@ def reason(error: object) -> str:
         error = cause
     text = str(getattr(error, "message", error)).strip()
     name = str(getattr(error, "cls_name", ""))
-    return text.removeprefix(f"{name}: ").removeprefix("dagster._core.definitions.events.Failure: ")
+    return text.removeprefix(f"{name}: ").removeprefix(f"{dg.Failure.__module__}.Failure: ")

@@ -8,6 +8,7 @@ defaults that the Launchpad shows.
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -113,7 +114,7 @@ class ScheduleSettings(_Section):
     timezone: str = Field(default="UTC", description="Time zone of the schedules.")
 
 
-class YamlVariables(EnvSettingsSource):
+class _YamlVariables(EnvSettingsSource):
     """Environment variables whose values are YAML, so that ``null``, lists and mappings can be given."""
 
     def field_is_complex(self, field: FieldInfo) -> bool:
@@ -123,12 +124,8 @@ class YamlVariables(EnvSettingsSource):
         return parse_yaml(value, f"variable {PREFIX}{field_name}".upper())
 
 
-class Settings(BaseSettings):
+class Settings(_Section):
     """All settings of an installation, by section."""
-
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_nested_delimiter="__", env_ignore_empty=False, extra="forbid", frozen=True
-    )
 
     storage: StorageSettings = StorageSettings()
     interpreter: InterpreterSettings = InterpreterSettings()
@@ -150,13 +147,6 @@ class Settings(BaseSettings):
     notify: NotifySettings = NotifySettings()
     retention: RetentionOptions = RetentionOptions()
 
-    @classmethod
-    def settings_customise_sources(
-        cls, settings_cls: type[BaseSettings], *_: PydanticBaseSettingsSource, **__: PydanticBaseSettingsSource
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Variables first, then the profile."""
-        return YamlVariables(settings_cls), InitSettingsSource(settings_cls, read_profile(profile_file()))
-
     def benchmark_suite(self) -> list[Benchmark]:
         """The benchmarks that are assets; InputError for a suite or a name that does not exist."""
         local = PROJECT / self.suite.name
@@ -172,6 +162,34 @@ class Settings(BaseSettings):
         return SUITE if self.checks.suite is None else PROJECT / Path(self.checks.suite).expanduser()
 
 
+class _EnvironmentSettings(Settings, BaseSettings):
+    """The settings of this process's environment."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_nested_delimiter="__", env_ignore_empty=False, extra="forbid", frozen=True
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], *_: PydanticBaseSettingsSource, **__: PydanticBaseSettingsSource
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Variables first, then the profile."""
+        return _YamlVariables(settings_cls), InitSettingsSource(settings_cls, read_profile(profile_file()))
+
+
+def read_settings(profile: str, changes: Mapping[str, Any]) -> Settings:
+    """The settings of a profile with ``changes`` by section and key, whatever this process's environment says.
+
+    Raises InputError that names the profile, the key and what was expected.
+    """
+    file = file_of_profile(profile, "name one of them, or give the path of a file")
+    try:
+        settings = Settings(**_merged(read_profile(file), dict(changes)))
+    except ValidationError as error:
+        raise InputError(f"profile {file}: {explain_validation(error, Settings)}") from error
+    return _consistent(settings)
+
+
 def load_settings() -> Settings:
     """The settings of this process's environment.
 
@@ -179,12 +197,17 @@ def load_settings() -> Settings:
     """
     check_variables()
     try:
-        settings = Settings()
+        settings = _EnvironmentSettings()
     except ValidationError as error:
         name = PREFIX + "__".join(str(part) for part in error.errors()[0]["loc"][:2]).upper()
         variables = [key for key in os.environ if f"{key.upper()}__".startswith(f"{name}__")]
         where = f"variable {variables[0]}" if variables else f"profile {profile_file()}"
         raise InputError(f"{where}: {explain_validation(error, Settings)}") from error
+    return _consistent(settings)
+
+
+def _consistent(settings: Settings) -> Settings:
+    """``settings``; InputError if two sections contradict each other."""
     if settings.evaluation.until_decided and settings.promotion.rule != "error_rate":
         raise InputError(
             f"evaluation.samples: until_decided needs promotion.rule: error_rate, got {settings.promotion.rule}, whose "

@@ -8,7 +8,8 @@ import dagster as dg
 
 from assets.shared.generation import GenerationOptions
 from assets.shared.options import DifficultyOptions
-from pipelines.definitions.code_location import build_defs
+from assets.shared.profile import Names
+from pipelines.definitions.factory import build_defs
 from pipelines.definitions.settings import load_settings
 from pipelines.reference.markdown import code, page, prose, table
 
@@ -19,7 +20,7 @@ def graph_page() -> str:
         "generate": GenerationOptions(teacher="teacher", problems="problems.jsonl"),
         "difficulty": DifficultyOptions(),
     }
-    defs = build_defs(settings=load_settings().model_copy(update=more))
+    defs = build_defs(load_settings().model_copy(update=more), Names())
     specs = sorted(defs.resolve_all_asset_specs(), key=lambda spec: (str(spec.group_name), spec.key))
     groups = [
         f"### {group}\n\n{table(('asset', 'what it is'), [_row(spec.key.to_user_string(), spec) for spec in members])}"

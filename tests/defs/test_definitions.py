@@ -10,9 +10,10 @@ import dagster as dg
 import pytest
 
 from assets.checks import ACCOUNT
+from assets.shared.profile import Names
 from assets.shared.references import Reference
 from assets.shared.storage import Storage
-from pipelines.definitions.code_location import build_defs
+from pipelines.definitions.factory import build_defs
 from targets.check.expectations import check_names
 from tests.defs.project import settings_of
 
@@ -40,7 +41,7 @@ HEAVY += ["matplotlib", "scipy", "rich"]  # of reports: imported where they are 
 
 
 def definitions(profile: str, **settings: str) -> dg.Definitions:
-    return build_defs(settings=settings_of(LUFFY_PROFILE=profile, **settings))
+    return build_defs(settings_of(LUFFY_PROFILE=profile, **settings), Names())
 
 
 def graph(profile: str, **settings: str):
@@ -176,7 +177,7 @@ LOAD = "import json, sys; import pipelines.definitions.code_location; print(json
 
 
 STATE = """
-import gc, json, locale, logging, os, signal, sys, threading, warnings
+import gc, importlib, json, locale, logging, os, signal, sys, threading, warnings
 def state():
     umask = os.umask(0)
     os.umask(umask)
@@ -196,15 +197,16 @@ def state():
         "open files": len(os.listdir("/proc/self/fd")),
     }
 before = state()
-import pipelines.definitions.code_location
+importlib.import_module(sys.argv[1])
 after = state()
 print(json.dumps({name: [before[name], after[name]] for name in before if before[name] != after[name]}))
 """
 
 
-def test_importing_the_location_changes_nothing_of_the_process():
+@pytest.mark.parametrize("module", ["pipelines.definitions.code_location", "pipelines.embedding"])
+def test_importing_the_definitions_changes_nothing_of_the_process(module: str):
     done = subprocess.run(
-        [sys.executable, "-c", STATE], cwd=ROOT, umask=0o022, capture_output=True, text=True, check=True
+        [sys.executable, "-c", STATE, module], cwd=ROOT, umask=0o022, capture_output=True, text=True, check=True
     )
     assert json.loads(done.stdout) == {}
 

@@ -4,14 +4,14 @@ import dagster as dg
 import pytest
 
 from assets.shared.options import SplitOptions, TrainingOptions
-from assets.shared.profile import profile_asset
+from assets.shared.profile import Names, profile_asset
 from core.code_digest import PROJECT
 from core.errors import InputError
 from core.files import read_yaml
 from training.config.keys import leaves
 
 
-@profile_asset(group_name="targets", description="Says what it was given.")
+@profile_asset(key=dg.AssetKey("split"), group_name="targets", description="Says what it was given.")
 def split(context: dg.AssetExecutionContext, config: SplitOptions) -> dg.MaterializeResult:
     if config.max_rows == 13:
         raise InputError("13 rows bring bad luck; give another number")
@@ -29,7 +29,7 @@ def metadata(result: dg.ExecuteInProcessResult) -> dict:
 
 
 def test_each_definition_has_the_values_of_its_profile_as_defaults() -> None:
-    seven, none = split.build(SplitOptions(max_rows=7)), split.build(SplitOptions())
+    seven, none = split.build(Names(), SplitOptions(max_rows=7)), split.build(Names(), SplitOptions())
     assert metadata(materialized(seven))["max_rows"] == 7
     assert metadata(materialized(none))["max_rows"] == 0
     assert metadata(materialized(seven, max_rows=9))["max_rows"] == 9
@@ -45,7 +45,7 @@ def test_each_definition_has_the_values_of_its_profile_as_defaults() -> None:
     ],
 )
 def test_a_value_that_does_not_fit_ends_the_step_with_its_message(config: dict, said: str) -> None:
-    result = materialized(split.build(SplitOptions()), **config)
+    result = materialized(split.build(Names(), SplitOptions()), **config)
     (failure,) = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
     assert said in failure.step_failure_data.user_failure_data.description
 

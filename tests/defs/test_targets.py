@@ -220,10 +220,11 @@ def test_a_training_alone_looks_at_the_checks_of_the_version_that_it_reads(build
 
 
 def test_no_other_asset_has_blocking_checks_that_a_training_would_have_to_look_at(build):
-    graph = build(**SMALL).defs.resolve_asset_graph()
+    project = build(**SMALL)
+    graph = project.defs.resolve_asset_graph()
     assert {key.asset_key for key in graph.asset_check_keys} == {dg.AssetKey(["targets", "train"])}
     blocking = {key for key in graph.asset_check_keys if graph.get_check_spec(key).blocking}
-    assert blocking == set(check_keys(quality.SUITE))
+    assert blocking == set(check_keys(project.defs.resources["profile"]))
 
 
 def test_the_profile_names_the_suite_of_the_checks(build, tmp_path: Path):

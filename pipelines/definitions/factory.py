@@ -1,0 +1,113 @@
+"""Build Dagster's definitions from settings, in explicit lists, under names that others can stand beside."""
+
+from typing import Any
+
+import dagster as dg
+
+from assets.benchmarks import benchmarks_suite, description_of
+from assets.browser import browser
+from assets.checkpoints import CheckpointOptions, checkpoints
+from assets.checks import check_specs, targets_account, targets_checks
+from assets.difficulty import check_one_source_of_rates, difficulty, difficulty_inputs
+from assets.evals import build_evals
+from assets.experiments import build_experiments
+from assets.generated import generated, pool_of
+from assets.models import base
+from assets.registry import champion
+from assets.report import scorecard, scorecard_inputs
+from assets.retention import retention
+from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.profile import IO_MANAGER, Names, Profile
+from assets.shared.storage import ReferenceIOManager, Storage
+from assets.targets import SOURCE, SOURCE_SPEC, prepared, prepared_inputs, source, train, upstream_assets
+from assets.training import POLICY, metrics_spec, policy
+from pipelines.definitions.automation import retrain_on_new_targets
+from pipelines.definitions.catalog import describe
+from pipelines.definitions.jobs import build_jobs
+from pipelines.definitions.schedules import build_schedules
+from pipelines.definitions.sensors import build_sensors
+from pipelines.definitions.settings import Settings
+
+
+def build_defs(settings: Settings, names: Names, *, executor: dg.ExecutorDefinition | None = None) -> dg.Definitions:
+    """The definitions of ``settings`` under ``names``.
+
+    Args:
+        settings: of the installation.
+        names: Prefixes of keys, groups, jobs, sensors, schedules and resources.
+        executor: of all jobs. None: that of the definitions which these are merged into.
+    """
+    suite = settings.benchmark_suite()
+    last = CheckpointOptions(**settings.evaluation.model_dump(), benchmark=suite[0].name)
+    assets = [
+        *_target_assets(names, settings),
+        base.build(names, settings.model),
+        policy.build(
+            names,
+            settings.training,
+            key=POLICY,
+            group_name=POLICY.path[0],
+            automation_condition=retrain_on_new_targets(),
+        ),
+        metrics_spec(names, POLICY),
+        benchmarks_suite.build(names, settings.benchmarks, description=description_of(suite)),
+        *build_evals(names, suite, settings.evaluation),
+        checkpoints.build(names, last),
+        scorecard.build(names, settings.report, ins=scorecard_inputs(suite)),
+        champion.build(names, settings.promotion),
+        *build_experiments(names, suite, settings.experiments, settings.training, settings.evaluation),
+        retention.build(names, settings.retention),
+    ]
+    computed = [asset for asset in assets if isinstance(asset, dg.AssetsDefinition)]
+    keys = [names.plain(key) for asset in computed if asset.is_materializable for key in asset.keys]
+    jobs = build_jobs(names, keys)
+    checks = check_specs(settings.check_suite())
+    return dg.Definitions(
+        assets=describe(assets, settings.catalog, names),
+        asset_checks=[targets_checks.build(names, specs=checks), targets_account.build(names)],
+        jobs=list(jobs.values()),
+        schedules=build_schedules(names, jobs, settings.schedule),
+        sensors=build_sensors(names, jobs, settings),
+        resources={names.name(name): resource for name, resource in _resources(settings, names).items()},
+        executor=executor,
+    )
+
+
+def _target_assets(names: Names, settings: Settings) -> list[dg.AssetsDefinition]:
+    """Build the target assets; a teacher's traces and pass rates are among them if the profile has their sections."""
+    teacher, rates = settings.generate, settings.difficulty
+    upstream = upstream_assets(settings.targets)
+    sources = [SOURCE, *upstream]
+    inputs = prepared_inputs(generated=bool(teacher), measured=bool(rates))
+    assets = [
+        source.build(names, upstream=upstream, specs=[SOURCE_SPEC.replace_attributes(deps=upstream)]),
+        prepared.build(names, settings.targets, upstream, ins=inputs, deps=sources),
+        train.build(names, settings.split),
+        browser.build(names),
+    ]
+    if teacher:
+        assets.append(generated.build(names, teacher, pool=pool_of(teacher)))
+    if rates:
+        check_one_source_of_rates(settings.targets)
+        ins = difficulty_inputs(generated=bool(teacher))
+        assets.append(difficulty.build(names, rates, upstream, ins=ins, deps=sources))
+    return assets
+
+
+def _resources(settings: Settings, names: Names) -> dict[str, Any]:
+    """Storage, the references between assets, the profile, and the training interpreter."""
+    storage = Storage(root=settings.storage.root)
+    return {
+        "storage": storage,
+        IO_MANAGER: ReferenceIOManager(storage=storage, key_prefix=list(names.key_prefix)),
+        "profile": Profile(
+            names=names,
+            suite=settings.benchmark_suite(),
+            checks=settings.check_suite(),
+            targets=settings.targets,
+            training=settings.training,
+            experiments=settings.experiments,
+            promotion=settings.promotion,
+        ),
+        "interpreter": TrainingInterpreter(**settings.interpreter.model_dump()),
+    }

@@ -1,0 +1,71 @@
+"""Our assets, checks, jobs, schedules and sensors inside another team's Dagster project.
+
+Everything here depends on the arguments alone: no variable of the environment is read, and importing it changes
+nothing of the process.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from assets.shared.profile import Names
+from core.errors import InputError
+from pipelines.definitions.factory import build_defs
+from pipelines.definitions.settings import read_settings
+
+KEY_PREFIX = "luffy"
+
+
+def luffy_definitions(
+    profile: str | Path = "embedded",
+    *,
+    key_prefix: str | Sequence[str] = KEY_PREFIX,
+    group_prefix: str = "luffy_",
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+) -> dg.Definitions:
+    """The definitions of a profile, for `dagster.Definitions.merge` with those of another project.
+
+    Args:
+        profile: A profile that the project ships, or the absolute path of a YAML file.
+        key_prefix: The first part, or parts, of every asset key. Joined by ``_`` it is also the beginning of the names
+            of jobs, schedules, sensors and resources, so two calls with different prefixes can stand side by side.
+        group_prefix: The beginning of every group's name.
+        settings: Values by section and key that override those of the profile.
+
+    Raises:
+        InputError: the profile, a setting or a prefix is wrong.
+
+    Example:
+        >>> defs = luffy_definitions(key_prefix="reasoner", settings={"training": {"seed": 1}})
+        >>> sorted(defs.resources)
+        ['reasoner_interpreter', 'reasoner_io_manager', 'reasoner_profile', 'reasoner_storage']
+    """
+    parts = [key_prefix] if isinstance(key_prefix, str) else list(key_prefix)
+    for part in [*parts, group_prefix.rstrip("_") or KEY_PREFIX]:
+        if not part.isidentifier():
+            raise InputError(f"prefix {part!r}: expected letters, digits and underscores, as in {KEY_PREFIX!r}")
+    if not parts:
+        raise InputError(f"key_prefix: expected at least one part, such as {KEY_PREFIX!r}, before our asset keys")
+    return build_defs(read_settings(str(profile), settings or {}), Names(tuple(parts), group_prefix))
+
+
+class LuffyComponent(dg.Component, dg.Model, dg.Resolvable):
+    """A component of `dg`: the training of a reasoning model, from traces to champion."""
+
+    profile: str = "embedded"
+    key_prefix: list[str] = Field(default=[KEY_PREFIX])
+    group_prefix: str = "luffy_"
+    settings: dict[str, dict[str, Any]] = Field(default={})
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """The definitions; a profile that is a file lies relative to the component's folder."""
+        file = context.path / self.profile
+        return luffy_definitions(
+            file if file.is_file() else self.profile,
+            key_prefix=self.key_prefix,
+            group_prefix=self.group_prefix,
+            settings=self.settings,
+        )
