@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SqliteEventLogStorage
 
+from assets.shared.failures import CANCELLED
 from core.metrics import METRICS, View
 from core.progress import Terminal, clock, position, sparkline
 from pipelines.definitions.sensors import reason
@@ -219,7 +220,7 @@ class RunMonitor:
 
     def _failed(self, step: str, entry: dg.EventLogEntry, event: dg.DagsterEvent) -> None:
         data = event.step_failure_data
-        if "DagsterExecutionInterruptedError" in reason(data.error):
+        if CANCELLED in reason(data.error):
             self._finish("stopped", step, entry.timestamp)
             return
         failure = data.user_failure_data

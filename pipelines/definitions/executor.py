@@ -1,9 +1,14 @@
 """The executor of steps: it forks them from the run's process, which has loaded what most of them need."""
 
+from collections.abc import Iterator
 from importlib import import_module
-from typing import cast
+from typing import Any, cast
 
 import dagster as dg
+from dagster._core.execution.retries import RetryMode
+from dagster._core.executor.multiprocess import MultiprocessExecutor
+
+from assets.shared.failures import CANCELLED, cancellation
 
 # Loading them takes a step seconds.
 PRELOADED = (
@@ -36,9 +41,25 @@ def forked_steps(context: dg.InitExecutorContext) -> dg.Executor:
 
     A fork copies the locks that other threads hold. The threads of a run only wait for a request to stop it.
     """
-    from dagster._core.execution.retries import RetryMode
-    from dagster._core.executor.multiprocess import MultiprocessExecutor
-
     preload()
     at_once = cast(int, context.executor_config["max_concurrent"])
-    return MultiprocessExecutor(RetryMode.ENABLED, at_once, start_method="fork")
+    return ForkedSteps(RetryMode.ENABLED, at_once, start_method="fork")
+
+
+class ForkedSteps(MultiprocessExecutor):
+    """Dagster's executor of processes, whose interruption says what its steps said of theirs."""
+
+    def execute(self, plan_context: Any, execution_plan: Any) -> Iterator[dg.DagsterEvent]:
+        """The events of the steps; the last one of a cancelled run is one sentence, without Dagster's own stack."""
+        said: list[str] = []
+        interrupted = False
+        try:
+            for event in super().execute(plan_context, execution_plan):
+                if event.is_step_failure and (error := event.step_failure_data.error):
+                    _, found, text = error.message.strip().partition(CANCELLED)
+                    said += [text] if found else []
+                yield event
+        except dg.DagsterExecutionInterruptedError:
+            interrupted = True
+        if interrupted:  # outside of the handler, or the run would show two stack traces
+            raise cancellation("; ".join(dict.fromkeys(said)))

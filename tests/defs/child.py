@@ -50,6 +50,13 @@ def hang(file: str) -> None:
     time.sleep(600)
 
 
+def hang_in_pipes(file: str) -> None:
+    """Hang as a program does that has opened its pipes and is killed before it closes them."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    with open_dagster_pipes():
+        hang(file)
+
+
 def job(file: str) -> int:
     """Run `hang` under a supervisor of its own, as a training runs its job."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))

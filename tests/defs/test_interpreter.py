@@ -1,5 +1,6 @@
 """The training interpreter: messages, failures, and that nothing survives a step. Real processes."""
 
+import json
 import os
 import signal
 import subprocess
@@ -11,10 +12,11 @@ import pytest
 from processes import alive, wait_until
 
 from assets.shared.interpreter import TrainingInterpreter
-from assets.training import METRICS, POINTS, StepObserver
+from assets.training import METRICS, POINTS, StepObserver, kept
 from core.errors import InputError
 from evaluation.command_requests import GenerateRequest
 from tests.defs.project import message, settings_of
+from training.job.checkpoints import STATE
 from training.job.request import TrainingRequest
 
 INTERPRETER = TrainingInterpreter(python=sys.executable, grace_seconds=20)
@@ -87,6 +89,55 @@ def probe(context: dg.AssetExecutionContext) -> None:
 
 dg.materialize([probe], instance=dg.DagsterInstance.ephemeral(), raise_on_error=False)
 """
+
+
+CANCELLED = """
+import json, sys
+from pathlib import Path
+import dagster as dg
+from assets.shared.interpreter import TrainingInterpreter
+
+@dg.asset
+def probe(context: dg.AssetExecutionContext) -> None:
+    interpreter = TrainingInterpreter(python=sys.executable, grace_seconds=20)
+    kept = lambda: "the checkpoint of step 3 is kept; materialize again to resume"
+    interpreter.run(context, ["tests.defs.child", sys.argv[2], sys.argv[1]], print, kept)
+
+with dg.DagsterInstance.ephemeral() as instance:
+    result = dg.materialize([probe], instance=instance, raise_on_error=False)
+    (failed,) = [event.step_failure_data.error for event in result.all_events if event.is_step_failure]
+    logs = [entry.user_message for entry in instance.all_logs(result.run_id)]
+Path(sys.argv[3]).write_text(json.dumps([failed.message, str(failed.cause), str(failed.context), logs]))
+"""
+
+
+@pytest.mark.parametrize("program", ["hang", "hang_in_pipes"])
+def test_a_cancelled_step_says_what_is_kept_and_warns_of_nothing(tmp_path: Path, program: str):
+    root = Path(__file__).resolve().parents[2]
+    pids, told = tmp_path / "pids", tmp_path / "told"
+    worker = subprocess.Popen(
+        [sys.executable, "-c", CANCELLED, str(pids), program, str(told)],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    wait_until(pids.exists, 120)
+    worker.send_signal(signal.SIGINT)
+    assert worker.wait(120) == 0
+    message, cause, context, logs = json.loads(told.read_text())
+    assert message.strip().endswith(": cancelled; the checkpoint of step 3 is kept; materialize again to resume")
+    assert (cause, context) == ("None", "None")  # one stack, of the interruption itself
+    assert not [line for line in logs if "did not receive" in line]
+
+
+def test_a_cancelled_training_names_its_last_complete_checkpoint(tmp_path: Path):
+    assert "there is no checkpoint yet" in kept(tmp_path)
+    for step in (2, 4):
+        state = tmp_path / "first_stage" / "checkpoints" / f"global_step_{step}" / STATE
+        state.parent.mkdir(parents=True)
+        state.touch()
+    assert kept(tmp_path) == "the checkpoint of step 4 is kept; materialize again to resume"
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,15 @@ def test_ctrl_c_cancels_the_run_and_leaves_nothing(environment, tmp_path: Path, 
     assert not list((tmp_path / "storage" / "targets").rglob("*.parquet"))
     monkeypatch.setenv("DAGSTER_HOME", environment["DAGSTER_HOME"])
     with dg.DagsterInstance.get() as instance:
-        assert instance.get_runs(limit=1)[0].status == dg.DagsterRunStatus.CANCELED
+        (cancelled,) = instance.get_runs(limit=1)
+        assert cancelled.status == dg.DagsterRunStatus.CANCELED
+        events = [entry.dagster_event for entry in instance.all_logs(cancelled.run_id) if entry.dagster_event]
+    errors = [event.step_failure_data.error for event in events if event.is_step_failure]
+    assert events[-1].event_type_value == "PIPELINE_CANCELED"
+    errors.append(events[-1].job_canceled_data.error)
+    sentence = "cancelled; materialize again to run this step anew"
+    assert [error.message.strip().rpartition("Error: ")[2] for error in errors] == [sentence, sentence]
+    assert not [error for error in errors if error.cause or error.context]
 
 
 def test_a_run_whose_process_was_killed_is_ended_by_the_next(environment, monkeypatch):
