@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -114,22 +114,19 @@ def main(host: str, port: int) -> int:
         workspace = Path(folder) / "workspace.yaml"
         server = {"socket": str(socket), "host": "localhost", "location_name": LOCATION}
         workspace.write_text(yaml.safe_dump({"load_from": [{"grpc_server": server}]}), encoding="utf-8")
-        code = ["dagster", "code-server", "start", "--socket", str(socket), "-m", CODE, "--log-level", "warning"]
-        daemon = ["dagster._daemon", "run", "-w", str(workspace), "--log-level", "warning"]
-        children = {"code server": _start(code)}
+        quiet = ["--log-level", "warning"]
+        code = [sys.executable, "-m", "dagster", "code-server", "start", "--socket", str(socket), "-m", CODE, *quiet]
+        daemon = [str(Path(sys.executable).with_name("dagster-daemon")), "run", "-w", str(workspace), *quiet]
+        children = {"code server": subprocess.Popen(code)}
         try:
             _wait_for(socket, children["code server"])
-            children["daemon"] = _start(daemon)
+            children["daemon"] = subprocess.Popen(daemon)
             return _serve(workspace, host, port, storage, children)
         finally:
             for child in children.values():
                 child.terminate()
             for child in children.values():
                 child.wait()
-
-
-def _start(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-m", *arguments])
 
 
 def _wait_for(socket: Path, code: subprocess.Popen[bytes]) -> None:
