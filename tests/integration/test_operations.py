@@ -49,9 +49,49 @@ def planted(*folders: Path) -> list[str]:
     return [str(file) for file in files if any(mark in file.read_bytes() for mark in MARKS)]
 
 
+class Postgres:
+    """A server in ``folder``, which is not run as root."""
+
+    def __init__(self, folder: Path, as_user: list[str]) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self._as_user = as_user
+        password = folder / "password"
+        password.write_text("planted-5ecret-postgres")
+        if as_user:
+            shutil.chown(password, "postgres", "postgres")
+        options = ["-D", str(folder / "data"), "-U", "luffy", "-A", "scram-sha-256", "--pwfile", str(password)]
+        subprocess.run([*as_user, str(POSTGRES[-1] / "initdb"), *options], check=True, capture_output=True, cwd="/tmp")
+        self.start()
+
+    def start(self) -> None:
+        options = ["-c", "listen_addresses=127.0.0.1", "-c", f"port={self.port}", "-c", "unix_socket_directories="]
+        command = [*self._as_user, str(POSTGRES[-1] / "postgres"), "-D", str(self.folder / "data"), *options]
+        with (self.folder / "log").open("ab") as log:
+            self.server = subprocess.Popen(command, stdout=log, stderr=log, cwd="/tmp")
+        wait_for_port(self.port, self.server, self.folder / "log")
+
+    def stop(self) -> None:
+        """As an administrator does it who restarts the server: open connections are cut."""
+        self.server.send_signal(signal.SIGINT)
+        self.server.wait(30)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What ``deploy/dagster-postgres.yaml`` reads, and the port."""
+        return {
+            "LUFFY_POSTGRES_HOST": "127.0.0.1",
+            "LUFFY_POSTGRES_USER": "luffy",
+            "LUFFY_POSTGRES_DB": "postgres",
+            "LUFFY_COMPUTE_LOGS": str(self.folder / "logs"),
+            "LUFFY_POSTGRES_PASSWORD": "planted-5ecret-postgres",
+            "PORT": str(self.port),
+        }
+
+
 @pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """A Postgres of the test's own; the variables that ``deploy/dagster-postgres.yaml`` reads."""
+def postgres() -> Iterator[Postgres]:
+    """A Postgres of the test's own."""
     if not POSTGRES:
         pytest.skip("no Postgres binaries in /usr/lib/postgresql: apt-get install postgresql")
     # Postgres refuses to run as root, and its user cannot look into pytest's folders.
@@ -62,32 +102,16 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str
             pytest.skip("no user postgres, and Postgres does not run as root")
         shutil.chown(folder, "postgres", "postgres")
         as_user = ["setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups"]
-    port, data = free_port(), folder / "data"
-    password = folder / "password"
-    password.write_text("planted-5ecret-postgres")
-    if as_user:
-        shutil.chown(password, "postgres", "postgres")
-    initialise = [str(POSTGRES[-1] / "initdb"), "-D", str(data), "-U", "luffy", "-A", "scram-sha-256"]
-    subprocess.run([*as_user, *initialise, "--pwfile", str(password)], check=True, capture_output=True, cwd="/tmp")
-    options = ["-c", "listen_addresses=127.0.0.1", "-c", f"port={port}", "-c", "unix_socket_directories="]
-    with (folder / "log").open("wb") as log:
-        server = subprocess.Popen(
-            [*as_user, str(POSTGRES[-1] / "postgres"), "-D", str(data), *options], stdout=log, stderr=log, cwd="/tmp"
-        )
-    try:
-        wait_for_port(port, server, folder / "log")
-        yield {
-            "LUFFY_POSTGRES_HOST": "127.0.0.1",
-            "LUFFY_POSTGRES_USER": "luffy",
-            "LUFFY_POSTGRES_DB": "postgres",
-            "LUFFY_COMPUTE_LOGS": str(folder / "logs"),
-            "LUFFY_POSTGRES_PASSWORD": "planted-5ecret-postgres",
-            "PORT": str(port),
-        }
-    finally:
-        server.send_signal(signal.SIGINT)
-        server.wait(30)
-        shutil.rmtree(folder)
+    made = Postgres(folder, as_user)
+    yield made
+    made.stop()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def database(postgres: Postgres) -> dict[str, str]:
+    """The variables of the database."""
+    return postgres.variables
 
 
 def wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
@@ -233,6 +257,29 @@ def test_killed_webserver_and_daemon_lose_nothing(deployment: Deployment) -> Non
         made = deployment.ask(query, k={"path": asset.split("/")})["assetNodeOrError"]["assetMaterializations"]
         assert {entry["runId"] for entry in made} == runs
     assert not planted(deployment.home, deployment.folder / "storage", deployment.folder)
+
+
+@pytest.mark.slow
+def test_a_run_outlives_a_restart_of_postgres(postgres: Postgres, tmp_path: Path) -> None:
+    home, storage = tmp_path / "home", tmp_path / "storage"
+    home.mkdir()
+    config = (ROOT / "deploy/dagster-postgres.yaml").read_text().replace("port: 5432", f"port: {postgres.port}")
+    (home / "dagster.yaml").write_text(config)
+    variables = environment(DAGSTER_HOME=str(home), LUFFY__STORAGE__ROOT=str(storage), **postgres.variables)
+    command = [sys.executable, "-m", "pipelines.cli.luffy", "run", "--select", "+group:targets"]
+    with (tmp_path / "log").open("wb") as log:
+        run = subprocess.Popen(
+            [*command, "--set", "targets.embedded_rows=20000"], cwd=ROOT, env=variables, stdout=log, stderr=log
+        )
+    while not list((storage / "targets" / "prepared").glob(".*.tmp")):  # the step is at work, and says how far it is
+        assert run.poll() is None, (tmp_path / "log").read_text()
+        time.sleep(0.2)
+    postgres.stop()
+    time.sleep(3)
+    postgres.start()
+    assert run.wait(400) == 0, (tmp_path / "log").read_text()
+    lines = (tmp_path / "log").read_text()
+    assert re.search(r"targets/prepared +done", lines) and re.search(r"(\d+) of \1 checks passed", lines)
 
 
 @pytest.mark.slow
