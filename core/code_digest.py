@@ -5,15 +5,14 @@ identity of what that code computes. A change anywhere else (a model card, an up
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from core.errors import InputError
-from core.files import digest_bytes, digest_file, read_yaml
+from core.files import PROJECT, digest_bytes, digest_file
+from core.plugins.config_files import HARDWARE, RECIPES, config_files, first_stages, is_shipped
 
-PROJECT = Path(__file__).resolve().parents[1]
 SHORT_DIGEST = 16  # characters of a digest in folder names and in front of people
 
 VERDICT_CODE = (
@@ -91,19 +90,26 @@ TRAINING_CODE = (
     "core/model/prompts.py",
     *VERDICT_CODE,
 )
-RECIPES, HARDWARE = "training/config/recipe", "training/config/hardware"
 POLICY_CODE = (*TRAINING_CODE, RECIPES, HARDWARE)  # of any policy
 SELECTORS = ("recipe", "hardware", "first_stage", "first_stage.recipe")  # keys that choose configuration files
 
 
-def policy_code(recipe: str, hardware: str, overrides: Sequence[str] = (), *, project: Path = PROJECT) -> list[str]:
+def policy_code(recipe: str, hardware: str, overrides: Sequence[str] = ()) -> list[str]:
     """List what decides the numbers of a policy: the code, and the configuration files that its run composes.
 
-    If an override chooses another recipe or hardware profile, all of them are covered.
+    If an override chooses another recipe or hardware profile, all of them are covered. Files of the user's are not
+    among them: `training.job.request` has their digests.
     """
     if any(text.lstrip("+~").partition("=")[0].partition("@")[0] in SELECTORS for text in overrides):
         return [*POLICY_CODE]
-    return [*TRAINING_CODE, *_config_files(RECIPES, recipe, project), *_config_files(HARDWARE, hardware, project)]
+    files = policy_files(recipe, hardware)
+    return [*TRAINING_CODE, *(str(file.relative_to(PROJECT)) for file in files if is_shipped(file))]
+
+
+def policy_files(recipe: str, hardware: str) -> list[Path]:
+    """The files that a run composes: those of its recipe, of that of its first stage, and of its hardware."""
+    recipes = [file for name in (recipe, *first_stages(recipe)) for file in config_files(RECIPES, name)]
+    return [*recipes, *config_files(HARDWARE, hardware)]
 
 
 def code_digest(*paths: str, project: Path = PROJECT) -> str:
@@ -122,21 +128,6 @@ def code_version(*paths: str) -> str:
 def identity(*parts: Any) -> str:
     """sha256 over ``parts`` (JSON values): equal parts, equal identity."""
     return digest_bytes(json.dumps(parts, sort_keys=True, default=_plain).encode())
-
-
-def _config_files(group: str, name: str, project: Path) -> Iterator[str]:
-    """The file ``name`` of a group with its parents and, for a recipe, with the recipe of its first stage."""
-    file = f"{group}/{name}.yaml"
-    if not (project / file).is_file():
-        names = sorted(path.stem for path in (project / group).glob("*.yaml"))
-        raise InputError(f"no {Path(group).name} {name!r}: expected one of {', '.join(names)}")
-    yield file
-    config = read_yaml(project / file, Path(group).name)
-    needed = [parent for parent in config.get("defaults", []) if parent != "_self_"]
-    if "first_stage" in config:
-        needed.append(config["first_stage"]["recipe"])
-    for other in needed:
-        yield from _config_files(group, other, project)
 
 
 def _files(path: Path) -> list[Path]:

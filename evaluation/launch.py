@@ -13,7 +13,7 @@ from typing import Any
 
 from core.backends import Placement, build_backend
 from core.backends.monitor import LOG_TAIL_LINES, Attempt, attempts, follow, hold, log_lines
-from core.backends.task import ENVIRONMENT, Task
+from core.backends.task import Task, base_environment
 from core.code_digest import SHORT_DIGEST, identity
 from core.errors import TaskFailed
 from core.progress import EVENTS_FILE
@@ -61,7 +61,7 @@ def _task(job: str, module: tuple[str, ...], attempt: Attempt) -> Task:
         name=f"luffy-evaluation-{job}-{attempt.number}",
         module=module,
         environment={
-            **ENVIRONMENT,
+            **base_environment(),
             EVENTS_FILE: str(attempt.records),
             **{name: os.environ[name] for name in PASSED_ON if name in os.environ},
         },

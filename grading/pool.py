@@ -21,9 +21,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from core.code_digest import PROJECT
 from core.errors import InputError
 from core.machine.processes import Process, descendants
+from core.plugins.user_code import python_path
 
 START_S = 120.0  # importing sympy on a busy machine
 END_S = 1.0  # from the end of its input to the end of an idle program
@@ -49,7 +49,6 @@ class Worker:
 
     def __init__(self, limit_s: float, program: Sequence[str] = PROGRAM) -> None:
         _require_address_space()
-        path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH", "")]))
         self._limit_s = limit_s
         self._buffer = b""
         self._asked = 0
@@ -59,7 +58,7 @@ class Worker:
             [sys.executable, "-m", *program, str(limit_s)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "PYTHONPATH": python_path(), "OMP_NUM_THREADS": "1"},
             process_group=0,  # the program and its fork end together
         )
         assert self._process.stdin and self._process.stdout

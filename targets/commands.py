@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.code_digest import PROJECT
 from core.errors import InputError
 from core.parquet import read_table
+from core.plugins.user_code import python_path
 from core.progress import Progress, Terminal
 from targets.check.expectations import SUITE, load_checks, validate
 from targets.check.version_diff import compare_versions
@@ -82,7 +82,7 @@ def _benchmarks(name: str | None, roots: Sequence[Path]) -> "pa.Table | None":
             path = Path(folder) / "suite.parquet"
             command = [sys.executable, "-m", "evaluation", "suite", "--suite", name, "--out", str(path)]
             command += [part for root in roots for part in ("--roots", str(root))]
-            environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+            environment = {**os.environ, "PYTHONPATH": python_path()}
             done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
             if done.returncode:
                 message = done.stderr.strip().splitlines()[-1].removeprefix("error: ")

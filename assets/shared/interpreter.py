@@ -24,6 +24,7 @@ from assets.shared.messages import MessageFile
 from core.cli import PARENT
 from core.code_digest import PROJECT
 from core.errors import InputError
+from core.plugins.user_code import python_path
 from core.text.patterns import compile_quick_pattern
 from core.text.secrets import redact
 
@@ -112,8 +113,7 @@ class TrainingInterpreter(dg.ConfigurableResource):
             raise _failure(arguments[0], process.returncode, list(tail))
 
     def _environment(self) -> dict[str, str]:
-        paths = [str(PROJECT), os.environ.get("PYTHONPATH", "")]
-        variables = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUNBUFFERED": "1"}
+        variables = {"PYTHONPATH": python_path(), "PYTHONUNBUFFERED": "1"}
         return {**os.environ, **variables, **({"HF_HUB_OFFLINE": "1"} if self.offline else {})}
 
     def _stop(self, process: "subprocess.Popen[bytes]") -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from core.backends.task import Task, start_supervised
-from core.code_digest import PROJECT
 from core.errors import InputError
+from core.plugins.user_code import python_path
 
 ASK_SECONDS = 5.0  # between two questions to the controller, which all users share
 ANSWER_SECONDS = 30.0  # in which the controller answers, or the result of an ended job appears on this node
@@ -55,7 +55,7 @@ class SlurmBackend:
 
         try:
             executor = SlurmExecutor(_folder(task))
-            setup = [*self._parameters.pop("setup", ()), f"export PYTHONPATH={PROJECT}"]
+            setup = [*self._parameters.pop("setup", ()), f"export PYTHONPATH={python_path()}"]
             executor.update_parameters(job_name=task.name, setup=setup, stderr_to_stdout=True, **self._parameters)
             job = executor.submit(run_task, task.module, dict(task.environment), task.folder, task.log.resolve())
         except (RuntimeError, ValueError, TypeError, FailedJobError) as error:

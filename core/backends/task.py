@@ -10,10 +10,14 @@ from typing import Protocol
 
 from core.code_digest import PROJECT
 from core.machine.loopback import single_node_environment
+from core.plugins.user_code import python_path
 
 GRACE_SECONDS = 10.0  # from TERM to KILL
-# Variables of every process that a backend runs.
-ENVIRONMENT = {"PYTHONPATH": str(PROJECT), "PYTHONUNBUFFERED": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+
+
+def base_environment() -> dict[str, str]:
+    """The variables of every process that a backend runs."""
+    return {"PYTHONPATH": python_path(), "PYTHONUNBUFFERED": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from core.errors import InputError, explain_validation
-from core.files import read_yaml
+from core.files import PROJECT, read_yaml
 from core.model.prompts import PROBLEM
+from core.plugins.config_files import SUITES, config_file
 from grading.gold import AnswerForm
 from grading.gym_tasks import ENTRY, GYM, task_of
 from grading.row_fields import OPTIONS
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 GROUPS = {"evals": "In domain", "ood": "Out of domain"}
-SUITES = Path(__file__).resolve().parent / "suites"
 
 
 class Columns(BaseModel):
@@ -165,17 +165,13 @@ def load_suite(name_or_path: str | Path) -> list[Benchmark]:
 
     A relative path of a verifier in it is of the folder that the YAML file is in.
     """
-    shipped = SUITES / f"{name_or_path}.yaml"
-    path = shipped if shipped.is_file() else Path(name_or_path)
-    if not path.is_file():
-        names = ", ".join(sorted(p.stem for p in SUITES.glob("*.yaml")))
-        raise InputError(f"benchmark suite {str(name_or_path)!r}: neither a shipped suite ({names}) nor a YAML file")
+    path = config_file(SUITES, str(name_or_path))
     try:
         content = read_yaml(path, "benchmark suite")
         suite = _Suite.model_validate(content, context={"folder": path.resolve().parent})
     except ValidationError as error:
         raise InputError(
-            f"benchmark suite {path}: {explain_validation(error, _Suite)}; see {SUITES / 'paper.yaml'}"
+            f"benchmark suite {path}: {explain_validation(error, _Suite)}; see {PROJECT / SUITES / 'paper.yaml'}"
         ) from error
     return suite.benchmarks
 

@@ -10,18 +10,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from core.code_digest import PROJECT
 from core.errors import InputError
 from core.machine.loopback import single_node_environment
 from core.machine.temporary_folder import shorten_temporary_folder
 from core.model.model_folder import bfloat16_bytes
+from core.plugins.user_code import python_path
 from evaluation.generation.engine import Engine, EngineOptions, EngineRequest, attention_heads, on_cpu
 from evaluation.generation.requests import Completion
 
 WEIGHTS_SHARE = 0.6  # of a GPU's memory; the rest is for keys and values, activations and graphs
 GPU_SECONDS = 1800.0  # how long a GPU of a cluster may take to become free, or its node to start
 # Of the processes that Ray starts for us; in a job of a cluster, ray.init may not say again what the job has said.
-ENVIRONMENT = {"env_vars": {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}}
+ENVIRONMENT = {"env_vars": {"PYTHONPATH": python_path(), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}}
 
 
 @dataclass(frozen=True)

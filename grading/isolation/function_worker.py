@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InputError, first_line
-from core.user_code import ARGUMENTS, import_function
+from core.plugins.user_code import ARGUMENTS, import_function
 from grading.equivalence import serve
 
 EXPECTED = "expected a number from 0 to 1, or a mapping with one as its score"

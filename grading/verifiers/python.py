@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import Field, JsonValue, ValidationInfo, field_validator
 
 from core.errors import InputError
-from core.user_code import ARGUMENTS, module_file, source_digests
+from core.plugins.user_code import ARGUMENTS, module_file, source_digests
 from grading.answers import RESPONSE
 from grading.grader import Grade, Verdict
 from grading.pool import NotStarted, WorkerPool

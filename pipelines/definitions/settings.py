@@ -39,13 +39,13 @@ from assets.shared.options import (
 from core.code_digest import PROJECT
 from core.errors import InputError, explain_validation
 from core.files import read_yaml
+from core.plugins.config_files import PROFILES, config_file, is_path
 from core.text.parse import parse_yaml
 from evaluation.benchmarks.suite import Benchmark, Benchmarks, load_suite
 from pipelines.definitions.catalog import CatalogSettings
 from pipelines.definitions.notices import NotifySettings
 from targets.check.expectations import SUITE
 
-PROFILES = PROJECT / "pipelines" / "profiles"
 PROFILE = "LUFFY_PROFILE"
 PREFIX = "LUFFY__"
 BASE = "base"  # key of a profile: the profile that it extends
@@ -233,12 +233,11 @@ def profile_file() -> Path:
 
 def file_of_profile(name: str, advice: str) -> Path:
     """The file of the profile ``name``; InputError, which ends with the ``advice``, if there is none."""
-    shipped = PROFILES / f"{name}.yaml"
-    file = shipped if shipped.is_file() else PROJECT / Path(name).expanduser()
-    if not file.is_file():
-        names = ", ".join(sorted(file.stem for file in PROFILES.glob("*.yaml")))
-        raise InputError(f"profile {name!r}: expected a shipped one ({names}) or a YAML file; {advice}")
-    return file
+    path = Path(name).expanduser()
+    try:
+        return config_file(PROFILES, str(PROJECT / path) if is_path(name) else name)
+    except InputError as error:
+        raise InputError(f"{error}; {advice}") from None
 
 
 def read_profile(file: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:

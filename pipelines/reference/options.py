@@ -9,7 +9,9 @@ import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from pipelines.definitions.settings import PREFIX, PROFILES, Settings
+from core.files import PROJECT
+from core.plugins.config_files import PROFILES
+from pipelines.definitions.settings import PREFIX, Settings
 from pipelines.reference.markdown import block, code, page, prose, table
 from training.algorithms.registry import Registry
 
@@ -34,8 +36,9 @@ def settings_page() -> str:
 
 def profiles_page() -> str:
     """The profiles that the project ships, as they are."""
-    files = sorted(PROFILES.rglob("*.yaml"), key=lambda file: (len(file.parts), file))
-    names = {file: file.relative_to(PROFILES).with_suffix("").as_posix() for file in files}
+    folder = PROJECT / PROFILES
+    files = sorted(folder.rglob("*.yaml"), key=lambda file: (len(file.parts), file))
+    names = {file: file.relative_to(folder).with_suffix("").as_posix() for file in files}
     shown = [f"## {names[file]}\n\n{block('yaml', file.read_text(encoding='utf-8'))}" for file in files]
     return page("Profiles", "The profiles of `pipelines/profiles`. [Settings](settings.md) explains every key.", *shown)
 

@@ -8,10 +8,10 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from core.code_digest import PROJECT
 from core.errors import InputError
 from core.machine.loopback import single_node_environment
 from core.machine.temporary_folder import shorten_temporary_folder
+from core.plugins.user_code import python_path
 from targets.filter.batch import filter_traces
 from targets.filter.context import FilterContext, FilterInputs
 from targets.read.sources import Part
@@ -73,13 +73,12 @@ class RayEngine:
             ) from error
         if not ray.is_initialized():
             cluster = bool(os.environ.get("RAY_ADDRESS"))
-            path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH", "")]))
             ray.init(
                 num_cpus=None if cluster else max(self._workers, os.cpu_count() or 1),
                 include_dashboard=None if cluster else False,
                 log_to_driver=False,
                 logging_level="ERROR",
-                runtime_env={"env_vars": {"PYTHONPATH": path}},
+                runtime_env={"env_vars": {"PYTHONPATH": python_path()}},
             )
             self._started = True
         if self._reference is None:

@@ -169,12 +169,13 @@ class Sandbox:
                     raise AssertionError(f"{block}: {shlex.join(words)} cannot be checked: mark it 'not executed'")
 
     def _check_variable(self, block: Block, assignment: str) -> None:
-        from pipelines.definitions.settings import PREFIX, PROFILE, PROFILES, Settings
+        from core.plugins.config_files import PROFILES, config_names
+        from pipelines.definitions.settings import PREFIX, PROFILE, Settings
         from pipelines.reference.options import leaves
 
         name, _, value = assignment.partition("=")
         if name == PROFILE:
-            assert (PROFILES / f"{value}.yaml").is_file(), f"{block}: there is no profile {value}"
+            assert value in config_names(PROFILES), f"{block}: there is no profile {value}"
         if name.startswith(PREFIX):
             key = name.removeprefix(PREFIX).lower().replace("__", ".")
             assert key in dict(leaves(Settings)), f"{block}: there is no setting {key}"

@@ -130,7 +130,7 @@ ROWS: list[Row] = [
     ("evaluation grade --request r.json", {"r.json": '{"limit_s": "nan"}'}, "r.json: "),
     ("evaluation traces --request r.json --seed 1", {"r.json": "{}"}, "leave out --seed: the file has all of it"),
     # suites
-    (f"{SUITE} --suite nothing", {}, "benchmark suite 'nothing': neither a shipped suite"),
+    (f"{SUITE} --suite nothing", {}, "no suite 'nothing': expected one of comparison, "),
     (f"{SUITE} --suite s.yaml", {"s.yaml": "a: [b"}, "s.yaml: not YAML"),
     (f"{SUITE} --suite s.yaml", {"s.yaml": b"\xff\xfe\x00"}, "s.yaml: not YAML"),
     (f"{SUITE} --suite s.yaml", {"s.yaml": DEEP}, "s.yaml: nested too deep"),
@@ -174,7 +174,7 @@ ROWS: list[Row] = [
     ),
     (f"{SUITE} --suite s.yaml", {"s.yaml": SUITE_YAML.replace("}]", ", index_base: 0}]")}, "`index_base` needs"),
     (f"{SUITE} --benchmarks nothing", {}, "benchmark nothing: not in suite embedded"),
-    (f"{SUITE} --suite model", {}, "benchmark suite 'model'"),
+    (f"{SUITE} --suite model", {}, "no suite 'model'"),
     ("evaluation suite --out model", {}, "model: Is a directory; give another path"),
     # suite files
     (f"{GRADE}", {"suite.parquet": GONE}, "suite.parquet: no such file"),

@@ -6,8 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from core.errors import InputError
-from training.job.configuration import names
+from core.plugins.config_files import HARDWARE, config_file
 from training.preflight.checks import TRAINING, TRAINING_GPU, Examination, run_checks
 from training.preflight.machine_checks import checks_of
 from training.preflight.trial import TRIALS
@@ -15,8 +14,7 @@ from training.preflight.trial import TRIALS
 
 def preflight(hardware: str, out: Path, *, machine_only: bool) -> int:
     """Check this machine, and unless told not to train on it; the exit status: 1 if a check fails."""
-    if hardware not in names("hardware"):
-        raise InputError(f"--hardware: got {hardware!r}, expected one of {', '.join(names('hardware'))}")
+    config_file(HARDWARE, hardware)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     out.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="preflight-", dir=out))

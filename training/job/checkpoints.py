@@ -27,6 +27,7 @@ from core.files import (
     write_text,
 )
 from core.model.manifest import Manifest, write_manifest
+from core.plugins.user_code import python_path
 from core.text.patterns import compile_full_match
 from training.export.model_card import model_card
 
@@ -209,7 +210,7 @@ def export_model(checkpoints: Path, step: int, out: Path, dtype: str) -> None:
     actor = folder_of(checkpoints.absolute(), step) / "actor"
     command = [sys.executable, "-m", "training.export.merge", "--actor", str(actor)]
     command += ["--dtype", dtype, "--out", str(out.absolute())]
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(PROJECT)}
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": python_path()}
     done = subprocess.run(command, cwd=PROJECT, env=environment, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode == 2:  # a mistake in the input, which the last line explains
         raise InputError(done.stderr.strip().splitlines()[-1].removeprefix("error: "))

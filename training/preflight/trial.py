@@ -21,6 +21,7 @@ from core.arithmetic import problems
 from core.code_digest import PROJECT
 from core.errors import InputError
 from core.files import read_json, write_json
+from core.plugins.user_code import python_path
 from core.schemas import TARGET
 from training.embedded_model.resolve_model import SHIPPED
 from training.preflight.checks import TRAINING, Check, Examination
@@ -140,7 +141,7 @@ def _command(package: str, *arguments: str, stop: str | None = None) -> str:
     process = subprocess.Popen(
         [sys.executable, "-m", package, *arguments],
         cwd=PROJECT,
-        env={**os.environ, "PYTHONPATH": str(PROJECT)},
+        env={**os.environ, "PYTHONPATH": python_path()},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -170,7 +170,7 @@ def test_bad_suites_are_named(tmp_path, text, expected):
 def test_unknown_suite_lists_the_shipped_ones():
     with pytest.raises(
         InputError,
-        match=r"'papier': neither a shipped suite \(comparison, embedded, paper, products, words\) nor a YAML file",
+        match="no suite 'papier': expected one of comparison, embedded, paper, products, words, or the path of a YAML",
     ):
         load_suite("papier")
 

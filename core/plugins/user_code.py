@@ -1,18 +1,116 @@
-"""The user code that an identity covers: a Python file, and the modules beside it that it imports."""
+"""The user's own code: how its functions are named and imported, and what of it an identity covers.
+
+An identity covers a Python file, and the modules beside it that it imports.
+"""
 
 import ast
 import importlib
 import importlib.util
+import inspect
+import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from core.errors import InputError, first_line
-from core.files import digest_bytes, digest_file
+from core.files import PROJECT, digest_bytes, digest_file
 
 ARGUMENTS = ("data_source", "solution_str", "ground_truth", "extra_info")  # of a reward function, as verl calls it
 INSTALLED = ("site-packages", "dist-packages")  # folders whose other packages are not the user's code
+
+
+def function_path(value: str, folder: Path) -> str:
+    """``value``, ``FILE.py:FUNCTION`` or ``package.module:FUNCTION``, with its file as an absolute path.
+
+    Args:
+        folder: what a relative path is relative to.
+
+    Raises:
+        ValueError: another form, or there is no such file.
+    """
+    module, _, name = value.rpartition(":")
+    if not module or not name.isidentifier():
+        raise ValueError("expected file.py:function or package.module:function")
+    if not module.endswith(".py"):
+        return value
+    file = folder / Path(module).expanduser()
+    if not file.is_file():
+        raise ValueError(f"no file {file}")
+    return f"{file.resolve()}:{name}"
+
+
+def function_name(path: str) -> str:
+    """The function's own name in a `function_path`."""
+    return path.rpartition(":")[2]
+
+
+def function_file(path: str) -> Path:
+    """The file in which the function of a `function_path` is, found without importing it.
+
+    Raises:
+        InputError: no such module.
+    """
+    module = path.rpartition(":")[0]
+    file = Path(module) if module.endswith(".py") else module_file(module)
+    if file is None:
+        raise InputError(
+            f"{path}: no module {module}: install its package, put its folder on PYTHONPATH, or name a file.py"
+        )
+    return file
+
+
+@cache
+def load_function(path: str) -> Callable[..., Any]:
+    """The function of a `function_path`; what its module imports from beside it is found."""
+    module, _, name = path.rpartition(":")
+    if module.endswith(".py") and (folder := str(Path(module).parent)) not in sys.path:
+        sys.path.append(folder)
+    return import_function(module, name)
+
+
+def python_path() -> str:
+    """``PYTHONPATH`` for processes that the project starts: the project, and the folders of the user's own."""
+    given = (folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder)
+    return os.pathsep.join(dict.fromkeys([str(PROJECT), *(str(Path(folder).absolute()) for folder in given)]))
+
+
+class UserFunctionError(RuntimeError):
+    """An exception of a function of the user's."""
+
+
+@cache
+def named_in_errors(path: str) -> Callable[..., Any]:
+    """`load_function`, whose exceptions become a `UserFunctionError` that names it."""
+    function = load_function(path)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:  # of the user's function, whatever it is
+            raise UserFunctionError(f"{path} raised {type(error).__name__}: {first_line(error)}") from error
+
+    return call
+
+
+def check_function(path: str, arguments: Iterable[str]) -> None:
+    """Import the function of a `function_path` and check that it takes ``arguments`` by position.
+
+    Raises:
+        InputError: its import fails, there is no such function, or it takes others.
+    """
+    try:
+        function = load_function(path)
+    except AttributeError:
+        raise InputError(f"{path}: there is no such function in it") from None
+    except Exception as error:  # of the user's module, whatever it is
+        raise InputError(f"{path}: its import raised {type(error).__name__}: {first_line(error)}") from error
+    names = ", ".join(arguments)
+    try:
+        inspect.signature(function).bind(*arguments)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{path}: expected a function of ({names}); {error}") from None
 
 
 def import_function(module: str, name: str) -> Callable[..., Any]:

@@ -1,0 +1,119 @@
+"""The configuration files of the project, of installed packages and of the user: recipes, profiles and suites.
+
+A package adds files by an entry point that names a package whose folder holds them. `docs/plugins.md` lists the groups.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from core.errors import InputError
+from core.files import PROJECT, read_yaml
+from core.plugins.user_code import module_file
+
+RECIPES, HARDWARE = "training/config/recipe", "training/config/hardware"
+PROFILES, SUITES = "pipelines/profiles", "evaluation/benchmarks/suites"
+# The groups of files, by the folder here whose files they join.
+GROUPS = {RECIPES: "luffy.recipes", PROFILES: "luffy.profiles", SUITES: "luffy.suites"}
+YAML = (".yaml", ".yml")
+SELF = "_self_"  # in the parents of a recipe: its own place among them
+
+
+@cache
+def entries(group: str) -> dict[str, str]:
+    """The entry points of ``group``: name -> ``module`` or ``module:function``."""
+    return {point.name: point.value for point in entry_points(group=group)}
+
+
+def config_names(folder: str) -> list[str]:
+    """The names of the files of a folder of the project, and of those that packages add to it."""
+    return sorted({file.stem for place in (PROJECT / folder, *_packages(folder)) for file in place.glob("*.yaml")})
+
+
+def config_file(folder: str, name: str, *, beside: Path | None = None) -> Path:
+    """The file that ``name`` stands for: one of ``folder``, one that a package adds to it, or the path of a YAML file.
+
+    Args:
+        folder: of the project, such as `RECIPES`.
+        beside: a file of the user's, in whose folder the name, or a relative path, is looked up first.
+
+    Raises:
+        InputError: there is none, or a file of the user's has the name of a shipped one.
+    """
+    here = PROJECT / folder
+    shipped = here / f"{name}.yaml"
+    if shipped.is_file() and shipped.resolve().is_relative_to(here):
+        return shipped
+    path, near = Path(name).expanduser(), [beside.parent] if beside else []
+    if is_path(name):
+        places = near or [Path()]
+    else:
+        path, places = path.with_name(f"{path.name}.yaml"), [*near, *_packages(folder)]
+    kind = _kind(folder)
+    for place in places if folder in GROUPS else ():
+        if (found := (place / path).absolute()).is_file():
+            if found.stem in _shipped(folder) and found.parent != here:
+                raise InputError(f"{kind} {found}: {found.stem} is the name of a shipped one; rename the file")
+            return found
+    names = ", ".join(config_names(folder)) + (", or the path of a YAML file" if folder in GROUPS else "")
+    raise InputError(f"no {kind} {name!r}: expected one of {names}")
+
+
+def config_files(folder: str, name: str, *, beside: Path | None = None) -> Iterator[Path]:
+    """The file ``name`` of `RECIPES` or `HARDWARE`, and the files that it names as parents; those of each after it."""
+    file = config_file(folder, name, beside=beside)
+    yield file
+    for parent in read_yaml(file, _kind(folder)).get("defaults", []):
+        if parent != SELF:
+            yield from config_files(folder, parent, beside=file)
+
+
+def is_shipped(file: Path) -> bool:
+    """Whether ``file`` is one of the project's recipes or hardware profiles, and none of the user's."""
+    return file.parent in (PROJECT / RECIPES, PROJECT / HARDWARE)
+
+
+def is_path(name: str) -> bool:
+    """Whether ``name`` is the path of a YAML file, and no name."""
+    return Path(name).suffix in YAML
+
+
+def recipe_name(recipe: str) -> str:
+    """What a recipe is called: a file of the user's by its name without folder and ending.
+
+    >>> recipe_name("methods/mine.yaml"), recipe_name("luffy")
+    ('mine', 'luffy')
+    """
+    return Path(recipe).stem if is_path(recipe) else recipe
+
+
+def first_stages(recipe: str) -> Iterator[str]:
+    """The recipe of the first stage of ``recipe``, if it has one, as `config_file` finds it."""
+    for file in config_files(RECIPES, recipe):
+        stage: Any = read_yaml(file, "recipe").get("first_stage")
+        if stage:
+            name = stage["recipe"]
+            yield name if name in _shipped(RECIPES) else str(config_file(RECIPES, name, beside=file))
+
+
+def _kind(folder: str) -> str:
+    """What messages call a file of ``folder``."""
+    return Path(folder).name.removesuffix("s")
+
+
+@cache
+def _shipped(folder: str) -> frozenset[str]:
+    return frozenset(file.stem for file in (PROJECT / folder).glob("*.yaml"))
+
+
+@cache
+def _packages(folder: str) -> tuple[Path, ...]:
+    """The folders of the packages that add files to ``folder``."""
+    folders: list[Path] = []
+    for name, module in entries(GROUPS[folder]).items() if folder in GROUPS else ():
+        if (file := module_file(module)) is None:
+            raise InputError(f"entry point {name} of {GROUPS[folder]}: no package {module}; install it again")
+        folders.append(file.parent)
+    return tuple(folders)
