@@ -15,6 +15,7 @@ from assets.shared.storage import Storage
 from core.code_digest import PROJECT, SHORT_DIGEST
 from core.errors import InputError
 from core.model.manifest import Manifest, read_manifest
+from core.plugins.config_files import recipe_name
 from evaluation.benchmarks.suite import Benchmark
 from evaluation.recorded_run import RecordedRun, read_run
 
@@ -55,6 +56,7 @@ class Inputs:
     ) -> RecordedRun | str:
         """The recorded run of a partition; "" if there is none, otherwise the reason why it is not comparable."""
         from training.config.keys import read_by
+        from training.job.request import file_digests
 
         file = recorded_file(options, key)
         if file is None or not file.exists():
@@ -63,8 +65,10 @@ class Inputs:
         overrides, _ = read_by(wanted.recipe, wanted.overrides)
         request = run.manifest.request
         asked = (request.recipe, request.hardware, request.seed, request.overrides)
-        if asked != (wanted.recipe, wanted.hardware, wanted.seed, tuple(overrides)):
+        if asked != (recipe_name(wanted.recipe), wanted.hardware, wanted.seed, tuple(overrides)):
             return f"its settings in {file} are different"
+        if request.files != file_digests(wanted.recipe, wanted.hardware, overrides):
+            return f"its recipe or a function of it in {file} is different"
         return self._fault(run.manifest, run.problems) or run
 
     def read(

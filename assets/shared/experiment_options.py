@@ -15,8 +15,8 @@ from pydantic import (
     model_validator,
 )
 
-from assets.shared.options import Options, Overrides, Recipe, TrainingOptions, known, names_of
-from core.code_digest import RECIPES
+from assets.shared.options import Options, Overrides, Recipe, TrainingOptions, known
+from core.plugins.config_files import RECIPES, config_names
 
 RECIPE, SEED = "recipe", "seed"  # dimensions of a partition
 VariantName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]  # part of a partition's key
@@ -25,7 +25,7 @@ VariantName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.
 class Variant(Options):
     """A recipe with its own settings, which is trained and compared under its own name."""
 
-    recipe: Recipe = Field(description="Name of a file in training/config/recipe.")
+    recipe: Recipe = Field(description="Name of a file in training/config/recipe, or the path of one of yours.")
     overrides: Overrides = Field(default=[], description="KEY=VALUE settings that win over training.overrides.")
 
 
@@ -33,7 +33,7 @@ class Matrix(Options):
     """Variants of one recipe, one for each combination of some values."""
 
     name: str = Field(description="Name of each variant, with {AXIS} where the value of an axis belongs.")
-    recipe: Recipe = Field(description="Name of a file in training/config/recipe.")
+    recipe: Recipe = Field(description="Name of a file in training/config/recipe, or the path of one of yours.")
     axes: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
         description="Values by axis. The first axis varies slowest."
     )
@@ -63,7 +63,7 @@ def _by_name(seeds: Any) -> Any:
 
 def _names(info: ValidationInfo) -> list[str]:
     """The names of the recipes and of the variants that were validated before."""
-    return [*names_of(RECIPES), *info.data.get("variants", {})]
+    return [*config_names(RECIPES), *info.data.get("variants", {})]
 
 
 class ExperimentOptions(Options):
@@ -117,7 +117,7 @@ class ExperimentOptions(Options):
     @field_validator("variants")
     @classmethod
     def _are_no_recipes(cls, variants: dict[str, Variant]) -> dict[str, Variant]:
-        if taken := sorted(set(variants) & set(names_of(RECIPES))):
+        if taken := sorted(set(variants) & set(config_names(RECIPES))):
             raise ValueError(f"{taken[0]!r} is the name of a recipe; choose another")
         return variants
 
@@ -147,7 +147,7 @@ class ExperimentOptions(Options):
 
     def names(self) -> list[str]:
         """The names of everything that can be trained and compared: the recipes, then the variants."""
-        return [*names_of(RECIPES), *self.variants]
+        return [*config_names(RECIPES), *self.variants]
 
     def trained(self) -> list[str]:
         """The names that `luffy experiments` trains by default."""

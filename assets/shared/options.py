@@ -6,6 +6,7 @@ Launchpad, and the op receives an instance of the same class.
 
 from collections.abc import Sequence
 from copy import copy
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
 import dagster as dg
@@ -21,8 +22,9 @@ from pydantic import (
 )
 
 from assets.shared.failures import as_failure
-from core.code_digest import HARDWARE, PROJECT, RECIPES
+from core.code_digest import PROJECT
 from core.errors import InputError, explain_validation
+from core.plugins.config_files import HARDWARE, RECIPES, config_file, is_path
 from evaluation.generation.templates import template_names
 from evaluation.promotion.records import PromotionRule
 from evaluation.promotion.retention import RetentionRules
@@ -95,14 +97,19 @@ def known(name: str, names: Sequence[str]) -> str:
     return name
 
 
-def names_of(group: str) -> list[str]:
-    """The names of the files of a configuration group."""
-    return sorted(file.stem for file in (PROJECT / group).glob("*.yaml"))
+def file_of(folder: str) -> AfterValidator:
+    """Accept only what `config_file` finds for ``folder``, with a path as an absolute one below the project."""
 
+    def find(name: str) -> str:
+        path = Path(name).expanduser()
+        given = str(PROJECT / path) if is_path(name) else name
+        try:
+            config_file(folder, given)
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        return given
 
-def file_of(group: str) -> AfterValidator:
-    """Accept only the names of the files of a configuration group (`names_of`)."""
-    return AfterValidator(lambda name: known(name, names_of(group)))
+    return AfterValidator(find)
 
 
 def known_template(name: str) -> str:
@@ -157,7 +164,9 @@ class BenchmarkOptions(Options):
 class TrainingOptions(Options):
     """Options of training/policy."""
 
-    recipe: Recipe = Field(default="luffy", description="Name of a file in training/config/recipe.")
+    recipe: Recipe = Field(
+        default="luffy", description="Name of a file in training/config/recipe, or the path of one of yours."
+    )
     hardware: Annotated[str, file_of(HARDWARE)] = Field(
         default="cpu", description="Name of a file in training/config/hardware."
     )

@@ -1,5 +1,6 @@
 """What the UI shows of the targets: counts by filter, lengths, examples, and the comparison with the version before."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +73,7 @@ def rejected_metadata(prepared: "Prepared", table: "pa.Table") -> dict[str, Any]
         "reasons": counts(reasons, ("first reason", "traces")),
         "by source": by_source(prepared),
         "all reasons, several per trace": counts(prepared.all_reasons, ("reason", "traces")),
-        "examples of each reason": _examples(table),
+        "examples of each reason": _examples(table, [step["filter"] for step in prepared.filter_counts]),
         "file": dg.MetadataValue.path(str(prepared.rejected)),
     }
 
@@ -122,20 +123,16 @@ def _breakdown(prepared: "Prepared") -> dg.MarkdownMetadataValue:
     return dg.MetadataValue.md("\n".join(lines))
 
 
-def _examples(table: "pa.Table") -> dg.MarkdownMetadataValue:
+def _examples(table: "pa.Table", reasons: Sequence[str]) -> dg.MarkdownMetadataValue:
     """The first rejected traces of each reason, in the order of the filters."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from targets.filter.filters import FILTERS
-
     if not table.num_rows:
         return dg.MetadataValue.md("none")
-    examples = []
-    for entry in FILTERS:
-        examples.append(table.filter(pc.field("reason") == entry.name).slice(0, EXAMPLES))
+    examples = [table.filter(pc.field("reason") == reason).slice(0, EXAMPLES) for reason in reasons]
     names = ["reason", "id", "detail", "problem", "gold"]
-    return preview(pa.concat_tables(examples), names, rows=EXAMPLES * len(FILTERS))
+    return preview(pa.concat_tables(examples), names, rows=EXAMPLES * len(reasons))
 
 
 def _comparison(previous: str | None, profile: str) -> dg.MarkdownMetadataValue:

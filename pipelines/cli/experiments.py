@@ -19,6 +19,7 @@ from core.cli import INTERRUPTED
 from core.code_digest import PROJECT
 from core.errors import InputError
 from core.files import atomic_write
+from core.plugins.config_files import is_path, recipe_name
 from core.progress import Terminal
 from evaluation.recorded_run import RecordedRun
 from pipelines.cli.run import configure, execute, load_definitions, training_interpreter
@@ -36,7 +37,8 @@ def run_experiments(
     """Train and score recipes, and compare them on one page; the exit status.
 
     Args:
-        recipes: files of training/config/recipe or variants of the profile. Empty: those that the profile names.
+        recipes: files of training/config/recipe, variants of the profile, or paths of recipes. Empty: those that the
+            profile names.
         profile: name or file of a profile.
         overrides: ``SECTION.KEY=VALUE`` each.
         copy_to: also copy the tables and figures to this folder.
@@ -44,7 +46,9 @@ def run_experiments(
     copy_to = copy_to and copy_to.absolute()
     if copy_to and copy_to.exists() and not copy_to.is_dir():
         raise InputError(f"--copy-to {copy_to}: is a file; expected a folder")
-    configure(profile, overrides)
+    own = {recipe_name(recipe): {"recipe": str(Path(recipe).absolute())} for recipe in recipes if is_path(recipe)}
+    configure(profile, [*overrides, *([f"experiments.variants={json.dumps(own)}"] if own else [])])
+    recipes = [recipe_name(recipe) for recipe in recipes]
     os.chdir(PROJECT)
     prepare_home()
     from assets import evals

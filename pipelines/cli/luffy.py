@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand
 
 from core.cli import COMMAND, examples, exit_status, new_app, run_app, whole_number
-from core.code_digest import HARDWARE, PROJECT, RECIPES
+from core.plugins.config_files import HARDWARE, PROFILES, RECIPES, config_names
 
 START, DATA, COMPARISON, CHAMPION = "Start here", "Your own data and models", "Comparisons", "The champion"
 PACKAGES = {"targets": "targets", "train": "training", "evaluate": "evaluation"}
@@ -46,23 +46,19 @@ app = new_app(
 )
 
 
-def _stems(folder: Path) -> list[str]:
-    return sorted(file.stem for file in folder.glob("*.yaml"))
-
-
 def profiles() -> list[str]:
-    """The profiles that the project ships."""
-    return _stems(PROJECT / "pipelines" / "profiles")
+    """The profiles of the project and of installed packages."""
+    return config_names(PROFILES)
 
 
 def recipes() -> list[str]:
     """The recipes of trainings."""
-    return _stems(PROJECT / RECIPES)
+    return config_names(RECIPES)
 
 
 def hardware_profiles() -> list[str]:
     """The hardware that a training can be configured for."""
-    return _stems(PROJECT / HARDWARE)
+    return config_names(HARDWARE)
 
 
 Profile = Annotated[

@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from core.text.parse import parse_yaml
+from core.text.patterns import compile_full_match
 
 # Settings that name files or folders, alone, in a list, or as the `path` of a mapping; a verifier in it has paths, too.
 PATHS = (
     "targets.source",
     "targets.review",
     "targets.difficulty",
+    "targets.filters",
     "model.source",
     "benchmarks.roots",
     "suite.name",
@@ -18,11 +20,13 @@ PATHS = (
     "checks.suite",
     "generate.problems",
     "generate.teacher",
+    "training.recipe",
 )
 OVERRIDES = "training.overrides"  # a list of KEY=VALUE, whose values may be files
 OUTPUTS = "storage.root"  # a folder that need not exist yet
 GLOB = "*?["
 VERIFIERS = ("verifier", "verifiers")  # keys with one spec, or with several
+FUNCTION = compile_full_match(r"(?P<file>.*\.py):(?P<name>\w+)")  # of a file of the user's
 
 
 def from_user_folder(key: str, value: str, where: str) -> str:
@@ -53,7 +57,7 @@ def _overrides(value: Any) -> Any:
         return value
     pairs = [entry.partition("=") if isinstance(entry, str) else (entry, "", "") for entry in value]
     return [
-        f"{name}={_located(path)}" if path and Path(path).is_file() else entry
+        f"{name}={_located(path)}" if path and (Path(path).is_file() or FUNCTION(path)) else entry
         for entry, (name, _, path) in zip(value, pairs, strict=True)
     ]
 
@@ -65,6 +69,8 @@ def _located(value: Any) -> Any:
         return {key: _located(part) if key == "path" else _located_verifier(key, part) for key, part in value.items()}
     if not isinstance(value, str) or "://" in value:
         return value
+    if function := FUNCTION(value):
+        return f"{_located(function['file'])}:{function['name']}"
     pattern = any(mark in value for mark in GLOB) and not Path(value).is_absolute()
     here = any(Path.cwd().glob(value)) if pattern else bool(value) and Path(value).expanduser().exists()
     return str(Path(value).expanduser().absolute()) if here else value

@@ -155,7 +155,7 @@ def test_a_seed_that_one_recipe_alone_has_is_no_reason_to_leave_out_the_others(b
 
 
 def test_settings_name_recipes_that_exist(build):
-    with pytest.raises(InputError, match=r"there is no 'luffi', expected one of chord_mu, "):
+    with pytest.raises(InputError, match=r"no recipe 'luffi': expected one of chord_mu, "):
         build(experiments__overrides="{luffi: [seed=1]}")
 
 
@@ -170,7 +170,7 @@ VARIANTS = """{
     [
         ({"variants": "{luffy: {recipe: on_policy}}"}, "'luffy' is the name of a recipe"),
         ({"variants": "{a|b: {recipe: luffy}}"}, "should match pattern"),
-        ({"variants": "{a: {recipe: luffi}}"}, "there is no 'luffi', expected one of chord_mu, "),
+        ({"variants": "{a: {recipe: luffi}}"}, "no recipe 'luffi': expected one of chord_mu, "),
         ({"variants": "{a: {recipe: luffy, overrides: [paths.run=x]}}"}, "paths.run says where a run writes"),
         (
             {"recipes": "[stalest]", "variants": VARIANTS},

@@ -9,9 +9,10 @@ from omegaconf import open_dict
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 
+from core.plugins.config_files import HARDWARE, RECIPES, config_names
 from training.algorithms.registry import CORRECTIONS
 from training.embedded_model.resolve_model import SHIPPED
-from training.job.configuration import compose_run, mixed_options, names
+from training.job.configuration import compose_run, mixed_options
 from training.resources.auto_values import resolve_auto
 from training.resources.machine import Gpu, Machine
 from training.resources.model_shape import ModelShape
@@ -22,7 +23,7 @@ EIGHT_GPUS = Machine(2, (Gpu("NVIDIA H100 80GB HBM3", 85.5e9, (9, 0)),) * 8, 128
 
 def pairs() -> Iterator[object]:
     """Every recipe with every profile; the quick ones are `luffy` with each profile and each recipe on a CPU."""
-    for recipe, hardware in product(names("recipe"), names("hardware")):
+    for recipe, hardware in product(config_names(RECIPES), config_names(HARDWARE)):
         quick = recipe == "luffy" or hardware == "cpu"
         yield pytest.param(recipe, hardware, marks=[] if quick else pytest.mark.slow)
 
@@ -46,7 +47,7 @@ def test_every_recipe_composes_on_every_hardware_profile_and_verl_accepts_it(rec
     assert omega_conf_to_dataclass(config.actor_rollout_ref.model).use_remove_padding is (hardware != "cpu")
 
 
-@pytest.mark.parametrize("recipe", names("recipe"))
+@pytest.mark.parametrize("recipe", config_names(RECIPES))
 def test_any_recipe_takes_any_rollout_correction(recipe: str) -> None:
     config = compose_run(recipe, "cpu", [], run=RUN)
     for correction in CORRECTIONS:

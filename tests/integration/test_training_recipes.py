@@ -12,8 +12,8 @@ from training_runs import Training, check_ages, write_targets
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from core.model.manifest import read_manifest
+from core.plugins.config_files import RECIPES, config_names
 from training.embedded_model.resolve_model import SHIPPED
-from training.job.configuration import names
 
 # make test runs the published recipe and one without rollouts.
 QUICK = ("luffy", "sft")
@@ -81,7 +81,7 @@ def weights_moved(policy: Path, base: Path) -> float:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
-    "recipe", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in names("recipe")]
+    "recipe", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in config_names(RECIPES)]
 )
 def test_a_recipe_makes_a_policy(recipe: str, targets: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from training.algorithms.off_policy_schedule import ALWAYS
-from training.algorithms.registry import GAMMA
+from training.algorithms.registry import GAMMA, ON_POLICY_LOSSES, RESHAPES
 
 
 class Conflict(NamedTuple):
@@ -31,7 +31,8 @@ GATE = "the gate chooses between the policy loss of samples and the supervised l
 def _unread(name: str, default: object, readers: tuple[str, ...], why: str) -> Conflict:
     """The conflict of a changed parameter of a reshape with a reshape that does not read it."""
     reshape = "off_policy_reshape" if name.startswith("off") else "on_policy_reshape"
-    return Conflict(name, reshape, why, lambda o: o.value(name) != default and o.value(reshape) not in readers)
+    others = RESHAPES.keys() - set(readers)
+    return Conflict(name, reshape, why, lambda o: o.value(name) != default and o.value(reshape) in others)
 
 
 def _off_policy_only(name: str, default: object) -> Conflict:
@@ -81,7 +82,7 @@ CONFLICTS = (
         "on_policy_loss",
         "on_policy_reshape",
         "only ppo has a ratio of each token to reshape",
-        lambda o: o.on_policy_loss != "ppo" and o.on_policy_reshape != "no_reshape",
+        lambda o: o.on_policy_loss in ON_POLICY_LOSSES.keys() - {"ppo"} and o.on_policy_reshape != "no_reshape",
     ),
     _unread("off_policy_reshape_gamma", GAMMA, ("p_div_p",), "only p_div_p has a gamma"),
     _unread("on_policy_reshape_gamma", GAMMA, ("p_div_p",), "only p_div_p has a gamma"),

@@ -7,7 +7,7 @@ section. ``docs/algorithm.md`` explains the options one by one, with their sourc
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, JsonValue, model_validator
 
 from training.algorithms.off_policy_schedule import ALWAYS, UNTIL_SOLVED, require_schedule
 from training.algorithms.option_block import Options, contradiction
@@ -22,6 +22,7 @@ from training.algorithms.registry import (
     PREFIX_STRATEGIES,
     RESHAPES,
     SFT_WEIGHTS,
+    Registry,
     gamma_of,
 )
 
@@ -29,6 +30,20 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 NotNegative = Annotated[float, Field(ge=0.0)]
 Positive = Annotated[float, Field(gt=0.0)]
 Baseline = Literal["all_samples", "on_policy"]
+
+
+class FunctionOptions(Options):
+    """Options that a function outside the project may read: it gets the block whole."""
+
+    kwargs: dict[str, JsonValue] = Field(default_factory=dict)  # of that function, under names of its own
+
+    def _are_read(self, block: str, *chosen: tuple[str, Registry]) -> None:
+        """Raise for ``kwargs`` if all functions that the block chooses are the project's, which read none."""
+        if self.kwargs and all(name in registry for name, registry in chosen):
+            name = ", ".join(name for name, _ in chosen)
+            raise contradiction(
+                f"{block}kwargs", self.kwargs, "its function", name, "only a function of yours reads them"
+            )
 
 
 class PrefixOptions(Options):
@@ -55,7 +70,7 @@ class PrefixOptions(Options):
         return self
 
 
-class RolloutCorrectionOptions(Options):
+class RolloutCorrectionOptions(FunctionOptions):
     """How the mismatch of the rollout engine and the actor is corrected (``training.algorithms.correction``)."""
 
     type: Annotated[str, AfterValidator(CORRECTIONS.require)] = "none"
@@ -67,6 +82,7 @@ class RolloutCorrectionOptions(Options):
         if self.low > self.high:
             keys = "rollout_correction.low", "rollout_correction.high"
             raise contradiction(keys[0], self.low, keys[1], self.high, "the band is empty")
+        self._are_read("rollout_correction.", (self.type, CORRECTIONS))
         return self
 
 
@@ -112,7 +128,7 @@ class SFTMultitaskOptions(Options):
         return self
 
 
-class GateOptions(Options):
+class GateOptions(FunctionOptions):
     """RL or supervised training for each prompt, by its successes (``training.algorithms.methods.gate``)."""
 
     type: Annotated[str, AfterValidator(GATES.require)] = "none"
@@ -120,8 +136,9 @@ class GateOptions(Options):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.gamma and self.type != "hard":
+        if self.gamma and self.type in GATES and self.type != "hard":
             raise contradiction("gate.type", self.type, "gate.gamma", self.gamma, "only hard counts successes")
+        self._are_read("gate.", (self.type, GATES))
         return self
 
 
@@ -181,7 +198,7 @@ class GroupOptions(Options):
     filter_on: Baseline = "all_samples"  # whose outcomes decide that a group carries no signal
 
 
-class LossOptions(Options):
+class LossOptions(FunctionOptions):
     """The token loss (``training.algorithms.mixed_loss``)."""
 
     loss: Annotated[str, AfterValidator(LOSSES.require)] = "mixed_policy"
@@ -218,6 +235,11 @@ class LossOptions(Options):
                     raise contradiction(name, values[name], f"{name}_gamma", given, why)
                 values = {**values, name: "p_div_p", f"{name}_gamma": gamma}
         return values
+
+    @model_validator(mode="after")
+    def _check_kwargs(self) -> Self:
+        self._are_read("", (self.loss, LOSSES), (self.on_policy_loss, ON_POLICY_LOSSES))
+        return self
 
 
 class MixedPolicyOptions(GroupOptions, LossOptions):

@@ -1,63 +1,97 @@
 """The names that a recipe can choose, and the function behind each name.
 
 To add a loss, write it in a module of this package and add its line to ``LOSSES``: every recipe can then say
-``mixed: {loss: NAME}``. The other tables work alike. A function is imported on first use, so that options are validated
-without torch.
+``mixed: {loss: NAME}``. The other tables work alike. A function outside the project needs no line: a recipe names it
+as ``FILE.py:FUNCTION`` or ``package.module:FUNCTION``, or its package declares it as an entry point. A function is
+imported on first use, so that options are validated without torch.
 """
 
-from collections.abc import Callable
-from functools import cache
-from pkgutil import resolve_name
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+from core.plugins.config_files import entries
+from core.plugins.user_code import function_path, load_function, named_in_errors
 from core.text.patterns import compile_full_match
 
 
 class Registry(dict[str, str]):
-    """Name -> ``module:function``."""
+    """Name -> ``module:function``.
+
+    Args:
+        group: of the entry points by which packages add functions.
+        arguments: the names of what a function is called with, in order.
+    """
+
+    def __init__(self, group: str, arguments: str, names: Mapping[str, str] | None = None, **more: str) -> None:
+        super().__init__(names or {}, **more)
+        self.group, self.arguments = group, arguments.split(", ")
 
     def function(self, name: str) -> Callable[..., Any]:
-        """The function registered as ``name``; a ValueError that lists the names for any other."""
-        return _resolve(self[self.require(name)])
+        """The function that `find` gives for ``name``; the errors of one outside the project say that it is its own."""
+        return load_function(self[name]) if name in self else named_in_errors(self.find(name))
+
+    def find(self, name: str, folder: Path | None = None) -> str:
+        """``module:function`` of a registered name, of an entry point or of a path.
+
+        Args:
+            folder: what the path of a file is relative to; by default the current folder.
+
+        Raises:
+            ValueError: it is none of these. The message lists the names.
+        """
+        if name in self:
+            return self[name]
+        if (found := self.outside(name, folder)) is None:
+            names = ", ".join([*self, *entries(self.group)])
+            raise ValueError(f"got {name!r}, expected one of {names}, or FILE.py:FUNCTION")
+        return found
 
     def require(self, name: str) -> str:
-        """Return ``name`` if it is registered; a ValueError that lists the names otherwise."""
-        if name not in self:
-            raise ValueError(f"got {name!r}, expected one of {', '.join(self)}")
+        """Return ``name`` if `find` finds it; a ValueError that lists the names otherwise."""
+        self.find(name)
         return name
 
+    def outside(self, name: object, folder: Path | None = None) -> str | None:
+        """``module:function`` of an entry point or of a path; None for every other name, and for what is none."""
+        if not isinstance(name, str) or name in self:
+            return None
+        return function_path(name, folder or Path.cwd()) if ":" in name else entries(self.group).get(name)
 
-@cache
-def _resolve(target: str) -> Callable[..., Any]:
-    return resolve_name(target)
 
-
-# (old_log_prob, log_prob, advantages, response_mask, off_policy_mask, options: LossOptions) -> (losses, stats)
-LOSSES = Registry(mixed_policy="training.algorithms.mixed_loss:mixed_policy_token_loss")
-# (log_prob, old_log_prob, loss_per_ratio, on_policy, options: LossOptions) -> (losses, clipped)
-ON_POLICY_LOSSES = Registry(
+LOSSES = Registry(  # -> losses of the tokens, stats
+    "luffy.losses",
+    "old_log_prob, log_prob, advantages, response_mask, off_policy_mask, options",
+    mixed_policy="training.algorithms.mixed_loss:mixed_policy_token_loss",
+)
+ON_POLICY_LOSSES = Registry(  # -> losses of the tokens, clipped
+    "luffy.on_policy_losses",
+    "log_prob, old_log_prob, loss_per_ratio, on_policy, options",
     ppo="training.algorithms.methods.on_policy:ppo",
     cispo="training.algorithms.methods.on_policy:cispo",
     gspo="training.algorithms.methods.on_policy:gspo",
     reinforce="training.algorithms.methods.on_policy:reinforce",
 )
-# (log_prob) -> weight of each token in the supervised loss
-SFT_WEIGHTS = Registry(
+SFT_WEIGHTS = Registry(  # -> weight of each token in the supervised loss
+    "luffy.sft_weights",
+    "log_prob",
     {
         "one": "training.algorithms.methods.sft:one",
         "p": "training.algorithms.methods.sft:probability",
         "p(1-p)": "training.algorithms.methods.sft:uncertainty",
         "luffy": "training.algorithms.methods.sft:luffy",
-    }
+    },
 )
-# (successes, n, options: GateOptions) -> Weights of a prompt's policy loss and supervised loss
-GATES = Registry(
+GATES = Registry(  # -> the weights of a prompt's policy loss and supervised loss
+    "luffy.gates",
+    "successes, n, options",
     none="training.algorithms.methods.gate:none",
     hard="training.algorithms.methods.gate:hard",
     soft="training.algorithms.methods.gate:soft",
 )
-# (losses, response_mask, size: BatchSize) -> (sum, divisor)
-LOSS_AGG_MODES = Registry(
+LOSS_AGG_MODES = Registry(  # -> sum, divisor
+    "luffy.loss_agg_modes",
+    "losses, response_mask, size",
     {
         "token-mean": "training.algorithms.aggregate:token_mean",
         "seq-mean-token-mean": "training.algorithms.aggregate:seq_mean_token_mean",
@@ -66,28 +100,32 @@ LOSS_AGG_MODES = Registry(
         "seq64-mean-token-sum-norm": "training.algorithms.aggregate:seq64_mean_token_sum_norm",
         "seq64-mean-token-sum-norm-occupied": "training.algorithms.aggregate:seq64_mean_token_sum_norm",
         "published": "training.algorithms.aggregate:published",
-    }
+    },
 )
 # The modes of LOSS_AGG_MODES that reduce means over tokens (entropy, KL, supervised loss) in another way.
 MEAN_AGG_MODES = Registry(
+    "luffy.mean_agg_modes",
+    "values, mask, size",
     {
         "seq64-mean-token-sum-norm": "training.algorithms.aggregate:seq64_token_mean",
         "seq64-mean-token-sum-norm-occupied": "training.algorithms.aggregate:seq64_occupied_mean",
         "published": "training.algorithms.aggregate:published_mean",
-    }
+    },
 )
-# (mismatch: Mismatch, options: RolloutCorrectionOptions) -> (weights, keep)
-CORRECTIONS = Registry(
+CORRECTIONS = Registry(  # -> weights of the tokens, keep
+    "luffy.corrections",
+    "mismatch, options",
     {
         "none": "training.algorithms.correction:keep_all",
         "tis": "training.algorithms.correction:tis",
         "icepop": "training.algorithms.correction:icepop",
         "seq-mask-tis": "training.algorithms.correction:seq_mask_tis",
         "reinforce_pro": "training.algorithms.correction:reinforce_pro",
-    }
+    },
 )
-# (options: PrefixOptions, sample: Sample) -> ratio
-PREFIX_STRATEGIES = Registry(
+PREFIX_STRATEGIES = Registry(  # -> the share of the target that a sample starts with
+    "luffy.prefix_strategies",
+    "options, sample",
     random="training.algorithms.schedules.prefix:random",
     linear="training.algorithms.schedules.prefix:linear",
     linear_max="training.algorithms.schedules.prefix:linear_max",
@@ -96,8 +134,9 @@ PREFIX_STRATEGIES = Registry(
     binomial="training.algorithms.schedules.prefix:binomial",
     fixed="training.algorithms.schedules.prefix:fixed",
 )
-# (log_ratio, shape: Shape) -> shaped ratio
-RESHAPES = Registry(
+RESHAPES = Registry(  # -> shaped ratio
+    "luffy.reshapes",
+    "log_ratio, shape",
     no_reshape="training.algorithms.reshape:no_reshape",
     logp="training.algorithms.reshape:logp",
     p_logp="training.algorithms.reshape:p_logp",
@@ -105,6 +144,19 @@ RESHAPES = Registry(
     pow="training.algorithms.reshape:power",
     p_div_p="training.algorithms.reshape:p_div_p",
 )
+
+# The keys of a configuration that choose a function.
+KEYS: Mapping[str, Registry] = {
+    "mixed.loss": LOSSES,
+    "mixed.on_policy_loss": ON_POLICY_LOSSES,
+    "mixed.on_policy_reshape": RESHAPES,
+    "mixed.off_policy_reshape": RESHAPES,
+    "mixed.loss_agg_mode": LOSS_AGG_MODES,
+    "mixed.prefix.strategy": PREFIX_STRATEGIES,
+    "mixed.rollout_correction.type": CORRECTIONS,
+    "mixed.sft_multitask.weight": SFT_WEIGHTS,
+    "mixed.gate.type": GATES,
+}
 
 GAMMA = 0.1  # of the shaping p / (p + gamma), as LUFFY publishes it
 _NUMBER = compile_full_match(r"\d+(\.\d*)?([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?")

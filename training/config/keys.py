@@ -9,12 +9,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from core.code_digest import PROJECT, RECIPES
 from core.errors import InputError
 from core.files import read_yaml
+from core.plugins.config_files import RECIPES, config_files
 
 TABLE = Path(__file__).with_name("keys.yaml")
-# Sections into which a run accepts any key: they are handed on to vLLM, Ray, Slurm, the model or the processes.
+# Sections into which a run accepts any key: they are handed on to vLLM, Ray, Slurm, the model, the processes, or a
+# function of the user's.
 OPEN = (
     "chat_template_kwargs",
     "environment",
@@ -24,6 +25,9 @@ OPEN = (
     "actor_rollout_ref.rollout.checkpoint_engine.engine_kwargs",
     "actor_rollout_ref.model.override_config",
     "actor_rollout_ref.actor.optim.override_optimizer_config",
+    "mixed.kwargs",
+    "mixed.gate.kwargs",
+    "mixed.rollout_correction.kwargs",
 )
 MODULE = "pkg://"  # what verl takes for a module where it expects a file
 SIMILAR = 60  # of 100: below it, two names have nothing to do with each other
@@ -44,17 +48,22 @@ def rules() -> Rules:
     return Rules(**read_yaml(TABLE, "table of keys"))
 
 
-def leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Dotted names of the leaves of a nested mapping; an empty mapping is a leaf.
+def leaf_values(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted name, value) of each leaf of a nested mapping; an empty mapping is a leaf.
 
-    >>> list(leaves({"a": {"b": 1, "c": {}}}))
-    ['a.b', 'a.c']
+    >>> list(leaf_values({"a": {"b": 1, "c": {}}}))
+    [('a.b', 1), ('a.c', {})]
     """
     for key, value in node.items():
         if isinstance(value, Mapping) and value:
-            yield from leaves(value, f"{prefix}{key}.")
+            yield from leaf_values(value, f"{prefix}{key}.")
         else:
-            yield f"{prefix}{key}"
+            yield f"{prefix}{key}", value
+
+
+def leaves(node: Mapping[str, Any]) -> Iterator[str]:
+    """The dotted names of the `leaf_values` of ``node``."""
+    return (name for name, _ in leaf_values(node))
 
 
 def within(key: str, sections: Iterable[str]) -> str | None:
@@ -119,10 +128,8 @@ def read_by(recipe: str, overrides: Sequence[str]) -> tuple[list[str], list[str]
 
 def objective(recipe: str) -> str:
     """``rl`` or ``sft``: what a recipe, or the parent it names, computes."""
-    file = PROJECT / RECIPES / f"{recipe}.yaml"
-    config = read_yaml(file, "recipe") if file.is_file() else {}
-    parents = [parent for parent in config.get("defaults", []) if parent != "_self_"]
-    return config.get("objective") or next((objective(parent) for parent in parents), "rl")
+    configs = (read_yaml(file, "recipe") for file in config_files(RECIPES, recipe))
+    return next((config["objective"] for config in configs if "objective" in config), "rl")
 
 
 def key_of(override: str) -> str:

@@ -1,13 +1,14 @@
 """Follow an attempt of a training, and report each step that verl records as an event."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from core.backends import monitor
 from core.backends.monitor import Attempt
 from core.backends.task import Backend, Task
+from core.plugins.user_code import UserFunctionError, named_in_errors
 from training.cost.usage import seconds_of
 from training.job.alerts import AlertOptions, Alerts
 
@@ -25,11 +26,14 @@ def follow(
     stall_seconds: float,
     report: Report,
     alerts: AlertOptions = DEFAULT_ALERTS,
+    trackers: Sequence[str] = (),
     after_step: Callable[[], None] = lambda: None,
 ) -> None:
     """Run ``task`` to its end and report each step of ``total``, of which earlier attempts did ``done``, and alerts.
 
-    ``after_step`` is called when a step was reported; what it raises stops the task.
+    ``trackers`` are the `function_path` of functions of the user's. Each is called with a step and its metrics; one
+    that fails is reported, and called no more. ``after_step`` is called when a step was reported; what it raises stops
+    the task.
 
     What else it does, and raises, is that of `core.backends.monitor.follow`.
     """
@@ -39,13 +43,19 @@ def follow(
             say(f"resuming after step {done} of {total}")
         say("starting Ray, vLLM and the actor")
     seconds: deque[float] = deque(maxlen=10)  # of the last steps
-    watch = Alerts(alerts)
+    watch, called = Alerts(alerts), list(trackers)
 
     def on_step(record: Mapping[str, Any]) -> None:
         seconds.append(seconds_of(record))
         report(_step_event(record, total, seconds))
         for text in watch.check(record["step"], record["data"]):
             warn(report, record["step"], text)
+        for path in [*called]:
+            try:
+                named_in_errors(path)(record["step"], dict(record["data"]))
+            except UserFunctionError as error:
+                called.remove(path)
+                warn(report, record["step"], f"{error}; this tracker gets no more steps")
         after_step()
 
     monitor.follow(attempt, backend, task, "training", on_record=on_step, say=say, stall_seconds=stall_seconds)

@@ -21,12 +21,15 @@ from omegaconf.errors import OmegaConfBaseException
 
 from core.code_digest import PROJECT
 from core.errors import InputError
+from core.files import read_yaml
 from core.model.prompts import CHAT, TEMPLATE_KWARGS, Template
+from core.plugins.config_files import HARDWARE, RECIPES, config_file, config_files, is_shipped, recipe_name
 from grading.grader import TRUNCATED
 from training.algorithms.off_policy_schedule import ALWAYS
 from training.algorithms.options import MixedPolicyOptions, RolloutOptions
+from training.algorithms.registry import KEYS
 from training.algorithms.schedules.prompt_order import EASY_FIRST, ORDERS
-from training.config.keys import MODULE, OPEN, check_key, check_switches, leaves, nearest, rules, within
+from training.config.keys import MODULE, OPEN, check_key, check_switches, leaf_values, leaves, nearest, rules, within
 from training.config.ranges import check_ranges, ranges
 from training.config.rollout_modes import lay_out_rollouts
 from training.cost.budget import BudgetOptions
@@ -56,11 +59,6 @@ ConfigStore.instance().store("run_options", {"run": RUN_OPTIONS})
 ConfigStore.instance().store("template_options", {"chat_template_kwargs": dict(TEMPLATE_KWARGS)})
 
 
-def names(group: str) -> list[str]:
-    """The recipes or hardware profiles there are (``group`` is "recipe" or "hardware")."""
-    return sorted(file.stem for file in (CONFIG / group).glob("*.yaml"))
-
-
 def verl_config_folder() -> Path:
     """verl's Hydra folder, found without importing verl (which takes seconds)."""
     spec = importlib.util.find_spec("verl")
@@ -76,9 +74,6 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
         InputError: no such recipe, hardware profile or key; a value that is not allowed; a key that nothing reads; two
             values that contradict each other. The message names the key, and what to do.
     """
-    for group, name in (("recipe", recipe), ("hardware", hardware)):
-        if name not in names(group):
-            raise InputError(f"no {group} {name!r}: expected one of {', '.join(names(group))}")
     _check_files(recipe, hardware)
     overrides = [_added(_quoted(text)) for text in overrides]
     keys = list(_keys_of(overrides))
@@ -144,7 +139,11 @@ def _write(overrides: Sequence[str], config: DictConfig) -> bool:
 
 
 def _compose(recipe: str, hardware: str, overrides: Sequence[str]) -> DictConfig:
-    fixed = [f"hydra.searchpath=[file://{verl_config_folder()}]", f"recipe={recipe}", f"hardware={hardware}"]
+    fixed = [
+        f"hydra.searchpath=[file://{verl_config_folder()}]",
+        f"recipe={offer_recipe(recipe)}",
+        f"hardware={hardware}",
+    ]
     try:
         with initialize_config_dir(str(CONFIG), version_base=None):
             return compose("train", overrides=[*fixed, f"paths.project={PROJECT}", *overrides])
@@ -152,6 +151,33 @@ def _compose(recipe: str, hardware: str, overrides: Sequence[str]) -> DictConfig
         raise InputError(f"configuration of recipe {recipe!r}: {error}") from error
     except (ConfigCompositionException, HydraException, OmegaConfBaseException) as error:
         raise InputError(_explain(error, recipe, hardware)) from error
+
+
+def offer_recipe(recipe: str) -> str:
+    """Let Hydra find a recipe of the user's, and its parents, beside the shipped ones; the name by which it does."""
+    for file in config_files(RECIPES, recipe):
+        if not is_shipped(file):
+            ConfigStore.instance().store(file.stem, _located(file), group="recipe", package="_global_")
+    return recipe_name(recipe)
+
+
+def _located(file: Path) -> DictConfig:
+    """The content of a user's recipe, whose functions and first stage have absolute paths.
+
+    Raises:
+        InputError: there is no such file.
+    """
+    recipe = OmegaConf.load(file)
+    for key, value in leaf_values(OmegaConf.to_container(recipe, resolve=False)):
+        try:
+            if key in KEYS and (path := KEYS[key].outside(value, file.parent)):
+                OmegaConf.update(recipe, key, path)
+        except ValueError as error:
+            raise InputError(f"recipe {file}: {key}: {value}: {error}") from None
+        if key == "first_stage.recipe":
+            stage = config_file(RECIPES, value, beside=file)
+            OmegaConf.update(recipe, key, value if is_shipped(stage) else str(stage))
+    return recipe
 
 
 @cache
@@ -163,9 +189,11 @@ def _composed(recipe: str, hardware: str) -> DictConfig:
 @cache
 def _check_files(recipe: str, hardware: str) -> None:
     """Raise InputError for a key of the two files, or of their parents, that nothing reads."""
-    for file in (*_files_of("recipe", recipe), *_files_of("hardware", hardware)):
-        for key in leaves(OmegaConf.to_container(OmegaConf.load(file), resolve=False)):
-            check_key(key, f"{file.parent.name} {file.stem}")
+    for group, name in ((RECIPES, recipe), (HARDWARE, hardware)):
+        for file in config_files(group, name):
+            content = {key: value for key, value in read_yaml(file, "configuration").items() if key != "defaults"}
+            for key in leaves(content):
+                check_key(key, f"{Path(group).name} {file.stem}")
 
 
 def mixed_options(config: DictConfig) -> MixedPolicyOptions:
@@ -179,15 +207,6 @@ def mixed_options(config: DictConfig) -> MixedPolicyOptions:
 def chat_template(config: DictConfig) -> Template:
     """The chat template of a run, with the arguments that ``chat_template_kwargs`` gives it."""
     return replace(CHAT, kwargs=OmegaConf.to_container(config.chat_template_kwargs))
-
-
-def _files_of(group: str, name: str) -> Iterator[Path]:
-    """The file of a recipe or hardware profile, and those that it names as parents."""
-    file = CONFIG / group / f"{name}.yaml"
-    yield file
-    for parent in OmegaConf.load(file).get("defaults", []):
-        if parent != "_self_":
-            yield from _files_of(group, parent)
 
 
 def _check_kinds(keys: Sequence[str], config: DictConfig, defaults: DictConfig) -> None:
@@ -268,11 +287,18 @@ def _check_groups(config: DictConfig, options: MixedPolicyOptions) -> None:
 
 
 def _locate_files(config: DictConfig) -> None:
-    """Make the paths of files absolute: a training does not run in the user's folder."""
+    """Make the paths of files, and of functions in them, absolute: a training does not run in the user's folder."""
     for key in rules().files:
         value = OmegaConf.select(config, key)
         if isinstance(value, str) and not value.startswith(MODULE):
             OmegaConf.update(config, key, str(Path(value).expanduser().absolute()))
+    for key, registry in KEYS.items():
+        try:
+            path = registry.outside(OmegaConf.select(config, key))
+        except ValueError as error:
+            raise InputError(f"{key}: {OmegaConf.select(config, key)}: {error}") from None
+        if path is not None:
+            OmegaConf.update(config, key, path)
 
 
 def _keys_of(overrides: Sequence[str]) -> Iterator[str]:

@@ -16,9 +16,11 @@ from core.model.manifest import InputRecord, TargetsRecord
 from core.model.model_folder import check_model
 from core.model.prompts import TEMPLATE_KWARGS
 from core.model.tokens import Lengths, load_lengths
+from core.plugins.user_code import check_function
 from core.schemas import PASS_RATE, TARGET, TARGET_LOG_PROBS
 from grading.verifiers.spec import VerifierSpec, parse_spec
 from training.algorithms.off_policy_schedule import parse_schedule
+from training.algorithms.registry import KEYS
 from training.algorithms.schedules.prompt_order import EASY_FIRST, easy_first
 from training.job.configuration import chat_template
 from training.job.user_reward import check_reward_function
@@ -122,6 +124,16 @@ def check_reward(config: DictConfig) -> None:
     """Raise InputError unless the reward function of ``config`` can be imported and called as verl calls it."""
     if config.objective == "rl":
         check_reward_function(OmegaConf.to_container(config.reward.custom_reward_function))
+
+
+def check_functions(config: DictConfig) -> None:
+    """Raise InputError for a function of the user's that cannot be imported or takes other arguments."""
+    for key, registry in KEYS.items():
+        if (path := registry.outside(OmegaConf.select(config, key))) is not None:
+            try:
+                check_function(path, registry.arguments)
+            except InputError as error:
+                raise InputError(f"{key}: {error}") from error
 
 
 def check_pass_rates(path: Path, config: DictConfig) -> None:

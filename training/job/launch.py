@@ -4,10 +4,7 @@ The configuration is composed and checked, then a backend starts verl, its metri
 and the last checkpoint becomes ``policy/``. `training.job.run_folder` says what lies where.
 """
 
-import importlib.util
 import json
-import os
-import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -16,19 +13,18 @@ from typing import Any
 import pyarrow.parquet as pq
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from core.backends import BACKENDS, build_backend
+from core.backends import build_backend
 from core.backends.monitor import Attempt, attempts
-from core.backends.task import ENVIRONMENT, Backend, Task
+from core.backends.task import Backend, Task, base_environment
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
 from core.files import atomic_write, digest_bytes
 from core.model.manifest import InputRecord, Manifest, TargetsRecord, read_manifest
 from training.algorithms.schedules.prompt_order import SHUFFLE
-from training.config.rollout_modes import SEPARATE
+from training.config.run_checks import TRACKERS, check_run, own_trackers
 from training.cost.budget import Budget, BudgetOptions
 from training.cost.usage import Rates, measured_pace
-from training.export import DTYPES
-from training.extensions import EXTENSIONS
+from training.extensions import extension
 from training.job.alerts import AlertOptions, uncorrected_staleness
 from training.job.attempts import Report, follow, progress, warn
 from training.job.checkpoints import complete_steps, export_policy, latest_step, prepare_resume, remove_old
@@ -36,6 +32,7 @@ from training.job.configuration import compose_run
 from training.job.input_checks import (
     MATH,
     check_context,
+    check_functions,
     check_pass_rates,
     check_reward,
     check_targets,
@@ -54,8 +51,6 @@ from training.resources.layout import Layout
 from training.resources.machine import machine_of
 from training.resources.model_shape import ModelShape
 
-TRACKERS = {"tensorboard": "tensorboard", "mlflow": "mlflow", "wandb": "wandb"}  # name -> module
-
 
 def run_job(request: TrainingRequest, report: Report) -> bool:
     """Train the policy of ``request`` in its folder, unless it is there already.
@@ -69,7 +64,7 @@ def run_job(request: TrainingRequest, report: Report) -> bool:
     """
     folder = RunFolder(request.out)
     config = compose_run(request.recipe, request.hardware, request.config_overrides(), run=request.out.resolve())
-    _check_run(config)
+    check_run(config)
     data = _check_inputs(request, config)
     with folder.locked() as lock:
         reused = not request.force and folder.has_policy_of(request, partial(progress, report))
@@ -92,7 +87,7 @@ def run_job(request: TrainingRequest, report: Report) -> bool:
             _publish(folder, report)
         if config.run.push_to_hub:
             progress(report, f"uploading to {config.run.push_to_hub}")
-            EXTENSIONS.function("push_to_hub")(folder.policy, config.run.push_to_hub)
+            extension("push_to_hub")(folder.policy, config.run.push_to_hub)
     report({"event": "done", "policy": str(folder.policy), "reused": reused})
     return reused
 
@@ -112,6 +107,7 @@ def _check_inputs(request: TrainingRequest, config: DictConfig) -> TargetsRecord
     targets = check_targets(data, request.model.path, config)
     check_pass_rates(data.path, config)
     check_reward(config)
+    check_functions(config)
     if config.data.val_files:
         given = Path(config.data.val_files)
         check_targets(InputRecord(path=given, digest=""), request.model.path, config, least=1)
@@ -145,42 +141,19 @@ def _write_config(config: DictConfig, folder: RunFolder) -> None:
 
 def _open_trackers(request: TrainingRequest, config: DictConfig, folder: RunFolder) -> dict[str, str]:
     """Open the run in each tracker; the variables with which verl finds it."""
-    return EXTENSIONS.function("open_runs")(
+    return extension("open_runs")(
         folder.path,
         config.run.trackers,
         project=config.trainer.project_name,
-        name=f"{request.recipe}-seed{request.seed}-{request.identity()[:SHORT_DIGEST]}",
+        name=f"{request.recipe_name}-seed{request.seed}-{request.identity()[:SHORT_DIGEST]}",
         config=folder.config.read_text(encoding="utf-8"),
     )
 
 
 def _report_costs(folder: RunFolder, report: Report) -> None:
-    predicted = EXTENSIONS.function("figures")(folder.path, read_metrics(folder.metrics))
-    if rows := [*predicted, *EXTENSIONS.function("cost_figures")(folder.path)]:
-        progress(report, f"predicted and measured\n{EXTENSIONS.function('figures_table')(rows)}")
-
-
-def _check_run(config: DictConfig) -> None:
-    if config.run.backend not in BACKENDS:
-        raise InputError(f"run.backend: got {config.run.backend!r}, expected one of {', '.join(BACKENDS)}")
-    if config.run.backend == "local" and (cluster := os.environ.get("RAY_ADDRESS")):
-        raise InputError(
-            f"RAY_ADDRESS={cluster}: a training on a running cluster is a job of it, whose processes get its settings: "
-            "set run.backend=ray and run.ray_address=http://HOST:8265 (its dashboard), or unset RAY_ADDRESS"
-        )
-    for name in config.run.trackers:
-        if name not in TRACKERS:
-            raise InputError(f"run.trackers: got {name!r}, expected some of {', '.join(TRACKERS)}")
-        if importlib.util.find_spec(TRACKERS[name]) is None:
-            raise InputError(f"run.trackers: {name} is not installed: {sys.executable} -m pip install {name}")
-    if config.policy_dtype not in DTYPES:
-        raise InputError(f"policy_dtype: got {config.policy_dtype!r}, expected one of {', '.join(DTYPES)}")
-    separate_on_gpus = config.rollouts == SEPARATE and config.trainer.device == "cuda"
-    if separate_on_gpus and importlib.util.find_spec("cupy") is None:
-        raise InputError(
-            f"rollouts={SEPARATE} on GPUs: verl sends the weights with cupy, which is not installed: {sys.executable} "
-            "-m pip install cupy-cuda13x==14.0.1. Or take rollouts=colocate_async, which shares the GPUs"
-        )
+    predicted = extension("figures")(folder.path, read_metrics(folder.metrics))
+    if rows := [*predicted, *extension("cost_figures")(folder.path)]:
+        progress(report, f"predicted and measured\n{extension('figures_table')(rows)}")
 
 
 def _plan(config: DictConfig, folder: RunFolder, model: Path, report: Report) -> dict[str, Any]:
@@ -212,7 +185,7 @@ def _estimate(config: DictConfig, folder: RunFolder, plan: Mapping[str, Any], re
     total, done = config.trainer.total_training_steps, latest_step(folder.checkpoints)
     spent = partial(rates.spent, [folder.first_stage.attempts, folder.attempts])
     budget = Budget(BudgetOptions.of(config), rates, spent, total, config.trainer.save_freq)
-    pace = EXTENSIONS.function("pace")(folder.path, plan)
+    pace = extension("pace")(folder.path, plan)
     estimate = None
     if pace and done < total:
         estimate = spent() + pace.of_steps(total - done, rates, start=True)
@@ -222,7 +195,7 @@ def _estimate(config: DictConfig, folder: RunFolder, plan: Mapping[str, Any], re
     budget.check_start(done, pace)
     if estimate and (over := budget.options.exceeded(estimate)):
         progress(report, f"the budget will stop the training at a checkpoint before step {total}: {over}")
-    write_plan({**plan, **EXTENSIONS.function("cost_plan")(folder.path, rates, estimate)}, folder.path)
+    write_plan({**plan, **extension("cost_plan")(folder.path, rates, estimate)}, folder.path)
     return budget
 
 
@@ -243,7 +216,7 @@ def _fill_in(config: DictConfig, *, data: Path, problems: Path, rows: int, model
             section.reward_kwargs = {VERIFIERS: specs}
         elif section.path != SHIPPED:
             config.reward.custom_reward_function = wrapped(OmegaConf.to_container(section))
-        config.trainer.logger = ["console", "file", *config.run.trackers]
+        config.trainer.logger = ["console", "file", *(name for name in config.run.trackers if name in TRACKERS)]
         return {name: str(value) for name, value in config.pop("environment").items() if value is not None}
 
 
@@ -276,6 +249,7 @@ def _train(
         done=done,
         stall_seconds=config.run.stall_seconds,
         alerts=AlertOptions.of(config),
+        trackers=list(own_trackers(config).values()),
         after_step=lambda: budget.check(latest_step(folder.checkpoints), partial(measured_pace, folder.attempts, "")),
         report=report,
     )
@@ -285,10 +259,10 @@ def _task(request: TrainingRequest, folder: RunFolder, environment: Mapping[str,
     """The process of an attempt. Its name depends on the folder alone, so that a newer version of the code finds it."""
     path = folder.path.resolve()
     return Task(
-        name=f"luffy-{request.recipe}-{digest_bytes(str(path).encode())[:16]}-{attempt.number}",
+        name=f"luffy-{request.recipe_name}-{digest_bytes(str(path).encode())[:16]}-{attempt.number}",
         module=("training.verl_hooks.main", str(folder.config.resolve())),
         environment={
-            **ENVIRONMENT,
+            **base_environment(),
             "TENSORBOARD_DIR": str(path / "tensorboard"),
             "WANDB_DIR": str(path),
             "VERL_FILE_LOGGER_PATH": str(attempt.records.resolve()),
@@ -301,7 +275,7 @@ def _task(request: TrainingRequest, folder: RunFolder, environment: Mapping[str,
 def _publish(folder: RunFolder, report: Report) -> None:
     """Publish the lineage in the runs of the trackers; the policy does not depend on them."""
     try:
-        for line in EXTENSIONS.function("publish")(folder.path):
+        for line in extension("publish")(folder.path):
             progress(report, line)
     except InputError as error:
         progress(report, f"warning: {error}. Later: python -m training track --run {folder.path}")

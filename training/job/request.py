@@ -1,20 +1,22 @@
 """The request of a training run, and its identity: the digest by which a finished run is found and reused."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field
 
 from core.backends import Placement
-from core.code_digest import PROJECT, RECIPES, code_digest, identity, policy_code
+from core.code_digest import PROJECT, code_digest, identity, policy_code, policy_files
 from core.errors import InputError
 from core.files import digest_file, read_object, read_yaml
 from core.model.manifest import InputRecord, RequestRecord
 from core.model.model_folder import model_digest
-from core.user_code import module_file, user_code_digest
-from training.config.keys import MODULE, key_of, read_by, rules
+from core.plugins.config_files import RECIPES, config_file, first_stages, is_shipped, recipe_name
+from core.plugins.user_code import function_file, module_file, user_code_digest
+from training.algorithms.registry import KEYS
+from training.config.keys import MODULE, key_of, leaf_values, read_by, rules
 
 NO_FILE = ("", "null")
 FIRST_STAGE = "first_stage"  # the folder of the first stage in that of the run
@@ -37,7 +39,7 @@ Input = Annotated[InputRecord, BeforeValidator(_as_record)]
 class TrainingRequest(Placement):
     """A training: all settings that decide the weights, which identify a checkpoint, and the run's folder."""
 
-    recipe: str = Field(default="luffy", description="A file of training/config/recipe.")
+    recipe: str = Field(default="luffy", description="A file of training/config/recipe, or the path of one of yours.")
     hardware: str = Field(default="cpu", description="A file of training/config/hardware.")
     overrides: tuple[str, ...] = Field(
         default=(),
@@ -67,10 +69,15 @@ class TrainingRequest(Placement):
         default={}, description="Digests of the files that overrides name, by key.", json_schema_extra={"hidden": True}
     )
 
+    @property
+    def recipe_name(self) -> str:
+        """What the recipe is called, wherever its file is."""
+        return recipe_name(self.recipe)
+
     def config_overrides(self) -> list[str]:
         """The request in Hydra's notation, for the composition of its configuration."""
         address = [] if self.ray_address is None else [f"run.ray_address={self.ray_address}"]
-        slurm = [f"++run.slurm.{key}={json.dumps(value)}" for key, value in _leaves(self.slurm)]
+        slurm = [f"++run.slurm.{key}={json.dumps(value)}" for key, value in leaf_values(self.slurm)]
         where = [] if self.backend == "local" else [f"run.backend={self.backend}", *address, *slurm]
         return [f"seed={self.seed}", *where, *self.overrides]
 
@@ -88,11 +95,12 @@ class TrainingRequest(Placement):
             )
         if not (self.model.path / "config.json").is_file():
             raise InputError(f"model {self.model.path}: no config.json there: expected a Hugging Face model folder")
-        heldout = self.heldout if has_first_stage(self.recipe) else None
+        name, heldout = self.recipe_name, self.heldout if has_first_stage(self.recipe) else None
         return self.model_copy(
             update={
                 "out": _absolute(self.out),
-                "files": {key: _file_digest(file) for key, file in named_files(self.overrides).items()},
+                "recipe": self.recipe if self.recipe == name else str(config_file(RECIPES, self.recipe)),
+                "files": file_digests(self.recipe, self.hardware, self.overrides),
                 "targets": _with_digest(self.targets, targets_digest),
                 "model": _with_digest(self.model, model_digest),
                 "heldout": heldout and _with_digest(heldout, targets_digest),
@@ -102,7 +110,7 @@ class TrainingRequest(Placement):
     def record(self) -> RequestRecord:
         """The request with digests in the place of its files, as ``lineage.json`` has it."""
         return RequestRecord(
-            recipe=self.recipe,
+            recipe=self.recipe_name,
             hardware=self.hardware,
             overrides=self.overrides,
             seed=self.seed,
@@ -119,7 +127,7 @@ class TrainingRequest(Placement):
 
     def code_digest(self, project: Path = PROJECT) -> str:
         """sha256 over the code and the configuration files that serve this request."""
-        return code_digest(*policy_code(self.recipe, self.hardware, self.overrides, project=project), project=project)
+        return code_digest(*policy_code(self.recipe, self.hardware, self.overrides), project=project)
 
     def identity(self, project: Path = PROJECT) -> str:
         """sha256 over what is computed and the code that computes it."""
@@ -130,6 +138,12 @@ class TrainingRequest(Placement):
         shared = [text for text in self.overrides if not text.startswith(("first_stage", "run.push_to_hub"))]
         changes = {"recipe": recipe, "overrides": (*read_by(recipe, shared)[0], *overrides), "heldout": None}
         return self.model_copy(update={**changes, "out": self.out / FIRST_STAGE})
+
+
+def file_digests(recipe: str, hardware: str, overrides: Sequence[str]) -> dict[str, str]:
+    """The digests of the user's files that decide what a run computes, by what names them; errors as those below."""
+    files = named_files(overrides) | outside_files(recipe, hardware, overrides)
+    return {key: _file_digest(file) for key, file in files.items()}
 
 
 def named_files(overrides: Sequence[str]) -> dict[str, Path]:
@@ -151,6 +165,37 @@ def named_files(overrides: Sequence[str]) -> dict[str, Path]:
         if not file.is_file():
             raise InputError(f"{key}: {file}: no such file: give the path of a file")
     return files
+
+
+def outside_files(recipe: str, hardware: str, overrides: Sequence[str]) -> dict[str, Path]:
+    """The user's files that decide what a run computes: of its recipe, and of the functions that a `KEYS` key names.
+
+    Raises:
+        InputError: a function's file or module does not exist.
+    """
+    files: dict[str, Path] = {}
+    for file in policy_files(recipe, hardware):
+        if is_shipped(file):
+            continue
+        files[f"recipe {file.stem}"] = file
+        for key, value in leaf_values(read_yaml(file, "recipe")):
+            if key in KEYS:
+                files |= _function_file(key, value, file.parent, f"recipe {file.stem}: ")
+    for override in overrides:
+        key, value = key_of(override), override.partition("=")[2].strip("'\"")
+        if key in KEYS:
+            files.pop(key, None)  # the last one counts
+            files |= _function_file(key, value, Path.cwd())
+    return files
+
+
+def _function_file(key: str, value: object, folder: Path, where: str = "") -> dict[str, Path]:
+    """The file of the function that ``key`` names; nothing if it is one of the project's, or none."""
+    try:
+        path = KEYS[key].outside(value, folder)
+    except ValueError as error:
+        raise InputError(f"{where}{key}: {value}: {error}") from None
+    return {} if path is None else {f"{where}{key}": function_file(path)}
 
 
 def _module_file(key: str, value: str) -> dict[str, Path]:
@@ -176,19 +221,9 @@ def _with_digest(record: InputRecord, digest: Callable[[Path], str]) -> InputRec
     return record.model_copy(update=update)
 
 
-def _leaves(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """(dotted key, value) of everything in nested mappings, which Hydra takes one by one only."""
-    for name, value in mapping.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
-
-
 def has_first_stage(recipe: str) -> bool:
     """Whether a recipe trains in two stages, the second of them on held-out targets."""
-    file = PROJECT / RECIPES / f"{recipe}.yaml"
-    return file.is_file() and "first_stage" in read_yaml(file, "recipe")
+    return any(first_stages(recipe))
 
 
 def targets_digest(path: Path) -> str:

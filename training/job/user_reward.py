@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InputError, first_line
-from core.user_code import ARGUMENTS, import_function
+from core.plugins.user_code import ARGUMENTS, import_function
 from training.config.keys import MODULE
 
 SHIPPED = f"{MODULE}training.verl_hooks.reward"  # the verifiers of the project

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from core.files import read_json, write_json
-from training.extensions import EXTENSIONS
+from training.extensions import extension
 from training.resources.gpu_models import card_of
 from training.resources.host import disk, host_memory, logical_cpus, shared_memory
 from training.resources.layout import FSDP, GPUS, STORE, Layout
@@ -179,7 +179,7 @@ def check_fit(
     }
     if card:
         longest = {"prompt": float(layout.prompt_length), "response": float(layout.response_length)}
-        prediction = EXTENSIONS.function("predict")(shape, layout, card, **longest, generated=1.0)
+        prediction = extension("predict")(shape, layout, card, **longest, generated=1.0)
         plan["longest_step"] = asdict(prediction)
         phases = ", ".join(f"{name} {seconds:,.0f} s" for name, seconds in prediction.seconds.items())
         say(f"a step takes about {sum(prediction.seconds.values()):,.0f} s if all samples have full length ({phases})")

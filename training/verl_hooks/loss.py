@@ -139,6 +139,9 @@ def policy_term(batch: MicroBatch, options: MixedPolicyOptions) -> tuple[Tensor,
     losses, stats = token_loss(
         fields["old_log_probs"], batch.log_prob, advantages, mask, off_policy_mask, options, **phi
     )
+    if losses.shape != mask.shape:
+        given, expected = tuple(losses.shape), tuple(mask.shape)
+        raise ValueError(f"mixed.loss={options.loss}: losses of shape {given}, expected {expected}")
     losses = losses * fields["rollout_is_weights"]
     if options.gate.type != "none":
         losses = losses * fields["gate"]

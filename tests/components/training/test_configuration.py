@@ -9,8 +9,9 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from core.errors import InputError
+from core.plugins.config_files import RECIPES, config_names
 from targets.config import PrepareConfig
-from training.job.configuration import compose_run, mixed_options, names
+from training.job.configuration import compose_run, mixed_options
 from training.job.launch import _fill_in
 
 RUN = Path("run")
@@ -23,7 +24,7 @@ def test_all_recipes_are_there() -> None:
     hybrid = ["chord_mu", "chord_phi", "dft", "hpt", "relift", "srft", "uft"]
     on_policy = ["cispo", "dapo", "exgrpo", "gspo"]
     others = ["mixed_policy", "on_policy", "rl_sft_loss", "sft", "sft_rl"]
-    assert names("recipe") == sorted([*luffy, *others, *hybrid, *on_policy])
+    assert config_names(RECIPES) == sorted([*luffy, *others, *hybrid, *on_policy])
 
 
 def test_luffy_seed_has_the_values_of_the_original_implementation() -> None:
@@ -91,7 +92,7 @@ def test_luffy_is_the_published_algorithm() -> None:
     assert (actor.optim.lr, actor.optim.lr_warmup_steps, actor.optim.clip_grad) == (1e-6, 0, 1.0)
 
 
-@pytest.mark.parametrize("recipe", names("recipe"))
+@pytest.mark.parametrize("recipe", config_names(RECIPES))
 def test_two_updates_follow_a_batch_and_groups_are_dropped_on_request_only(recipe: str) -> None:
     config = compose_run(recipe, "cpu", ["data.train_batch_size=6"], run=RUN)
     assert config.actor_rollout_ref.actor.ppo_mini_batch_size == 3
@@ -192,7 +193,7 @@ def test_configs_are_plain_data(tmp_path: Path) -> None:
 
 
 def test_the_recipes_reward_by_text_as_published_and_a_wrong_word_is_refused() -> None:
-    for recipe in names("recipe"):
+    for recipe in config_names(RECIPES):
         assert compose_run(recipe, "cpu", [], run=RUN).reward.truncated == "by_text", recipe
     with pytest.raises(InputError, match=r"reward\.truncated: got 'half', expected one of zero, by_text"):
         compose_run("luffy", "cpu", ["reward.truncated=half"], run=RUN)

@@ -11,9 +11,10 @@ from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1 import replay_buffer as verl_buffer
 
+from core.plugins.config_files import RECIPES, config_names
 from training.algorithms.off_policy_schedule import ALWAYS, OffPolicySchedule
 from training.algorithms.options import MixedPolicyOptions
-from training.job.configuration import compose_run, mixed_options, names
+from training.job.configuration import compose_run, mixed_options
 from training.verl_hooks import replay_buffer
 
 # Rewards of four samples, the target's first.
@@ -50,7 +51,7 @@ DROPPED = {
 def test_every_recipe_with_rollouts_is_here() -> None:
     assert DROPPED.keys() == {
         recipe
-        for recipe in names("recipe")
+        for recipe in config_names(RECIPES)
         if compose_run(recipe, "cpu", [], run=Path("run")).objective == "rl" and recipe != "exgrpo"  # which refuses it
     }
 

@@ -167,16 +167,12 @@ def test_the_command_refuses_it_before_anything_starts(key: str) -> None:
         compose_run("luffy", "cpu", [f"{section}={{{name}: 1}}"], run=RUN)
 
 
-def test_a_recipe_cannot_set_it_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import shutil
-
-    shutil.copytree(configuration.CONFIG, tmp_path / "config")
+def test_a_recipe_cannot_set_it_either(tmp_path: Path) -> None:
     text = "# @package _global_\ndefaults:\n  - luffy\nactor_rollout_ref: {actor: {grad_clip: 0.5}}\n"
-    (tmp_path / "config" / "recipe" / "mine.yaml").write_text(text)
-    (tmp_path / "config" / "recipe" / "child.yaml").write_text("# @package _global_\ndefaults:\n  - mine\n")
-    monkeypatch.setattr(configuration, "CONFIG", tmp_path / "config")
+    (tmp_path / "mine.yaml").write_text(text)
+    (tmp_path / "child.yaml").write_text("# @package _global_\ndefaults:\n  - mine\n")
     with pytest.raises(InputError, match=r"recipe mine: actor_rollout_ref.actor.grad_clip .*optim.clip_grad"):
-        compose_run("child", "cpu", [], run=RUN)
+        compose_run(str(tmp_path / "child.yaml"), "cpu", [], run=RUN)
 
 
 @pytest.mark.parametrize("key", sorted(rules().read_with))

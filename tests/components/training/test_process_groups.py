@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from training.job.configuration import compose_run, names
+from core.plugins.config_files import HARDWARE, config_names
+from training.job.configuration import compose_run
 from training.platforms.process_groups import TIMEOUT
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -37,7 +38,7 @@ def test_every_group_has_the_timeout_of_the_configuration() -> None:
     assert done.stdout.splitlines().count("seconds 4321.0") == 2, done.stdout
 
 
-@pytest.mark.parametrize("hardware", names("hardware"))
+@pytest.mark.parametrize("hardware", config_names(HARDWARE))
 def test_every_profile_hands_the_key_to_the_processes(hardware: str) -> None:
     config = compose_run("luffy", hardware, ["actor_rollout_ref.nccl_timeout=77"], run=Path("run"))
     assert config.environment[TIMEOUT] == 77

@@ -1,6 +1,5 @@
 """What each worker differentiates, and that a new loss and a new recipe take one entry and one file each."""
 
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -60,13 +59,10 @@ def test_a_registered_loss_is_what_the_worker_differentiates(reinforce: None) ->
     assert metrics["sft_loss"].aggregate() == pytest.approx(supervised)
 
 
-def test_a_recipe_is_one_file(reinforce: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(configuration.CONFIG, tmp_path / "config")
-    recipe = "# @package _global_\ndefaults:\n  - on_policy\n\nmixed:\n  loss: reinforce\n"
-    (tmp_path / "config" / "recipe" / "reinforce.yaml").write_text(recipe)
-    monkeypatch.setattr(configuration, "CONFIG", tmp_path / "config")
-    assert "reinforce" in configuration.names("recipe")
-    config = configuration.compose_run("reinforce", "cpu", [], run=tmp_path)
+def test_a_recipe_is_one_file(reinforce: None, tmp_path: Path) -> None:
+    recipe = tmp_path / "reinforcement.yaml"
+    recipe.write_text("# @package _global_\ndefaults:\n  - on_policy\n\nmixed:\n  loss: reinforce\n")
+    config = configuration.compose_run(str(recipe), "cpu", [], run=tmp_path)
     options = configuration.mixed_options(config)
     assert (options.loss, options.use_off_policy_loss) == ("reinforce", False)
 

@@ -8,7 +8,7 @@ import pytest
 
 from core.backends.monitor import reason_of
 from core.errors import InputError
-from core.user_code import source_files, user_code_digest
+from core.plugins.user_code import source_files, user_code_digest
 from training.job.configuration import compose_run
 from training.job.request import TrainingRequest, named_files
 from training.job.user_reward import RewardError, check_reward_function, compute_score, wrapped

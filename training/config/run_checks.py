@@ -1,0 +1,63 @@
+"""Check how a run is carried out, its backend, trackers and packages, before anything starts."""
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from core.backends import BACKENDS
+from core.errors import InputError
+from core.plugins.config_files import entries
+from core.plugins.user_code import check_function, function_path
+from training.config.rollout_modes import SEPARATE
+from training.export import DTYPES
+
+TRACKERS = {"tensorboard": "tensorboard", "mlflow": "mlflow", "wandb": "wandb"}  # name -> module
+OWN_TRACKERS = "luffy.trackers"  # entry points of packages
+
+
+def check_run(config: DictConfig) -> None:
+    """Raise InputError for a setting of how a run is carried out that cannot work here."""
+    if config.run.backend not in BACKENDS:
+        raise InputError(f"run.backend: got {config.run.backend!r}, expected one of {', '.join(BACKENDS)}")
+    if config.run.backend == "local" and (cluster := os.environ.get("RAY_ADDRESS")):
+        raise InputError(
+            f"RAY_ADDRESS={cluster}: a training on a running cluster is a job of it, whose processes get its settings: "
+            "set run.backend=ray and run.ray_address=http://HOST:8265 (its dashboard), or unset RAY_ADDRESS"
+        )
+    own = own_trackers(config)
+    for name in config.run.trackers:
+        if name in own:
+            continue
+        if name not in TRACKERS:
+            names = ", ".join([*TRACKERS, *entries(OWN_TRACKERS)])
+            raise InputError(f"run.trackers: got {name!r}, expected some of {names}, or FILE.py:FUNCTION")
+        if importlib.util.find_spec(TRACKERS[name]) is None:
+            raise InputError(f"run.trackers: {name} is not installed: {sys.executable} -m pip install {name}")
+    if config.policy_dtype not in DTYPES:
+        raise InputError(f"policy_dtype: got {config.policy_dtype!r}, expected one of {', '.join(DTYPES)}")
+    separate_on_gpus = config.rollouts == SEPARATE and config.trainer.device == "cuda"
+    if separate_on_gpus and importlib.util.find_spec("cupy") is None:
+        raise InputError(
+            f"rollouts={SEPARATE} on GPUs: verl sends the weights with cupy, which is not installed: {sys.executable} "
+            "-m pip install cupy-cuda13x==14.0.1. Or take rollouts=colocate_async, which shares the GPUs"
+        )
+
+
+def own_trackers(config: DictConfig) -> dict[str, str]:
+    """The user's functions among the trackers, which are called with each step and its metrics: path by name.
+
+    Raises:
+        InputError: one cannot be imported, or takes other arguments.
+    """
+    own: dict[str, str] = {}
+    for name in config.run.trackers:
+        if ":" in name or name in entries(OWN_TRACKERS):
+            try:
+                own[name] = entries(OWN_TRACKERS).get(name) or function_path(name, Path.cwd())
+                check_function(own[name], ["step", "metrics"])
+            except (ValueError, InputError) as error:
+                raise InputError(f"run.trackers: {error}") from None
+    return own
