@@ -1,19 +1,31 @@
 """Every setting of target preparation. The defaults are those of LUFFY's published training set (arXiv 2504.14945)."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from core.errors import InputError, explain_validation
 from core.files import digest_bytes, read_yaml
 from core.model.prompts import TEMPLATE_KWARGS
+from core.plugins.config_files import entries
+from core.plugins.user_code import function_file, function_name, function_path, user_code_digest
 from core.text.parse import parse_yaml
 from grading.spec_values import MATHEMATICS
 from targets.source import EMBEDDED, GENERATED, Mapping, Source, SourceEntry, with_names
 
+FILTERS = "luffy.filters"  # entry points of packages
 # Settings that say which traces are read and which of several survive, not whether a trace alone is good.
 NOT_FILTERING = frozenset(
     {"source", "mapping", "split", "subset", "revision", "limit", "seed"}
@@ -121,6 +133,12 @@ class PrepareConfig(BaseModel):
         description="Reject targets without a teacher's log-probability of each token that the policy is trained on.",
     )
 
+    filters: list[str] = Field(
+        default=[],
+        description="Filters of your own, which see each target before its answer is compared: FILE.py:FUNCTION, "
+        "package.module:FUNCTION, or the name of an entry point luffy.filters.",
+    )
+
     # --- duplicates
     near_duplicate: float = Field(
         default=95.0, ge=50, le=100, description="Similarity from which two problems count as the same, in percent."
@@ -155,6 +173,18 @@ class PrepareConfig(BaseModel):
         "interpreter).",
     )
     workers: int = Field(default=2, ge=1, description="Number of processes that filter traces.")
+
+    @field_validator("filters")
+    @classmethod
+    def _exist(cls, filters: list[str]) -> list[str]:
+        added = entries(FILTERS)
+        if unknown := [name for name in filters if name not in added and ":" not in name]:
+            names = ", ".join([*added, "FILE.py:FUNCTION"])
+            raise ValueError(f"there is no filter {unknown[0]!r}; expected {names}")
+        found = [added.get(name) or function_path(name, Path.cwd()) for name in filters]
+        if twice := [name for name, count in Counter(map(function_name, found)).items() if count > 1]:
+            raise ValueError(f"two filters are named {twice[0]}; rename one of the functions")
+        return found
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -191,20 +221,27 @@ class PrepareConfig(BaseModel):
         return list(dict.fromkeys(name for source in self.sources for name in source.metadata_names))
 
     def identity_fields(self) -> dict[str, Any]:
-        """The settings that decide what comes out, as JSON values; of a review and of pass
-        rates their content decides, not their path."""
-        return self.model_dump(mode="json", exclude={"engine", "workers", "review", "difficulty"})
+        """The settings that decide what comes out, as JSON values; of a review and of pass rates their content does."""
+        unread = {"engine", "workers", "review", "difficulty", *([] if self.filters else ["filters"])}
+        return self.model_dump(mode="json", exclude=unread)
+
+    def _digested_fields(self) -> dict[str, Any]:
+        """`identity_fields` with the content of the user's filters in the place of their paths."""
+        fields = self.identity_fields()
+        if self.filters:
+            fields["filters"] = {function_name(path): user_code_digest(function_file(path)) for path in self.filters}
+        return fields
 
     def digest(self) -> str:
         """sha256 of the settings that decide what comes out, and of what verifiers read outside of them."""
-        fields = self.identity_fields()
+        fields = self._digested_fields()
         if specs := {source.name: source.spec.digest for source in self.sources if source.spec.type not in MATHEMATICS}:
             fields["verifiers"] = specs
         return digest_bytes(json.dumps(fields, sort_keys=True).encode())
 
     def filter_digest(self) -> str:
         """sha256 of the settings on which the decision on a single trace depends."""
-        filtering = {name: value for name, value in self.identity_fields().items() if name not in NOT_FILTERING}
+        filtering = {name: value for name, value in self._digested_fields().items() if name not in NOT_FILTERING}
         del filtering["system_prompt"]  # that of each source counts
         filtering["minhash"] = self.keep == "diverse"
         return digest_bytes(json.dumps(filtering, sort_keys=True).encode())

@@ -2,12 +2,12 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from grading.gold import suggest
-from targets.filter import filters
+from targets.filter.filters import Filter
 from targets.source import OF_ONE_TRACE
 from targets.target_tables import IdDigest
 from targets.trace import Trace
@@ -54,6 +54,7 @@ def _by_size(values: dict[str, Any]) -> dict[str, dict[str, int]]:
 class Counts:
     """The counts of the traces that were read, and of their outcomes."""
 
+    filters: Sequence[Filter]  # in the order in which they apply
     read: IdDigest = field(default_factory=IdDigest)
     reasons: Counter[str] = field(default_factory=Counter)  # the first of each rejected trace
     all_reasons: Counter[str] = field(default_factory=Counter)
@@ -95,7 +96,7 @@ class Counts:
     def filter_counts(self) -> list[dict[str, Any]]:
         """What each filter removed and left, in their order; filters that removed nothing are left out."""
         left, steps = self.read.count, []
-        for entry in filters.FILTERS:
+        for entry in self.filters:
             if removed := self.reasons[entry.name]:
                 left -= removed
                 steps.append({"filter": entry.name, "title": entry.title, "removed": removed, "left": left})

@@ -23,6 +23,7 @@ from targets.counts import Counts
 from targets.filter.cache import DecisionCache, code_digest, read_decisions
 from targets.filter.context import FilterInputs
 from targets.filter.engines import build_engine
+from targets.filter.filters import filters_with
 from targets.prepared import PREPARED, PROFILE_FILE, REJECTED_FILE, Prepared, find_unchanged, read_prepared
 from targets.read.sources import Part, find_parts
 from targets.select.dedupe import Duplicates
@@ -88,7 +89,8 @@ def prepare(
     benchmarks_digest = digest_table(benchmarks) if benchmarks is not None else ""
     parts = find_parts(config, generated)
     review, difficulty = read_review(config.review), read_difficulty(config.difficulty, config.pass_rate)
-    # Before anything is written: a mapping may not fit.
+    # Before anything is written: a filter or a mapping may not fit.
+    filters_with(tuple(config.filters))
     mappings = [part.mapping.model_dump() | {"source": part.number} for part in parts]
     inputs = {
         "format": "luffy-targets",
@@ -142,7 +144,7 @@ def _filter(run: _Run, decisions: DecisionCache, inputs: Callable[[], FilterInpu
 
 def _write(run: _Run, files: Sequence[Path], difficulty: Difficulty, review: Review, staging_dir: Path) -> None:
     """The three files in ``staging_dir`` from the decisions, proven complete."""
-    counts = Counts()
+    counts = Counts(filters_with(tuple(run.config.filters)))
     with Duplicates(staging_dir / "duplicates.sqlite", run.config) as duplicates:
         selection = Selection(difficulty, review, duplicates, SourceCaps(run.config))
         for file, part in zip(files, run.parts, strict=False):  # a limit leaves parts out

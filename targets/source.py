@@ -7,9 +7,21 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
 
+from core.errors import InputError, explain_validation, first_line
 from core.files import read_yaml
+from core.plugins.config_files import entries
+from core.plugins.user_code import load_function
 from grading.gold import AnswerForm
 from grading.gym_tasks import ENTRY, GYM, task_of
 from grading.row_fields import Columns, name_columns
@@ -25,6 +37,7 @@ OF_ONE_TRACE = {"generation_problem": "id", "generation_sample": "sample"}
 # Columns that are read under these names if they are there and the mapping does not name them.
 OPTIONAL_COLUMNS = ("target_log_probs", "target_token_ids", "finish_reason")
 REASONING_COLUMNS = ("reasoning_content", "reasoning", "thinking")  # also fields of a chat message
+ADDED = "luffy.mappings"  # entry points of packages
 MAPPINGS = Path(__file__).parent / "read" / "mappings.yaml"
 
 
@@ -75,13 +88,26 @@ def top_level(paths: Any) -> list[str]:
     return list(dict.fromkeys(path.split(".")[0] for path in paths))
 
 
-def ready_names() -> list[str]:
-    """The names of the ready mappings."""
-    return list(read_yaml(MAPPINGS, "mappings"))
+@cache
+def ready_mappings() -> dict[str, ColumnMapping]:
+    """The mappings that have a name: those of ``mappings.yaml``, then those of installed packages.
+
+    Raises:
+        InputError: that of a package cannot be imported, or is no mapping of columns.
+    """
+    ready = {name: ColumnMapping(**columns) for name, columns in read_yaml(MAPPINGS, "mappings").items()}
+    for name, path in entries(ADDED).items():
+        try:
+            ready.setdefault(name, ColumnMapping.model_validate(load_function(path)))
+        except ValidationError as error:
+            raise InputError(f"mapping {name} of {path}: {explain_validation(error, ColumnMapping)}") from None
+        except (ImportError, AttributeError) as error:
+            raise InputError(f"mapping {name} of {path}: {first_line(error)}; install its package again") from None
+    return ready
 
 
 def _known(mapping: ColumnMapping | str) -> ColumnMapping | str:
-    if isinstance(mapping, str) and mapping not in (names := ["auto", *ready_names()]):
+    if isinstance(mapping, str) and mapping not in (names := ["auto", *ready_mappings()]):
         raise ValueError(f"{mapping!r} does not exist: expected one of {', '.join(names)}, or the columns")
     return mapping
 

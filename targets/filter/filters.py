@@ -8,7 +8,10 @@ Contamination comes before all questions of quality, so that a set made of bench
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache, partial
 
+from core.errors import InputError
+from core.plugins.user_code import UserFunctionError, check_function, function_name, load_function, named_in_errors
 from targets.filter import rules
 from targets.filter.context import FilterContext
 from targets.trace import Rejection, Trace
@@ -89,8 +92,42 @@ FILTERS: tuple[Filter, ...] = (
 )
 
 
+@cache
+def filters_with(paths: tuple[str, ...]) -> tuple[Filter, ...]:
+    """`FILTERS`, and before their first comparison of answers those of the user's at ``paths``.
+
+    These are functions of a `Trace` that return what is wrong with it, or None.
+
+    Raises:
+        InputError: one cannot be imported, takes other arguments, or has the name of a filter of `FILTERS`.
+    """
+    own: list[Filter] = []
+    for path in paths:
+        name = function_name(path)
+        if name in {entry.name for entry in FILTERS}:
+            raise InputError(f"filters: {path}: {name} is the name of a filter of the project; rename the function")
+        check_function(path, ["trace"])
+        title = (load_function(path).__doc__ or "a filter of yours").strip().partition("\n")[0].rstrip(".")
+        own.append(Filter(name, title, Stage.TARGET, partial(_own_rule, path)))
+    at = next(number for number, entry in enumerate(FILTERS) if entry.stage is Stage.ANSWER)
+    return (*FILTERS[:at], *own, *FILTERS[at:])
+
+
+def _own_rule(path: str, trace: Trace, context: FilterContext) -> str | None:
+    try:
+        detail = named_in_errors(path)(trace)
+    except UserFunctionError as error:
+        raise InputError(f"filters: {error}, for trace {trace.id}") from error
+    if detail is not None and not isinstance(detail, str):
+        raise InputError(
+            f"filters: {path} returned {detail!r:.80} for trace {trace.id}; expected a text that says what is wrong, "
+            "or None"
+        )
+    return detail
+
+
 def rejections(stage: Stage, trace: Trace, context: FilterContext) -> Iterator[Rejection]:
     """Apply the rules of ``stage`` to a trace, and return the reasons against it."""
-    for entry in FILTERS:
+    for entry in filters_with(tuple(context.config.filters)):
         if entry.stage is stage and entry.rule and (detail := entry.rule(trace, context)) is not None:
             yield Rejection(entry.name, detail)

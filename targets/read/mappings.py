@@ -5,17 +5,15 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from decimal import Decimal
-from functools import cache
 from typing import Any
 
 from core.errors import InputError
-from core.files import read_yaml
 from grading.gold import explain_unreadable, gold_answer
 from targets.config import PrepareConfig
 from targets.read.chats import Unusable, read_chat, with_thoughts
 from targets.read.response_format import find_format
 from targets.read.worked_solutions import render_steps
-from targets.source import MAPPINGS, OPTIONAL_COLUMNS, REASONING_COLUMNS, ColumnMapping, Source, top_level
+from targets.source import OPTIONAL_COLUMNS, REASONING_COLUMNS, ColumnMapping, Source, ready_mappings, top_level
 from targets.trace import LONGEST_METADATA, Rejection, Trace, printable
 
 CUT = "length"
@@ -23,12 +21,6 @@ NO_VALUE = frozenset({"nan", "null", "<na>"})  # what an empty place becomes in 
 YES, NO = ("yes", "true"), ("no", "false")
 NAMED_COLUMNS = 30  # of a file, in a message
 NEAREST_MAPPINGS = 5  # in a message
-
-
-@cache
-def ready_mappings() -> dict[str, ColumnMapping]:
-    """The mappings that have a name, the most specific first."""
-    return {name: ColumnMapping(**columns) for name, columns in read_yaml(MAPPINGS, "mappings").items()}
 
 
 def choose_mapping(mapping: ColumnMapping | str, columns: list[str], where: str) -> ColumnMapping:

@@ -15,12 +15,10 @@ from core.schemas import BENCHMARK, PROFILE, REJECTED, TARGET
 from targets import prepare as module
 from targets import target_tables
 from targets.config import build_config, read_config
-from targets.filter import engines, filters
-from targets.filter.context import FilterContext
+from targets.filter import engines
 from targets.prepared import read_prepared
 from targets.read import sources
 from targets.select.split import reconcile, select_train
-from targets.trace import Trace
 
 ROOT = Path(__file__).resolve().parents[3]
 LINES = "".join(f"{k * k * 7919:x} {k * k * 104729:o}\nand once more: it is\n" for k in range(20))
@@ -107,26 +105,55 @@ def test_each_reason_is_given_to_the_row_that_earns_it(tmp_path: Path, tokenizer
     assert prepared.filter_counts[-1]["left"] == prepared.counts["kept"]
 
 
-def test_a_filter_is_one_entry_of_the_registry(
-    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A rule and its entry: the rejected rows and the counts follow."""
-
-    def exclaims(trace: Trace, context: FilterContext) -> str | None:
-        count = trace.target.count("!")
-        return f"{count} exclamation marks" if count > 3 else None
-
-    at = [entry.name for entry in filters.FILTERS].index("foreign_script")
-    entry = filters.Filter("exclaims", "the text exclaims too often", filters.Stage.TARGET, exclaims)
-    monkeypatch.setattr(filters, "FILTERS", (*filters.FILTERS[:at], entry, *filters.FILTERS[at:]))
-    source = jsonl(good(1), good(2, response="<think>\nOh!!!!\n</think>\n\n\\boxed{4}"), good(3, answer="7"))
-    prepared = run(source, tmp_path / "out", tokenizer)
-    assert prepared.counts == {"read": 3, "kept": 1, "exclaims": 1, "wrong": 1}
-    assert [step["filter"] for step in prepared.filter_counts] == ["exclaims", "wrong"]
-    assert (
-        prepared.filter_counts[0]["title"] == "the text exclaims too often" and prepared.filter_counts[0]["left"] == 2
+def test_a_filter_of_the_users_is_a_function(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
+    """The rejected rows and the counts follow, and what the function imports is part of the identity."""
+    (tmp_path / "limits.py").write_text("MOST = 3\n")
+    (tmp_path / "own.py").write_text(
+        'from limits import MOST\n\n\ndef exclaims(trace):\n    """The text exclaims too often."""\n'
+        "    count = trace.target.count('!')\n"
+        "    return f'{count} exclamation marks' if count > MOST else None\n"
     )
+    own = f"{tmp_path}/own.py:exclaims"
+    source = jsonl(good(1), good(2, response="<think>\nOh!!!!\n</think>\n\n\\boxed{4}"), good(3, answer="7"))
+    prepared = run(source, tmp_path / "out", tokenizer, filters=[own])
+    assert prepared.counts == {"read": 3, "kept": 1, "exclaims": 1, "wrong": 1}
+    first, second = prepared.filter_counts
+    assert (first["filter"], first["title"], first["left"]) == ("exclaims", "The text exclaims too often", 2)
+    assert second["filter"] == "wrong"
     assert {row["reason"]: row["detail"] for row in rows(prepared.rejected)}["exclaims"] == "4 exclamation marks"
+    before = prepared.config.digest()
+    (tmp_path / "limits.py").write_text("MOST = 4\n")
+    assert build_config({"filters": [own]}).digest() != build_config({}).digest()
+    assert prepared.config.digest() != before
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("return 1 / 0", r"own\.py:f raised ZeroDivisionError: division by zero, for trace "),
+        ("return True", r"own\.py:f returned True for trace .*; expected a text that says what is wrong, or None"),
+    ],
+)
+def test_a_filter_that_fails_ends_the_preparation(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any, body: str, message: str
+) -> None:
+    (tmp_path / "own.py").write_text(f"def f(trace):\n    {body}\n")
+    with pytest.raises(InputError, match=message):
+        run(jsonl(good(1)), tmp_path / "out", tokenizer, filters=[f"{tmp_path}/own.py:f"])
+    assert not list((tmp_path / "out").glob("*.parquet"))
+
+
+def test_a_filter_that_does_not_exist_is_refused(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
+    (tmp_path / "own.py").write_text("def wrong(trace): ...\ndef two(trace, more): ...\n")
+    for name, message in (
+        ("wrong", "wrong is the name of a filter of the project; rename the function"),
+        ("two", r"expected a function of \(trace\); missing a required argument: 'more'"),
+        ("none", "there is no such function in it"),
+    ):
+        with pytest.raises(InputError, match=message):
+            run(jsonl(good(1)), tmp_path / "out", tokenizer, filters=[f"{tmp_path}/own.py:{name}"])
+    with pytest.raises(InputError, match=r"there is no filter 'mine'; expected FILE\.py:FUNCTION"):
+        build_config({"filters": ["mine"]})
 
 
 def test_files_have_their_schemas_and_say_how_they_were_made(
