@@ -171,6 +171,25 @@ def leaderboard(
 
 
 @app.command(
+    epilog=examples(
+        "luffy evaluate recheck results/runs/comparison/hpt-0.zip --suite suite.parquet",
+        "luffy evaluate recheck theirs/mine-0.zip --suite suite.parquet --remade var/runs/mine-0.zip",
+    )
+)
+def recheck(
+    run: Annotated[Path, typer.Argument(metavar="RUN.zip", help="A recorded run of an experiment.")],
+    suite: SuiteFile,
+    remade: Annotated[Path | None, typer.Option(metavar="RUN.zip", help="Your own recording of the same run.")] = None,
+) -> None:
+    """Check a recorded run: grade its responses again, and compare it with your own recording of the same run.
+
+    The exit status is 1 if something differs.
+    """
+    if commands.recheck(run, suite, remade):
+        raise typer.Exit(1)
+
+
+@app.command(
     epilog=examples("luffy evaluate report --suite suite.parquet --base graded-base --policy graded --out card.html")
 )
 @options_of(ReportRequest)

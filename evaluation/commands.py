@@ -155,6 +155,24 @@ def disagreements(results: Path, second: str, limit_s: float, out: Path | None) 
         print(out)
 
 
+def recheck(run: Path, suite: Path, remade: Path | None) -> int:
+    """Check a recorded run; the number of differences."""
+    from evaluation.recheck import compare_runs, recheck_verdicts, report, samples
+    from evaluation.recorded_run import read_run
+    from evaluation.sample_tables import read_suite_file
+    from grading.graded_table import Verifiers
+
+    recorded = read_run(run)
+    with Verifiers(2, 5.0) as verifiers:
+        verdicts = recheck_verdicts(recorded, read_suite_file(suite), verifiers)
+    print(report("verdicts", verdicts, samples(recorded)))
+    if remade is None:
+        return len(verdicts)
+    others = compare_runs(recorded, read_run(remade))
+    print(report("policy and responses", others, 1 + samples(recorded)))
+    return len(verdicts) + len(others)
+
+
 def browse(results: Path, out: Path) -> None:
     """Write all graded samples on one HTML page, which opens without a network."""
     from evaluation.report.sample_browser import browse as write_samples
