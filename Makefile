@@ -120,10 +120,10 @@ test-unit: setup  ## the unit tests alone, those of both environments at once
 units:
 	+@$(PARTS) $(AT_ONCE) unit-orchestration unit-training
 unit-orchestration:  ## the unit tests of the orchestration environment
-	@$(ORCHESTRATION) -m pytest tests/unit -q
+	@$(ORCHESTRATION) -m pytest tests/unit examples -q
 # On one thread, because tensors are small there and both environments run at once.
 unit-training:  ## the unit tests of the training environment
-	@OMP_NUM_THREADS=1 $(TRAINING) -m pytest tests/unit -q
+	@OMP_NUM_THREADS=1 $(TRAINING) -m pytest tests/unit examples/loss -q
 # Assets, jobs and commands, and the UI in a browser.
 definitions:
 	@$(ORCHESTRATION) -m pytest tests/defs tests/ui -q $(SELECT)

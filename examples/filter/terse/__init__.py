@@ -1,0 +1,1 @@
+"""A filter of targets and a benchmark."""

@@ -1,0 +1,1 @@
+"""A loss and the recipe that trains with it."""

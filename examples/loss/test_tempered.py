@@ -1,0 +1,44 @@
+"""The example's loss, and the recipe that names it, by path and as an installed package."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+RECIPE = HERE / "tempered" / "tempered.yaml"
+SHOW = """
+import sys
+from pathlib import Path
+from training.job.configuration import compose_run
+mixed = compose_run(sys.argv[1], "cpu", [], run=Path("run")).mixed
+print(mixed.loss, mixed.kwargs.power, mixed.prefix.n_prefix)
+"""
+
+
+def test_the_loss_weighs_target_tokens_by_a_power_of_their_probability() -> None:
+    torch = pytest.importorskip("torch", reason="a loss needs torch, which the training environment has")
+    from examples.loss.tempered.loss import tempered_loss
+    from training.algorithms.options import LossOptions
+
+    log_prob = torch.tensor([[0.25, 0.5], [0.25, 0.5]]).log().requires_grad_()
+    old, advantages = log_prob.detach() - torch.log(torch.tensor(2.0)), torch.tensor([[2.0, 2.0], [-1.0, -1.0]])
+    valid = torch.tensor([[True, True], [True, False]])
+    target = torch.tensor([[True, True], [False, False]])
+    options = LossOptions(loss=f"{HERE}/tempered/loss.py:tempered_loss", kwargs={"power": 0.5})
+    losses, stats = tempered_loss(old, log_prob, advantages, valid, target, options)
+    torch.testing.assert_close(losses, torch.tensor([[-2 * 0.25**0.5, -2 * 0.5**0.5], [2.0, 0.0]]))
+    total, count = stats["target_weight"]
+    assert (total.item(), count.item()) == (pytest.approx(0.25**0.5 + 0.5**0.5), 2)
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_the_recipe_is_found_by_its_path_and_by_its_name(
+    installed: bool, install: Callable[[str], dict[str, str]], python: Callable[..., str], tmp_path: Path
+) -> None:
+    pytest.importorskip("hydra", reason="a configuration is composed in the training environment")
+    environment = install("loss") if installed else {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
+    recipe, folder = ("tempered", tmp_path / "installed") if installed else (str(RECIPE), HERE)
+    shown = python("-c", SHOW, recipe, env=environment)
+    assert shown.split() == [f"{folder}/tempered/loss.py:tempered_loss", "0.5", "1"]
