@@ -87,8 +87,9 @@ def read_problems(
                     f"{path}: row {number}: column {name}: expected text, found {value!r:.80}; the row has "
                     f"{', '.join(map(str, list(row)[:20]))}: name the columns with --problem-column and --answer-column"
                 )
+        text, gold = map(str, values)
         read = read_fields(row, fields or {}, f"{path}: row {number}", "fields")
-        problems.append(Problem(str(number), *map(str, values), read))
+        problems.append(Problem(str(number), text, gold, read))
     if not problems:
         raise InputError(f"{path}: no problems; give a file with rows")
     return problems
