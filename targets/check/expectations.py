@@ -117,7 +117,7 @@ def validate(
     expected = [_resolve(check, numbers, metadata, suite) for check in checks]
     outcomes = _run(frame, checks, expected, suite, docs)
     results = [_result(*outcome, frame) for outcome in zip(checks, expected, outcomes, strict=True)]
-    if frame["source"].nunique() < 2:
+    if len(frame["source"].unique()) < 2:
         return results
     return [
         replace(result, observed=f"{result.observed}; {_failing_sources(frame, check, kwargs, suite)}")
@@ -217,7 +217,7 @@ def _run(
     expected: Sequence[dict[str, Any]],
     suite: Path,
     docs: Path | None,
-    result_format: str = "BASIC",
+    result_format: Literal["BASIC", "COMPLETE"] = "BASIC",
 ) -> list[dict[str, Any]]:
     """Great Expectations' own result of each check, as plain data; its pages go to ``docs``."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"  # read at import: it would post to the network
