@@ -14,6 +14,10 @@ class Options(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
+    def __hash__(self) -> int:
+        """That of the values; a mapping among them has none of its own."""
+        return hash(self.model_dump_json())
+
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:
         """Build from a plain mapping, such as a resolved Hydra block.
