@@ -1,12 +1,9 @@
 """Endpoints and teachers on a real vLLM: sampled like a model, and asked once for each trace."""
 
 import json
-import os
-import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +12,7 @@ import pytest
 
 pytest.importorskip("vllm")
 
-from generation_runs import run
+from generation_runs import answered, run, served
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -23,28 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(scope="module")
 def endpoint(model, tmp_path_factory) -> Iterator[str]:
     """The URL of vLLM's own OpenAI-compatible server, which serves ``model`` as "tiny" to holders of a key."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    log = tmp_path_factory.mktemp("server") / "log"
-    arguments = ["--model", model, "--served-model-name", "tiny", "--host", "127.0.0.1", "--port", port]
-    arguments += ["--dtype", "float32", "--enforce-eager", "--api-key", "s3cret", "--kv-cache-memory-bytes", 1 << 26]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TORCHDYNAMO_DISABLE": "1"}
-    with log.open("w") as output:
-        server = subprocess.Popen(
-            [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *map(str, arguments)],
-            stdout=output,
-            stderr=output,
-            env=environment,
-        )
-    try:
-        while "Application startup complete" not in log.read_text():
-            assert server.poll() is None, log.read_text()[-3000:]
-            time.sleep(0.5)
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        server.terminate()
-        server.wait(60)
+    with served(model, tmp_path_factory.mktemp("server") / "log") as url:
+        yield url
 
 
 @pytest.mark.timeout(300)
@@ -102,13 +79,6 @@ def test_a_killed_teacher_is_asked_for_the_rest(endpoint, tmp_path, monkeypatch)
     table = pq.read_table(tmp_path / "traces.parquet")
     assert table.num_rows == 120 and table["teacher"].unique().to_pylist() == ["tiny"]
     assert b"s3cret" not in (tmp_path / "traces.parquet").read_bytes()
-
-
-def answered(endpoint: str) -> int:
-    """The requests that the server has finished, by its own count."""
-    with urllib.request.urlopen(endpoint.removesuffix("/v1") + "/metrics") as metrics:
-        lines = metrics.read().decode().splitlines()
-    return int(sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("vllm:request_success_total")))
 
 
 @pytest.mark.timeout(300)
