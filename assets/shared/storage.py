@@ -97,8 +97,9 @@ class Storage(dg.ConfigurableResource):
 
     def write_reference(self, key: str, reference: Reference) -> None:
         """Let ``key`` point to ``reference``, at once for every reader."""
+        file = self.reference_file(key)
         with self.writable():
-            write_json(reference.model_dump(mode="json"), self.reference_file(key))
+            write_json(reference.model_dump(mode="json"), file)
 
     def read_reference(self, key: str, kind: type[Kind]) -> Kind:
         """What ``key`` points to. InputError if it was never materialized here or its data is gone."""

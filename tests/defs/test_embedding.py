@@ -228,7 +228,7 @@ def test_two_of_ours_stand_side_by_side():
         ({"key_prefix": []}, "key_prefix: expected at least one part"),
         ({"key_prefix": ["my team"]}, "prefix 'my team': expected letters, digits and underscores"),
         ({"group_prefix": "my-team_"}, "prefix 'my-team'"),
-        ({"profile": "nowhere"}, "profile 'nowhere': expected a shipped one"),
+        ({"profile": "nowhere"}, "no profile 'nowhere': expected one of "),
         ({"settings": {"training": {"sead": 1}}}, "sead"),
     ],
 )

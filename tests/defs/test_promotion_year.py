@@ -72,7 +72,9 @@ class RecordedModel:
             yield number, completion
 
 
-def answer(self: TrainingInterpreter, context: object, arguments: Sequence[str], on_message: object) -> None:
+def answer(
+    self: TrainingInterpreter, context: object, arguments: Sequence[str], on_message: object, kept: object
+) -> None:
     """``python -m evaluation generate`` with a recorded model."""
     assert list(arguments[:3]) == ["evaluation", "generate", "--request"]
     request = GenerateRequest.read(Path(arguments[3]))
