@@ -149,7 +149,7 @@ def test_missing_rows_are_refused(graded_folders, tmp_path, capsys):
     ("arguments", "expected"),
     [
         (["compare", "/nowhere"], "/nowhere: no <benchmark>.parquet of"),
-        (["suite", "--suite", "chess", "--out", "x.parquet"], "benchmark suite 'chess'"),
+        (["suite", "--suite", "chess", "--out", "x.parquet"], "no suite 'chess'"),
         (["suite", "--suite", "paper", "--benchmarks", "go", "--out", "x.parquet"], "benchmark go: not in suite paper"),
         (["suite", "--suite", "paper", "--out", "x.parquet"], "benchmark aime24: no file valid.all.parquet"),
     ],

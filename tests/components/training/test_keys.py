@@ -229,7 +229,7 @@ def test_sections_that_are_handed_on_take_any_key() -> None:
     ("overrides", "message"),
     [
         (["lr=1"], "did you mean 'actor_rollout_ref.actor.optim.lr'"),
-        (["mixed.zzz=1"], "mixed has loss, .*adaptive_entropy.max"),
+        (["mixed.zzz=1"], "mixed has kwargs, loss, .*adaptive_entropy.max"),
         (["zzz=4"], "--print-config prints those there are"),
         (
             ["data.train_batch_size=9", "actor_rollout_ref.actor.ppo_mini_batch_size=2"],
