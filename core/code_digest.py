@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from core.files import PROJECT, digest_bytes, digest_file
-from core.plugins.config_files import HARDWARE, RECIPES, config_files, first_stages, is_shipped
+from core.plugins.config_files import HARDWARE, RECIPES, config_files, first_stage, is_shipped
 
 SHORT_DIGEST = 16  # characters of a digest in folder names and in front of people
 
@@ -108,8 +108,8 @@ def policy_code(recipe: str, hardware: str, overrides: Sequence[str] = ()) -> li
 
 def policy_files(recipe: str, hardware: str) -> list[Path]:
     """The files that a run composes: those of its recipe, of that of its first stage, and of its hardware."""
-    recipes = [file for name in (recipe, *first_stages(recipe)) for file in config_files(RECIPES, name)]
-    return [*recipes, *config_files(HARDWARE, hardware)]
+    recipes = filter(None, [recipe, first_stage(recipe)])
+    return [*(file for name in recipes for file in config_files(RECIPES, name)), *config_files(HARDWARE, hardware)]
 
 
 def code_digest(*paths: str, project: Path = PROJECT) -> str:

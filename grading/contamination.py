@@ -4,9 +4,9 @@ A shared run of eight words makes a pair a candidate. A candidate is a match if 
 similarity of at least 90 of 100) or if shared runs cover at least half of the benchmark problem. open-r1's rule, which
 rejects every candidate, would remove 747 of 7,474 MATH-train problems, most of them for common phrases. Of texts with
 few words (``7+5-3=?``, "Compute $2^8$."), and of problems that a generator makes from templates, only equal ones match,
-because different ones look alike. The same problem
-occurs with and without its drawing (``[asy]…[/asy]``), so equality and similarity ignore drawings. Coverage does not:
-without its drawing, a benchmark problem may be little more than "What is the area of this trapezoid?".
+because different ones look alike. The same problem occurs with and without its drawing (``[asy]…[/asy]``), so equality
+and similarity ignore drawings. Coverage does not: without its drawing, a benchmark problem may be little more than
+"What is the area of this trapezoid?".
 """
 
 import json

@@ -177,7 +177,7 @@ class PrepareConfig(BaseModel):
     @field_validator("filters")
     @classmethod
     def _exist(cls, filters: list[str]) -> list[str]:
-        added = entries(FILTERS)
+        added = entries(FILTERS) if filters else {}
         if unknown := [name for name in filters if name not in added and ":" not in name]:
             names = ", ".join([*added, "FILE.py:FUNCTION"])
             raise ValueError(f"there is no filter {unknown[0]!r}; expected {names}")

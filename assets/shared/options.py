@@ -6,7 +6,6 @@ Launchpad, and the op receives an instance of the same class.
 
 from collections.abc import Sequence
 from copy import copy
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
 import dagster as dg
@@ -22,9 +21,8 @@ from pydantic import (
 )
 
 from assets.shared.failures import as_failure
-from core.code_digest import PROJECT
 from core.errors import InputError, explain_validation
-from core.plugins.config_files import HARDWARE, RECIPES, config_file, is_path
+from core.plugins.config_files import HARDWARE, RECIPES, below_project, config_file
 from evaluation.generation.templates import template_names
 from evaluation.promotion.records import PromotionRule
 from evaluation.promotion.retention import RetentionRules
@@ -101,8 +99,7 @@ def file_of(folder: str) -> AfterValidator:
     """Accept only what `config_file` finds for ``folder``, with a path as an absolute one below the project."""
 
     def find(name: str) -> str:
-        path = Path(name).expanduser()
-        given = str(PROJECT / path) if is_path(name) else name
+        given = below_project(name)
         try:
             config_file(folder, given)
         except InputError as error:

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import Field, JsonValue, ValidationInfo, field_validator
 
 from core.errors import InputError
-from core.plugins.user_code import ARGUMENTS, module_file, source_digests
+from core.plugins.user_code import ARGUMENTS, function_path, module_file, source_digests
 from grading.answers import RESPONSE
 from grading.grader import Grade, Verdict
 from grading.pool import NotStarted, WorkerPool
@@ -39,16 +39,7 @@ class PythonOptions(FunctionOptions):
     @field_validator("path")
     @classmethod
     def _exists(cls, path: str, info: ValidationInfo) -> str:
-        module, colon, name = path.rpartition(":")
-        if not colon or not name.isidentifier() or not module:
-            raise ValueError("expected file.py:function or package.module:function")
-        if not module.endswith(".py"):
-            return path
-        file = Path(module).expanduser()
-        file = ((info.context or {}).get("folder") or Path.cwd()) / file
-        if not file.is_file():
-            raise ValueError(f"no file {file}")
-        return f"{file.resolve()}:{name}"
+        return function_path(path, (info.context or {}).get("folder") or Path.cwd())
 
     @field_validator("kwargs")
     @classmethod

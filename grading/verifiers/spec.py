@@ -10,7 +10,6 @@ import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from pydantic import ValidationError
 
 from core.code_digest import identity
 from core.errors import InputError, explain_validation
+from core.plugins.config_files import entries
 
 if TYPE_CHECKING:
     from grading.verifiers.verifier import Verifier, VerifierOptions
@@ -136,7 +136,7 @@ def verifier_class(name: str) -> "type[Verifier]":
 
 def _of_entry_point(name: str, options: dict[str, Any], where: str) -> dict[str, Any]:
     """The options of the type ``python`` that call the function of an entry point; its own go to the function."""
-    points: dict[str, EntryPoint] = {point.name: point for point in entry_points(group=GROUP)}
+    points = entries(GROUP)
     if name not in points:
         names = [*TYPES, *sorted(points)]
         near = difflib.get_close_matches(name, names, 1)
@@ -145,4 +145,4 @@ def _of_entry_point(name: str, options: dict[str, Any], where: str) -> dict[str,
     shared = verifier_class(PYTHON).Options.model_fields
     kwargs = {key: option for key, option in options.items() if key not in shared}
     kept = {key: option for key, option in options.items() if key in shared}
-    return {**kept, "path": points[name].value, **({"kwargs": kwargs} if kwargs else {})}
+    return {**kept, "path": points[name], **({"kwargs": kwargs} if kwargs else {})}

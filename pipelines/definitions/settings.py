@@ -39,7 +39,7 @@ from assets.shared.options import (
 from core.code_digest import PROJECT
 from core.errors import InputError, explain_validation
 from core.files import read_yaml
-from core.plugins.config_files import PROFILES, config_file, is_path
+from core.plugins.config_files import PROFILES, below_project, config_file
 from core.text.parse import parse_yaml
 from evaluation.benchmarks.suite import Benchmark, Benchmarks, load_suite
 from pipelines.definitions.catalog import CatalogSettings
@@ -233,9 +233,8 @@ def profile_file() -> Path:
 
 def file_of_profile(name: str, advice: str) -> Path:
     """The file of the profile ``name``; InputError, which ends with the ``advice``, if there is none."""
-    path = Path(name).expanduser()
     try:
-        return config_file(PROFILES, str(PROJECT / path) if is_path(name) else name)
+        return config_file(PROFILES, below_project(name))
     except InputError as error:
         raise InputError(f"{error}; {advice}") from None
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from core.errors import InputError
 from core.plugins.config_files import entries
 from core.plugins.user_code import function_path, load_function, named_in_errors
 from core.text.patterns import compile_full_match
@@ -28,8 +29,13 @@ class Registry(dict[str, str]):
         self.group, self.arguments = group, arguments.split(", ")
 
     def function(self, name: str) -> Callable[..., Any]:
-        """The function that `find` gives for ``name``; the errors of one outside the project say that it is its own."""
-        return load_function(self[name]) if name in self else named_in_errors(self.find(name))
+        """The function that `find` gives for ``name``; the errors of one outside the project name it.
+
+        A path is not looked up again: composing the configuration has found it, and a loss is asked for at each step.
+        """
+        if name in self:
+            return load_function(self[name])
+        return named_in_errors(name if ":" in name else self.find(name))
 
     def find(self, name: str, folder: Path | None = None) -> str:
         """``module:function`` of a registered name, of an entry point or of a path.
@@ -157,6 +163,19 @@ KEYS: Mapping[str, Registry] = {
     "mixed.sft_multitask.weight": SFT_WEIGHTS,
     "mixed.gate.type": GATES,
 }
+
+
+def outside_function(key: str, value: object, folder: Path | None = None, where: str = "") -> str | None:
+    """`Registry.outside` for the value of a key of `KEYS`.
+
+    Raises:
+        InputError: it is a path that leads nowhere; the message starts with ``where`` and the key.
+    """
+    try:
+        return KEYS[key].outside(value, folder)
+    except ValueError as error:
+        raise InputError(f"{where}{key}: {value}: {error}") from None
+
 
 GAMMA = 0.1  # of the shaping p / (p + gamma), as LUFFY publishes it
 _NUMBER = compile_full_match(r"\d+(\.\d*)?([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?")

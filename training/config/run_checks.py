@@ -52,12 +52,13 @@ def own_trackers(config: DictConfig) -> dict[str, str]:
     Raises:
         InputError: one cannot be imported, or takes other arguments.
     """
+    names = [name for name in config.run.trackers if name not in TRACKERS]
+    added = entries(OWN_TRACKERS) if names else {}
     own: dict[str, str] = {}
-    for name in config.run.trackers:
-        if ":" in name or name in entries(OWN_TRACKERS):
-            try:
-                own[name] = entries(OWN_TRACKERS).get(name) or function_path(name, Path.cwd())
-                check_function(own[name], ["step", "metrics"])
-            except (ValueError, InputError) as error:
-                raise InputError(f"run.trackers: {error}") from None
+    for name in (name for name in names if ":" in name or name in added):
+        try:
+            own[name] = added.get(name) or function_path(name, Path.cwd())
+            check_function(own[name], ["step", "metrics"])
+        except (ValueError, InputError) as error:
+            raise InputError(f"run.trackers: {error}") from None
     return own

@@ -23,11 +23,11 @@ from core.code_digest import PROJECT
 from core.errors import InputError
 from core.files import read_yaml
 from core.model.prompts import CHAT, TEMPLATE_KWARGS, Template
-from core.plugins.config_files import HARDWARE, RECIPES, config_file, config_files, is_shipped, recipe_name
+from core.plugins.config_files import HARDWARE, RECIPES, config_files, is_shipped, located_recipe, recipe_name
 from grading.grader import TRUNCATED
 from training.algorithms.off_policy_schedule import ALWAYS
 from training.algorithms.options import MixedPolicyOptions, RolloutOptions
-from training.algorithms.registry import KEYS
+from training.algorithms.registry import KEYS, outside_function
 from training.algorithms.schedules.prompt_order import EASY_FIRST, ORDERS
 from training.config.keys import MODULE, OPEN, check_key, check_switches, leaf_values, leaves, nearest, rules, within
 from training.config.ranges import check_ranges, ranges
@@ -141,7 +141,7 @@ def _write(overrides: Sequence[str], config: DictConfig) -> bool:
 def _compose(recipe: str, hardware: str, overrides: Sequence[str]) -> DictConfig:
     fixed = [
         f"hydra.searchpath=[file://{verl_config_folder()}]",
-        f"recipe={offer_recipe(recipe)}",
+        f"recipe={_offer_recipe(recipe)}",
         f"hardware={hardware}",
     ]
     try:
@@ -153,7 +153,7 @@ def _compose(recipe: str, hardware: str, overrides: Sequence[str]) -> DictConfig
         raise InputError(_explain(error, recipe, hardware)) from error
 
 
-def offer_recipe(recipe: str) -> str:
+def _offer_recipe(recipe: str) -> str:
     """Let Hydra find a recipe of the user's, and its parents, beside the shipped ones; the name by which it does."""
     for file in config_files(RECIPES, recipe):
         if not is_shipped(file):
@@ -169,14 +169,10 @@ def _located(file: Path) -> DictConfig:
     """
     recipe = OmegaConf.load(file)
     for key, value in leaf_values(OmegaConf.to_container(recipe, resolve=False)):
-        try:
-            if key in KEYS and (path := KEYS[key].outside(value, file.parent)):
-                OmegaConf.update(recipe, key, path)
-        except ValueError as error:
-            raise InputError(f"recipe {file}: {key}: {value}: {error}") from None
+        if key in KEYS and (path := outside_function(key, value, file.parent, f"recipe {file}: ")):
+            OmegaConf.update(recipe, key, path)
         if key == "first_stage.recipe":
-            stage = config_file(RECIPES, value, beside=file)
-            OmegaConf.update(recipe, key, value if is_shipped(stage) else str(stage))
+            OmegaConf.update(recipe, key, located_recipe(value, file))
     return recipe
 
 
@@ -191,8 +187,7 @@ def _check_files(recipe: str, hardware: str) -> None:
     """Raise InputError for a key of the two files, or of their parents, that nothing reads."""
     for group, name in ((RECIPES, recipe), (HARDWARE, hardware)):
         for file in config_files(group, name):
-            content = {key: value for key, value in read_yaml(file, "configuration").items() if key != "defaults"}
-            for key in leaves(content):
+            for key in leaves(read_yaml(file, "configuration")):
                 check_key(key, f"{Path(group).name} {file.stem}")
 
 
@@ -292,12 +287,8 @@ def _locate_files(config: DictConfig) -> None:
         value = OmegaConf.select(config, key)
         if isinstance(value, str) and not value.startswith(MODULE):
             OmegaConf.update(config, key, str(Path(value).expanduser().absolute()))
-    for key, registry in KEYS.items():
-        try:
-            path = registry.outside(OmegaConf.select(config, key))
-        except ValueError as error:
-            raise InputError(f"{key}: {OmegaConf.select(config, key)}: {error}") from None
-        if path is not None:
+    for key in KEYS:
+        if path := outside_function(key, OmegaConf.select(config, key)):
             OmegaConf.update(config, key, path)
 
 

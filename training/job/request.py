@@ -13,9 +13,9 @@ from core.errors import InputError
 from core.files import digest_file, read_object, read_yaml
 from core.model.manifest import InputRecord, RequestRecord
 from core.model.model_folder import model_digest
-from core.plugins.config_files import RECIPES, config_file, first_stages, is_shipped, recipe_name
+from core.plugins.config_files import RECIPES, config_file, first_stage, is_shipped, recipe_name
 from core.plugins.user_code import function_file, module_file, user_code_digest
-from training.algorithms.registry import KEYS
+from training.algorithms.registry import KEYS, outside_function
 from training.config.keys import MODULE, key_of, leaf_values, read_by, rules
 
 NO_FILE = ("", "null")
@@ -191,10 +191,7 @@ def outside_files(recipe: str, hardware: str, overrides: Sequence[str]) -> dict[
 
 def _function_file(key: str, value: object, folder: Path, where: str = "") -> dict[str, Path]:
     """The file of the function that ``key`` names; nothing if it is one of the project's, or none."""
-    try:
-        path = KEYS[key].outside(value, folder)
-    except ValueError as error:
-        raise InputError(f"{where}{key}: {value}: {error}") from None
+    path = outside_function(key, value, folder, where)
     return {} if path is None else {f"{where}{key}": function_file(path)}
 
 
@@ -223,7 +220,7 @@ def _with_digest(record: InputRecord, digest: Callable[[Path], str]) -> InputRec
 
 def has_first_stage(recipe: str) -> bool:
     """Whether a recipe trains in two stages, the second of them on held-out targets."""
-    return any(first_stages(recipe))
+    return first_stage(recipe) is not None
 
 
 def targets_digest(path: Path) -> str:

@@ -5,14 +5,11 @@ A run calls `compute_score`, which calls the function that ``reward.custom_rewar
 
 import asyncio
 import inspect
-import sys
 from collections.abc import Callable, Mapping
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from core.errors import InputError, first_line
-from core.plugins.user_code import ARGUMENTS, import_function
+from core.plugins.user_code import ARGUMENTS, load_function
 from training.config.keys import MODULE
 
 SHIPPED = f"{MODULE}training.verl_hooks.reward"  # the verifiers of the project
@@ -49,16 +46,11 @@ def check_reward_function(section: Mapping[str, Any]) -> None:
         ) from error
 
 
-@cache
 def load(path: str, name: str) -> Callable[..., Any]:
     """The function ``name`` of a file, or of a module after ``pkg://``; raises as `import_function` does."""
-    if path.startswith(MODULE):
-        return import_function(path.removeprefix(MODULE), name)
-    if not path.endswith(".py"):
+    if not path.startswith(MODULE) and not path.endswith(".py"):
         raise ImportError("expected a Python file (.py)")
-    if (folder := str(Path(path).parent)) not in sys.path:
-        sys.path.append(folder)  # for the modules beside it
-    return import_function(path, name)
+    return load_function(f"{path.removeprefix(MODULE)}:{name}")
 
 
 async def compute_score(*, function: Mapping[str, Any], **sample: Any) -> Any:

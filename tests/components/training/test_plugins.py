@@ -10,7 +10,7 @@ from core.plugins.user_code import UserFunctionError
 from training.algorithms.registry import CORRECTIONS, KEYS, LOSSES
 from training.job.configuration import compose_run, mixed_options
 from training.job.input_checks import check_functions
-from training.job.request import TrainingRequest
+from training.job.request import TrainingRequest, has_first_stage
 
 LOSS = """
 from weights import POWER
@@ -115,3 +115,9 @@ def test_an_error_of_a_function_names_it(tmp_path: Path) -> None:
         CORRECTIONS.function(f"{tmp_path}/bad.py:f")(None, None)
     with pytest.raises(ValueError, match=r"expected file\.py:function"):
         LOSSES.find(":f")
+
+
+def test_the_nearest_recipe_says_whether_there_is_a_first_stage(plugin: Path) -> None:
+    (plugin / "child.yaml").write_text("defaults:\n  - sft_rl\n")
+    (plugin / "alone.yaml").write_text("defaults:\n  - child\nfirst_stage: null\n")
+    assert [has_first_stage(str(plugin / f"{name}.yaml")) for name in ("child", "alone")] == [True, False]
