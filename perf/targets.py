@@ -3,6 +3,7 @@
     .venv/bin/python -m perf.targets [speed] --source FILE ... [--rows N]  # rows per second, decisions, workers
     .venv/bin/python -m perf.targets memory --source FILE [--rows 100000 1000000]    # peak memory at two sizes
     .venv/bin/python -m perf.targets scale --source FILE [--rows 1000 4000]  # time of 46,000 long traces
+    .venv/bin/python -m perf.targets duplicates [--rows 1000 10000 100000]  # near duplicates of one gold answer
 
 The usual way is ``datasets.map`` (``num_proc=2``) with a Python function that applies the same filters to a row,
 tokenizes the text and calls math-verify on it. Ours is `targets.prepare` with two workers, including reading,
@@ -16,6 +17,9 @@ tokens.
 
 ``memory`` samples the proportional set size of the preparation and all its processes five times per second, while it
 prepares the shortest real rows, repeated.
+
+``duplicates`` searches generated problems with one gold answer for near duplicates, and compares all pairs of the same
+problems where there are few.
 """
 
 import argparse
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing here is on a hub
 
 from core.model.tokens import END_TOKEN, load_lengths
+from perf.near_duplicates import duplicates
 from targets.config import PrepareConfig, build_config
 from targets.filter.context import FilterContext, FilterInputs
 from targets.filter.filters import Stage, rejections
@@ -286,12 +291,17 @@ def _peak(process: "psutil.Popen") -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m perf.targets", description=__doc__.split("\n", 1)[0])
-    parser.add_argument("what", nargs="?", choices=("speed", "memory", "scale"), default="speed")
-    parser.add_argument("--source", type=Path, nargs="+", required=True, help="files of real traces")
+    parser = argparse.ArgumentParser(prog="python -m perf.targets", description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("what", nargs="?", choices=("speed", "memory", "scale", "duplicates"), default="speed")
+    parser.add_argument("--source", type=Path, nargs="+", default=[], help="files of real traces")
     parser.add_argument("--rows", type=int, nargs="+", help="speed: at most so many rows; else: the sizes")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where memory writes")
     options = parser.parse_args()
+    if options.what == "duplicates":
+        duplicates(options.rows or [1000, 10_000, 100_000])
+        return
+    if not options.source:
+        parser.error("the following arguments are required: --source")
     for source in options.source:
         if not source.is_file():
             sys.exit(f"error: {source}: no such file; give --source a file with traces")

@@ -1,22 +1,21 @@
 """Find equal problems, and choose which of their traces stay.
 
 Exact duplicates agree once runs of blanks and math delimiters are left out. Texts that differ in case or in blanks
-within (``x`` and ``X``, ``11/2`` and ``1 1/2``) are duplicates only with the same gold answer. Near duplicates are
-alike by the MinHash of their three-character shingles, then by a similarity of at least ``near_duplicate`` percent, AND
-have the same numbers and operators in the same order AND the same gold answer. By similarity alone, problems that
-differ in one number would be one: of the 294 pairs of MATH-train problems that reach 95 percent, 280 have different
-answers.
+within (``x`` and ``X``, ``11/2`` and ``1 1/2``) are duplicates only with the same gold answer. Near duplicates have a
+similarity of at least ``near_duplicate`` percent (`near_duplicates`), AND have the same numbers and operators in the
+same order AND the same gold answer. By similarity alone, problems that differ in one number would be one: of the 294
+pairs of MATH-train problems that reach 95 percent, 280 have different answers.
 
 What the decision needs of each trace is in a database file, so that memory does not grow with their number.
 """
 
 import sqlite3
+from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from core.files import digest_bytes
 from core.text.patterns import compile_quick_pattern
@@ -31,10 +30,8 @@ DELIMITERS = compile_quick_pattern(r"\\[()\[\]]|\$")
 NUMBERS_AND_OPERATORS = compile_quick_pattern(
     r"\d+(?:\.\d+)?|[-+*/^=<>|!%]|\\(?:le|ge|leq|geq|times|div|cdot|pm)(?![a-z])"
 )
-PERMUTATIONS = 128
-SHINGLE = 3  # characters, of a problem
-SHINGLE_WORDS = 5  # of a target
-MARGIN = 0.15  # below the Jaccard similarity that texts at the threshold have: four standard errors of the estimate
+PERMUTATIONS = 128  # of the MinHash of a target
+SHINGLE_WORDS = 5
 DIVERSE_AMONG = 64  # verified traces of a problem among which the least alike are chosen
 CACHE_KIB = 32_768  # of the database's pages in memory
 
@@ -85,8 +82,8 @@ class Duplicates:
             "CREATE TABLE problem (number INTEGER PRIMARY KEY, text_and_gold TEXT UNIQUE, dedupe_key TEXT, text TEXT,"
             " same_as INTEGER, similarity REAL)",
             "CREATE INDEX of_dedupe_key ON problem (dedupe_key)",
-            "CREATE TABLE trace (position INTEGER PRIMARY KEY, id TEXT, owner INTEGER, problem INTEGER,"
-            " target TEXT, bytes INTEGER, minhash BLOB)",
+            "CREATE TABLE trace (position INTEGER PRIMARY KEY, id TEXT, problem INTEGER, target TEXT, bytes INTEGER,"
+            " minhash BLOB)",
             "CREATE TABLE rejected (position INTEGER PRIMARY KEY, reason TEXT, detail TEXT, duplicate_of TEXT)",
         ):
             self._database.execute(statement)
@@ -104,16 +101,18 @@ class Duplicates:
         """Collect accepted traces."""
         rows = []
         for trace in traces:
-            problem, owner = self._problem(trace)
-            rows.append((self._count, trace.id, owner, problem, trace.target_digest, trace.target_bytes, trace.minhash))
+            problem = self._problem(trace)
+            rows.append((self._count, trace.id, problem, trace.target_digest, trace.target_bytes, trace.minhash))
             self._count += 1
-        self._database.executemany("INSERT INTO trace VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        self._database.executemany("INSERT INTO trace VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def decide(self) -> None:
         """Decide between the traces of each problem."""
+        self._merge_near_duplicates()
         order = "owner, bytes, position" if self._config.keep == "shortest" else "owner, position"
         rows = self._database.execute(
-            f"SELECT owner, position, id, problem, target, minhash FROM trace ORDER BY {order}"
+            "SELECT coalesce(same_as, number) AS owner, position, id, problem, target, minhash"
+            f" FROM trace JOIN problem ON problem = number ORDER BY {order}"
         )
         for _, group in groupby((_Candidate(*row) for row in rows), key=lambda candidate: candidate.owner):
             self._database.executemany("INSERT INTO rejected VALUES (?, ?, ?, ?)", self._decide(group))
@@ -123,39 +122,43 @@ class Duplicates:
         for position, *why in self._database.execute("SELECT * FROM rejected ORDER BY position"):
             yield position, Rejection(*why)
 
-    def _problem(self, trace: Trace) -> tuple[int, int]:
-        """(number of the trace's problem, number of the problem it repeats: itself, if none)."""
-        numbers = "SELECT number, coalesce(same_as, number) FROM problem"
-        by_spelling = f"{numbers} JOIN spelling ON problem = number WHERE digest = ?"
+    def _problem(self, trace: Trace) -> int:
+        """The number of the trace's problem."""
+        by_spelling = "SELECT problem FROM spelling WHERE digest = ?"
         if row := self._database.execute(by_spelling, (trace.problem_digest,)).fetchone():
-            return row
-        text = problem_text(trace.problem or "")
+            return row[0]
         text_and_gold = f"{problem_digest(trace.problem or '')} {normalize(trace.gold or '')}"
-        row = self._database.execute(f"{numbers} WHERE text_and_gold = ?", (text_and_gold,)).fetchone()
-        if row is None:
-            same_as, similarity = self._repeated(text, trace.dedupe_key)
-            statement = (
-                "INSERT INTO problem (text_and_gold, dedupe_key, text, same_as, similarity) VALUES (?, ?, ?, ?, ?)"
-            )
-            values = (text_and_gold, trace.dedupe_key, text, same_as, similarity)
+        by_gold = "SELECT number FROM problem WHERE text_and_gold = ?"
+        if row := self._database.execute(by_gold, (text_and_gold,)).fetchone():
+            (number,) = row
+        else:
+            statement = "INSERT INTO problem (text_and_gold, dedupe_key, text) VALUES (?, ?, ?)"
+            values = (text_and_gold, trace.dedupe_key, problem_text(trace.problem or ""))
             number = self._database.execute(statement, values).lastrowid
             assert number is not None
-            row = number, same_as or number
-        self._database.execute("INSERT INTO spelling VALUES (?, ?)", (trace.problem_digest, row[0]))
-        return row
+        self._database.execute("INSERT INTO spelling VALUES (?, ?)", (trace.problem_digest, number))
+        return number
 
-    def _repeated(self, text: str, key: str | None) -> tuple[int | None, float | None]:
-        """The earliest problem of this `dedupe_key` that repeats none itself and that ``text`` is similar to."""
-        from rapidfuzz import fuzz
+    def _merge_near_duplicates(self) -> None:
+        """Mark each problem that is near an earlier one with the same `dedupe_key`."""
+        keys = self._database.execute("SELECT dedupe_key FROM problem GROUP BY dedupe_key HAVING count(*) > 1")
+        for (key,) in keys:
+            statement = "UPDATE problem SET same_as = ?, similarity = ? WHERE number = ?"
+            self._database.executemany(statement, list(self._near_duplicates(key)))
 
+    def _near_duplicates(self, key: str | None) -> Iterator[tuple[int, float, int]]:
+        """(the repeated problem, similarity, the problem that repeats it) among those with this `dedupe_key`."""
+        from targets.select.near_duplicates import near_duplicates
+
+        rows = self._database.execute("SELECT number FROM problem WHERE dedupe_key = ? ORDER BY number", (key,))
+        numbers = array("q", (number for (number,) in rows))
         threshold = self._config.near_duplicate
-        look_up = "SELECT number, text FROM problem WHERE dedupe_key = ? AND same_as IS NULL ORDER BY number"
-        for number, other in self._database.execute(look_up, (key,)):
-            if jaccard(_shingles(text), _shingles(other)) < least_jaccard(threshold):
-                continue
-            if similarity := fuzz.ratio(text, other, score_cutoff=threshold):
-                return number, similarity
-        return None, None
+        pairs = near_duplicates(len(numbers), lambda position: self._look_up("text", numbers[position]), threshold)
+        for position, other, similarity in pairs:
+            yield numbers[other], similarity, numbers[position]
+
+    def _look_up(self, column: str, number: int) -> Any:
+        return self._database.execute(f"SELECT {column} FROM problem WHERE number = ?", (number,)).fetchone()[0]
 
     def _decide(self, group: Iterable["_Candidate"]) -> Iterator[tuple[int, str, str, str]]:
         """(position, reason, detail, id of the kept one) of the traces of one problem that do not survive.
@@ -182,8 +185,7 @@ class Duplicates:
     def _similarity(self, candidate: "_Candidate", first: "_Candidate") -> str:
         for number in (candidate.problem, first.problem):
             if number != candidate.owner:
-                look_up = "SELECT similarity FROM problem WHERE number = ?"
-                (similarity,) = self._database.execute(look_up, (number,)).fetchone()
+                similarity = self._look_up("similarity", number)
                 if candidate.owner in (candidate.problem, first.problem):
                     return f"{similarity:.1f}% similar to the problem of"
         return "both similar to one problem with the problem of"
@@ -224,24 +226,9 @@ def _diverse_first(group: Iterable[_Candidate], limit: int) -> Iterator[_Candida
     yield from stream
 
 
-def least_jaccard(threshold: float) -> float:
-    """The Jaccard similarity of shingles below which no pair of texts can reach ``threshold`` percent, less a margin.
-
-    A changed character changes `SHINGLE` shingles of each text; texts that reach it share all but that many.
-    """
-    changed = SHINGLE * (1 - threshold / 100)
-    return max(0.0, (1 - changed) / (1 + changed) - MARGIN)
-
-
 def jaccard(first: "np.ndarray", second: "np.ndarray") -> float:
     """The Jaccard similarity of two sets, estimated from their MinHash values."""
     return float((first == second).mean())
-
-
-@lru_cache(maxsize=8192)
-def _shingles(text: str) -> "np.ndarray":
-    """MinHash of a problem's text."""
-    return _values(_minhash_of([text[i : i + SHINGLE] for i in range(max(1, len(text) - SHINGLE + 1))]))
 
 
 def _minhash_of(shingles: list[str]) -> bytes:

@@ -1,0 +1,90 @@
+"""Measure the search for near duplicates among problems of one gold answer; ``python -m perf.targets duplicates``."""
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+from targets.config import build_config
+from targets.select.dedupe import Duplicates, dedupe_key, problem_text, spelling_digest
+from targets.trace import Trace
+
+COMPARED_PAIRWISE = 2000  # problems; the time of all pairs grows with their square
+WORDS = 3000
+EDITED = 10  # every tenth problem repeats an earlier one with a word changed
+TEMPLATE = "Read the claim and say whether it follows from what is known about it. Claim: {}. Answer with Yes or No."
+
+
+def duplicates(sizes: list[int]) -> None:
+    """Print the CPU time per problem at each number of problems, and that of comparing all pairs up to a size."""
+    for name, template in (("free text", "{}"), ("one template", TEMPLATE)):
+        for size in sizes:
+            problems = _problems(size, template)
+            ours, merged = _timed(_merged, problems)
+            print(f"{name}, {size:>9,} problems: {ours:8.0f} µs per problem, {len(merged):,} repeat another")
+            if size <= COMPARED_PAIRWISE:
+                pairs, expected = _timed(_all_pairs, problems)
+                print(f"{'':14}all pairs by MinHash: {pairs:8.0f} µs per problem, the same {merged == expected}")
+
+
+def _timed(work: Callable[[list[str]], set[int]], problems: list[str]) -> tuple[float, set[int]]:
+    """CPU time in µs per problem, and what ``work`` finds."""
+    began = time.process_time()
+    found = work(problems)
+    return (time.process_time() - began) * 1e6 / len(problems), found
+
+
+def _problems(size: int, template: str) -> list[str]:
+    """Problems without numbers, of 12 to 25 words whose frequencies fall as those of a language do."""
+    random = Random(0)
+    vocabulary = ["".join(random.choices("etaoinshrdlucmfwypvbgk", k=random.randint(2, 9))) for _ in range(WORDS)]
+
+    def words(count: int) -> list[str]:
+        return [vocabulary[int(WORDS * random.random() ** 2.5)] for _ in range(count)]
+
+    texts: list[list[str]] = []
+    for number in range(size):
+        if number % EDITED:
+            texts.append(words(random.randint(12, 25)))
+        else:
+            text = list(random.choice(texts)) if texts else words(20)
+            text[random.randrange(len(text))] += "s"
+            texts.append(text)
+    return [template.format(" ".join(text)) for text in texts]
+
+
+def _merged(problems: list[str]) -> set[int]:
+    """The positions of the problems that the preparation rejects."""
+    with tempfile.TemporaryDirectory() as folder, Duplicates(Path(folder) / "duplicates", build_config({})) as found:
+        found.add(map(_trace, range(len(problems)), problems))
+        found.decide()
+        return {position for position, _ in found.rejections()}
+
+
+def _trace(number: int, problem: str) -> Trace:
+    trace = Trace(str(number), "source", number, problem=problem, gold="Yes", target_digest=str(number), target_bytes=1)
+    trace.problem_digest, trace.dedupe_key = spelling_digest(problem), dedupe_key(problem, "Yes")
+    return trace
+
+
+def _all_pairs(problems: list[str]) -> set[int]:
+    """The same by comparing the MinHash of each problem with that of all before it that repeat none."""
+    import numpy as np
+    from rapidfuzz import fuzz
+    from rensa import RMinHash  # pyright: ignore[reportAttributeAccessIssue]  # a compiled module without stubs
+
+    threshold, alike = build_config({}).near_duplicate, 0.59
+    distinct: list[tuple[str, np.ndarray]] = []
+    repeated = set()
+    for number, text in enumerate(map(problem_text, problems)):
+        minhash = RMinHash(num_perm=128, seed=0)
+        minhash.update([text[i : i + 3] for i in range(len(text) - 2)])
+        values = np.array(minhash.digest(), np.uint32)
+        for other, its_values in distinct:
+            if (values == its_values).mean() >= alike and fuzz.ratio(text, other, score_cutoff=threshold):
+                repeated.add(number)
+                break
+        else:
+            distinct.append((text, values))
+    return repeated

@@ -1,0 +1,162 @@
+"""Near duplicates: what is found among labelled pairs, and that a large group loses none that all pairs would show."""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+from rapidfuzz import fuzz
+
+from targets.config import build_config
+from targets.select import near_duplicates as module
+from targets.select.dedupe import Duplicates, dedupe_key, spelling_digest
+from targets.select.near_duplicates import COMPARED_DIRECTLY, band_rows, near_duplicates
+from targets.trace import Trace
+
+RANDOM = Random(0)
+WORDS = ["".join(RANDOM.choices("aabcdeefghiijklmnoopqrstuvwxyz", k=RANDOM.randint(4, 9))) for _ in range(100)]
+NAMES = ("Anna", "Boris", "Carla", "Dmitri", "Elena", "Felix")
+PAIRS = 40  # of each kind
+
+Problem = tuple[str, str]  # and its gold answer
+
+
+def story(random: Random) -> str:
+    """A question of three sentences, of which no two are alike."""
+    first, second, third = (" ".join(random.sample(WORDS, 7)) for _ in range(3))
+    name = random.choice(NAMES)
+    return (
+        f"{name} carries the {first}, and the number $n$ of them is even. Then {name} leaves the {second} behind. "
+        f"Is it the largest {third} that {name} can carry?"
+    )
+
+
+def counted(random: Random) -> str:
+    return f"{story(random)} There are {random.randint(3, 9)} of them."
+
+
+def another_name(problem: str) -> str:
+    name = next(name for name in NAMES if name in problem)
+    return problem.replace(name, NAMES[NAMES.index(name) - 1])
+
+
+def swapped(problem: str) -> str:
+    first, second, *others = problem.split(". ")
+    return ". ".join([second, first, *others])
+
+
+def sentence(problem: str) -> str:
+    return problem.split(". ")[1]
+
+
+def with_number(problem: str, number: str) -> str:
+    return f"{problem} There are {number} of them."
+
+
+# Two forms of a problem, and the share of the pairs that are found. No number, as the gold answer of the other: "Yes".
+SAME: dict[str, tuple[Callable[[str], tuple[Problem, Problem]], float]] = {
+    "delimiters": (lambda p: ((p, "Yes"), (p.replace("$n$", "\\( n \\)"), "Yes")), 1),
+    "blanks": (lambda p: ((p, "Yes"), (p.replace(". ", ".\n\n"), "Yes")), 1),
+    "case": (lambda p: ((p, "Yes"), (p.upper(), "Yes")), 1),
+    "punctuation": (lambda p: ((p, "Yes"), (p.replace("?", ".").replace(",", ""), "Yes")), 1),
+    "another article": (lambda p: ((p, "Yes"), (p.replace("the", "a", 1), "Yes")), 1),
+    "a misspelled word": (lambda p: ((p, "Yes"), (p.replace("carries", "caries", 1), "Yes")), 1),
+    "another variable": (lambda p: ((p, "Yes"), (p.replace("$n$", "$k$"), "Yes")), 1),
+    "a short instruction": (lambda p: ((p, "Yes"), (f"Think. {p}", "Yes")), 1),
+    "other typography of the gold": (lambda p: ((p + ".", "\\frac{1}{2}"), (p, "\\dfrac{1}{2}")), 1),
+    "another name": (lambda p: ((p, "Yes"), (another_name(p), "Yes")), 0.725),
+    "a long instruction": (lambda p: ((p, "Yes"), (f"Read this and answer in a word. {p} Box it.", "Yes")), 0),
+    "sentences in another order": (lambda p: ((p, "Yes"), (swapped(p), "Yes")), 0),
+    "a number as a word": (lambda p: ((with_number(p, "8"), "Yes"), (with_number(p, "eight"), "Yes")), 0),
+    "another form of the gold": (lambda p: ((p + ".", "0.5"), (p, "\\frac12")), 0),
+}
+OTHER: dict[str, tuple[Callable[[str], tuple[Problem, Problem]], float]] = {
+    "another number": (lambda p: ((with_number(p, "8"), "Yes"), (with_number(p, "9"), "Yes")), 0),
+    "another operator": (lambda p: ((f"{p} $n + k$", "Yes"), (f"{p} $n - k$", "Yes")), 0),
+    "another gold": (lambda p: ((p + ".", "Yes"), (p.upper(), "No")), 0),
+    "another sentence": (
+        lambda p: ((p, "Yes"), (p.replace(sentence(p), sentence(story(Random(p)))), "Yes")),
+        0,
+    ),
+    "smallest for largest": (lambda p: ((p, "Yes"), (p.replace("largest", "smallest"), "Yes")), 1),
+}
+
+
+def merged(problems: list[Problem]) -> dict[int, int]:
+    """The position of each problem that goes, and of the one that it repeats."""
+    with tempfile.TemporaryDirectory() as folder, Duplicates(Path(folder) / "d", build_config({})) as duplicates:
+        for position, (problem, gold) in enumerate(problems):
+            trace = Trace(str(position), "source", position, problem=problem, gold=gold, target=str(position))
+            trace.problem_digest, trace.dedupe_key = spelling_digest(problem), dedupe_key(problem, gold)
+            trace.target_digest, trace.target_bytes = str(position), 1
+            duplicates.add([trace])
+        duplicates.decide()
+        return {position: int(rejection.duplicate_of or "") for position, rejection in duplicates.rejections()}
+
+
+@pytest.mark.parametrize("kind", [*SAME, *OTHER])
+def test_labelled_pairs(kind: str) -> None:
+    """All of them in one run, so that the problems of one gold answer are too many to compare all pairs."""
+    two_forms, share = (SAME | OTHER)[kind]
+    random = Random(kind)
+    pairs = [two_forms(story(random)) for _ in range(PAIRS)]
+    repeats = merged([problem for pair in zip(*pairs, strict=True) for problem in pair])
+    assert 2 * PAIRS > COMPARED_DIRECTLY
+    assert sum(repeats.get(PAIRS + place) == place for place in range(PAIRS)) / PAIRS == share
+    assert len(repeats) == share * PAIRS
+
+
+def edited(random: Random, problem: str) -> str:
+    """``problem`` with one to five characters or words changed, at random places."""
+    letters = list(problem)
+    for _ in range(random.randint(1, 5)):
+        place = random.randrange(len(letters))
+        letters[place] = random.choice(["", "x", letters[place] + "y", f" {random.choice(WORDS)} "])
+    return "".join(letters)
+
+
+def all_pairs(texts: list[str], threshold: float) -> list[tuple[int, int, float]]:
+    """What `near_duplicates` is expected to find: each text compared with all before it that repeat none."""
+    distinct: list[int] = []
+    near = []
+    for position, text in enumerate(texts):
+        alike = ((other, fuzz.ratio(text, texts[other], score_cutoff=threshold)) for other in distinct)
+        if repeats := next(((other, similarity) for other, similarity in alike if similarity), None):
+            near.append((position, *repeats))
+        else:
+            distinct.append(position)
+    return near
+
+
+@pytest.mark.parametrize("threshold", [99, 95, 90, 85, 80, 60])
+def test_a_large_group_loses_no_pair(threshold: float) -> None:
+    random = Random(threshold)
+    texts = [story(random) for _ in range(150)]
+    texts += [edited(random, random.choice(texts)) for _ in range(150)]
+    texts += ["", "x", "xy"]
+    random.shuffle(texts)
+    expected = all_pairs(texts, threshold)
+    assert 20 < len(expected) < len(texts)
+    assert list(near_duplicates(len(texts), texts.__getitem__, threshold)) == expected
+
+
+def test_texts_that_are_compared_do_not_grow_with_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stories share a third of their characters, as questions of one kind do."""
+    compared = 0
+    ratio = fuzz.ratio
+
+    def counting(*texts: str, **options: float) -> float:
+        nonlocal compared
+        compared += 1
+        return ratio(*texts, **options)
+
+    monkeypatch.setattr(module.fuzz, "ratio", counting)
+    random = Random(0)
+    texts = [story(random) for _ in range(1000)]
+    assert list(near_duplicates(len(texts), texts.__getitem__, 95)) == []
+    assert compared < len(texts)
+
+
+def test_a_threshold_too_low_for_bands_compares_all() -> None:
+    assert [band_rows(threshold) for threshold in (100, 95, 90, 85, 80, 75, 65, 50)] == [16, 9, 4, 3, 2, 1, 0, 0]
