@@ -1,19 +1,30 @@
 # Set-up, tests and documentation: make help lists the targets. Everyday use: luffy --help lists the commands.
 SHELL := /bin/bash
-PYTHON ?= python3.11
+# The Python of .venv if there is one, else the first that is here.
+PYTHON ?= $(or $(shell sed -n 's/^executable = //p' .venv/pyvenv.cfg 2>/dev/null),$(firstword \
+  $(foreach python,python3.11 python3.12,$(shell $(python) -c 'print("$(python)")' 2>/dev/null))),python3.11)
+VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
 PORT ?= 3000
 ORCHESTRATION := .venv/bin/python
 TRAINING := .venv-train/bin/python
 # Where PyPI's torch is a CUDA build, the CPU build comes from PyTorch's own index.
 TORCH_CPU_INDEX ?= https://download.pytorch.org/whl/cpu
 PIP_INSTALL := -m pip install -qq --disable-pip-version-check --no-deps
-# .venv-train stays what it is, for the CPU or for GPUs, until HARDWARE says otherwise.
+# .venv-train stays what it is until HARDWARE or TRAIN_PYTHON says otherwise: from the lock for the CPU or for GPUs, or on
+# top of a Python that has torch, verl and vLLM (FORCE=1 tries versions that are not supported).
+ifeq ($(origin HARDWARE),undefined)
+TRAIN_PYTHON ?= $(shell cat .venv-train/on-top-of 2>/dev/null)
+endif
 HARDWARE ?= $(or $(shell cat .venv-train/hardware 2>/dev/null),cpu)
 TRAIN_LOCKS := requirements/train-$(HARDWARE).lock $(if $(filter cpu,$(HARDWARE)),requirements/torch-cpu.txt)
-# An environment is up to date if it has the stamp of its lock; pulling another lock asks for another stamp.
-digest = $(shell cat $(1) 2>/dev/null | sha256sum | cut -c1-12)
+# An environment is up to date if it has the stamp of its Python and its lock; pulling another lock asks for another one.
+digest = $(VERSION).$(shell cat $(1) 2>/dev/null | sha256sum | cut -c1-12)
 ORCHESTRATION_STAMP := .venv/installed.$(call digest,requirements/orchestration.lock)
+ifeq ($(TRAIN_PYTHON),)
 TRAINING_STAMP := .venv-train/installed.$(HARDWARE).$(call digest,$(TRAIN_LOCKS))
+else
+TRAINING_STAMP := .venv-train/installed.$(shell echo $(TRAIN_PYTHON) | cat - pyproject.toml | sha256sum | cut -c1-12)
+endif
 GPU_LOCK_STAMP := .venv-gpu-lock/installed.$(call digest,requirements/train-gpu.lock)
 AUDIT_STAMP := .venv-audit/installed.$(call digest,requirements/audit.lock)
 DOCS_STAMP := .venv-docs/installed.$(call digest,requirements/docs.lock)
@@ -30,35 +41,50 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 help:  ## list the targets (luffy --help lists the commands)
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# Make environment $(1), anew if it is one of another Python or $(2) is not empty.
+define environment
+@$(if $(filter 3.11 3.12,$(VERSION)),,$(error PYTHON=$(PYTHON): expected Python 3.11 or 3.12))rm -f $(1)/installed*
+@$(PYTHON) -m venv $$([ -z "$(2)" ] && [ -d $(1)/lib/python$(VERSION) ] || echo --clear) $(1)
+endef
 # Build environment $(1) from lock $(2); $(3) says what it is.
 define build
 @echo "setup: $(1) ($(3))"
-@rm -f $(1)/installed*
-@$(PYTHON) -m venv $(1)
+$(call environment,$(1))
 @$(1)/bin/python $(PIP_INSTALL) --require-hashes -r requirements/$(2).lock
 endef
+# The project itself in environment $(1), as a link to this checkout.
+LINK_PROJECT = @$(1)/bin/python $(PIP_INSTALL) --no-build-isolation --editable .
 
-setup: $(ORCHESTRATION_STAMP) $(TRAINING_STAMP)  ## build both environments (HARDWARE=gpu for the GPU lock)
+# HARDWARE=gpu takes the GPU lock; TRAIN_PYTHON=/path/to/python builds on top of a Python that has torch, verl and vLLM
+setup: $(ORCHESTRATION_STAMP) $(TRAINING_STAMP)  ## build both environments (PYTHON=, HARDWARE=gpu, TRAIN_PYTHON=)
 
 $(ORCHESTRATION_STAMP):
 	$(call build,.venv,orchestration,orchestration)
-	@install -m 755 pipelines/cli/luffy.sh .venv/bin/luffy
+	$(call LINK_PROJECT,.venv)
 	@touch $@
 
+ifeq ($(TRAIN_PYTHON),)
 $(TRAINING_STAMP):
 	@if [ ! -f requirements/train-$(HARDWARE).lock ]; then \
 	  echo "error: HARDWARE=$(HARDWARE): expected cpu or gpu" >&2; exit 2; \
 	fi
 	@echo "setup: .venv-train (training, $(HARDWARE))"
-	@rm -f .venv-train/installed*
-	@$(PYTHON) -m venv $$([ "$$(cat .venv-train/hardware 2>/dev/null)" = $(HARDWARE) ] || echo --clear) .venv-train
+	$(call environment,.venv-train,$(filter-out $(shell cat .venv-train/hardware 2>/dev/null),$(HARDWARE)))
 	@echo $(HARDWARE) >.venv-train/hardware
 	@if [ $(HARDWARE) = cpu ]; then \
 	  $(TRAINING) $(PIP_INSTALL) -r requirements/torch-cpu.txt 2>/dev/null || \
-	  $(TRAINING) $(PIP_INSTALL) --index-url $(TORCH_CPU_INDEX) -r requirements/torch-cpu.txt; \
+	  $(TRAINING) $(PIP_INSTALL) --retries 1 --index-url $(TORCH_CPU_INDEX) -r requirements/torch-cpu.txt 2>/dev/null || { \
+	    echo "setup: no CPU build of torch at $(TORCH_CPU_INDEX): taking PyPI's, whose CUDA packages take 5 GB"; \
+	    $(TRAINING) $(subst --no-deps,,$(PIP_INSTALL)) $$(sed 's/+cpu//' requirements/torch-cpu.txt); }; \
 	fi
 	@$(TRAINING) $(PIP_INSTALL) --require-hashes -r requirements/train-$(HARDWARE).lock
+	$(call LINK_PROJECT,.venv-train)
 	@touch $@
+else
+$(TRAINING_STAMP): | $(ORCHESTRATION_STAMP)
+	@$(ORCHESTRATION) -m core.existing_python $(TRAIN_PYTHON) .venv-train $(if $(FORCE),--force)
+	@touch $@
+endif
 
 $(AUDIT_STAMP):
 	$(call build,.venv-audit,audit,the search of the locks for known vulnerabilities)

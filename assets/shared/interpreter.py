@@ -24,6 +24,7 @@ from assets.shared.messages import MessageFile
 from core.cli import PARENT
 from core.code_digest import PROJECT
 from core.errors import InputError
+from core.existing_python import examine, is_locked
 from core.plugins.user_code import python_path
 from core.text.patterns import compile_quick_pattern
 from core.text.secrets import redact
@@ -50,14 +51,25 @@ class TrainingInterpreter(dg.ConfigurableResource):
         """The fields of `core.backends.Placement`: where this interpreter runs a program that needs GPUs."""
         return {"backend": self.backend, "ray_address": self.ray_address, "slurm": self.slurm}
 
+    def path(self) -> Path:
+        """Where the interpreter should be."""
+        return PROJECT / Path(self.python).expanduser()
+
     def executable(self) -> Path:
         """The interpreter's path; InputError if there is none."""
-        path = PROJECT / Path(self.python).expanduser()
+        path = self.path()
         if not (path.is_file() and os.access(path, os.X_OK)):
             raise InputError(
                 f"no training interpreter at {path}: run `make setup`, or choose another one "
                 "(interpreter.python in the profile, or LUFFY__INTERPRETER__PYTHON)"
             )
+        return path
+
+    def examined(self) -> Path:
+        """`executable`, after a look at the packages of one that was not built from a lock."""
+        path = self.executable()
+        if not is_locked(path):
+            examine(path)
         return path
 
     def run(
@@ -110,7 +122,7 @@ class TrainingInterpreter(dg.ConfigurableResource):
                 pump.join(timeout=5)
         _pass_on(session, passed_on, on_message)  # closing the session has read the last of them
         if process.returncode:
-            raise _failure(arguments[0], process.returncode, list(tail))
+            raise _failure(arguments[0], process.returncode, list(tail), python)
 
     def _environment(self) -> dict[str, str]:
         variables = {"PYTHONPATH": python_path(), "PYTHONUNBUFFERED": "1"}
@@ -145,13 +157,15 @@ def _pump(stream: IO[bytes], tail: "deque[str]") -> None:
     sys.stderr.flush()
 
 
-def _failure(program: str, status: int, tail: list[str]) -> dg.Failure:
+def _failure(program: str, status: int, tail: list[str], python: str) -> dg.Failure:
     """Describe why a program failed: its ``error:`` message if it gave one, else its end and its last lines."""
     starts = [number for number, line in enumerate(tail) if line.startswith("error: ")]
     if starts:
         message = "\n".join(tail[starts[-1] :]).removeprefix("error: ")
     elif status < 0 or status > 128:
         message = f"{program} was stopped by signal {-status if status < 0 else status - 128}"
+    elif tail and tail[-1].startswith("ModuleNotFoundError: "):
+        message = f"{python}: {tail[-1].removeprefix('ModuleNotFoundError: ')}: `luffy doctor` says what it lacks"
     else:
         message = "\n".join([f"{program} ended with status {status}:", *tail[-10:]])
     fence = "`" * max(3, *(len(run) + 1 for run in BACKTICKS.findall("".join(tail)) or ["`"]))  # none of them closes it

@@ -9,7 +9,7 @@ SHOWN = 5
 def locked_versions(lock: Path) -> dict[str, str]:
     """Normalized name -> version of the packages in a lock file."""
     pins = [line.partition("==") for line in lock.read_text(encoding="utf-8").splitlines() if line[:1].isalnum()]
-    return {_normalized(name): rest.partition(";")[0].split()[0] for name, _, rest in pins}
+    return {normalized(name): rest.partition(";")[0].split()[0] for name, _, rest in pins}
 
 
 def differences(lock: Path, site: list[str] | None = None) -> list[str]:
@@ -20,7 +20,7 @@ def differences(lock: Path, site: list[str] | None = None) -> list[str]:
         site: folders of the environment (default: of this interpreter).
     """
     found = metadata.distributions(path=site) if site is not None else metadata.distributions()
-    installed = {_normalized(dist.metadata["Name"]): dist.version for dist in found if dist.metadata["Name"]}
+    installed = {normalized(dist.metadata["Name"]): dist.version for dist in found if dist.metadata["Name"]}
     result: list[str] = []
     for name, version in locked_versions(lock).items():
         here = installed.get(name)
@@ -37,5 +37,6 @@ def summary(phrases: list[str]) -> str:
     return ", ".join(phrases[:SHOWN]) + more
 
 
-def _normalized(name: str) -> str:
+def normalized(name: str) -> str:
+    """The name by which packages are compared (PEP 503)."""
     return "-".join(filter(None, name.lower().replace("_", "-").replace(".", "-").split("-")))

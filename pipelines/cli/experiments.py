@@ -63,7 +63,7 @@ def run_experiments(
     recipes = recipes or settings.experiments.trained()
     if unknown := sorted(set(recipes) - set(names)):
         raise InputError(f"unknown recipe {', '.join(unknown)}: expected names among {', '.join(names)}")
-    training_interpreter(defs).executable()
+    training_interpreter(defs).examined()
     base = [evals.key(benchmark, "base") for benchmark in settings.benchmark_suite()]
     partitions = [
         partition(recipe, seed)

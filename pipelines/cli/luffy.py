@@ -16,7 +16,10 @@ import typer
 from typer.core import TyperCommand
 
 from core.cli import COMMAND, examples, exit_status, new_app, run_app, whole_number
+from core.errors import InputError
+from core.files import PROJECT
 from core.plugins.config_files import HARDWARE, PROFILES, RECIPES, config_names
+from core.plugins.user_code import python_path
 
 START, DATA, COMPARISON, CHAMPION = "Start here", "Your own data and models", "Comparisons", "The champion"
 PACKAGES = {"targets": "targets", "train": "training", "evaluate": "evaluation"}
@@ -31,7 +34,7 @@ class PackageCommand(TyperCommand):
         package = PACKAGES[str(self.name)]
         completing = extra.get("resilient_parsing", False)
         if self.name in TRAINING_PYTHON and not completing and not HELP & {*args}:
-            python = _training_python()
+            python = _interpreter().executable()
             os.environ[COMMAND] = f"luffy {self.name}"
             os.execv(python, [str(python), "-m", package, *args])
         application = typer.main.get_command(import_module(f"{package}.__main__").app)
@@ -116,7 +119,7 @@ def doctor(
     """Say what this machine lacks, then train and evaluate the built-in model on it."""
     from pipelines.cli.doctor import doctor
 
-    return doctor(hardware, port, machine_only=machine_only)
+    return doctor(hardware, port, machine_only=machine_only, python=_interpreter().path())
 
 
 @app.command(
@@ -285,18 +288,26 @@ def rollback(reason: Reason = "", profile: Profile = None) -> None:
     rollback(reason, profile)
 
 
-def _training_python() -> Path:
+def _interpreter() -> Any:
     from assets.shared.interpreter import TrainingInterpreter
     from pipelines.definitions.settings import load_settings
 
-    return TrainingInterpreter(python=load_settings().interpreter.python).executable()
+    return TrainingInterpreter(python=load_settings().interpreter.python)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the command line; a mistake in it is an InputError."""
+    if not (PROJECT / "workspace.yaml").is_file():
+        raise InputError(f"{PROJECT} is not a checkout of the project: install one by pip install --editable CHECKOUT")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     return run_app(app, list(sys.argv[1:] if arguments is None else arguments) or ["--help"], "luffy")
 
 
-if __name__ == "__main__":
+def run_program() -> None:
+    """The console script: every process that it starts finds the project, whatever its interpreter and folder."""
+    os.environ["PYTHONPATH"] = python_path()
     sys.exit(exit_status(main))
+
+
+if __name__ == "__main__":
+    run_program()

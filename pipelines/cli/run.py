@@ -43,7 +43,7 @@ def run_graph(profile: str | None, overrides: Sequence[str], select: str | None,
     if not keys:
         raise InputError(f"--select {select!r}: the selection contains no asset; `*` selects all")
     if any(key.path[0] in NEEDS_TRAINING_PYTHON or key == GENERATED for key in keys):
-        training_interpreter(defs).executable()
+        training_interpreter(defs).examined()
     terminal = Terminal(every_s=LINE_SECONDS)
     with dg.DagsterInstance.get() as instance:
         for run_id in end_dead_runs(instance):

@@ -93,6 +93,7 @@ class Sandbox:
         self.home.mkdir()
         self.state = folder / "variables"
         kept = {key: os.environ[key] for key in ("LANG", "TMPDIR") if key in os.environ}
+        kept["PYTHONPATH"] = str(self.project)  # before the checkout that the environments link to
         kept["PATH"] = f"{self.project / '.venv/bin'}:{os.environ['PATH']}"  # as the README says
         self.environment = {**kept, "HOME": str(self.home), "SHELL": "/bin/bash", "COLUMNS": "120", "TERM": "dumb"}
         for stamp in self._make("--eval", STAMPS, "stamps").stdout.split():

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 from dagster_pipes import open_dagster_pipes
@@ -38,6 +39,11 @@ def mistake() -> None:
 def crash() -> None:
     """End with a stack trace."""
     raise RuntimeError("the engine broke")
+
+
+def lacking() -> None:
+    """End because the interpreter lacks a package."""
+    import_module("nowhere")
 
 
 def hang(file: str) -> None:

@@ -73,6 +73,15 @@ def test_no_interpreter_says_how_to_get_one(tmp_path: Path):
     assert "LUFFY__INTERPRETER__PYTHON" in str(caught.value)
 
 
+def test_an_interpreter_without_torch_is_refused_before_anything_starts():
+    with pytest.raises(InputError, match="has no torch and no vllm: choose a Python that has"):
+        INTERPRETER.examined()
+
+
+def test_a_package_that_an_interpreter_lacks_is_named():
+    assert message(run("lacking")) == f"{sys.executable}: No module named 'nowhere': `luffy doctor` says what it lacks"
+
+
 WORKER = """
 import sys
 import dagster as dg

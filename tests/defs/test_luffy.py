@@ -16,23 +16,13 @@ from pipelines.cli.luffy import app, profiles, recipes
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = typer.main.get_command(app).commands
-PACKAGES = ("assets", "core", "evaluation", "grading", "pipelines", "targets", "training")
 
 
 @pytest.fixture
 def luffy(tmp_path: Path):
-    """Runs the copy that `make setup` leaves in a project called by another path, through a link on PATH."""
-    project = tmp_path / "a project"
-    environment = project / ".venv" / "bin"
-    environment.mkdir(parents=True)
-    shutil.copy(ROOT / "pipelines" / "cli" / "luffy.sh", environment / "luffy")
-    python = environment / "python"
-    python.write_text(f'#!/bin/sh\nexec {ROOT}/.venv/bin/python "$@"\n')
-    python.chmod(0o755)
-    for package in PACKAGES:
-        (project / package).symlink_to(ROOT / package)
+    """Runs the console script that `make setup` installs, through a link on PATH, from another folder."""
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "luffy").symlink_to(environment / "luffy")
+    (tmp_path / "bin" / "luffy").symlink_to(Path(sys.prefix) / "bin" / "luffy")
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("LUFFY", "DAGSTER", "PYTHONPATH"))}
 
     def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -114,6 +104,24 @@ def test_the_programs_behind_it_call_themselves_luffy(luffy):
     shown = luffy("champion")
     assert shown.returncode == 0, shown.stderr
     assert "there is no champion" in shown.stdout
+
+
+def test_a_wheel_says_that_a_checkout_is_needed(tmp_path: Path):
+    source = tmp_path / "source"
+    ignored = shutil.ignore_patterns(".*", "var", "tests", "docs", "results", "build", "*.egg-info", "__pycache__")
+    shutil.copytree(ROOT, source, ignore=ignored)
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--target", tmp_path / "site", source], check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "pipelines.cli.luffy", "demo"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert f"error: {tmp_path / 'site'} is not a checkout of the project" in done.stderr
 
 
 def test_the_shell_completes_commands_profiles_and_recipes(luffy):

@@ -9,13 +9,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# Stands in for Python: `-m venv [--clear] FOLDER` makes a folder with a copy of itself, and pip says what it installs.
+# Stands in for Python: `-m venv [--clear] FOLDER` makes a folder with a copy of itself, `-c` says its version, and pip
+# says what it installs, but NO_TORCH is the status of an installation of torch for the CPU.
 PYTHON = """#!/bin/sh
-echo "$@" | sed 's/pip install.* -r /pip install /' >>"$LOG"
+[ "$1" != -c ] || { echo "${VERSION-3.11}"; exit 0; }
+echo "$@" | sed -E 's/pip install.* (-r|--editable) /pip install /' >>"$LOG"
+[ "$2" != pip ] || case "$*" in *torch-cpu.txt*) exit ${NO_TORCH-0};; esac
+[ "$2" != core.existing_python ] || { rm -rf "$4" && mkdir "$4" && echo "$3" >"$4/on-top-of"; }
 [ "$2" = venv ] || exit 0
 for folder; do :; done
 [ "$3" != --clear ] || rm -rf "$folder"
-mkdir -p "$folder/bin" && cp "$0" "$folder/bin/python"
+mkdir -p "$folder/bin" "$folder/lib/python${VERSION-3.11}" && cp "$0" "$folder/bin/python"
 """
 
 
@@ -24,8 +28,7 @@ def make(tmp_path: Path):
     """Runs make in a copy of the project's build files; returns what the Pythons were asked to do."""
     shutil.copy(ROOT / "Makefile", tmp_path)
     shutil.copytree(ROOT / "requirements", tmp_path / "requirements")
-    (tmp_path / "pipelines" / "cli").mkdir(parents=True)
-    shutil.copy(ROOT / "pipelines" / "cli" / "luffy.sh", tmp_path / "pipelines" / "cli")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
     python = tmp_path / "python"
     python.write_text(PYTHON)
     python.chmod(0o755)
@@ -41,14 +44,16 @@ def make(tmp_path: Path):
     return run
 
 
-TRAIN_CPU = ["-m pip install requirements/torch-cpu.txt", "-m pip install requirements/train-cpu.lock"]
+PROJECT = "-m pip install ."
+ORCHESTRATION = ["-m pip install requirements/orchestration.lock", PROJECT]
+TRAIN_CPU = ["-m pip install requirements/torch-cpu.txt", "-m pip install requirements/train-cpu.lock", PROJECT]
+TRAIN_GPU = ["-m pip install requirements/train-gpu.lock", PROJECT]
 
 
 def test_a_second_setup_does_nothing_and_a_changed_lock_is_installed(make, tmp_path):
     first = make("setup")
-    assert first[:2] == ["-m venv .venv", "-m pip install requirements/orchestration.lock"]
-    assert first[2:] == ["-m venv --clear .venv-train", *TRAIN_CPU]
-    assert os.access(tmp_path / ".venv" / "bin" / "luffy", os.X_OK)
+    assert first[:3] == ["-m venv --clear .venv", *ORCHESTRATION]
+    assert first[3:] == ["-m venv --clear .venv-train", *TRAIN_CPU]
     assert make("setup") == []
     with (tmp_path / "requirements" / "train-cpu.lock").open("a") as lock:
         lock.write("# changed\n")
@@ -57,20 +62,51 @@ def test_a_second_setup_does_nothing_and_a_changed_lock_is_installed(make, tmp_p
 
 def test_the_environment_for_gpus_replaces_the_one_for_the_cpu_and_stays(make, tmp_path):
     make("setup")
-    gpu = "-m pip install requirements/train-gpu.lock"
-    assert make("setup", "HARDWARE=gpu") == ["-m venv --clear .venv-train", gpu]
+    assert make("setup", "HARDWARE=gpu") == ["-m venv --clear .venv-train", *TRAIN_GPU]
     assert make("setup") == []
     with (tmp_path / "requirements" / "train-gpu.lock").open("a") as lock:
         lock.write("# changed\n")
     (tmp_path / "requirements" / "train-cpu.lock").write_text("# changed, too\n")
-    assert make("setup") == ["-m venv .venv-train", gpu]
+    assert make("setup") == ["-m venv .venv-train", *TRAIN_GPU]
     assert make("setup", "HARDWARE=cpu") == ["-m venv --clear .venv-train", *TRAIN_CPU]
 
 
 def test_an_installation_that_was_interrupted_is_taken_up_for_the_same_hardware(make, tmp_path):
     make("setup", "HARDWARE=gpu")
     next((tmp_path / ".venv-train").glob("installed.gpu.*")).unlink()
-    assert make("setup") == ["-m venv .venv-train", "-m pip install requirements/train-gpu.lock"]
+    assert make("setup") == ["-m venv .venv-train", *TRAIN_GPU]
+
+
+def test_another_python_builds_both_environments_anew(make):
+    make("setup")
+    both = ["-m venv --clear .venv", *ORCHESTRATION, "-m venv --clear .venv-train", *TRAIN_CPU]
+    assert make("setup", VERSION="3.12") == both
+    assert make("setup", VERSION="3.12") == []
+
+
+def test_a_python_that_is_not_supported_is_refused(make, tmp_path):
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        make("setup", VERSION="3.10")
+    assert "expected Python 3.11 or 3.12" in refused.value.stderr
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_without_a_cpu_build_of_torch_the_one_of_pypi_is_taken(make):
+    installed = make("setup", NO_TORCH="1")
+    assert installed[4:6] == ["-m pip install requirements/torch-cpu.txt"] * 2
+    version = (ROOT / "requirements/torch-cpu.txt").read_text().strip().removesuffix("+cpu")
+    assert installed[6].endswith(f" {version}")
+
+
+def test_a_python_that_has_torch_is_built_upon(make):
+    make("setup")
+    upon = ["-m core.existing_python /opt/python .venv-train"]
+    assert make("setup", "TRAIN_PYTHON=/opt/python") == upon
+    assert make("setup") == []
+    assert make("setup", "TRAIN_PYTHON=/opt/other", "FORCE=1") == [
+        "-m core.existing_python /opt/other .venv-train --force"
+    ]
+    assert make("setup", "HARDWARE=cpu")[-3:] == TRAIN_CPU
 
 
 def test_unknown_hardware_is_refused(make):
@@ -86,7 +122,7 @@ OUTER_MAKE = ("MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS", "SELECT")
 @cache
 def stamps() -> list[str]:
     return subprocess.run(
-        ["make", "-s", "--eval", "stamps: ; @echo $(ORCHESTRATION_STAMP) $(TRAINING_STAMP)", "stamps"],
+        ["make", "-s", "PYTHON=false", "--eval", "stamps: ; @echo $(ORCHESTRATION_STAMP) $(TRAINING_STAMP)", "stamps"],
         cwd=ROOT,
         capture_output=True,
         text=True,

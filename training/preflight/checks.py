@@ -15,10 +15,11 @@ TRAINING_GPU = "training on GPUs"
 
 @dataclass(frozen=True)
 class Examination:
-    """What is examined: a hardware profile, a folder on the disk of the runs, and the port of the UI."""
+    """What is examined: a hardware profile, a folder on the disk of the runs, the training interpreter, a port."""
 
     hardware: str
     out: Path
+    python: Path = Path(sys.executable)
     port: int = 3000
 
     @property

@@ -13,11 +13,12 @@ import time
 from pathlib import Path
 
 from core.errors import InputError
+from core.existing_python import PROJECT, examine, is_locked
 from core.machine.package_lock import differences, summary
 from training.preflight.checks import HOST, TRAINING, TRAINING_GPU, Check, Examination
 
-PROJECT = Path(__file__).resolve().parents[2]
-PYTHON = (3, 11)
+PYTHONS = ((3, 11), (3, 12))
+TRAIN_PYTHON = PROJECT / ".venv-train" / "bin" / "python"
 GB = 1e9
 SETUP_DISK = {"cpu": 8 * GB, "gpu": 16 * GB}  # both environments, and a demo
 LEAST_MEMORY, LEAST_DISK = 8 * GB, 2 * GB  # for the embedded model
@@ -45,8 +46,8 @@ APART = 0.05  # of bfloat16 numbers
 
 
 def _python(_: Examination) -> str:
-    if sys.version_info[:2] != PYTHON:
-        raise InputError(f"{sys.executable} is Python {sys.version.split()[0]}, expected 3.11")
+    if sys.version_info[:2] not in PYTHONS:
+        raise InputError(f"{sys.executable} is Python {sys.version.split()[0]}, expected 3.11 or 3.12")
     return f"{sys.version.split()[0]} at {sys.executable}"
 
 
@@ -65,25 +66,30 @@ def _compiler(_: Examination) -> str:
 
 
 def _orchestration(_: Examination) -> str:
-    return _environment(".venv", "orchestration.lock")
+    return _environment(PROJECT / ".venv", "orchestration.lock")
 
 
 def _training(examination: Examination) -> str:
-    return _environment(".venv-train", f"train-{examination.kind}.lock")
+    """The training environment against its lock, or another Python against what the training needs."""
+    if is_locked(examination.python):
+        return _environment(examination.python.parents[1], f"train-{examination.kind}.lock")
+    return f"{examination.python} has {examine(examination.python)}"
 
 
-def _environment(folder: str, lock: str) -> str:
+def _environment(folder: Path, lock: str) -> str:
     """The packages of another environment against its lock."""
-    site = PROJECT / folder / "lib" / f"python{PYTHON[0]}.{PYTHON[1]}" / "site-packages"
-    if not site.is_dir():
-        raise InputError(f"no {folder}")
-    if different := differences(PROJECT / "requirements" / lock, [str(site)]):
+    sites = list(folder.glob("lib/python*/site-packages"))
+    if not sites:
+        raise InputError(f"no {folder.name}")
+    if different := differences(PROJECT / "requirements" / lock, [str(sites[0])]):
         raise InputError(summary(different))
-    return f"{folder} is as {lock} says"
+    return f"{folder.name} is as {lock} says"
 
 
 def _packages(examination: Examination) -> str:
-    """The packages of this environment against its lock."""
+    """The packages of this environment against its lock, or against what the training needs."""
+    if not is_locked(Path(sys.executable)):
+        return examine(Path(sys.executable))
     lock = PROJECT / "requirements" / f"train-{examination.kind}.lock"
     if different := differences(lock):
         raise InputError(summary(different))
@@ -195,11 +201,16 @@ def _python_code(code: str, *arguments: str) -> str:
 
 SETUP = "make setup HARDWARE={kind}"
 CHECKS = (
-    Check("python", _python, "install Python 3.11 and run make setup PYTHON=path", (HOST, TRAINING)),
-    Check("headers", _headers, "install python3.11-dev (Debian) or python3.11-devel (Fedora)", (HOST, TRAINING_GPU)),
+    Check("python", _python, "install Python 3.11 or 3.12 and run make setup PYTHON=path", (HOST, TRAINING)),
+    Check(
+        "headers",
+        _headers,
+        "install python3-dev (Debian) or python3-devel (Fedora)",
+        (HOST, TRAINING_GPU),
+    ),
     Check("compiler", _compiler, "install gcc", (HOST, TRAINING_GPU)),
     Check("orchestration", _orchestration, "run rm -rf .venv and make setup", (HOST,)),
-    Check("training", _training, f"run rm -rf .venv-train and {SETUP}", (HOST,)),
+    Check("training", _training, f"run rm -rf .venv-train and {SETUP}, or choose another Python", (HOST,)),
     Check("disk", _project_disk, "make room", (HOST,)),
     Check("port", _port, "stop what listens there, or run luffy ui --port with another", (HOST,)),
     Check("chromium", _chromium, "run .venv/bin/playwright install chromium", (HOST,)),

