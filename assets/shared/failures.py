@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import dagster as dg
+from dagster._core.errors import DagsterUserCodeProcessError
+from dagster_shared.error import SerializableErrorInfo
 
 from core.errors import InputError
 from core.text.secrets import redact
@@ -13,6 +15,15 @@ from core.text.secrets import redact
 # What Dagster raises in a step whose run is cancelled.
 INTERRUPTIONS = (KeyboardInterrupt, dg.DagsterExecutionInterruptedError)
 CANCELLED = "cancelled; "
+
+
+class Cancellation(dg.DagsterExecutionInterruptedError, DagsterUserCodeProcessError):
+    """The interruption of a step or run that a user cancelled; Dagster records its sentence, without a stack."""
+
+    def __init__(self, sentence: str) -> None:
+        # The executor of steps knows an interruption by the name of its class.
+        recorded = SerializableErrorInfo(sentence, [], dg.DagsterExecutionInterruptedError.__name__)
+        super().__init__(sentence, user_code_process_error_infos=[recorded])
 
 
 def reports_input_errors(function: Callable[..., Any], parameters: Mapping[str, str]) -> Callable[..., Any]:
@@ -53,14 +64,14 @@ def reports_input_errors(function: Callable[..., Any], parameters: Mapping[str, 
     return plain
 
 
-def cancellation(text: str = "") -> dg.DagsterExecutionInterruptedError:
+def cancellation(text: str = "") -> Cancellation:
     """The interruption of a step that a user cancelled.
 
     Args:
         text: What is kept, or the text of such an interruption. By default, that of a step which keeps nothing.
     """
     text = text.removeprefix(CANCELLED) or "materialize again to run this step anew"
-    return dg.DagsterExecutionInterruptedError(CANCELLED + text)
+    return Cancellation(CANCELLED + text)
 
 
 def as_failure(error: Exception) -> dg.Failure:

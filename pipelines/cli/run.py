@@ -25,8 +25,9 @@ from core.errors import InputError
 from core.progress import Terminal
 from pipelines.cli.terminal import LINE_SECONDS, RunMonitor, RunView
 from pipelines.cli.user_paths import from_user_folder, profile_from_user_folder
+from pipelines.definitions.database import wait_for_database
 from pipelines.definitions.executor import preload
-from pipelines.definitions.instance import CANCEL, end_dead_runs, prepare_home
+from pipelines.definitions.instance import CANCEL, COMMAND, end_dead_runs, prepare_home
 from pipelines.definitions.jobs import EVERYTHING, OBSERVE
 from pipelines.definitions.settings import PREFIX, PROFILE, load_settings, profile_file, read_profile
 
@@ -144,7 +145,8 @@ def execute(
     Returns:
         The exit status of the command.
     """
-    tags = {"luffy/command": f"{job}-{os.urandom(4).hex()}", **(more_tags or {})}
+    wait_for_database()  # it has answered before
+    tags = {COMMAND: f"{job}-{os.urandom(4).hex()}", **(more_tags or {})}
     # A shell starts background jobs with Ctrl-C ignored, and Dagster's steps then ignore TERM: nothing could stop us.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     from pipelines.cli.execute import start_run  # here, since mistakes in settings show on import

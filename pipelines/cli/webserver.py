@@ -34,6 +34,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from assets.shared.storage import FILES, Storage
 from core.cli import exit_status
 from core.errors import InputError
+from pipelines.definitions.instance import end_dead_runs
 from pipelines.definitions.settings import load_settings
 
 CODE = "pipelines.definitions.code_location"
@@ -144,6 +145,7 @@ def _serve(
         DagsterInstance.get() as instance,
         WorkspaceProcessContext(instance, workspace_load_target=target, version=__version__) as context,
     ):
+        end_dead_runs(instance)  # of a UI that was killed
         app = GuardedWebserver(context, allowed_hosts(host), storage).create_asgi_app()
         server = uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning"))
         threading.Thread(target=_stop_with, args=(server, children), daemon=True).start()

@@ -9,6 +9,8 @@ from dagster._core.execution.retries import RetryMode
 from dagster._core.executor.multiprocess import MultiprocessExecutor
 
 from assets.shared.failures import CANCELLED, cancellation
+from pipelines.definitions.database import wait_for_database
+from pipelines.definitions.instance import owner_tag
 
 # Loading them takes a step seconds.
 PRELOADED = (
@@ -41,6 +43,7 @@ def forked_steps(context: dg.InitExecutorContext) -> dg.Executor:
 
     A fork copies the locks that other threads hold. The threads of a run only wait for a request to stop it.
     """
+    wait_for_database()
     preload()
     at_once = cast(int, context.executor_config["max_concurrent"])
     return ForkedSteps(RetryMode.ENABLED, at_once, start_method="fork")
@@ -51,6 +54,7 @@ class ForkedSteps(MultiprocessExecutor):
 
     def execute(self, plan_context: Any, execution_plan: Any) -> Iterator[dg.DagsterEvent]:
         """The events of the steps; the last one of a cancelled run is one sentence, without Dagster's own stack."""
+        plan_context.instance.add_run_tags(plan_context.run_id, owner_tag())
         said: list[str] = []
         interrupted = False
         try:

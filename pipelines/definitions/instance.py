@@ -15,7 +15,9 @@ from core.machine.processes import start_ticks
 
 CONFIG = "dagster.yaml"
 CANCEL = signal.SIGUSR1  # asks `pipelines.cli.execute` to cancel its run
-OWNER = "luffy/process"  # tag of a run that a terminal executes: who executes it
+COMMAND = "luffy/command"  # tag of a run that a terminal executes
+OWNER = "luffy/process"  # tag of a run: who executes it
+GONE = "The process that executed this run is gone."
 
 
 def prepare_home() -> Path:
@@ -46,18 +48,27 @@ def owner_tag() -> dict[str, str]:
 def end_dead_runs(instance: dg.DagsterInstance) -> list[str]:
     """End the runs whose process has died (killed, power lost), and free their slots in the pools.
 
-    Without this a run that was killed stays "started" for ever and its place in the `gpu` pool is never given back.
+    Without this a run that was killed stays "started" for ever and its place in the `gpu` pool is never given back. The
+    daemon retries a code server's run; one that belonged to a terminal counts as cancelled.
     """
     ended = []
     unfinished = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.CANCELING]
     for run in instance.get_runs(filters=dg.RunsFilter(statuses=unfinished)):
         owner = run.tags.get(OWNER)
-        if owner is None:
-            continue  # a code server's: its own monitoring looks after it
+        if owner is None or owner == _owner_of_parent(instance, run):
+            continue  # nobody has begun to execute it; a run that is executed again takes the tags of its parent
         host, pid, since = json.loads(owner)
         if host != socket.gethostname() or start_ticks(pid) == since:
             continue
-        instance.report_run_canceled(run, message="The process that executed this run is gone.")
+        if COMMAND in run.tags or run.status == dg.DagsterRunStatus.CANCELING:
+            instance.report_run_canceled(run, message=GONE)
+        else:
+            instance.report_run_failed(run, message=GONE)
         instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
         ended.append(run.run_id)
     return ended
+
+
+def _owner_of_parent(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str | None:
+    parent = instance.get_run_by_id(run.parent_run_id) if run.parent_run_id else None
+    return parent.tags.get(OWNER) if parent else None

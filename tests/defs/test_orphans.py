@@ -16,7 +16,7 @@ from processes import alive, wait_gone
 
 from assets.shared.interpreter import RUN_VARIABLE
 from pipelines.definitions import orphans
-from pipelines.definitions.instance import OWNER, owner_tag
+from pipelines.definitions.instance import COMMAND, OWNER, owner_tag
 from tests.defs.project import Project
 
 
@@ -80,19 +80,28 @@ def test_leftovers_that_ignore_term_are_killed(runs, monkeypatch):
     wait_gone([child], 10.0)
 
 
-def test_runs_of_terminals_that_are_gone_are_ended_here_only(build):
+def test_runs_whose_process_is_gone_are_ended_here_only(build):
     project = build()
     job = project.defs.resolve_job_def("everything")
-    owners = {"gone": [socket.gethostname(), os.getpid(), 1], "elsewhere": ["another-host", os.getpid(), 1]}
-    owners["here"] = json.loads(owner_tag()[OWNER])
-    made = {}
-    for name, owner in owners.items():
-        made[name] = project.instance.create_run_for_job(job, tags={OWNER: json.dumps(owner)}).run_id
+    gone, here = json.dumps([socket.gethostname(), os.getpid(), 1]), owner_tag()[OWNER]
+    elsewhere = json.dumps(["another-host", os.getpid(), 1])
+    made: dict[str, str] = {}
+
+    def begin(name: str, tags: dict[str, str], **more: str) -> None:
+        made[name] = project.instance.create_run_for_job(job, tags=tags, **more).run_id
         start = dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, job.name)
         project.instance.report_dagster_event(start, run_id=made[name])
-    assert "1 dead runs" in project.tick("stop_orphans").skip_message
+
+    begin("of a terminal", {OWNER: gone, COMMAND: "c"})
+    begin("of a code server", {OWNER: gone})
+    parent = made["of a code server"]
+    begin("executed again", {OWNER: gone}, parent_run_id=parent, root_run_id=parent)  # not begun, with copied tags
+    begin("elsewhere", {OWNER: elsewhere})
+    begin("here", {OWNER: here})
+    assert "2 dead runs" in project.tick("stop_orphans").skip_message
     status = {name: project.instance.get_run_by_id(run).status.value for name, run in made.items()}
-    assert status == {"gone": "CANCELED", "elsewhere": "STARTED", "here": "STARTED"}
+    ended = {"of a terminal": "CANCELED", "of a code server": "FAILURE"}
+    assert status == ended | dict.fromkeys(("executed again", "elsewhere", "here"), "STARTED")
 
 
 def test_a_process_that_took_over_the_id_is_not_signalled(runs, monkeypatch):

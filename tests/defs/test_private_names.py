@@ -14,11 +14,16 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("pipelines", "assets", "training", "evaluation", "targets", "grading", "core", "perf")
 PRIVATE = re.compile(r"_(?!_)")
+FAILURES = "assets/shared/failures.py"
 EXECUTOR = "pipelines/definitions/executor.py"
 TERMINAL = "pipelines/cli/terminal.py"
 WEBSERVER = "pipelines/cli/webserver.py"
 # Where each name is used, and what it is for.
 USES = {
+    "dagster._core.errors.DagsterUserCodeProcessError": (
+        FAILURES,
+        "a cancellation is recorded as one sentence: without it, the UI shows a stack of Dagster as well",
+    ),
     "dagster._core.execution.retries.RetryMode": (EXECUTOR, "an argument of the executor of steps"),
     "dagster._core.executor.multiprocess.MultiprocessExecutor": (
         EXECUTOR,

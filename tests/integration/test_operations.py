@@ -1,28 +1,22 @@
 """The processes of ``deploy/compose.yaml`` by hand against a real Postgres, and secrets that must show up nowhere."""
 
 import json
-import os
-import pwd
 import re
-import shutil
-import signal
-import socket
 import subprocess
 import sys
-import tempfile
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+import dagster as dg
 import pytest
 
 pytest.importorskip("dagster_postgres", reason="no dagster-postgres in this interpreter")
 
+from perf.deployment import Deployment, Postgres, clean_environment, no_postgres
+from perf.deployment import postgres as started_postgres
+
 ROOT = Path(__file__).parents[2]
-POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin")) if Path("/usr/lib/postgresql").is_dir() else []
-START_SECONDS = 120
 SECRETS = {
     "LUFFY_WEBHOOK_URL": "http://127.0.0.1:9/planted-5ecret-webhook",
     "LUFFY_MAIL_PASSWORD": "planted-5ecret-mail",
@@ -32,15 +26,19 @@ SECRETS = {
 MARKS = [b"5ecret"]
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def environment(**more: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LUFFY", "DAGSTER"))}
-    return kept | {"PYTHONPATH": str(ROOT)} | more
+OVERRIDES = [
+    "data.train_batch_size=4",
+    "data.max_prompt_length=64",
+    "data.max_response_length=144",
+    "actor_rollout_ref.rollout.n=4",
+    "trainer.save_freq=2",
+]
+SMALL = {
+    "LUFFY__TARGETS__EMBEDDED_ROWS": "300",
+    "LUFFY__BENCHMARKS__LIMIT": "8",
+    "LUFFY__EVALUATION__MAX_TOKENS": "64",
+    "LUFFY__TRAINING__OVERRIDES": json.dumps([*OVERRIDES, "trainer.total_training_steps=2"]),
+}
 
 
 def planted(*folders: Path) -> list[str]:
@@ -49,205 +47,36 @@ def planted(*folders: Path) -> list[str]:
     return [str(file) for file in files if any(mark in file.read_bytes() for mark in MARKS)]
 
 
-class Postgres:
-    """A server in ``folder``, which is not run as root."""
-
-    def __init__(self, folder: Path, as_user: list[str]) -> None:
-        self.folder = folder
-        self.port = free_port()
-        self._as_user = as_user
-        password = folder / "password"
-        password.write_text("planted-5ecret-postgres")
-        if as_user:
-            shutil.chown(password, "postgres", "postgres")
-        options = ["-D", str(folder / "data"), "-U", "luffy", "-A", "scram-sha-256", "--pwfile", str(password)]
-        subprocess.run([*as_user, str(POSTGRES[-1] / "initdb"), *options], check=True, capture_output=True, cwd="/tmp")
-        self.start()
-
-    def start(self) -> None:
-        options = ["-c", "listen_addresses=127.0.0.1", "-c", f"port={self.port}", "-c", "unix_socket_directories="]
-        command = [*self._as_user, str(POSTGRES[-1] / "postgres"), "-D", str(self.folder / "data"), *options]
-        with (self.folder / "log").open("ab") as log:
-            self.server = subprocess.Popen(command, stdout=log, stderr=log, cwd="/tmp")
-        wait_for_port(self.port, self.server, self.folder / "log")
-
-    def stop(self) -> None:
-        """As an administrator does it who restarts the server: open connections are cut."""
-        self.server.send_signal(signal.SIGINT)
-        self.server.wait(30)
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """What ``deploy/dagster-postgres.yaml`` reads, and the port."""
-        return {
-            "LUFFY_POSTGRES_HOST": "127.0.0.1",
-            "LUFFY_POSTGRES_USER": "luffy",
-            "LUFFY_POSTGRES_DB": "postgres",
-            "LUFFY_COMPUTE_LOGS": str(self.folder / "logs"),
-            "LUFFY_POSTGRES_PASSWORD": "planted-5ecret-postgres",
-            "PORT": str(self.port),
-        }
-
-
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[Postgres]:
     """A Postgres of the test's own."""
-    if not POSTGRES:
-        pytest.skip("no Postgres binaries in /usr/lib/postgresql: apt-get install postgresql")
-    # Postgres refuses to run as root, and its user cannot look into pytest's folders.
-    folder = Path(tempfile.mkdtemp(prefix="luffy-postgres-"))
-    as_user: list[str] = []
-    if os.getuid() == 0:
-        if not any(entry.pw_name == "postgres" for entry in pwd.getpwall()):
-            pytest.skip("no user postgres, and Postgres does not run as root")
-        shutil.chown(folder, "postgres", "postgres")
-        as_user = ["setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups"]
-    made = Postgres(folder, as_user)
-    yield made
-    made.stop()
-    shutil.rmtree(folder)
+    if missing := no_postgres():
+        pytest.skip(missing)
+    with started_postgres() as server:
+        yield server
 
 
 @pytest.fixture
-def database(postgres: Postgres) -> dict[str, str]:
-    """The variables of the database."""
-    return postgres.variables
-
-
-def wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + START_SECONDS
-    while True:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        assert process.poll() is None, f"it ended before it listened: {log.read_text()[-2000:]}"
-        assert time.monotonic() < end, f"nothing listens on {port} after {START_SECONDS} s"
-        time.sleep(0.2)
-
-
-class Deployment:
-    """Code server, webserver and daemon, each a process that can be killed and started again."""
-
-    def __init__(self, folder: Path, database: dict[str, str]) -> None:
-        self.folder = folder
-        self.ports = {"code": free_port(), "webserver": free_port()}
-        self.home = folder / "home"
-        self.home.mkdir()
-        config = (ROOT / "deploy/dagster-postgres.yaml").read_text().replace("port: 5432", f"port: {database['PORT']}")
-        (self.home / "dagster.yaml").write_text(config)
-        workspace = (ROOT / "deploy/workspace.yaml").read_text()
-        workspace = workspace.replace("host: code", "host: 127.0.0.1").replace("4000", str(self.ports["code"]))
-        (folder / "workspace.yaml").write_text(workspace)
-        self.environment = environment(
-            DAGSTER_HOME=str(self.home),
-            LUFFY__STORAGE__ROOT=str(folder / "storage"),
-            LUFFY__TARGETS__EMBEDDED_ROWS="300",
-            LUFFY__BENCHMARKS__LIMIT="8",
-            **{name: value for name, value in database.items() if name != "PORT"},
-            **SECRETS,
-        )
-        self.running: dict[str, subprocess.Popen[bytes]] = {}
-
-    def start(self, name: str) -> None:
-        programs = Path(sys.executable).parent
-        where = ["-w", str(self.folder / "workspace.yaml")]
-        command = {
-            "code": ["dagster", "code-server", "start", "-h", "127.0.0.1", "-p", str(self.ports["code"])],
-            "webserver": ["dagster-webserver", "-h", "127.0.0.1", "-p", str(self.ports["webserver"]), *where],
-            "daemon": ["dagster-daemon", "run", *where],
-        }[name]
-        command += ["-m", "pipelines.definitions.code_location"] if name == "code" else []
-        with (self.folder / f"{name}.log").open("ab") as log:
-            self.running[name] = subprocess.Popen(
-                [str(programs / command[0]), *command[1:]],
-                cwd=ROOT,
-                env=self.environment,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        if name in self.ports:
-            wait_for_port(self.ports[name], self.running[name], self.folder / f"{name}.log")
-
-    def kill(self, name: str) -> None:
-        """As a power cut does it."""
-        process = self.running.pop(name)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-    def stop(self) -> None:
-        for process in self.running.values():
-            process.terminate()
-        for process in self.running.values():
-            try:
-                process.wait(40)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-
-    def ask(self, query: str, **variables: Any) -> dict[str, Any]:
-        """The answer of the webserver's GraphQL."""
-        body = json.dumps({"query": query, "variables": variables}).encode()
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{self.ports['webserver']}/graphql", body, {"Content-Type": "application/json"}
-        )
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            found = json.load(answer)
-        assert "errors" not in found, found
-        return found["data"]
-
-    def launch(self, *assets: str) -> str:
-        query = """mutation ($p: ExecutionParams!) { launchRun(executionParams: $p) {
-            __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
-        selector = {
-            "repositoryLocationName": "luffy",
-            "repositoryName": "__repository__",
-            "jobName": "everything",
-            "assetSelection": [{"path": asset.split("/")} for asset in assets],
-            "assetCheckSelection": [],
-        }
-        answer = self.ask(query, p={"selector": selector, "mode": "default", "runConfigData": {}})["launchRun"]
-        assert answer["__typename"] == "LaunchRunSuccess", answer
-        return answer["run"]["runId"]
-
-    def runs(self) -> dict[str, str]:
-        found = self.ask("{ runsOrError { ... on Runs { results { runId status } } } }")
-        return {run["runId"]: run["status"] for run in found["runsOrError"]["results"]}
-
-    def wait(self, until: Callable[[dict[str, str]], bool]) -> dict[str, str]:
-        end = time.monotonic() + 240
-        while not until(found := self.runs()):
-            assert time.monotonic() < end, found
-            assert not set(found.values()) & {"FAILURE", "CANCELED"}, found
-            time.sleep(0.5)
-        return found
-
-
-@pytest.fixture
-def deployment(tmp_path: Path, database: dict[str, str]) -> Iterator[Deployment]:
-    made = Deployment(tmp_path, database)
+def deployment(tmp_path: Path, postgres: Postgres) -> Iterator[Deployment]:
+    started = Deployment(tmp_path, postgres, SMALL | SECRETS)
     try:
-        for name in ("code", "webserver", "daemon"):
-            made.start(name)
-        yield made
+        started.start()
+        yield started
     finally:
-        made.stop()
+        started.stop()
 
 
 @pytest.mark.slow
 def test_killed_webserver_and_daemon_lose_nothing(deployment: Deployment) -> None:
     first = deployment.launch("benchmarks/suite")
     second = deployment.launch("models/base")
-    deployment.kill("daemon")  # launched or still queued: either way they go on
-    deployment.kill("webserver")
-    deployment.start("webserver")
-    deployment.start("daemon")
+    deployment.kill("daemon", "webserver")  # launched or still queued: either way they go on
+    deployment.start("webserver", "daemon")
     third = deployment.launch("models/base", "benchmarks/suite", "targets/prepared", "targets/rejected")
     going = {first, second, third}
     deployment.wait(lambda runs: runs.keys() >= going and runs[third] == "STARTED")
-    deployment.kill("webserver")
-    deployment.kill("daemon")
-    deployment.start("webserver")
-    deployment.start("daemon")
+    deployment.kill("webserver", "daemon")
+    deployment.start("webserver", "daemon")
     found = deployment.wait(lambda runs: all(runs[run] == "SUCCESS" for run in going))
     assert found.keys() == going
     query = """query ($k: AssetKeyInput!) { assetNodeOrError(assetKey: $k) {
@@ -260,26 +89,42 @@ def test_killed_webserver_and_daemon_lose_nothing(deployment: Deployment) -> Non
 
 
 @pytest.mark.slow
-def test_a_run_outlives_a_restart_of_postgres(postgres: Postgres, tmp_path: Path) -> None:
+@pytest.mark.timeout(900)
+def test_a_training_outlives_half_a_minute_without_postgres(
+    postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home, storage = tmp_path / "home", tmp_path / "storage"
     home.mkdir()
-    config = (ROOT / "deploy/dagster-postgres.yaml").read_text().replace("port: 5432", f"port: {postgres.port}")
-    (home / "dagster.yaml").write_text(config)
-    variables = environment(DAGSTER_HOME=str(home), LUFFY__STORAGE__ROOT=str(storage), **postgres.variables)
-    command = [sys.executable, "-m", "pipelines.cli.luffy", "run", "--select", "+group:targets"]
-    with (tmp_path / "log").open("wb") as log:
-        run = subprocess.Popen(
-            [*command, "--set", "targets.embedded_rows=20000"], cwd=ROOT, env=variables, stdout=log, stderr=log
-        )
-    while not list((storage / "targets" / "prepared").glob(".*.tmp")):  # the step is at work, and says how far it is
-        assert run.poll() is None, (tmp_path / "log").read_text()
+    (home / "dagster.yaml").write_text(postgres.configuration())
+    settings = SMALL | {"LUFFY__TRAINING__OVERRIDES": json.dumps([*OVERRIDES, "trainer.total_training_steps=12"])}
+    variables = clean_environment(
+        DAGSTER_HOME=str(home), LUFFY__STORAGE__ROOT=str(storage), **settings, **postgres.variables
+    )
+    command = [sys.executable, "-m", "pipelines.cli.luffy", "run", "--select", "+key:training/policy"]
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        run = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=output, stderr=output)
+    while not list(storage.glob("training/policy/*/attempts/*.jsonl")):
+        assert run.poll() is None, log.read_text()
         time.sleep(0.2)
     postgres.stop()
-    time.sleep(3)
+    time.sleep(30)
+    before = log.read_text()
     postgres.start()
-    assert run.wait(400) == 0, (tmp_path / "log").read_text()
-    lines = (tmp_path / "log").read_text()
-    assert re.search(r"targets/prepared +done", lines) and re.search(r"(\d+) of \1 checks passed", lines)
+    assert run.wait(400) == 0, log.read_text()
+    assert "Traceback" not in log.read_text()
+    assert re.search(r"training/policy +done +[\d.]+ s  12 steps", log.read_text().removeprefix(before))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with dg.DagsterInstance.get() as instance:
+        (newest, *_) = instance.get_runs(limit=1)
+        said = [entry.user_message for entry in instance.all_logs(newest.run_id)]
+        observed = instance.fetch_observations(dg.AssetKey(["training", "metrics"]), limit=100).records
+    assert {int(match[1]) for text in said if (match := re.match(r"step (\d+) of 12", text))} == set(range(1, 13))
+    metadata = [record.asset_observation.metadata for record in observed if record.asset_observation]
+    assert {str(entry["step"].value) for entry in metadata} == {
+        str(step) for step in range(1, 13)
+    }  # the curves have no hole
 
 
 @pytest.mark.slow
@@ -292,29 +137,12 @@ def test_two_runs_go_on_at_once(deployment: Deployment) -> None:
     assert len(folders) == 1 and not folders[0].name.startswith(".")  # the same content, made once or found
 
 
-EXPERIMENTS = {
-    "LUFFY__TARGETS__EMBEDDED_ROWS": "300",
-    "LUFFY__BENCHMARKS__LIMIT": "8",
-    "LUFFY__EVALUATION__MAX_TOKENS": "64",
-    "LUFFY__TRAINING__OVERRIDES": json.dumps(
-        [
-            "data.train_batch_size=4",
-            "data.max_prompt_length=64",
-            "data.max_response_length=144",
-            "actor_rollout_ref.rollout.n=4",
-            "trainer.total_training_steps=2",
-            "trainer.save_freq=2",
-        ]
-    ),
-}
-
-
 def compare_two(folder: Path, home: Path, storage: Path) -> subprocess.CompletedProcess[str]:
-    variables = {"DAGSTER_HOME": str(home), "LUFFY__STORAGE__ROOT": str(storage), **EXPERIMENTS, **SECRETS}
+    variables = {"DAGSTER_HOME": str(home), "LUFFY__STORAGE__ROOT": str(storage), **SMALL, **SECRETS}
     done = subprocess.run(
         [sys.executable, "-m", "pipelines.cli.luffy", "experiments", "luffy", "on_policy"],
         cwd=ROOT,
-        env=environment(**variables, LUFFY__EXPERIMENTS__RUNS=str(folder / "runs")),
+        env=clean_environment(**variables, LUFFY__EXPERIMENTS__RUNS=str(folder / "runs")),
         capture_output=True,
         text=True,
         check=False,
@@ -350,7 +178,7 @@ def test_nothing_of_the_secrets_is_kept_by_a_run_that_fails(tmp_path: Path) -> N
     variables["LUFFY__MODEL__SOURCE"] = "no/such/model"
     command = [sys.executable, "-m", "pipelines.cli.luffy", "run", "--select", "group:models or group:benchmarks"]
     done = subprocess.run(
-        command, cwd=ROOT, env=environment(**variables), capture_output=True, text=True, check=False, timeout=300
+        command, cwd=ROOT, env=clean_environment(**variables), capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 1 and "no/such/model" in done.stderr
     assert list(storage.rglob("suite.parquet"))

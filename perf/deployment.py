@@ -1,0 +1,234 @@
+"""Postgres, code server, webserver and daemon of ``deploy/compose.yaml`` by hand, to kill them and start them again."""
+
+import json
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from core.code_digest import PROJECT
+
+POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin")) if Path("/usr/lib/postgresql").is_dir() else []
+PASSWORD = "planted-5ecret-postgres"  # the tests search what is written for it
+START_SECONDS = 120.0
+RUN_SECONDS = 240.0
+
+
+def free_port() -> int:
+    """A port of this machine that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """The variables of this process without those of this project and of Dagster, and ``more``."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LUFFY", "DAGSTER"))}
+    return kept | {"PYTHONPATH": str(PROJECT)} | more
+
+
+def wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until ``process`` listens on ``port``; AssertionError with the end of its ``log`` if it ends before."""
+    end = time.monotonic() + START_SECONDS
+    while True:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        assert process.poll() is None, f"it ended before it listened: {log.read_text()[-2000:]}"
+        assert time.monotonic() < end, f"nothing listens on {port} after {START_SECONDS} s"
+        time.sleep(0.2)
+
+
+class Postgres:
+    """A server in ``folder``, which runs as ``as_user``: as the user postgres where we are root."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self._as_user: list[str] = []
+        if os.getuid() == 0:
+            shutil.chown(folder, "postgres", "postgres")
+            self._as_user = ["setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups"]
+        password = folder / "password"
+        password.write_text(PASSWORD)
+        if self._as_user:
+            shutil.chown(password, "postgres", "postgres")
+        options = ["-D", str(folder / "data"), "-U", "luffy", "-A", "scram-sha-256", "--pwfile", str(password)]
+        command = [*self._as_user, str(POSTGRES[-1] / "initdb"), *options]
+        subprocess.run(command, check=True, capture_output=True, cwd="/tmp")
+        self.start()
+
+    def start(self) -> None:
+        options = ["-c", "listen_addresses=127.0.0.1", "-c", f"port={self.port}", "-c", "unix_socket_directories="]
+        command = [*self._as_user, str(POSTGRES[-1] / "postgres"), "-D", str(self.folder / "data"), *options]
+        with (self.folder / "log").open("ab") as log:
+            self.server = subprocess.Popen(command, stdout=log, stderr=log, cwd="/tmp")
+        wait_for_port(self.port, self.server, self.folder / "log")
+
+    def stop(self) -> None:
+        """As an administrator does it who restarts the server: open connections are cut."""
+        self.server.send_signal(signal.SIGINT)
+        self.server.wait(30)
+
+    def configuration(self) -> str:
+        """The instance of ``deploy/`` on this server."""
+        return (PROJECT / "deploy/dagster-postgres.yaml").read_text().replace("port: 5432", f"port: {self.port}")
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What `configuration` reads."""
+        return {
+            "LUFFY_POSTGRES_HOST": "127.0.0.1",
+            "LUFFY_POSTGRES_USER": "luffy",
+            "LUFFY_POSTGRES_DB": "postgres",
+            "LUFFY_COMPUTE_LOGS": str(self.folder / "logs"),
+            "LUFFY_POSTGRES_PASSWORD": PASSWORD,
+        }
+
+
+def no_postgres() -> str | None:
+    """Why there can be no `Postgres` here."""
+    if not POSTGRES:
+        return "no Postgres binaries in /usr/lib/postgresql: apt-get install postgresql"
+    if os.getuid() == 0 and not any(entry.pw_name == "postgres" for entry in pwd.getpwall()):
+        return "no user postgres, and Postgres does not run as root"
+    return None
+
+
+@contextmanager
+def postgres() -> Iterator[Postgres]:
+    """A server in a folder of its own, which is gone at the end of the block."""
+    # Its user cannot look into the folders of others.
+    folder = Path(tempfile.mkdtemp(prefix="luffy-postgres-"))
+    server = Postgres(folder)
+    try:
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(folder)
+
+
+class Deployment:
+    """Code server, webserver and daemon, each a process that can be killed and started again."""
+
+    def __init__(self, folder: Path, database: Postgres, variables: Mapping[str, str]) -> None:
+        self.folder = folder
+        self.storage = folder / "storage"
+        self.ports = {"code": free_port(), "webserver": free_port()}
+        self.home = folder / "home"
+        self.home.mkdir()
+        (self.home / "dagster.yaml").write_text(database.configuration())
+        workspace = (PROJECT / "deploy/workspace.yaml").read_text()
+        workspace = workspace.replace("host: code", "host: 127.0.0.1").replace("4000", str(self.ports["code"]))
+        (folder / "workspace.yaml").write_text(workspace)
+        self.environment = clean_environment(
+            DAGSTER_HOME=str(self.home), LUFFY__STORAGE__ROOT=str(self.storage), **database.variables, **variables
+        )
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, *names: str) -> None:
+        """Start these processes; without names, all of them. Those with a port listen when this returns."""
+        for name in names or ("code", "webserver", "daemon"):
+            self._start(name)
+
+    def _start(self, name: str) -> None:
+        programs = Path(sys.executable).parent
+        where = ["-w", str(self.folder / "workspace.yaml")]
+        command = {
+            "code": ["dagster", "code-server", "start", "-h", "127.0.0.1", "-p", str(self.ports["code"])],
+            "webserver": ["dagster-webserver", "-h", "127.0.0.1", "-p", str(self.ports["webserver"]), *where],
+            "daemon": ["dagster-daemon", "run", *where],
+        }[name]
+        command += ["-m", "pipelines.definitions.code_location"] if name == "code" else []
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.running[name] = subprocess.Popen(
+                [str(programs / command[0]), *command[1:]],
+                cwd=PROJECT,
+                env=self.environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        if name in self.ports:
+            wait_for_port(self.ports[name], self.running[name], self.folder / f"{name}.log")
+
+    def kill(self, *names: str) -> None:
+        """As a power cut does it."""
+        for name in names:
+            process = self.running.pop(name)
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def stop(self) -> None:
+        for process in self.running.values():
+            process.terminate()
+        for process in self.running.values():
+            try:
+                process.wait(40)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+
+    def ask(self, query: str, **variables: Any) -> dict[str, Any]:
+        """The answer of the webserver's GraphQL."""
+        body = json.dumps({"query": query, "variables": variables}).encode()
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.ports['webserver']}/graphql", body, {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            answer = json.load(reply)
+        assert "errors" not in answer, answer
+        return answer["data"]
+
+    def launch(self, *assets: str, **settings: Any) -> str:
+        """Launch a run of ``assets``, of which the first has these ``settings``; its id."""
+        query = """mutation ($p: ExecutionParams!) { launchRun(executionParams: $p) {
+            __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
+        selector = {
+            "repositoryLocationName": "luffy",
+            "repositoryName": "__repository__",
+            "jobName": "everything",
+            "assetSelection": [{"path": asset.split("/")} for asset in assets],
+            "assetCheckSelection": [],
+        }
+        config = {"ops": {assets[0].replace("/", "__"): {"config": settings}}} if settings else {}
+        answer = self.ask(query, p={"selector": selector, "mode": "default", "runConfigData": config})["launchRun"]
+        assert answer["__typename"] == "LaunchRunSuccess", answer
+        return answer["run"]["runId"]
+
+    def execute_again(self, run: str) -> None:
+        """As *Re-execute from failure* does it."""
+        query = """mutation ($p: ReexecutionParams!) { launchRunReexecution(reexecutionParams: $p) {
+            __typename ... on PythonError { message } } }"""
+        parameters = {"parentRunId": run, "strategy": "FROM_FAILURE"}
+        answer = self.ask(query, p=parameters)["launchRunReexecution"]
+        assert answer["__typename"] == "LaunchRunSuccess", answer
+
+    def turn_on(self, sensor: str) -> None:
+        """Start a sensor of ours."""
+        query = "mutation ($s: SensorSelector!) { startSensor(sensorSelector: $s) { __typename } }"
+        selector = {"repositoryLocationName": "luffy", "repositoryName": "__repository__", "sensorName": sensor}
+        assert self.ask(query, s=selector)["startSensor"]["__typename"] == "Sensor"
+
+    def runs(self) -> dict[str, str]:
+        """The status of each run, the newest first."""
+        answer = self.ask("{ runsOrError { ... on Runs { results { runId status } } } }")
+        return {run["runId"]: run["status"] for run in answer["runsOrError"]["results"]}
+
+    def wait(self, until: Callable[[dict[str, str]], bool], fails: Collection[str] = ()) -> dict[str, str]:
+        """The runs as soon as ``until`` accepts them; AssertionError if one fails that is not in ``fails``."""
+        end = time.monotonic() + RUN_SECONDS
+        while not until(runs := self.runs()):
+            assert time.monotonic() < end, runs
+            assert not {runs[run] for run in runs.keys() - set(fails)} & {"FAILURE", "CANCELED"}, runs
+            time.sleep(0.5)
+        return runs

@@ -1,0 +1,44 @@
+"""Connections to Dagster's database that outlast its restart, in the processes that execute a run.
+
+Dagster tries a connection to Postgres for about 11 seconds. A training takes days, and a restart or an upgrade of the
+database minutes.
+"""
+
+import logging
+import time
+from typing import Any
+
+from sqlalchemy import Engine, event
+
+PATIENCE_SECONDS = 1800.0
+PAUSE_SECONDS = 1.0
+
+log = logging.getLogger(__name__)
+
+
+def wait_for_database() -> None:
+    """Let every connection of this process to Postgres wait until the server takes it, at most `PATIENCE_SECONDS`."""
+    if not event.contains(Engine, "do_connect", _connect):
+        event.listen(Engine, "do_connect", _connect)
+
+
+def _connect(dialect: Any, _record: Any, arguments: Any, options: Any) -> Any:
+    """Connect as ``dialect`` does, and try again; None, which leaves it to SQLAlchemy, for other databases."""
+    if dialect.name != "postgresql":
+        return None
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    waits = False
+    while True:
+        try:
+            connection = dialect.connect(*arguments, **options)
+        except dialect.loaded_dbapi.OperationalError as error:
+            if time.monotonic() > deadline:
+                raise
+            if not waits:
+                log.warning("Postgres does not answer, waiting for it: %s", error)
+            waits = True
+            time.sleep(PAUSE_SECONDS)
+        else:
+            if waits:
+                log.warning("Postgres answers again")
+            return connection
