@@ -22,7 +22,7 @@ RESULTS = "results.json"  # of the checks of the same files by the same suite
 VERSION_ENTRY = "data version"  # entry of an evaluation: the version of the asset that it read
 PAGE = 100  # evaluations read at once
 ACCOUNT = "every_trace_accounted_for"
-VERSION = code_version("targets/check/expectations.py")
+VERSION = code_version("targets/check/expectations.py", "targets/check/drift.py")
 ACCOUNTED = dg.AssetCheckSpec(
     ACCOUNT,
     asset=TRAIN,
@@ -158,6 +158,7 @@ def targets_checks(
 def _outcome(asset: dg.AssetKey, result: CheckResult, version: str, page: dg.UrlMetadataValue) -> dg.AssetCheckResult:
     """Return one check result on a data ``version``; the history of the check plots ``value`` if it is a number."""
     observed = result.error or ("" if result.observed is None else str(result.observed))
+    where = f" ({result.where})" if result.where else ""
     numbers: dict[str, float] = {} if result.failing is None else {"failing": result.failing}
     if isinstance(result.observed, int | float) and not isinstance(result.observed, bool):
         numbers["value"] = result.observed
@@ -166,7 +167,7 @@ def _outcome(asset: dg.AssetKey, result: CheckResult, version: str, page: dg.Url
         check_name=result.name,
         passed=result.passed,
         severity=SEVERITY[result.severity],
-        description=None if result.passed else f"{result.description} Observed: {observed}",
+        description=None if result.passed else f"{result.description} Observed: {observed}{where}",
         metadata={
             VERSION_ENTRY: version,
             "observed": cell(observed),

@@ -70,6 +70,12 @@ PROFILE = pa.schema(
         ("has_think", pa.bool_()),  # exactly one think block, with reasoning in it
         ("has_answer", pa.bool_()),  # a boxed answer after the last </think>
         ("compression_ratio", pa.float32()),  # zlib size / size: low means loops
+        ("about_problem", pa.bool_()),  # its thoughts share the answer or half of the problem's numbers and words
+        ("reaches_answer", pa.bool_()),  # the gold answer occurs in the thoughts
+        ("gold_is_answer", pa.bool_()),  # the gold answer and the answer are the same text
+        ("chars_per_word", pa.float32()),  # of the problem
+        ("backslashes", pa.float32()),  # of the problem, per 100 characters
+        ("html_escapes", pa.bool_()),  # such as &lt; in the problem or the target
         ("benchmark_overlap", pa.bool_()),
     ]
 )

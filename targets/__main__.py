@@ -29,6 +29,7 @@ Prepared = Annotated[Path, typer.Argument(metavar="OUT", help="Folder of a prepa
         "luffy targets --source 'traces/*.parquet' --tokenizer models/policy --benchmarks paper --benchmark-root data "
         "--out out --check --docs out/docs",
         "luffy targets browse out --out page.html",
+        "luffy targets diff last-week out",
     ),
 )
 @options_of(PrepareRequest)
@@ -54,6 +55,23 @@ def browse(
     from targets.trace_browser import browse
 
     typer.echo(f"{out}: {browse(read_prepared(folder), out):,} rows")
+
+
+@app.command()
+def diff(
+    before: Annotated[Path, typer.Argument(metavar="OLD", help="Folder of a preparation.")],
+    now: Annotated[Path, typer.Argument(metavar="NEW", help="Folder of a later preparation.")],
+    json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+) -> None:
+    """Compare two preparations: counts, lengths, what the filters did with each source, and rows that came and went."""
+    from targets.check.version_diff import compare_folders
+    from targets.commands import print_difference
+
+    difference = compare_folders(before, now)
+    if json:
+        typer.echo(difference.to_json())
+    else:
+        print_difference(difference)
 
 
 @app.command()

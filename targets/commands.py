@@ -14,7 +14,7 @@ from core.parquet import read_table
 from core.plugins.user_code import python_path
 from core.progress import Progress, Terminal
 from targets.check.expectations import SUITE, load_checks, validate
-from targets.check.version_diff import compare_versions
+from targets.check.version_diff import Difference, compare_versions
 from targets.command_requests import PrepareRequest
 from targets.config import build_config, read_config
 from targets.prepare import prepare
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MOST_VALUES = 10  # of each metadata, on the terminal
+LONGEST_PROBLEM = 160  # characters of a problem that came or went
 LONGEST_OBSERVED = 60  # characters of what a check that passed has seen
 LARGEST_BENCHMARKS = 32 << 20  # bytes of their problems, which each process keeps with an index of four times the size
 
@@ -61,8 +62,7 @@ def prepare_targets(request: PrepareRequest) -> int:
     )
     _print(prepared, split, time.monotonic() - began)
     if previous:
-        for name, before, after in compare_versions(previous, prepared.profile):
-            print(f"{name:46}{before:>14}{after:>14}")
+        _print_lines(compare_versions(previous, prepared.profile))
     if problems := reconcile(prepared, split).problems:
         raise RuntimeError("conservation violated: " + "; ".join(problems))
     return _check(prepared, suite, previous, request.docs) if request.check else 0
@@ -89,6 +89,22 @@ def _benchmarks(name: str | None, roots: Sequence[Path]) -> "pa.Table | None":
                 raise InputError(f"benchmarks {name}: {message}")
         schema = pa.schema([BENCHMARK.field(column) for column in ("benchmark", "id", "problem")])
         return read_table(path, schema, "give a parquet with benchmark, id and problem", largest=LARGEST_BENCHMARKS)
+
+
+def print_difference(difference: Difference) -> None:
+    """Print two versions side by side, and the rows that came and went."""
+    _print_lines([(what, f"{before:,}", f"{now:,}") for what, before, now in difference.lines])
+    for what, rows in (("went", difference.went), ("came", difference.came)):
+        print(f"\nproblems that {what}{'' if rows else ': none'}")
+        for row in rows:
+            problem = " ".join(row.problem.split())
+            print(f"  {row.id}  {row.target_tokens:,} tokens, gold {row.gold}, in the other version {row.elsewhere}")
+            print(f"    {problem[:LONGEST_PROBLEM]}{'…' if len(problem) > LONGEST_PROBLEM else ''}")
+
+
+def _print_lines(lines: Sequence[tuple[str, str, str]]) -> None:
+    for what, before, now in lines:
+        print(f"{what:46}{before:>14}{now:>14}")
 
 
 def _print(prepared: Prepared, split: Split | None, seconds: float) -> None:
@@ -120,6 +136,7 @@ def _check(prepared: Prepared, suite: Path, previous: Path | None, docs: Path | 
         state = "ok" if result.passed else "FAILED" if result.severity == "error" else "warning"
         what = str(result.error or result.observed)
         if not result.passed:
+            what += f" ({result.where})" if result.where else ""
             limits = ", ".join(f"{name} {value}" for name, value in result.expected.items() if name != "column")
             what += f"; expected: {result.description.removesuffix('.')}" + (f" ({limits})" if limits else "")
         elif len(what) > LONGEST_OBSERVED:

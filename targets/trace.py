@@ -79,6 +79,12 @@ class Trace:
     has_think: bool | None = None
     has_answer: bool | None = None
     compression_ratio: float | None = None
+    about_problem: bool | None = None
+    reaches_answer: bool | None = None
+    gold_is_answer: bool | None = None
+    chars_per_word: float | None = None
+    backslashes: float | None = None
+    html_escapes: bool | None = None
     benchmark_overlap: bool | None = None
 
     @property

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from targets.check.version_diff import Example
     from targets.prepared import Prepared
 
 PREVIEW_COLUMNS = ["extra_info.id", "prompt", "target", "reward_model.ground_truth"]
@@ -83,7 +84,7 @@ def train_metadata(file: "pq.ParquetFile", path: Path, previous: str | None, pro
     return {
         "dagster/row_count": file.metadata.num_rows,
         "dagster/column_schema": columns(file.schema_arrow),
-        "compared with the version before": _comparison(previous, profile),
+        **_comparison(previous, profile),
         "preview": _first_rows(file),
         "file": dg.MetadataValue.path(str(path)),
     }
@@ -135,15 +136,31 @@ def _examples(table: "pa.Table", reasons: Sequence[str]) -> dg.MarkdownMetadataV
     return preview(pa.concat_tables(examples), names, rows=EXAMPLES * len(reasons))
 
 
-def _comparison(previous: str | None, profile: str) -> dg.MarkdownMetadataValue:
-    from targets.check.version_diff import compare_versions
+def _comparison(previous: str | None, profile: str) -> dict[str, Any]:
+    """The table of the two versions, and one of the problems that went and one of those that came."""
+    from targets.check.version_diff import compare_folders
 
+    title = "compared with the version before"
     if previous is None:
-        return dg.MetadataValue.md("there is no earlier version")
+        return {title: dg.MetadataValue.md("there is no earlier version")}
+    difference = compare_folders(Path(previous).parent, Path(profile).parent)
     lines = ["| | before | now |", "|---|--:|--:|"]
-    lines += [
-        f"| {cell(what)} | {before} | {now} |" for what, before, now in compare_versions(Path(previous), Path(profile))
-    ]
+    lines += [f"| {cell(what)} | {before:,} | {now:,} |" for what, before, now in difference.lines]
+    return {
+        title: dg.MetadataValue.md("\n".join(lines)),
+        "problems that went": _changed(difference.went, "now"),
+        "problems that came": _changed(difference.came, "before"),
+    }
+
+
+def _changed(examples: Sequence["Example"], other: str) -> dg.MarkdownMetadataValue:
+    """Some targets that one version lacks; ``other``: when that version was made."""
+    if not examples:
+        return dg.MetadataValue.md("none")
+    lines = [f"| id | problem | gold | target tokens | {other} |", "|---|---|---|--:|---|"]
+    for row in examples:
+        texts = " | ".join(map(cell, (row.id, row.problem, row.gold)))
+        lines.append(f"| {texts} | {row.target_tokens:,} | {cell(row.elsewhere)} |")
     return dg.MetadataValue.md("\n".join(lines))
 
 

@@ -1,6 +1,7 @@
 """Run Great Expectations on the profile of prepared targets. The checks are data: see ``suite.yaml``.
 
-Besides the profile's columns a suite can use `DERIVED` ones, and the numbers among the settings of the preparation.
+Besides the profile's columns a suite can use those of `targets.check.drift`, and the numbers among the settings of the
+preparation.
 
 Names and severities are read from the YAML alone: importing the library takes seconds, so only `validate` does it.
 The profile is flat and has no text, so that a failing result stays small.
@@ -18,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from core.errors import InputError, explain_validation
 from core.files import read_yaml
 from core.text.patterns import compile_full_match
+from targets.check.drift import Change, measure
 from targets.check.explanations import explain_construction, explain_failure
 from targets.target_tables import read_metadata, readable
 
@@ -30,7 +32,6 @@ MUST_HOLD = ("verified", "gold_parses", "has_think", "has_answer")  # an unknown
 METADATA = "$metadata"  # in a list of columns: those that the sources declare, metadata.NAME
 MOST_VALUES = 5  # offending values in a result
 REMEDY = "prepare targets first"
-DERIVED = ("traces_of_problem", "source_mix_shift", "survival_change", "mean_length_change")
 
 
 class Check(BaseModel):
@@ -56,7 +57,8 @@ class _Suite(BaseModel):
 class CheckResult:
     """The outcome of a check.
 
-    ``failing`` of ``rows`` values do not fit, where the check is about values. ``error`` says why it broke.
+    ``failing`` of ``rows`` values do not fit, where the check is about values. ``error`` says why it broke. ``where``
+    names the source that a number of `targets.check.drift` is of.
     """
 
     name: str
@@ -68,6 +70,7 @@ class CheckResult:
     failing: int | None
     rows: int
     error: str | None = None
+    where: str = ""
 
 
 def load_checks(suite: Path = SUITE) -> list[Check]:
@@ -110,13 +113,16 @@ def validate(
     """
     checks = load_checks(suite)
     frame, settings = _read(Path(profile))
-    for name, value in drift(Path(profile), previous).items():
-        frame[name] = value
+    changes = measure(Path(profile), previous)
+    frame = frame.assign(**{name: change.value for name, change in changes.items()})
     numbers = {**settings, **(parameters or {})}
     metadata = [name for name in frame.columns if name.startswith("metadata.")]
     expected = [_resolve(check, numbers, metadata, suite) for check in checks]
     outcomes = _run(frame, checks, expected, suite, docs)
-    results = [_result(*outcome, frame) for outcome in zip(checks, expected, outcomes, strict=True)]
+    results = [
+        replace(_result(check, kwargs, outcome, frame), where=changes.get(str(kwargs.get("column")), Change()).where)
+        for check, kwargs, outcome in zip(checks, expected, outcomes, strict=True)
+    ]
     if len(frame["source"].unique()) < 2:
         return results
     return [
@@ -132,43 +138,6 @@ def _failing_sources(frame: "pd.DataFrame", check: Check, expected: dict[str, An
     (outcome,) = _run(frame, [check], [expected], suite, None, result_format="COMPLETE")
     sources = frame["source"].loc[outcome["result"]["unexpected_index_list"]].value_counts()
     return ", ".join(f"{count} of {name}" for name, count in sources.head(MOST_VALUES).items())
-
-
-def drift(profile: Path, previous: Path | None) -> dict[str, float]:
-    """Measure how a profile differs from that of the previous version; 0 throughout if there is none, or no row.
-
-    ``source_mix_shift``: half the sum of the changes of the sources' shares, 0 to 1. ``survival_change``: the largest
-    relative change of a source's share of kept traces. ``mean_length_change``: relative, of the target's tokens.
-    """
-    if previous is None:
-        return dict.fromkeys(DERIVED[1:], 0.0)
-    before, now = _mix(previous), _mix(profile)
-    if not (before["rows"] and now["rows"]):
-        return dict.fromkeys(DERIVED[1:], 0.0)
-    sources = before["kept"].keys() | now["kept"].keys()
-    shares = [[side["kept"].get(name, 0) / side["rows"] for side in (before, now)] for name in sources]
-    both = [(before["survival"][n], now["survival"][n]) for n in before["survival"].keys() & now["survival"].keys()]
-    return {
-        "source_mix_shift": sum(abs(b - a) for a, b in shares) / 2,
-        "survival_change": max((abs(b / a - 1) for a, b in both if a), default=0.0),
-        "mean_length_change": now["tokens"] / before["tokens"] - 1,
-    }
-
-
-def _mix(profile: Path) -> dict[str, Any]:
-    """Summarise a profile file by source: rows, mean tokens, kept rows and surviving share."""
-    import pyarrow.parquet as pq
-
-    with readable(profile, REMEDY):
-        table = pq.read_table(profile, columns=["source", "target_tokens"])
-    counts = table["source"].value_counts().to_pylist()
-    sources = json.loads(read_metadata(profile, REMEDY).get("sources", "{}"))
-    return {
-        "rows": table.num_rows,
-        "tokens": float(table["target_tokens"].to_numpy().mean()) if table.num_rows else 0.0,
-        "kept": {entry["values"]: entry["counts"] for entry in counts},
-        "survival": {name: n["kept"] / n["read"] for name, n in sources.items()},
-    }
 
 
 def _read(profile: Path) -> tuple["pd.DataFrame", dict[str, Any]]:

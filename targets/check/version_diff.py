@@ -1,13 +1,55 @@
-"""Compare two versions of a training set by their profiles."""
+"""Compare two versions of a training set: their counts by what the profiles record, and rows that came and went."""
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from targets.target_tables import read_metadata, readable
+from targets.prepared import PREPARED, PROFILE_FILE, REJECTED_FILE
+from targets.target_tables import iter_batches, read_metadata, readable
 
 QUANTILES = {"median": 0.5, "95th percentile": 0.95, "longest": 1.0}
 REMEDY = "give the folder of a preparation"
+EXAMPLES = 20  # rows that came, and rows that went
+NOT_READ = "not read"
+
+
+@dataclass(frozen=True)
+class Example:
+    """A target whose problem is in one version only; ``elsewhere``: what became of its trace in the other one."""
+
+    id: str
+    problem: str
+    gold: str
+    target_tokens: int
+    elsewhere: str
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Two versions side by side.
+
+    ``lines`` are (what, before, now). ``went`` and ``came`` are at most `EXAMPLES` of the targets whose problems only
+    the version before, or only this version has.
+    """
+
+    lines: Sequence[tuple[str, int, int]]
+    went: Sequence[Example]
+    came: Sequence[Example]
+
+    def to_json(self) -> str:
+        """The difference as a JSON object; each line is an object, too."""
+        lines = [dict(zip(("what", "before", "now"), line, strict=True)) for line in self.lines]
+        return json.dumps({**asdict(self), "lines": lines}, indent=2, ensure_ascii=False)
+
+
+def compare_folders(before: Path, now: Path) -> Difference:
+    """Compare the preparations in two folders; InputError if there is none in one of them."""
+    profiles = [folder / PROFILE_FILE for folder in (before, now)]
+    old, new = (_summary(profile) for profile in profiles)
+    went, came = _only_in(old, new), _only_in(new, old)
+    return Difference(_lines(old, new), _examples(before, old, went, now), _examples(now, new, came, before))
 
 
 def compare_versions(before: Path, after: Path) -> list[tuple[str, str, str]]:
@@ -15,19 +57,23 @@ def compare_versions(before: Path, after: Path) -> list[tuple[str, str, str]]:
 
     Raises InputError for a file that is no profile.
     """
-    old, new = _summary(before), _summary(after)
-    common = len(old["ids"] & new["ids"])
+    return [(what, f"{first:,}", f"{second:,}") for what, first, second in _lines(_summary(before), _summary(after))]
+
+
+def _lines(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, int, int]]:
+    ids = [set(version["ids"]) for version in (old, new)]
+    common = len(ids[0] & ids[1])
     lines = [
         ("traces read", old["read"], new["read"]),
-        ("targets", len(old["ids"]), len(new["ids"])),
-        ("targets that the other version does not have", len(old["ids"]) - common, len(new["ids"]) - common),
-        ("problems", old["problems"], new["problems"]),
+        ("targets", len(ids[0]), len(ids[1])),
+        ("targets that the other version does not have", len(ids[0]) - common, len(ids[1]) - common),
+        ("problems", len(set(old["problems"])), len(set(new["problems"]))),
     ]
     lines += [(f"target tokens, {name}", old["tokens"][name], new["tokens"][name]) for name in new["tokens"]]
-    for key in ("from", "rejected"):
+    for key in ("from", "mean target tokens from", "rejected", "source"):
         pairs = [(name, old[key].get(name, 0), new[key].get(name, 0)) for name in sorted({**old[key], **new[key]})]
         lines += [(f"{key} {name}", *pair) for name, *pair in sorted(pairs, key=lambda p: -max(p[1:]))]
-    return [(what, f"{first:,}", f"{second:,}") for what, first, second in lines]
+    return lines
 
 
 def _summary(profile: Path) -> dict[str, Any]:
@@ -36,15 +82,62 @@ def _summary(profile: Path) -> dict[str, Any]:
 
     with readable(profile, REMEDY):
         table = pq.read_table(profile, columns=["id", "source", "problem_digest", "target_tokens"])
-        counts = json.loads(read_metadata(profile, REMEDY)["counts"])
+        recorded = read_metadata(profile, REMEDY)
+        counts, blocks = (json.loads(recorded[name]) for name in ("counts", "by_source"))
     tokens = table["target_tokens"].to_numpy() if table.num_rows else np.zeros(1)
     lengths = {"mean": round(float(tokens.mean()))}
     lengths |= {name: int(np.quantile(tokens, q)) for name, q in QUANTILES.items()}
+    means = table.group_by("source").aggregate([("target_tokens", "mean"), ("target_tokens", "count")]).to_pylist()
     return {
-        "ids": set(table["id"].to_pylist()),
+        "ids": table["id"].to_pylist(),
         "read": counts["read"],
-        "problems": len(table["problem_digest"].unique()),
+        "problems": table["problem_digest"].to_pylist(),
+        "lengths": table["target_tokens"].to_pylist(),
         "tokens": lengths,
-        "from": {entry["values"]: entry["counts"] for entry in table["source"].value_counts().to_pylist()},
+        "from": {entry["source"]: entry["target_tokens_count"] for entry in means},
+        "mean target tokens from": {entry["source"]: round(entry["target_tokens_mean"]) for entry in means},
         "rejected": {name: count for name, count in counts.items() if name not in ("read", "kept")},
+        # By block of the settings, where there are several: what the filters did with its traces.
+        "source": {f"{block}: {name}": n for block, of in blocks.items() for name, n in of.items() if len(blocks) > 1},
     }
+
+
+def _only_in(version: Mapping[str, Any], other: Mapping[str, Any]) -> list[int]:
+    """The places of at most `EXAMPLES` rows whose problems the other version does not have, spread over all of them."""
+    problems = set(other["problems"])
+    places = [place for place, problem in enumerate(version["problems"]) if problem not in problems]
+    return places[:: max(1, len(places) // EXAMPLES)][:EXAMPLES]
+
+
+def _examples(folder: Path, version: Mapping[str, Any], places: Sequence[int], other: Path) -> list[Example]:
+    """The rows at ``places`` of the targets in ``folder``, with what the version in ``other`` did with their traces."""
+    reasons = _reasons(other / REJECTED_FILE, {version["ids"][place] for place in places}) if places else {}
+    return [
+        Example(
+            id=version["ids"][place],
+            problem=row["prompt"][-1]["content"],
+            gold=row["reward_model"]["ground_truth"],
+            target_tokens=version["lengths"][place],
+            elsewhere=reasons.get(version["ids"][place], NOT_READ),
+        )
+        for place, row in _rows(folder / PREPARED, places)
+    ]
+
+
+def _rows(path: Path, places: Sequence[int]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows at ascending ``places`` of a file of targets, whose order is that of the profile."""
+    chosen = set(places)
+    start = 0
+    with readable(path, REMEDY):
+        for batch in iter_batches(path, ["prompt", "reward_model"]) if chosen else ():
+            yield from ((start + n, row) for n, row in enumerate(batch) if start + n in chosen)
+            start += len(batch)
+
+
+def _reasons(rejected: Path, ids: set[str]) -> dict[str, str]:
+    """Why the traces with these ids were rejected."""
+    import pyarrow.parquet as pq
+
+    with readable(rejected, REMEDY):
+        rows = pq.read_table(rejected, columns=["id", "reason"], filters=[("id", "in", sorted(ids))]).to_pylist()
+    return {row["id"]: row["reason"] for row in rows}

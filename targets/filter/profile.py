@@ -5,8 +5,15 @@ Nothing is copied from the filters that accepted it: the text is taken apart aga
 
 import zlib
 
+from core.text.patterns import compile_quick_pattern
 from grading.answers import answer_part, extract_boxed
 from targets.trace import CLOSE_THINK, OPEN_THINK, Trace
+
+WORD = compile_quick_pattern(r"\d+|[^\W\d_]+")
+COMMAND = compile_quick_pattern(r"\\[a-zA-Z]+")
+SHORTEST_TERM = 4  # letters of a word of the problem that its thoughts repeat; a number may have one digit
+SHARED_TERMS = 0.5
+HTML_ESCAPE = compile_quick_pattern(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,6}|#x[0-9a-fA-F]{1,5});")
 
 
 def measure(trace: Trace, *, boxed: bool) -> None:
@@ -19,6 +26,25 @@ def measure(trace: Trace, *, boxed: bool) -> None:
     trace.has_think = once and bool(thoughts.strip() and rest[:1].strip())
     trace.has_answer = answer is not None
     trace.compression_ratio = compression_ratio(trace.target)
+    _compare(trace, thoughts)
+
+
+def _compare(trace: Trace, thoughts: str) -> None:
+    """Fill in whether problem, thoughts and gold answer belong together, and the form of the problem."""
+    problem, gold = trace.problem or "", trace.gold or ""
+    words, answer = _words(thoughts), _words(gold)
+    terms = {word for word in _words(problem) if word.isdigit() or len(word) >= SHORTEST_TERM}
+    trace.reaches_answer = answer <= words if answer else gold.strip() in thoughts
+    trace.about_problem = trace.reaches_answer or len(terms & words) >= SHARED_TERMS * len(terms)
+    trace.gold_is_answer = gold.strip() == trace.answer.strip()
+    trace.chars_per_word = len(problem) / max(1, len(problem.split()))
+    trace.backslashes = 100 * problem.count("\\") / max(1, len(problem))
+    trace.html_escapes = bool(HTML_ESCAPE.search(problem) or HTML_ESCAPE.search(trace.target))
+
+
+def _words(text: str) -> set[str]:
+    """The words and numbers of a text, whatever their case; LaTeX commands are no words."""
+    return set(WORD.findall(COMMAND.sub(" ", text).casefold()))
 
 
 def compression_ratio(text: str) -> float:

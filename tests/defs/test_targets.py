@@ -55,7 +55,7 @@ def test_the_targets_are_prepared_checked_and_accounted_for(build):
     assert pq.read_table(train["file"]).num_rows == train["dagster/row_count"] > 200
 
     checks = result.get_asset_check_evaluations()
-    assert len(checks) == 19
+    assert len(checks) == 34
     assert {check.check_name for check in checks} >= {"every_trace_accounted_for", "source_mix_stable"}
     assert all(check.passed for check in checks if check.severity == dg.AssetCheckSeverity.ERROR)
     observed = project.instance.fetch_observations(dg.AssetKey(["targets", "source"]), limit=1).records
@@ -262,6 +262,8 @@ def test_a_new_version_is_compared_with_the_one_before(build, tmp_path: Path):
     assert result.success
     said = project.metadata("targets/train")["compared with the version before"]
     assert "| targets | 30 | 20 |" in said and "| from b.parquet | 0 | 20 |" in said
+    changed = [project.metadata("targets/train")[f"problems that {what}"] for what in ("went", "came")]
+    assert [table.count("\n| ") for table in changed] == [20, 10] and "| not read |" in changed[0]
     checks = {check.check_name: check for check in result.get_asset_check_evaluations()}
     mix = checks["source_mix_stable"]
     assert not mix.passed and mix.severity == dg.AssetCheckSeverity.WARN and mix.metadata["value"].value == 1.0

@@ -11,6 +11,7 @@ REVIEW, HEADER = f"{PREPARE} --set review=review.csv", "id,decision,reviewer,not
 
 ROWS: list[Row] = [
     ("targets", {}, "missing --out, --tokenizer; see python -m targets --help"),
+    ("targets diff gone gone", {}, "gone/profile.parquet: cannot be read: "),
     (f"{PREPARE} --heldout-share 2", {}, "--heldout-share: got '2'"),
     (f"{PREPARE} --heldout-share nan", {}, "--heldout-share: got 'nan'"),
     (f"{PREPARE} --max-rows 0", {}, "--max-rows: got '0'"),

@@ -1,0 +1,229 @@
+"""Measure how a version of the targets differs from the one before, and its worst source: what the checks look at.
+
+Each number is that of the source in which it is largest. Of shares and means only what three standard errors do not
+explain counts, so that a small source does not raise an alarm by chance.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from targets.target_tables import read_metadata, readable
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+REMEDY = "prepare targets first"
+STANDARD_ERRORS = 3
+FEWEST_READ = 0.8  # of the rows of a source block, with which a file that is gone may have another name
+
+
+@dataclass(frozen=True)
+class Change:
+    """A number that the suite knows as a column, and the source that it is of."""
+
+    value: float = 0.0
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Version:
+    """A profile and what its file records: by file, and by source block."""
+
+    rows: "pd.DataFrame"
+    sources: Mapping[str, Mapping[str, int]]  # by file: "read", "kept"
+    blocks: Mapping[str, Mapping[str, int]]  # by source block: "read", "kept", first reasons
+    tokenizer: str
+
+    def by_source(self, column: str) -> "dict[str, np.ndarray]":
+        """The numbers of a column by file; empty if an older version has no such column."""
+        if column not in self.rows:
+            return {}
+        numbers = self.rows[column].to_numpy(float)
+        return {str(name): numbers[places] for name, places in self.rows.groupby("source").indices.items()}
+
+    def texts(self, column: str) -> dict[str, list[str | None]]:
+        """The texts of a column by file; None where there is no such column."""
+        given = self.rows[column].to_list() if column in self.rows else [None] * len(self.rows)
+        groups: dict[str, list[str | None]] = {}
+        for name, value in zip(self.rows["source"].to_list(), given, strict=True):
+            groups.setdefault(name, []).append(value if isinstance(value, str) else None)
+        return groups
+
+
+def read_version(profile: Path) -> Version:
+    """Read a profile file; InputError if it is none."""
+    import pyarrow.parquet as pq
+
+    with readable(profile, REMEDY):
+        frame = pq.read_table(profile).flatten().to_pandas()  # a struct of metadata becomes columns metadata.NAME
+    recorded = read_metadata(profile, REMEDY)
+    sources, blocks = (json.loads(recorded.get(name, "{}")) for name in ("sources", "by_source"))
+    return Version(frame, sources, blocks, recorded.get("tokenizer_digest", ""))
+
+
+def measure(profile: Path, previous: Path | None) -> dict[str, Change]:
+    """The number of each column of `DERIVED`; 0 where there is no version before, or one of the two has no rows."""
+    now = read_version(profile)
+    measured = {name: of_version(now) if len(now.rows) else Change() for name, of_version in OF_ONE.items()}
+    before = None if previous is None else read_version(previous)
+    if before is None or not (len(before.rows) and len(now.rows)):
+        return {**measured, **dict.fromkeys(OF_TWO, Change())}
+    return {**measured, **{name: of_versions(before, now) for name, of_versions in OF_TWO.items()}}
+
+
+def _largest(changes: Iterable[Change]) -> Change:
+    return max(changes, key=lambda change: abs(change.value), default=Change())
+
+
+def _least_share(column: str, now: Version) -> Change:
+    shares = [Change(float(values.mean()), name) for name, values in now.by_source(column).items()]
+    return min(shares, key=lambda share: share.value, default=Change(1.0))
+
+
+def _largest_share(column: str, now: Version) -> Change:
+    return _largest(Change(float(values.mean()), name) for name, values in now.by_source(column).items())
+
+
+def _mean(column: str, before: Version, now: Version, *, relative: bool = False) -> Change:
+    """The change of the mean of a column."""
+    earlier = before.by_source(column)
+
+    def changes() -> Iterator[Change]:
+        for name, values in now.by_source(column).items():
+            if name in earlier:
+                old = earlier[name]
+                error = math.sqrt(sum(float(v.var()) / len(v) for v in (old, values)))
+                change = _beyond(float(values.mean() - old.mean()), error)
+                unit = float(old.mean()) if relative else 1.0
+                yield Change(change / unit if unit else 0.0, name)
+
+    return _largest(changes())
+
+
+def _beyond(difference: float, error: float) -> float:
+    """What `STANDARD_ERRORS` do not explain of a difference.
+
+    >>> _beyond(-0.5, 0.1), _beyond(0.2, 0.1)
+    (-0.2, 0.0)
+    """
+    return math.copysign(max(0.0, abs(difference) - STANDARD_ERRORS * error), difference)
+
+
+def _rejections(chosen: Callable[[str], bool], before: Version, now: Version) -> Change:
+    """The change of the share of a block's traces that a filter rejects, of the filters that are ``chosen``."""
+
+    def changes() -> Iterator[Change]:
+        for block in before.blocks.keys() & now.blocks.keys():
+            old, new = before.blocks[block], now.blocks[block]
+            for reason in filter(chosen, (old.keys() | new.keys()) - {"read", "kept"}):
+                counts = old.get(reason, 0), new.get(reason, 0)
+                share = sum(counts) / (old["read"] + new["read"])
+                error = math.sqrt(share * (1 - share) * (1 / old["read"] + 1 / new["read"]))
+                difference = counts[1] / new["read"] - counts[0] / old["read"]
+                yield Change(_beyond(difference, error), f"{block}: {reason}")
+
+    return _largest(changes())
+
+
+def _survival(before: Version, now: Version) -> Change:
+    """The relative change of the share of its traces that a file keeps."""
+    return _largest(
+        Change((new["kept"] / new["read"]) / (old["kept"] / old["read"]) - 1, name)
+        for name, old, new in _common(before.sources, now.sources)
+        if old["kept"] and new["read"]
+    )
+
+
+def _lost(before: Version, now: Version) -> Change:
+    """The largest share of what it kept before that a file does not keep any more."""
+    lost = [
+        Change(1 - (new["kept"] / new["read"]) / (old["kept"] / old["read"]), name)
+        for name, old, new in _common(before.sources, now.sources)
+        if old["kept"] and new["read"]
+    ]
+    return max(lost, key=lambda change: change.value, default=Change())
+
+
+def _rows_read(before: Version, now: Version) -> Change:
+    """The relative change of the number of traces of a file that both versions have."""
+    common = _common(before.sources, now.sources)
+    return _largest(Change(new["read"] / old["read"] - 1, name) for name, old, new in common if old["read"])
+
+
+def _missing(before: Version, now: Version) -> Change:
+    """The number of files, and of blocks without a file, that are gone and have not just another name."""
+    shrunk = [
+        name
+        for name, old in before.blocks.items()
+        if now.blocks.get(name, {}).get("read", 0) < FEWEST_READ * old["read"]
+    ]
+    gone = sorted(before.sources.keys() - now.sources.keys()) if shrunk else []
+    return Change(float(len(gone)), ", ".join(gone))
+
+
+def _other_values(column: str, before: Version, now: Version) -> Change:
+    """The share of a file's targets with a value of a metadata that none of its targets had before."""
+    if column not in before.rows and column not in now.rows:
+        return Change()
+
+    def changes() -> Iterator[Change]:
+        earlier = before.texts(column)
+        for name, values in now.texts(column).items():
+            if name in earlier:
+                other = [value for value in values if value not in set(earlier[name])]
+                where = f"{name}: {', '.join(sorted({str(value) for value in other}))}"
+                yield Change(len(other) / len(values), where if other else "")
+
+    return _largest(changes())
+
+
+def _tokenizer(before: Version, now: Version) -> Change:
+    return Change(float(before.tokenizer != now.tokenizer), f"{before.tokenizer[:8]} before, {now.tokenizer[:8]} now")
+
+
+def _mix(before: Version, now: Version) -> Change:
+    """Half the sum of the changes of the files' shares, and the file that changes most."""
+    old, new = ({name: len(v) / len(of.rows) for name, v in of.texts("id").items()} for of in (before, now))
+    changes = [Change(new.get(name, 0) - old.get(name, 0), name) for name in sorted(old.keys() | new.keys())]
+    return Change(sum(abs(change.value) for change in changes) / 2, _largest(changes).where)
+
+
+def _mean_length(before: Version, now: Version) -> Change:
+    old, new = (of.rows["target_tokens"].to_numpy(float).mean() for of in (before, now))
+    return Change(float(new / old - 1))
+
+
+def _common(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    for name in sorted(old.keys() & new.keys()):
+        yield name, old[name], new[name]
+
+
+OF_ONE: Mapping[str, Callable[[Version], Change]] = {
+    "least_about_problem": partial(_least_share, "about_problem"),
+    "most_html_escapes": partial(_largest_share, "html_escapes"),
+}
+OF_TWO: Mapping[str, Callable[[Version, Version], Change]] = {
+    "source_mix_shift": _mix,
+    "sources_missing": _missing,
+    "rows_read_change": _rows_read,
+    "survival_change": _survival,
+    "survival_loss": _lost,
+    "wrong_change": partial(_rejections, lambda reason: reason == "wrong"),
+    "rejected_change": partial(_rejections, lambda reason: reason != "wrong"),
+    "mean_length_change": _mean_length,
+    "source_length_change": partial(_mean, "target_tokens", relative=True),
+    "reached_change": partial(_mean, "reaches_answer"),
+    "gold_text_change": partial(_mean, "gold_is_answer"),
+    "chars_per_word_change": partial(_mean, "chars_per_word", relative=True),
+    "backslash_change": partial(_mean, "backslashes", relative=True),
+    "license_change": partial(_other_values, "metadata.license"),
+    "teacher_change": partial(_other_values, "metadata.teacher"),
+    "tokenizer_change": _tokenizer,
+}
+DERIVED = ("traces_of_problem", *OF_ONE, *OF_TWO)

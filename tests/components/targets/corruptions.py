@@ -1,0 +1,140 @@
+"""Two sources of generated traces, honest versions of them, and corruptions of the second one."""
+
+import html
+import json
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+Row = dict[str, Any]
+Source = dict[str, Any]  # a block of the settings
+Corruption = Callable[[list[Row]], list[Row]]
+
+ROWS = {"a": 300, "b": 600}
+WRONG = 0.1
+NAMES = ("Anna", "Boris", "Carla", "Dmitri", "Elena", "Felix", "Greta", "Hugo")
+THINGS = ("apples", "bricks", "coins", "drums", "eggs", "flags", "grapes", "hammers", "jars", "kites")
+PLACES = ("harbour", "market", "station", "village", "library", "museum", "garden", "theatre", "factory", "bakery")
+REMARKS = (
+    "Let me check this once more",
+    "I think that is right so far",
+    "Another way is to start from the end",
+    "Wait, the order does not matter here",
+    "So the amount stays below the limit",
+    "That looks plausible & simple < the other way",
+)
+
+
+def trace(random: Random, number: int) -> Row:
+    """A word problem with LaTeX, thoughts of 300 to 1,500 characters, and a gold answer of another spelling."""
+    name, things, place = random.choice(NAMES), random.choice(THINGS), random.choice(PLACES)
+    many, share, times = random.randint(20, 999), random.randint(3, 19), random.randint(11, 99)
+    problem = (
+        f"{name} carries ${many}$ {things} from the {place} number {number} and gives $\\frac{{1}}{{{share}}}$ of them "
+        f"away on each of ${times}$ days. How many {things} are given away? Write a fraction $\\frac{{p}}{{q}}$."
+    )
+    lines = [f"{name} has {many} {things} from the {place}.", f"One of {share} parts of {many} is asked."]
+    for step in range(random.randint(3, 18)):
+        lines.append(f"{step}: {random.choice(REMARKS)}, with {random.randint(1, 9999)} and {random.choice(PLACES)}.")
+    right = many * times + (random.random() < WRONG)
+    lines.append(f"So it is {right} divided by {share}.")
+    answer = random.choice(("{}/{}", "\\frac{{{}}}{{{}}}")).format(right, share)
+    response = "<think>\n" + "\n".join(lines) + f"\n</think>\n\nThe answer is \\boxed{{{answer}}}."
+    return {"problem": problem, "answer": f"\\frac{{{many * times}}}{{{share}}}", "response": response}
+
+
+def traces(name: str, seed: int, *, rows: float = 1) -> list[Row]:
+    """The traces of source ``name``; ``rows``: how many times as many as usual."""
+    random = Random(f"{name} {seed}")
+    return [trace(random, number) for number in range(int(rows * ROWS[name]))]
+
+
+def write(folder: Path, files: dict[str, list[Row]], **of_b: Any) -> list[Source]:
+    """Write a file per source below ``folder``, and return the settings of the sources ``a`` and ``b``."""
+    for name, rows in files.items():
+        (folder / name[0]).mkdir(parents=True, exist_ok=True)
+        (folder / name[0] / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    settings = {"a": {"license": "MIT", "teacher": "R1"}, "b": {"license": "Apache-2.0", "teacher": "QwQ", **of_b}}
+    return [{"path": str(folder / name), **settings[name]} for name in ("a", "b") if (folder / name).is_dir()]
+
+
+def of_answers(change: Callable[[list[str]], list[str]]) -> Corruption:
+    return lambda rows: [
+        {**row, "answer": answer} for row, answer in zip(rows, change([r["answer"] for r in rows]), strict=True)
+    ]
+
+
+def of_responses(change: Callable[[str], str]) -> Corruption:
+    return lambda rows: [{**row, "response": change(row["response"])} for row in rows]
+
+
+def of_problems(change: Callable[[str], str]) -> Corruption:
+    return lambda rows: [{**row, "problem": change(row["problem"])} for row in rows]
+
+
+def _parts(response: str) -> tuple[str, str]:
+    thoughts, answer = response.split("\n</think>")
+    return thoughts.removeprefix("<think>\n"), answer
+
+
+def _thoughts_cut(response: str) -> str:
+    thoughts, answer = _parts(response)
+    return f"<think>\n{thoughts[:200]}\n</think>{answer}"
+
+
+def _thoughts_of_others(rows: list[Row]) -> list[Row]:
+    others = [_parts(row["response"])[0] for row in [*rows[7:], *rows[:7]]]
+    return [
+        {**row, "response": f"<think>\n{thoughts}\n</think>{_parts(row['response'])[1]}"}
+        for row, thoughts in zip(rows, others, strict=True)
+    ]
+
+
+def _boxed(response: str) -> str:
+    return response.split("\\boxed{")[1].removesuffix("}.")
+
+
+def _is_right(row: Row) -> bool:
+    many = row["answer"].removeprefix("\\frac{").split("}")[0]
+    return f"So it is {many} divided" in row["response"]
+
+
+def _by_length(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: len(row["response"]))
+
+
+def _shift_a_tenth(answers: list[str]) -> list[str]:
+    return [answers[place - 1] if place % 10 == 0 else answer for place, answer in enumerate(answers)]
+
+
+# Each corruption of the rows of b, and the check that names it.
+CORRUPTIONS: dict[str, tuple[Corruption, str]] = {
+    "golds shifted by a row": (of_answers(lambda golds: [*golds[1:], golds[0]]), "sources_survive"),
+    "golds shifted by a problem": (of_answers(lambda golds: [*golds[4:], *golds[:4]]), "sources_survive"),
+    "golds of a tenth shifted": (of_answers(_shift_a_tenth), "wrong_share_stable"),
+    "golds taken from the responses": (
+        lambda rows: [{**row, "answer": _boxed(row["response"])} for row in rows],
+        "golds_not_of_responses",
+    ),
+    "responses shuffled": (
+        lambda rows: [{**row, "response": rows[place - 3]["response"]} for place, row in enumerate(rows)],
+        "sources_survive",
+    ),
+    "responses cut": (of_responses(lambda response: response[:800]), "rejections_stable"),
+    "thoughts cut": (of_responses(_thoughts_cut), "thoughts_reach_answers"),
+    "thoughts of another problem": (_thoughts_of_others, "thoughts_about_problems"),
+    "half of b": (lambda rows: rows[::2], "rows_read_stable"),
+    "b twice": (lambda rows: [*rows, *rows], "rows_read_stable"),
+    "only short": (lambda rows: _by_length(rows)[: len(rows) // 2], "source_lengths_stable"),
+    "only long": (lambda rows: _by_length(rows)[len(rows) // 2 :], "source_lengths_stable"),
+    "only correct": (lambda rows: [row for row in rows if _is_right(row)], "wrong_share_stable"),
+    "blanks of problems lost": (of_problems(lambda problem: problem.replace(" ", "")), "problem_words_stable"),
+    "backslashes of problems lost": (of_problems(lambda problem: problem.replace("\\", "")), "problem_latex_stable"),
+    "HTML escapes in responses": (
+        of_responses(
+            lambda response: "</think>".join(map(html.escape, response[8:].split("</think>"))).join(("<think>\n", ""))
+        ),
+        "no_html_escapes",
+    ),
+}
