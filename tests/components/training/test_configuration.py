@@ -5,18 +5,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from core.errors import InputError
 from core.plugins.config_files import RECIPES, config_names
-from targets.config import PrepareConfig
 from training.job.configuration import compose_run, mixed_options
 from training.job.launch import _fill_in
 
 RUN = Path("run")
-ROOT = Path(__file__).resolve().parents[3]
-ORIGINAL = yaml.safe_load((ROOT / "tests/golden/original_configuration.yaml").read_text(encoding="utf-8"))
 
 
 def test_all_recipes_are_there() -> None:
@@ -25,57 +21,6 @@ def test_all_recipes_are_there() -> None:
     on_policy = ["cispo", "dapo", "exgrpo", "gspo"]
     others = ["mixed_policy", "on_policy", "rl_sft_loss", "sft", "sft_rl"]
     assert config_names(RECIPES) == sorted([*luffy, *others, *hybrid, *on_policy])
-
-
-def test_luffy_seed_has_the_values_of_the_original_implementation() -> None:
-    original, config = ORIGINAL, compose_run("luffy_seed", "gpu", [], run=RUN)
-    # Written otherwise here: no lower clip is null, gamma has a key, versions and estimators have names, files and
-    # targets are inputs.
-    otherwise = {"off_policy_reshape", "off_policy_min_clip", "adv_estimator", "train_files", "val_files"}
-    otherwise.add("reward_impl_version")
-    compared = 0
-    for original_key, our_key in key_table():
-        if (
-            original_key in original
-            and original_key.rsplit(".", 1)[-1] not in otherwise
-            and in_training(config, our_key)
-        ):
-            assert OmegaConf.select(config, our_key) == original[original_key], original_key
-            compared += 1
-    assert compared >= 24
-    shaping = config.mixed.off_policy_reshape, config.mixed.off_policy_reshape_gamma
-    assert original["actor_rollout_ref.actor.off_policy_reshape"] == "{}_{}".format(*shaping)
-    assert (config.mixed.off_min_clip, config.mixed.baseline) == (None, "on_policy")
-
-
-def key_table() -> list[tuple[str, str]]:
-    """(original key, our key) of the table in docs/training.md; a star marks keys of the profile."""
-    page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
-    section = page.split("## Keys of the original implementation", 1)[1].split("\n## ", 1)[0]
-    rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in section.splitlines() if line.startswith("| `")]
-    return [(original.strip("`"), ours.replace("`", "")) for original, ours in rows]
-
-
-def in_training(config: DictConfig, key: str) -> bool:
-    parent, _, name = key.rpartition(".")
-    node = OmegaConf.select(config, parent) if parent else config
-    return isinstance(node, DictConfig) and name in node
-
-
-def test_every_original_key_has_a_place() -> None:
-    missing = {*ORIGINAL} - {original for original, _ in key_table()}
-    assert not missing
-
-
-def test_every_key_that_the_table_names_exists() -> None:
-    config = compose_run("luffy", "cpu", [], run=RUN)
-    profile = {f"targets.{name}" for name in PrepareConfig.model_fields}
-    for file in (ROOT / "pipelines" / "profiles").glob("*.yaml"):
-        profile |= {f"{section}.{key}" for section, keys in yaml.safe_load(file.read_text()).items() for key in keys}
-    rows = [ours for _, ours in key_table() if ours != "none"]
-    assert len(rows) > 35
-    for ours in rows:
-        assert ours.removesuffix("*") in profile if ours.endswith("*") else in_training(config, ours), ours
 
 
 def test_luffy_is_the_published_algorithm() -> None:

@@ -1,0 +1,143 @@
+"""docs/coming-from.md: each key on it exists where the page says, and ours does the work of the other."""
+
+import dataclasses
+import re
+import typing
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from hydra import compose, initialize_config_module
+from omegaconf import DictConfig, OmegaConf
+
+from core.plugins.config_files import RECIPES, config_names
+from targets.config import PrepareConfig
+from training.__main__ import app
+from training.config.keys import rules, within
+from training.job.configuration import compose_run
+
+RUN = Path("run")
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = (ROOT / "docs" / "coming-from.md").read_text(encoding="utf-8")
+LUFFY = yaml.safe_load((ROOT / "tests/golden/original_configuration.yaml").read_text(encoding="utf-8"))
+SAME, NONE = "the same", "none"
+
+
+def rows(section: str) -> list[list[str]]:
+    """The cells of the table in a section, without backticks; a star marks keys of the profile."""
+    text = PAGE.split(f"## {section}\n", 1)[1].split("\n## ", 1)[0]
+    lines = [line for line in text.splitlines() if line.startswith("| `")]
+    return [[cell.strip().replace("`", "") for cell in line.split("|")[1:-1]] for line in lines]
+
+
+def keys_of(section: str) -> list[tuple[str, str]]:
+    """(their key, our key) of each row."""
+    return [(row[0], row[0] if row[1] == SAME else row[1]) for row in rows(section)]
+
+
+def in_config(config: DictConfig, key: str) -> bool:
+    parent, _, name = key.rpartition(".")
+    node = OmegaConf.select(config, parent) if parent else config
+    return isinstance(node, DictConfig) and name in node
+
+
+@cache
+def ours() -> tuple[DictConfig, set[str], set[str]]:
+    """The training configuration, the keys of profiles, and the options of ``luffy train``."""
+    profile = {f"targets.{name}" for name in PrepareConfig.model_fields}
+    for file in (ROOT / "pipelines" / "profiles").glob("*.yaml"):
+        profile |= {f"{section}.{key}" for section, keys in yaml.safe_load(file.read_text()).items() for key in keys}
+    command: Any = typer.main.get_command(app)
+    options = {part for parameter in command.params for part in parameter.opts}
+    return compose_run("luffy", "cpu", [], run=RUN), profile, options
+
+
+def is_ours(key: str) -> bool:
+    config, profile, options = ours()
+    if key.startswith("--"):
+        return key in options
+    return key.removesuffix("*") in profile if key.endswith("*") else in_config(config, key)
+
+
+@cache
+def verl() -> DictConfig:
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        return compose("ppo_trainer")
+
+
+@pytest.mark.parametrize(("section", "least"), [("Keys of LUFFY", 35), ("Keys of verl", 35), ("Keys of Trinity", 40)])
+def test_every_key_of_ours_exists_and_can_be_set(section: str, least: int) -> None:
+    named = [our for _, our in keys_of(section) if our != NONE]
+    assert len(named) >= least
+    assert not [key for key in named if not is_ours(key)]
+    refused = [key for key in named if within(key, rules().refused)]
+    assert set(refused) <= {"data.train_files"}  # of LUFFY's table, whose note says that --targets fills it in
+
+
+def test_every_key_of_luffy_has_a_place() -> None:
+    assert not {*LUFFY} - {key for key, _ in keys_of("Keys of LUFFY")}
+
+
+def test_luffy_seed_has_the_values_of_the_original_implementation() -> None:
+    config = compose_run("luffy_seed", "gpu", [], run=RUN)
+    # Written otherwise here: no lower clip is null, gamma has a key, versions and estimators have names, files and
+    # targets are inputs.
+    otherwise = {"off_policy_reshape", "off_policy_min_clip", "adv_estimator", "train_files", "val_files"}
+    otherwise.add("reward_impl_version")
+    compared = 0
+    for theirs, our in keys_of("Keys of LUFFY"):
+        if theirs in LUFFY and theirs.rsplit(".", 1)[-1] not in otherwise and in_config(config, our):
+            assert OmegaConf.select(config, our) == LUFFY[theirs], theirs
+            compared += 1
+    assert compared >= 24
+    shaping = config.mixed.off_policy_reshape, config.mixed.off_policy_reshape_gamma
+    assert LUFFY["actor_rollout_ref.actor.off_policy_reshape"] == "{}_{}".format(*shaping)
+    assert (config.mixed.off_min_clip, config.mixed.baseline) == (None, "on_policy")
+
+
+def test_every_key_of_verl_exists_there() -> None:
+    named = [row[0] for row in rows("Keys of verl")]
+    named += [row[2] for row in rows("Keys of LUFFY") if row[2] not in (SAME, NONE)]
+    assert not [key for key in named if not in_config(verl(), key)]
+
+
+def test_a_key_of_verl_is_refused_in_favour_of_the_one_beside_it() -> None:
+    for theirs, our in keys_of("Keys of verl"):
+        section = within(theirs, rules().refused)
+        if theirs == our:
+            assert section is None, theirs
+        else:
+            assert section is not None, theirs
+            key = our.removesuffix("*")
+            reason = rules().refused[section]
+            assert our == NONE or key in reason or key.rpartition(".")[0] in reason.split(), (theirs, reason)
+
+
+def test_the_recipes_on_the_page_exist() -> None:
+    named = {recipe for row in rows("Recipes") for recipe in row[0].split(", ")}
+    assert len(named) >= 10 and named <= {*config_names(RECIPES)}
+
+
+def test_every_key_of_trinity_exists_there() -> None:
+    config = pytest.importorskip("trinity.common.config", reason="pip install --no-deps trinity-rft==0.6.0")
+    losses = Path(config.__file__).parents[1] / "algorithm" / "policy_loss_fn"
+    arguments = "".join((losses / f"{name}_policy_loss.py").read_text() for name in ("mix", "chord"))
+    for key, _ in keys_of("Keys of Trinity"):
+        kind: Any = config.Config
+        for part in key.split("."):
+            if dataclasses.is_dataclass(kind):
+                hints = typing.get_type_hints(kind)
+                assert part in hints, key
+                kind = next((arg for arg in typing.get_args(hints[part]) if dataclasses.is_dataclass(arg)), hints[part])
+            elif "policy_loss_fn_args" in key:
+                assert re.search(rf"^        {part}: ", arguments, re.MULTILINE), key
+
+
+def test_every_recipe_of_trinity_exists_there() -> None:
+    algorithm = pytest.importorskip("trinity.common.config", reason="pip install --no-deps trinity-rft==0.6.0")
+    registered = (Path(algorithm.__file__).parents[1] / "algorithm" / "__init__.py").read_text()
+    named = {name for row in rows("Recipes") for name in row[3].split(", ") if name != NONE}
+    assert len(named) >= 7 and not [name for name in named if f'"{name}": ' not in registered]
