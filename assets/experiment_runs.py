@@ -55,21 +55,32 @@ class Inputs:
         self, options: ExperimentOptions, training: TrainingOptions, key: dg.MultiPartitionKey
     ) -> RecordedRun | str:
         """The recorded run of a partition; "" if there is none, otherwise the reason why it is not comparable."""
-        from training.config.keys import read_by
-        from training.job.request import file_digests
-
         file = recorded_file(options, key)
         if file is None or not file.exists():
             return ""
-        run, wanted = read_run(file), training_of(options, training, key)
+        run = read_run(file)
+        return self.fault(run, file, options, training, key) or run
+
+    def fault(
+        self,
+        run: RecordedRun,
+        file: Path,
+        options: ExperimentOptions,
+        training: TrainingOptions,
+        key: dg.MultiPartitionKey,
+    ) -> str:
+        """Explain why the ``run`` in ``file`` is not that of a partition with these inputs; "" if it is."""
+        from training.config.keys import read_by
+        from training.job.request import file_digests
+
+        wanted, request = training_of(options, training, key), run.manifest.request
         overrides, _ = read_by(wanted.recipe, wanted.overrides)
-        request = run.manifest.request
         asked = (request.recipe, request.hardware, request.seed, request.overrides)
         if asked != (recipe_name(wanted.recipe), wanted.hardware, wanted.seed, tuple(overrides)):
             return f"its settings in {file} are different"
         if request.files != file_digests(wanted.recipe, wanted.hardware, overrides):
             return f"its recipe or a function of it in {file} is different"
-        return self._fault(run.manifest, run.problems) or run
+        return self._fault(run.manifest, run.problems)
 
     def read(
         self, storage: Storage, options: ExperimentOptions, training: TrainingOptions, key: dg.MultiPartitionKey

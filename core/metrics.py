@@ -179,6 +179,7 @@ METRICS = (
     Metric("perf/*", "Performance: {}", live=False),
     Metric("training/*", "State of verl's trainer: {}", live=False),
 )
+MACHINE = ("timing_", "perf/", "actor/perf/", "idle/", "run/")  # first parts of names: how fast it was, and how large
 WATCHED = {metric.alert: metric.name for metric in METRICS if metric.alert}
 """Key of ``run.alerts`` -> the metric that its rule watches."""
 
@@ -202,6 +203,15 @@ def title_of(name: str) -> str:
 def is_live(name: str) -> bool:
     """Whether the metric ``name`` is recorded as an observation while the training runs."""
     return (metric := metric_of(name)) is not None and metric.live
+
+
+def measures_machine(name: str) -> bool:
+    """Whether the metric ``name`` measures the machine, so that it differs each time when a run is made again.
+
+    >>> measures_machine("timing_s/gen"), measures_machine("actor/grad_norm")
+    (True, False)
+    """
+    return name.startswith(MACHINE)
 
 
 def titles(view: View, recorded: Iterable[str] = ()) -> dict[str, str]:

@@ -157,20 +157,20 @@ def disagreements(results: Path, second: str, limit_s: float, out: Path | None) 
 
 def recheck(run: Path, suite: Path, remade: Path | None) -> int:
     """Check a recorded run; the number of differences."""
-    from evaluation.recheck import compare_runs, recheck_verdicts, report, samples
+    from evaluation.recheck import compare_runs, recheck_verdicts
     from evaluation.recorded_run import read_run
     from evaluation.sample_tables import read_suite_file
     from grading.graded_table import Verifiers
 
     recorded = read_run(run)
     with Verifiers(2, 5.0) as verifiers:
-        verdicts = recheck_verdicts(recorded, read_suite_file(suite), verifiers)
-    print(report("verdicts", verdicts, samples(recorded)))
-    if remade is None:
-        return len(verdicts)
-    others = compare_runs(recorded, read_run(remade))
-    print(report("policy and responses", others, 1 + samples(recorded)))
-    return len(verdicts) + len(others)
+        checks = [recheck_verdicts(recorded, read_suite_file(suite), verifiers)]
+    print(checks[0])
+    if remade is not None:
+        for check in compare_runs(recorded, read_run(remade)):
+            print(check)
+            checks.append(check)
+    return sum(len(check.differences) for check in checks)
 
 
 def browse(results: Path, out: Path) -> None:

@@ -1,23 +1,30 @@
 """Check a run that somebody else recorded.
 
-Grading its responses again finds a forged verdict, and making the run again finds a forged response or policy.
+Grading its responses again finds a forged verdict. Making the run again finds a forged response, curve or policy.
 """
 
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from core.errors import InputError
+from core.metrics import measures_machine
 from core.schemas import SAMPLE
 from evaluation.recorded_run import RecordedRun
+from evaluation.report.table import Table, score
 from evaluation.sample_tables import problem_digests
+from evaluation.statistics.scores import summarize
 from grading.graded_table import Verifiers, grade_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+RESPONSES, VERDICTS = "responses", "verdicts"  # kinds of checks
 SHOWN = 5  # differences in a text
-COMPARED = ("prompt", "response", "seed")  # what two recordings of one run share
+TOLERANCE = 0.01  # of values in a step that agrees
+VERDICT = ("gold", "extracted", "verdict", "score")  # what grading decides
+SAMPLED = ("prompt", "response", "tokens", "finish_reason", "seed")  # what sampling decides
 
 
 class Difference(NamedTuple):
@@ -31,29 +38,40 @@ class Difference(NamedTuple):
         return f"{self.what}: recorded {self.recorded}, found {self.found}"
 
 
-def recheck_verdicts(run: RecordedRun, suite: "pa.Table", verifiers: Verifiers) -> list[Difference]:
-    """The samples whose recorded verdict or score is not what grading gives them.
+class Check(NamedTuple):
+    """The differences among ``of`` values of one kind."""
+
+    kind: str
+    differences: list[Difference]
+    of: int
+
+    def __str__(self) -> str:
+        """How many differ, and the first of them."""
+        first = [f"  {difference}" for difference in self.differences[:SHOWN]]
+        return "\n".join([f"{self.kind}: {len(self.differences):,} of {self.of:,} differ", *first])
+
+
+def recheck_verdicts(run: RecordedRun, suite: "pa.Table", verifiers: Verifiers) -> Check:
+    """Grade each response of a run again and compare what is recorded of it.
 
     Raises:
-        InputError: the run was scored on other problems than those of ``suite``.
+        InputError: the run was scored on other problems than those of ``suite``, or a sample of it is missing.
     """
     present = problem_digests(suite)
     if others := [name for name, digest in run.problems.items() if present.get(name) != digest]:
         names = ", ".join(others)
         raise InputError(f"problems of {names}: they are not those of the suite; give the suite that scored the run")
-    found: list[Difference] = []
-    for table in run.tables.values():
+    again: dict[str, pa.Table] = {}
+    for name, table in run.tables.items():
         rules = {"thinking": None, "truncated": "zero"} | _rules(table)
-        again = grade_table(table.select(SAMPLE.names), suite, verifiers, **rules)
-        for recorded, graded in zip(table.to_pylist(), again.to_pylist(), strict=True):
-            if (recorded["verdict"], recorded["score"]) != (graded["verdict"], graded["score"]):
-                what = f"{recorded['benchmark']} {recorded['id']} sample {recorded['sample']}"
-                found.append(Difference(what, _verdict(recorded), _verdict(graded)))
-    return found
+        again[name] = grade_table(table.select(SAMPLE.names), suite, verifiers, **rules)
+    return _compare(VERDICTS, _rows(run.tables, VERDICT), _rows(again, VERDICT))
 
 
-def compare_runs(run: RecordedRun, remade: RecordedRun) -> list[Difference]:
-    """What ``remade`` has in another way: targets, base model, settings, files, policy, and each sample.
+def compare_runs(run: RecordedRun, remade: RecordedRun) -> list[Check]:
+    """Compare a recorded run with another recording of it: policy, curves, responses and verdicts.
+
+    Curves that measure the machine, such as durations, are left out, and those that one of the recordings lacks.
 
     Raises:
         InputError: they are runs of other recipes, settings or inputs, so nothing follows from a difference.
@@ -62,40 +80,88 @@ def compare_runs(run: RecordedRun, remade: RecordedRun) -> list[Difference]:
     if first.request != second.request:
         names = [name for name, value in dict(first.request).items() if value != getattr(second.request, name)]
         raise InputError(f"{', '.join(names)}: the runs differ in what was asked for; make the run again as recorded")
-    found = []
-    if first.checkpoint_digest != second.checkpoint_digest:
-        found.append(Difference("policy", first.checkpoint_digest, second.checkpoint_digest))
-    return [*found, *_samples_that_differ(run, remade)]
+    if others := sorted(name for name in {*run.problems, *remade.problems} if _problems(run, remade, name)):
+        raise InputError(f"problems of {', '.join(others)}: the runs were scored on others; use the suite of the run")
+    compared = _shared_curves(run, remade)
+    return [
+        _compare("policy", {("policy",): first.checkpoint_digest}, {("policy",): second.checkpoint_digest}),
+        _compare("curves", _points(run, compared), _points(remade, compared)),
+        _compare(RESPONSES, _rows(run.tables, SAMPLED), _rows(remade.tables, SAMPLED)),
+        _compare(VERDICTS, _rows(run.tables, VERDICT), _rows(remade.tables, VERDICT)),
+    ]
 
 
-def report(kind: str, differences: list[Difference], of: int) -> str:
-    """How many of ``of`` checks differ, and the first of them."""
-    lines = [f"{kind}: {len(differences)} of {of:,} differ", *(f"  {item}" for item in differences[:SHOWN])]
-    return "\n".join(lines)
+def steps_that_agree(run: RecordedRun, remade: RecordedRun) -> int:
+    """The number of first steps in which every curve that `compare_runs` looks at is equal within `TOLERANCE`.
+
+    Two kinds of processor round differently, and the differences grow with the steps until a sample differs.
+    """
+    names = _shared_curves(run, remade)
+    pairs = [(first["data"], second["data"]) for first, second in zip(run.metrics, remade.metrics, strict=False)]
+    same = (
+        all(math.isclose(a[name], b[name], rel_tol=TOLERANCE) for name in names & a.keys() & b.keys()) for a, b in pairs
+    )
+    return next((step for step, agrees in enumerate(same) if not agrees), len(pairs))
 
 
-def samples(run: RecordedRun) -> int:
-    """The number of samples of a run."""
-    return sum(table.num_rows for table in run.tables.values())
+def score_table(run: RecordedRun, remade: RecordedRun) -> Table:
+    """The scores of both recordings with their intervals, by benchmark."""
+    table = Table(["", "recorded", "made again"])
+    for name, graded in run.tables.items():
+        summaries = [summarize(graded), summarize(remade.tables[name])]
+        table.add(name, *(score(summary.low, summary.mean, summary.high) for summary in summaries))
+    return table
 
 
-def _samples_that_differ(run: RecordedRun, remade: RecordedRun) -> Iterator[Difference]:
-    rows: list[dict[tuple[str, str, int], dict[str, Any]]] = [{}, {}]
-    for one, by_key in zip((run, remade), rows, strict=True):
-        for table in one.tables.values():
-            by_key |= {(row["benchmark"], row["id"], row["sample"]): row for row in table.to_pylist()}
-    for key in sorted({*rows[0], *rows[1]}):
-        texts = [" | ".join(str(one[key][name]) for name in COMPARED) if key in one else "nothing" for one in rows]
-        if texts[0] != texts[1]:
-            benchmark, problem, sample = key
-            yield Difference(f"{benchmark} {problem} sample {sample}", *(f"{text!r:.120}" for text in texts))
+def _shared_curves(run: RecordedRun, remade: RecordedRun) -> set[str]:
+    """The metrics that both recordings have, and that do not measure the machine."""
+    first, second = ({name for record in one.metrics for name in record["data"]} for one in (run, remade))
+    return {name for name in first & second if not measures_machine(name)}
+
+
+def _problems(run: RecordedRun, remade: RecordedRun, name: str) -> bool:
+    return run.problems.get(name) != remade.problems.get(name)
+
+
+def _compare(kind: str, recorded: Mapping[tuple[Any, ...], str], found: Mapping[tuple[Any, ...], str]) -> Check:
+    keys = sorted({*recorded, *found})
+    pairs = ((key, recorded.get(key, "nothing"), found.get(key, "nothing")) for key in keys)
+    differences = [Difference(" ".join(map(str, key)), *_around(*pair)) for key, *pair in pairs if pair[0] != pair[1]]
+    return Check(kind, differences, len(keys))
+
+
+def _around(recorded: str, found: str) -> Iterator[str]:
+    """Cut two texts down to the place where they differ.
+
+    >>> list(_around("a" * 300 + "1 ...", "a" * 300 + "2 ..."))[1]
+    '…aaaaaaaaaaaaaaaaaaaa2 ...'
+    """
+    at = next((at for at, pair in enumerate(zip(recorded, found, strict=False)) if pair[0] != pair[1]), 0)
+    start = at - 20 if at > 60 else 0
+    for text in (recorded, found):
+        yield f"{'…' if start else ''}{text[start : start + 80]}{'…' if len(text) > start + 80 else ''}"
+
+
+def _rows(tables: "Mapping[str, pa.Table]", columns: tuple[str, ...]) -> dict[tuple[Any, ...], str]:
+    """The values of ``columns`` in each sample, as a text by benchmark, problem and sample."""
+    return {
+        (row["benchmark"], row["id"], "sample", row["sample"]): " | ".join(repr(row[name]) for name in columns)
+        for table in tables.values()
+        for row in table.to_pylist()
+    }
+
+
+def _points(run: RecordedRun, names: set[str]) -> dict[tuple[Any, ...], str]:
+    """The values of the metrics ``names``, as texts by metric and step."""
+    return {
+        (name, "step", record["step"]): repr(value)
+        for record in run.metrics
+        for name, value in record["data"].items()
+        if name in names
+    }
 
 
 def _rules(table: "pa.Table") -> dict[str, Any]:
     """How the samples were graded, as the table says."""
     recorded = json.loads((table.schema.metadata or {}).get(b"grading", b"{}"))
     return {name: recorded[name] for name in ("thinking", "truncated") if name in recorded}
-
-
-def _verdict(row: dict[str, object]) -> str:
-    return f"{row['verdict']} ({row['score']:g})"

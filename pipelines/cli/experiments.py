@@ -10,11 +10,12 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from assets.shared.references import ModelReference, Reference, SuiteReference, TrainReference
+from assets.shared.storage import Storage
 from core.cli import INTERRUPTED
 from core.code_digest import PROJECT
 from core.errors import InputError
@@ -27,6 +28,9 @@ from pipelines.cli.terminal import LINE_SECONDS
 from pipelines.definitions.instance import end_dead_runs, prepare_home
 from pipelines.definitions.jobs import COMPARE, EVERYTHING, EXPERIMENT, OBSERVE, PREPARE
 from pipelines.definitions.settings import load_settings
+
+if TYPE_CHECKING:
+    from assets.experiment_runs import Inputs
 
 WORDS = ("word_problems_train.jsonl", "svamp_test.jsonl")
 
@@ -52,11 +56,8 @@ def run_experiments(
     os.chdir(PROJECT)
     prepare_home()
     from assets import evals
-    from assets.benchmarks import KEY as SUITE
-    from assets.experiment_runs import Inputs, partition, seeds
+    from assets.experiment_runs import partition, seeds
     from assets.experiments import COMPARISON, DRIFT, PAGE
-    from assets.models import KEY as BASE
-    from assets.targets import TRAIN
 
     defs, settings = load_definitions(), load_settings()
     names = settings.experiments.names()
@@ -77,13 +78,8 @@ def run_experiments(
         for job, keys in ((OBSERVE, None), (PREPARE, None), (EVERYTHING, base)):
             if status := execute(instance, job, terminal, keys=keys):
                 return status
-        assert defs.resources is not None
-        storage = defs.resources["storage"]
-        train, model, suite = (
-            storage.read_reference(asset.to_user_string(), kind)
-            for asset, kind in ((TRAIN, TrainReference), (BASE, ModelReference), (SUITE, SuiteReference))
-        )
-        inputs = Inputs(train.digest, model.digest, suite.digests)
+        storage = storage_of(defs)
+        inputs = read_inputs(storage)
         for number, key in enumerate(partitions, 1):
             named = key.keys_by_dimension
             shown = f"run {number} of {len(partitions)}: {', '.join(f'{k} {v}' for k, v in named.items())}"
@@ -92,8 +88,7 @@ def run_experiments(
                 terminal.line(f"{shown}: {recorded}")
                 continue
             terminal.line(f"{shown}; it is recorded, but {recorded}" if recorded else shown)
-            tags = {"dagster/partition": str(key), **{f"dagster/partition/{k}": v for k, v in named.items()}}
-            status = execute(instance, EXPERIMENT, terminal, more_tags=tags)
+            status = run_partition(instance, terminal, key)
             if status == INTERRUPTED:
                 return status
             failed += status != 0
@@ -108,6 +103,31 @@ def run_experiments(
                     shutil.copyfile(file, temporary)
     terminal.line(f"\ncomparison: {folder}/{PAGE}")
     return 1 if failed else 0
+
+
+def storage_of(defs: dg.Definitions) -> Storage:
+    """The storage of the definitions."""
+    assert defs.resources is not None
+    return defs.resources["storage"]
+
+
+def read_inputs(storage: Storage) -> "Inputs":
+    """The inputs of all runs as they are prepared in the storage."""
+    from assets.benchmarks import KEY as SUITE
+    from assets.experiment_runs import Inputs
+    from assets.models import KEY as BASE
+    from assets.targets import TRAIN
+
+    train = storage.read_reference(TRAIN.to_user_string(), TrainReference)
+    model = storage.read_reference(BASE.to_user_string(), ModelReference)
+    suite = storage.read_reference(SUITE.to_user_string(), SuiteReference)
+    return Inputs(train.digest, model.digest, suite.digests)
+
+
+def run_partition(instance: dg.DagsterInstance, terminal: Terminal, key: dg.MultiPartitionKey) -> int:
+    """Train and score the recipe and seed of a partition; the exit status."""
+    named = {f"dagster/partition/{name}": value for name, value in key.keys_by_dimension.items()}
+    return execute(instance, EXPERIMENT, terminal, more_tags={"dagster/partition": str(key), **named})
 
 
 def word_problems(data: Path | None, model: str | None) -> list[str]:

@@ -85,7 +85,10 @@ AtOnce = Annotated[int, typer.Option(metavar="N", parser=whole_number(1), help="
 Recipes = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[RECIPE]...", help="Recipes to train. Without any, those of the profile.", autocompletion=recipes
+        metavar="[RECIPE]...",
+        help="Recipes to train: names, also of installed packages, or YAML files of yours. Without any, those of the "
+        "profile.",
+        autocompletion=recipes,
     ),
 ]
 CopyTo = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Also copy the tables and figures to this folder.")]
@@ -190,7 +193,10 @@ def experiments(
     return run_experiments(recipes or [], profile, overrides or [], copy_to)
 
 
-@app.command(rich_help_panel=COMPARISON, epilog=examples("luffy compare luffy hpt --seeds 8"))
+@app.command(
+    rich_help_panel=COMPARISON,
+    epilog=examples("luffy compare luffy hpt --seeds 8", "luffy compare mine.yaml luffy sft_rl --seeds 3"),
+)
 def compare(
     recipes: Recipes = None,
     seeds: Annotated[
@@ -203,6 +209,38 @@ def compare(
     """Repeat the paper's comparison of recipes on the built-in task, with several seeds each. It takes hours."""
     more = [] if seeds is None else [f"experiments.seeds={seeds}"]
     return experiments(recipes, "comparison", [*(overrides or []), *more], copy_to)
+
+
+@app.command(
+    rich_help_panel=COMPARISON,
+    epilog=examples(
+        "luffy remake results/runs/comparison/sft-0.zip",
+        "luffy remake theirs/mine-0.zip --recipe theirs/mine.yaml",
+    ),
+)
+def remake(
+    run: Annotated[Path, typer.Argument(metavar="RUN.zip", help="A recorded run of an experiment.")],
+    recipe: Annotated[
+        str | None,
+        typer.Option(metavar="FILE.yaml", help="The recipe of the run. Without it, the recipe of that name."),
+    ] = None,
+    profile: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Profile with the targets, base model and benchmarks of the run.",
+            autocompletion=profiles,
+        ),
+    ] = "comparison",
+    overrides: Overrides = None,
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Folder of the run that is made here, and of its record.")
+    ] = Path("var/remade"),
+) -> int:
+    """Make a recorded run again: train, sample and grade with its settings and seed, and say what differs."""
+    from pipelines.cli.remake import remake
+
+    return remake(run, recipe, profile, overrides or [], out)
 
 
 @app.command(rich_help_panel=COMPARISON)

@@ -3,8 +3,11 @@
 import csv
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from assets.experiment_runs import SCORES, Inputs, partition, recorded_file, seeds, training_of
@@ -13,10 +16,13 @@ from core.code_digest import PROJECT
 from core.errors import InputError
 from core.files import digest_file
 from core.metrics import metric_of
+from core.model.manifest import MANIFEST
 from evaluation.benchmarks.benchmark_problems import read_suite
 from evaluation.benchmarks.suite import select_benchmarks
+from evaluation.recheck import compare_runs, steps_that_agree
 from evaluation.recorded_run import INDEX, RecordedRun, main, read_run, record_run
 from evaluation.sample_tables import problem_digests, read_scores
+from pipelines.cli.remake import request_settings
 from tests.defs.project import message, settings_of
 from tests.defs.test_experiments import Recipes, compare
 from tests.defs.test_scorecard_and_champion import BENCHMARKS, GOOD
@@ -172,3 +178,58 @@ def test_recorded_runs_have_the_problems_of_the_suites(
     problems = problem_digests(read_suite(select_benchmarks(suite, only), [], limit=limit))
     for file in sorted((PROJECT / "results/runs" / name).glob("*.zip")):
         assert read_run(file).problems == problems, file.name
+
+
+@pytest.mark.parametrize("file", ["comparison/sft_rl-0.zip", "comparison/chord_mu-1.zip", "words/luffy-0.zip"])
+def test_a_run_is_made_again_from_what_it_records_alone(file: str, tmp_path: Path) -> None:
+    path = PROJECT / "results" / "runs" / file
+    run = read_run(path)
+    request, manifest = run.manifest.request, run.manifest
+    variables = {}
+    for setting in request_settings(path, request, None, tmp_path):
+        key, _, value = setting.partition("=")
+        variables[f"LUFFY__{key}".upper().replace(".", "__")] = value
+    chosen, key = settings_of(LUFFY_PROFILE=path.parent.name, **variables), partition(request.recipe, request.seed)
+    inputs = Inputs(manifest.targets.digest, manifest.base_model.digest, run.problems)
+    assert inputs.fault(run, path, chosen.experiments, chosen.training, key) == ""
+    assert seeds(chosen.experiments, chosen.training) == [request.seed]
+    assert recorded_file(chosen.experiments, key) == tmp_path / f"{request.recipe}-{request.seed}.zip"
+    assert chosen.storage.root == str(tmp_path / "storage")
+
+
+def test_a_run_of_a_recipe_from_outside_needs_its_file(tmp_path: Path) -> None:
+    run = read_run(PROJECT / "results" / "runs" / "comparison" / "sft-0.zip")
+    request = run.manifest.request.model_copy(update={"recipe": "mine"})
+    with pytest.raises(InputError, match=r"its recipe mine is not of this project: give its file, --recipe mine\.yaml"):
+        request_settings(tmp_path / "mine-0.zip", request, None, tmp_path)
+    settings = request_settings(tmp_path / "mine-0.zip", request, "mine.yaml", tmp_path)
+    assert f'experiments.variants={{"mine": {{"recipe": "{Path.cwd()}/mine.yaml"}}}}' in settings
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_recorded_run_is_made_again_and_a_forged_response_and_curve_are_found(
+    training_interpreter: Path, tmp_path: Path
+) -> None:
+    honest = read_run(PROJECT / "results" / "runs" / "comparison" / "sft-0.zip")
+    name, table = next(iter(honest.tables.items()))
+    rows = table.to_pylist()
+    wrong = next(row for row in rows if row["verdict"] == "wrong")
+    answer = f"<think>\n</think>\n\n\\boxed{{{wrong['gold']}}}"
+    wrong |= {"response": answer, "extracted": wrong["gold"], "verdict": "correct", "score": 1.0}
+    forged = {**honest.tables, name: pa.Table.from_pylist(rows, table.schema)}
+    records = [{"step": r["step"], "data": {**r["data"], "actor/sft_loss": 0.5}} for r in honest.metrics]
+    (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    (tmp_path / MANIFEST).write_text(json.dumps(honest.manifest.to_json()))
+    file = tmp_path / "sft-0.zip"
+    record_run(file, policy=tmp_path, metrics=tmp_path / "metrics.jsonl", problems=honest.problems, tables=forged)
+    command = [sys.executable, "-m", "pipelines.cli.luffy", "remake", str(file), "--out", str(tmp_path / "remade")]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    said = done.stdout.splitlines()
+    assert "responses: 1 of 500 differ" in said and "verdicts: 1 of 500 differ" in said
+    assert "the first 0 of 120 steps agree within 1%: docs/plugins.md says what follows" in said
+    remade = tmp_path / "remade" / "sft-0.zip"
+    _, _, responses, verdicts = compare_runs(honest, read_run(remade))
+    assert not responses.differences and not verdicts.differences
+    assert steps_that_agree(honest, read_run(remade)) == 120

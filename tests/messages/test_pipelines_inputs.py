@@ -3,9 +3,12 @@
 import pytest
 from rows import DEEP, Row, name
 
+from core.code_digest import PROJECT
+
 LUFFY = "pipelines.cli.luffy"
 ANSWERS = {"r.jsonl": '{"response": "1", "gold": "1"}\n'}
 RUN = f"{LUFFY} run"
+RECORDED = PROJECT / "results" / "runs" / "comparison" / "sft-0.zip"
 
 ROWS: list[Row] = [
     (f"{RUN} --select nope", {}, "--select 'nope'"),
@@ -176,6 +179,10 @@ ROWS: list[Row] = [
     (f"{LUFFY} compare --copy-to {{here}}/traces.jsonl", {}, "traces.jsonl"),
     (f"{LUFFY} promote abcd --profile embedded", {}, "'abcd' is neither a run's folder nor the digest of a policy"),
     (f"{LUFFY} compare --seeds 0", {}, "'--seeds': got '0', expected a whole number from 1; see luffy compare --help"),
+    (f"{LUFFY} remake nothing.zip", {}, "nothing.zip: no such file"),
+    (f"{LUFFY} remake traces.jsonl", {}, "traces.jsonl: not a recorded run"),
+    (f"{LUFFY} remake {RECORDED} --recipe mine.yaml", {}, "sft-0.zip is a run of the recipe sft; expected sft.yaml"),
+    (f"{LUFFY} remake {RECORDED} --profile nothing", {}, "profile 'nothing'"),
     (f"{LUFFY} words --data {{here}}", {}, "--data {here}: no word_problems_train.jsonl there: give the folder"),
     (f"{LUFFY} words --data .", {"word_problems_train.jsonl": ""}, "--data .: no svamp_test.jsonl there"),
     (f"{LUFFY} doctor --port 70000", {}, "'--port': got '70000'"),

@@ -1,4 +1,4 @@
-"""A recorded run of somebody else's: a forged verdict, response and policy are found."""
+"""A recorded run of somebody else's: a forged verdict, score, response, curve and policy are found."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from core.errors import InputError
 from core.schemas import GRADED
 from evaluation.benchmarks.benchmark_problems import read_suite
 from evaluation.benchmarks.suite import load_suite
-from evaluation.recheck import compare_runs, recheck_verdicts, report
+from evaluation.recheck import Check, compare_runs, recheck_verdicts, steps_that_agree
 from evaluation.recorded_run import RecordedRun
 from evaluation.sample_tables import problem_digests
 from grading.graded_table import Verifiers, grade_table
@@ -64,27 +64,66 @@ def forged(run: RecordedRun, row: int, **values: object) -> RecordedRun:
     )
 
 
-def test_an_honest_run_is_confirmed_and_a_forged_verdict_is_found(run: RecordedRun, suite: pa.Table) -> None:
+def recheck(run: RecordedRun, suite: pa.Table) -> Check:
     with Verifiers(1, 5.0) as verifiers:
-        assert recheck_verdicts(run, suite, verifiers) == []
-        (found,) = recheck_verdicts(forged(run, 3, verdict="correct", score=1.0), suite, verifiers)
-    assert (found.recorded, found.found) == ("correct (1)", "wrong (0)")
-    assert report("verdicts", [found], 4) == f"verdicts: 1 of 4 differ\n  {found}"
+        return recheck_verdicts(run, suite, verifiers)
+
+
+def differences(run: RecordedRun, remade: RecordedRun) -> dict[str, int]:
+    return {check.kind: len(check.differences) for check in compare_runs(run, remade) if check.differences}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"verdict": "correct", "score": 1.0}, {"score": 0.5}, {"verdict": "no_answer"}, {"gold": "7"}, {"extracted": "8"}],
+)
+def test_what_grading_does_not_give_is_found(run: RecordedRun, suite: pa.Table, values: dict[str, object]) -> None:
+    assert recheck(run, suite).differences == []
+    check = recheck(forged(run, 3, **values), suite)
+    (found,) = check.differences
+    assert found.what.startswith("sums ") and found.what.endswith(" sample 0")
+    assert all(repr(value) in found.recorded and repr(value) not in found.found for value in values.values())
+    assert str(check) == f"verdicts: 1 of 4 differ\n  {found}"
+
+
+def test_a_run_without_the_samples_that_are_wrong_is_refused(run: RecordedRun, suite: pa.Table) -> None:
+    right = RecordedRun(run.manifest, run.metrics, run.problems, {"sums": run.tables["sums"].slice(0, 2)})
+    with pytest.raises(InputError, match="do not cover the 4 problems of the suite"):
+        recheck(right, suite)
 
 
 def test_a_forged_response_is_found_by_making_the_run_again(run: RecordedRun, suite: pa.Table) -> None:
-    changed = forged(run, 3, response="<think>\n\n</think>\n\n\\boxed{4}", verdict="correct", score=1.0)
-    with Verifiers(1, 5.0) as verifiers:
-        assert recheck_verdicts(changed, suite, verifiers) == []  # the response is right, but the policy never gave it
-    assert compare_runs(run, run) == []
-    (found,) = compare_runs(changed, run)
+    changed = forged(run, 3, response="<think>\n\n</think>\n\n\\boxed{4}", extracted="4", verdict="correct", score=1.0)
+    assert recheck(changed, suite).differences == []  # the response is right, but the policy never gave it
+    assert differences(run, run) == {}
+    assert differences(changed, run) == {"responses": 1, "verdicts": 1}
+    (found,) = compare_runs(changed, run)[2].differences
     assert "boxed{4}" in found.recorded and "boxed{9}" in found.found
+
+
+@pytest.mark.parametrize("values", [{"finish_reason": "length"}, {"tokens": 8}, {"seed": 99}, {"prompt": "another"}])
+def test_a_forged_fact_of_a_sample_is_found_by_making_the_run_again(
+    run: RecordedRun, values: dict[str, object]
+) -> None:
+    assert differences(forged(run, 0, **values), run) == {"responses": 1}
 
 
 def test_another_policy_is_found(run: RecordedRun) -> None:
     other = run.manifest.model_copy(update={"checkpoint_digest": "f" * 64})
-    (found,) = compare_runs(run, RecordedRun(other, (), run.problems, run.tables))
-    assert found.what == "policy"
+    assert differences(run, RecordedRun(other, (), run.problems, run.tables)) == {"policy": 1}
+
+
+def test_a_forged_curve_is_found_and_what_the_machine_decides_is_not(run: RecordedRun) -> None:
+    def with_rewards(*rewards: float, seconds: float) -> RecordedRun:
+        data = [{"reward/on_policy": reward, "timing_s/step": seconds} for reward in rewards]
+        records = tuple({"step": step, "data": values} for step, values in enumerate(data, 1))
+        return RecordedRun(run.manifest, records, run.problems, run.tables)
+
+    honest, elsewhere = with_rewards(0.1, 0.2, 0.3, seconds=1.0), with_rewards(0.1, 0.2, 0.3, seconds=9.0)
+    assert differences(honest, elsewhere) == {} and steps_that_agree(honest, elsewhere) == 3
+    rounded = with_rewards(0.1, 0.2001, 0.4, seconds=1.0)
+    assert differences(rounded, honest) == {"curves": 2} and steps_that_agree(rounded, honest) == 2
+    assert compare_runs(rounded, honest)[1].differences[1] == ("reward/on_policy step 3", "0.4", "0.3")
 
 
 def test_runs_of_other_settings_and_other_problems_are_refused(run: RecordedRun, tmp_path: Path) -> None:
@@ -92,6 +131,9 @@ def test_runs_of_other_settings_and_other_problems_are_refused(run: RecordedRun,
     other = RecordedRun(run.manifest.model_copy(update={"request": request}), (), run.problems, run.tables)
     with pytest.raises(InputError, match="seed: the runs differ in what was asked for"):
         compare_runs(run, other)
+    scored = RecordedRun(run.manifest, (), {"sums": "d" * 64}, run.tables)
+    with pytest.raises(InputError, match="problems of sums: the runs were scored on others"):
+        compare_runs(run, scored)
     shipped = read_suite(load_suite("embedded"), [PROJECT])
     with Verifiers(1, 5.0) as verifiers, pytest.raises(InputError, match="problems of sums: they are not those of the"):
         recheck_verdicts(run, shipped, verifiers)
