@@ -159,7 +159,7 @@ def generate(
                     exclude={"samples"} if counts else None,
                 ),
                 counts=out / "counts.json" if counts else None,
-                **interpreter.placement(),
+                **interpreter.placement(context),
             )
             if counts:
                 write_json(counts, out / "counts.json")

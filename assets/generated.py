@@ -137,7 +137,7 @@ def _generate(
             data_source=str(source.name),
             fields=source.fields,
             **asked,
-            **({} if Endpoint.parse(options.teacher) else interpreter.placement()),
+            **({} if Endpoint.parse(options.teacher) else interpreter.placement(context)),
         ).write(folder / "request.json")
         arguments = ["evaluation", "traces", "--request", str(file)]
         interpreter.run(context, arguments, report, lambda: SAMPLES_KEPT)

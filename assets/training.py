@@ -101,13 +101,13 @@ def policy(
     checked = verdicts(context.instance, check_keys(profile), train.digest)
     require_passed(checked, ignore=settings.ignore_checks)
     interpreter.executable()
-    request = _request(context, settings, train, base, interpreter, checked)
+    request = _request(context, settings, train, base, checked)
     out = run_folder(storage, request.identity(), force=settings.force)
     observer = StepObserver(context, metrics_key(context.asset_key))
     if RunFolder(out).answers(request):
         observer.reused = True
     else:
-        request = request.model_copy(update={"out": out})
+        request = request.model_copy(update={"out": out, **interpreter.placement(context)})
         with storage.writable():
             file = request.write(RunFolder(out).request)
         interpreter.run(context, ["training", "--request", str(file)], observer, lambda: kept(out))
@@ -129,7 +129,6 @@ def _request(
     settings: TrainingOptions,
     train: TrainReference,
     base: ModelReference,
-    interpreter: TrainingInterpreter,
     checked: Verdicts,
 ) -> "TrainingRequest":
     """Build the request of the training; its identity determines its folder."""
@@ -148,7 +147,6 @@ def _request(
         targets=InputRecord(path=Path(train.path), digest=""),
         model=InputRecord(path=Path(base.path), digest=""),
         heldout=InputRecord(path=Path(train.heldout), digest=""),
-        **interpreter.placement(),
         out=Path(),
         upstream=upstream(context, train, base, checked),
     ).complete()

@@ -12,6 +12,7 @@ import dagster as dg
 from pydantic import Field
 
 from assets.shared.profile import Names
+from assets.shared.ray_cluster import check_cluster
 from core.errors import InputError
 from pipelines.definitions.factory import build_defs
 from pipelines.definitions.settings import read_settings
@@ -25,6 +26,7 @@ def luffy_definitions(
     key_prefix: str | Sequence[str] = KEY_PREFIX,
     group_prefix: str = "luffy_",
     settings: Mapping[str, Mapping[str, Any]] | None = None,
+    ray: dg.ConfigurableResource[Any] | None = None,
 ) -> dg.Definitions:
     """The definitions of a profile, for `dagster.Definitions.merge` with those of another project.
 
@@ -34,9 +36,11 @@ def luffy_definitions(
             of jobs, schedules, sensors and resources, so two calls with different prefixes can stand side by side.
         group_prefix: The beginning of every group's name.
         settings: Values by section and key that override those of the profile.
+        ray: A resource of dagster-ray with ``lifecycle=Lifecycle(create=False)``. Each step that trains or samples
+            starts its cluster, in the place of ``interpreter.backend``, and ends it.
 
     Raises:
-        InputError: the profile, a setting or a prefix is wrong.
+        InputError: the profile, a setting, a prefix or the resource is wrong.
 
     Example:
         >>> defs = luffy_definitions(key_prefix="reasoner", settings={"training": {"seed": 1}})
@@ -49,7 +53,9 @@ def luffy_definitions(
             raise InputError(f"prefix {part!r}: expected letters, digits and underscores, as in {KEY_PREFIX!r}")
     if not parts:
         raise InputError(f"key_prefix: expected at least one part, such as {KEY_PREFIX!r}, before our asset keys")
-    return build_defs(read_settings(str(profile), settings or {}), Names(tuple(parts), group_prefix))
+    if ray is not None:
+        check_cluster(ray)
+    return build_defs(read_settings(str(profile), settings or {}), Names(tuple(parts), group_prefix), ray=ray)
 
 
 class LuffyComponent(dg.Component, dg.Model, dg.Resolvable):

@@ -47,8 +47,8 @@ class TrainingInterpreter(dg.ConfigurableResource):
     ray_address: str | None = None
     slurm: dict[str, Any] = Field(default={})
 
-    def placement(self) -> dict[str, Any]:
-        """The fields of `core.backends.Placement`: where this interpreter runs a program that needs GPUs."""
+    def placement(self, context: dg.AssetExecutionContext) -> dict[str, Any]:
+        """The fields of `core.backends.Placement`: where a step runs a program that needs GPUs. Ask just before."""
         return {"backend": self.backend, "ray_address": self.ray_address, "slurm": self.slurm}
 
     def path(self) -> Path:

@@ -18,6 +18,7 @@ from assets.report import scorecard, scorecard_inputs
 from assets.retention import retention
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.profile import IO_MANAGER, Names, Profile
+from assets.shared.ray_cluster import ClusterInterpreter
 from assets.shared.storage import ReferenceIOManager, Storage
 from assets.targets import SOURCE, SOURCE_SPEC, prepared, prepared_inputs, source, train, upstream_assets
 from assets.training import POLICY, metrics_spec, policy
@@ -29,13 +30,16 @@ from pipelines.definitions.sensors import build_sensors
 from pipelines.definitions.settings import Settings
 
 
-def build_defs(settings: Settings, names: Names, *, executor: dg.ExecutorDefinition | None = None) -> dg.Definitions:
+def build_defs(
+    settings: Settings, names: Names, *, executor: dg.ExecutorDefinition | None = None, ray: Any = None
+) -> dg.Definitions:
     """The definitions of ``settings`` under ``names``.
 
     Args:
         settings: of the installation.
         names: Prefixes of keys, groups, jobs, sensors, schedules and resources.
         executor: of all jobs. None: that of the definitions which these are merged into.
+        ray: a resource of dagster-ray, the cluster of each step that needs GPUs. None: ``settings.interpreter`` says.
     """
     suite = settings.benchmark_suite()
     last = CheckpointOptions(**settings.evaluation.model_dump(), benchmark=suite[0].name)
@@ -68,7 +72,7 @@ def build_defs(settings: Settings, names: Names, *, executor: dg.ExecutorDefinit
         jobs=list(jobs.values()),
         schedules=build_schedules(names, jobs, settings.schedule),
         sensors=build_sensors(names, jobs, settings),
-        resources={names.name(name): resource for name, resource in _resources(settings, names).items()},
+        resources={names.name(name): resource for name, resource in _resources(settings, names, ray).items()},
         executor=executor,
     )
 
@@ -94,9 +98,9 @@ def _target_assets(names: Names, settings: Settings) -> list[dg.AssetsDefinition
     return assets
 
 
-def _resources(settings: Settings, names: Names) -> dict[str, Any]:
+def _resources(settings: Settings, names: Names, ray: Any) -> dict[str, Any]:
     """Storage, the references between assets, the profile, and the training interpreter."""
-    storage = Storage(root=settings.storage.root)
+    storage, interpreter = Storage(root=settings.storage.root), settings.interpreter.model_dump()
     return {
         "storage": storage,
         IO_MANAGER: ReferenceIOManager(storage=storage, key_prefix=list(names.key_prefix)),
@@ -109,5 +113,7 @@ def _resources(settings: Settings, names: Names) -> dict[str, Any]:
             experiments=settings.experiments,
             promotion=settings.promotion,
         ),
-        "interpreter": TrainingInterpreter(**settings.interpreter.model_dump()),
+        "interpreter": TrainingInterpreter(**interpreter)
+        if ray is None
+        else ClusterInterpreter(**interpreter, cluster=ray),
     }

@@ -230,6 +230,7 @@ def test_two_of_ours_stand_side_by_side():
         ({"group_prefix": "my-team_"}, "prefix 'my-team'"),
         ({"profile": "nowhere"}, "no profile 'nowhere': expected one of "),
         ({"settings": {"training": {"sead": 1}}}, "sead"),
+        ({"ray": dg.FilesystemIOManager()}, "ray: got FilesystemIOManager, which has no lifecycle; expected"),
     ],
 )
 def test_a_wrong_argument_is_named(arguments: dict, said: str):

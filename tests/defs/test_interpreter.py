@@ -172,7 +172,8 @@ def test_nothing_survives_the_step_however_it_ends(tmp_path: Path, program: str,
 
 def test_trainings_and_evaluations_are_told_the_same_place():
     place = {"backend": "slurm", "ray_address": None, "slurm": {"partition": "gpu", "time": 600}}
-    given = TrainingInterpreter(python="python", backend="slurm", slurm=place["slurm"]).placement()
+    interpreter = TrainingInterpreter(python="python", backend="slurm", slurm=place["slurm"])
+    given = interpreter.placement(dg.build_asset_context())
     training = TrainingRequest(targets="t", model="m", out="o", **given)
     evaluation = GenerateRequest(model="m", suite="s", out="o", **given)
     for request in (training, evaluation):

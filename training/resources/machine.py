@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from core.errors import InputError
 from core.machine.processor import multiplies_bfloat16
 from training.resources.gpu_models import card_of
 
+NODE_SECONDS = 60.0  # in which a node of a cluster that has just started appears
 SHARED_MEMORY = Path("/dev/shm")
 QUERY = ("name", "memory.total", "compute_cap", "driver_version", "uuid")
 
@@ -112,10 +114,11 @@ def ray_cluster(address: str, folder: Path) -> Machine:
     """The nodes of the Ray cluster whose dashboard is at ``address``, as it declares them.
 
     Ray does not say how much shared memory is free, nor the memory of a GPU, which then is that of its kind.
-    """
-    from ray.util.state import list_nodes
 
-    alive = [node.resources_total for node in list_nodes(address=address, detail=True) if node.state == "ALIVE"]
+    Raises:
+        InputError: no node of it is alive.
+    """
+    alive = _alive_nodes(address)
     with_gpus = [resources for resources in alive if resources.get("GPU")]
     smallest: dict[str, Any] = min(with_gpus or alive, key=lambda resources: resources.get("GPU", 0))
     kinds = [name.removeprefix("accelerator_type:") for name in smallest if name.startswith("accelerator_type:")]
@@ -129,6 +132,23 @@ def ray_cluster(address: str, folder: Path) -> Machine:
         shared_memory=None,
         disk=free_disk(folder),
     )
+
+
+def _alive_nodes(address: str) -> list[dict[str, Any]]:
+    """The resources of each node that is alive; the dashboard of a cluster that has just started answers before."""
+    from ray.util.state import list_nodes
+
+    deadline = time.monotonic() + NODE_SECONDS
+    while True:
+        if alive := [
+            node.resources_total for node in list_nodes(address=address, detail=True) if node.state == "ALIVE"
+        ]:
+            return alive
+        if time.monotonic() > deadline:
+            raise InputError(
+                f"ray_address={address}: no node of the cluster is alive; start its nodes and run it again"
+            )
+        time.sleep(1)
 
 
 def slurm_node(slurm: Mapping[str, Any], folder: Path) -> Machine:
