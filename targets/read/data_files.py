@@ -11,7 +11,7 @@ from fnmatch import fnmatch
 from pathlib import PurePosixPath
 from typing import Any
 
-from core.errors import InputError
+from core.errors import InputError, first_line
 from core.text.parse import parse_yaml
 from core.text.patterns import compile_full_match
 
@@ -73,10 +73,13 @@ def find_files(spec: str, split: str | None = None, subset: str | None = None) -
             remote = ", or the storage does not answer" if "://" in spec else ""
             raise InputError(f"source {spec}: no such file or folder{remote}")
         card = _read_card(filesystem, f"{path}/{CARD}", spec) if is_folder and f"{path}/{CARD}" in entries else None
-    except (ImportError, OSError, ValueError) as error:
-        if isinstance(error, InputError):
+    except InputError:
+        raise
+    except Exception as error:
+        if "://" not in spec and not isinstance(error, OSError | ValueError):
             raise
-        raise InputError(f"source {spec}: cannot be reached: {error}") from error
+        # The driver of a storage raises errors of its own library.
+        raise InputError(f"source {spec}: cannot be reached: {first_line(error)}") from error
     names = {entry[len(root) :].lstrip("/"): entry for entry in sorted(entries)}
     chosen = _data_names(list(names))
     if not chosen:

@@ -194,10 +194,22 @@ def _opened(file: DataFile) -> Iterator[Any]:
     """The decompressed bytes of a file; InputError where they cannot be read."""
     if file.path.endswith((".xz", ".lzma")):
         raise InputError(f"source {file.path}: an xz file decides how much memory it takes: compress it with gzip")
+    with _readable(file), _decompressed(file) as stream:
+        yield stream
+
+
+@contextmanager
+def _readable(file: DataFile) -> Iterator[None]:
+    """Turn an error of reading ``file``, also one of the driver of its storage, into an InputError."""
+    from fsspec.implementations.local import LocalFileSystem
+
     try:
-        with _decompressed(file) as stream:
-            yield stream
-    except (OSError, EOFError, zlib.error) as error:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        if isinstance(file.filesystem, LocalFileSystem) and not isinstance(error, OSError | EOFError | zlib.error):
+            raise
         raise InputError(f"source {file.path}: cannot be read: {first_line(error)}") from error
 
 
@@ -211,7 +223,7 @@ def _decompressed(file: DataFile) -> Any:
 
 def _check_kind(file: DataFile) -> None:
     """Raise InputError if a file is of a kind that its name does not say."""
-    with file.filesystem.open(file.path, "rb") as stream:
+    with _readable(file), file.filesystem.open(file.path, "rb") as stream:
         head = stream.read(HEAD_BYTES).lstrip()
     for beginning, kind, suffix in OTHER_KINDS:
         if head.startswith(beginning) and not (suffix and file.path.endswith(suffix)):

@@ -5,8 +5,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from hub import serve_hub
 
 from core.errors import InputError
@@ -35,6 +38,31 @@ def test_a_driver_that_is_not_installed_is_named() -> None:
     for scheme, package in (("s3", "s3fs"), ("gs", "gcsfs")):
         with pytest.raises(InputError, match=rf"{scheme}://bucket/x\.parquet: cannot be reached: .*{package}"):
             read(f"{scheme}://bucket/x.parquet")
+
+
+class DriverError(Exception):
+    """What the driver of a storage raises: botocore's errors are no OSError either."""
+
+
+class GoneFileSystem(MemoryFileSystem):
+    """A storage that no longer answers, to its listing or to its reading."""
+
+    protocol = "gone"
+
+    def isfile(self, path: str) -> bool:
+        if "listing" in path:
+            raise DriverError("could not connect")
+        return True
+
+    def _open(self, path: str, mode: str = "rb", *_: Any, **__: Any) -> Any:
+        raise DriverError("could not connect")
+
+
+@pytest.mark.parametrize(("part", "problem"), [("listing", "cannot be reached"), ("reading", "cannot be read")])
+def test_a_storage_that_is_gone_is_named(part: str, problem: str) -> None:
+    fsspec.register_implementation("gone", GoneFileSystem, clobber=True)
+    with pytest.raises(InputError, match=rf"source .*{part}\.jsonl: {problem}: .*could not connect"):
+        read(f"gone://{part}.jsonl")
 
 
 def error_without_network(source: str) -> str:
