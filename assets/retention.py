@@ -1,8 +1,12 @@
-"""The asset operations/retention: old outputs that nothing refers to, listed and, on request, removed."""
+"""The asset operations/retention: old outputs that nothing refers to, and Dagster's records of old runs.
+
+Both are listed and, on request, removed.
+"""
 
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -22,8 +26,11 @@ UNFINISHED = [
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
+FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 CREATED_SECONDS = 86_400.0  # a run that was created longer ago and never launched will not start
 MOST_LISTED = 100
+DAY_SECONDS = 86_400.0
+PARTITION = "dagster/partition"  # how the tags of a run of partitions begin
 
 
 @profile_asset(
@@ -34,7 +41,8 @@ MOST_LISTED = 100
     code_version=code_version("evaluation/promotion/retention.py"),
     description="Old outputs (runs, checkpoints, generations, scores, pages) that nothing refers to, with their "
     "sizes. Set dry_run to false in the Launchpad to remove them. The champion, its predecessors, the newest "
-    "complete policy, the inputs of trainings, and every output that is referred to are kept.",
+    "complete policy, the inputs of trainings, and every output that is referred to are kept, and so is the record of "
+    "each run that made what an asset shows.",
 )
 def retention(
     context: dg.AssetExecutionContext, config: RetentionOptions, storage: Storage
@@ -49,9 +57,13 @@ def retention(
     if not config.dry_run:
         with storage.writable():
             removals = tuple(remove(storage.path, plan.removals, config, named=named))
+    runs = old_runs(context.instance, time.time() - config.keep_run_days * DAY_SECONDS)
+    if not config.dry_run:
+        for run in runs:
+            forget(context.instance, run)
     freed = sum(removal.size for removal in removals)
     verb = "would free" if config.dry_run else "freed"
-    context.log.info(f"{verb} {_megabytes(freed)} MB in {len(removals)} folders")
+    context.log.info(f"{verb} {_megabytes(freed)} MB in {len(removals)} folders, and the records of {len(runs)} runs")
     lines = ["| folder | MB | reason |", "|---|--:|---|"]
     lines += [
         f"| {cell(removal.path.relative_to(storage.path))} | {_megabytes(removal.size)} | {removal.why} |"
@@ -62,6 +74,7 @@ def retention(
         metadata={
             "dry run": config.dry_run,
             "folders": len(removals),
+            "runs": len(runs),
             "bytes to free": freed if config.dry_run else 0,
             "bytes freed": 0 if config.dry_run else freed,
             "bytes that stay": plan.kept + plan.size - freed,
@@ -81,6 +94,31 @@ def check_nothing_runs(context: dg.AssetExecutionContext) -> None:
             f"operations/retention: run {others[0].run_id} is {others[0].status.value.lower()} and may use outputs "
             "that would be removed; wait until it ends"
         )
+
+
+def old_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
+    """The runs that ended before a time (seconds since 1970), unless an asset or a partition shows what they made."""
+    shown: set[str] = set()
+    for record in instance.get_asset_records():
+        entry = record.asset_entry
+        shown.add(entry.last_run_id or "")
+        events = (entry.last_materialization, entry.last_observation)
+        shown |= {event.run_id for event in events if event is not None}
+    ended = dg.RunsFilter(statuses=FINISHED, updated_before=datetime.fromtimestamp(before, UTC))
+    return [
+        run.run_id
+        for run in instance.get_runs(ended)
+        if run.run_id not in shown and not any(tag.startswith(PARTITION) for tag in run.tags)
+    ]
+
+
+def forget(instance: dg.DagsterInstance, run_id: str) -> None:
+    """Delete what Dagster keeps of a run: its record, its events, and what its steps printed."""
+    instance.delete_run(run_id)
+    instance.compute_log_manager.delete_logs(prefix=[run_id])
+    # Where Dagster keeps events in SQLite, each run has a file that stays.
+    for file in Path(instance.root_directory, "history", "runs").glob(f"{run_id}.db*"):
+        file.unlink()
 
 
 def named_by_materializations(instance: dg.DagsterInstance) -> Iterator[str]:

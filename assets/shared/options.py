@@ -268,4 +268,9 @@ class PromotionOptions(PromotionRule, Options):
 class RetentionOptions(RetentionRules, Options):
     """Options of operations/retention."""
 
+    keep_run_days: float = Field(
+        default=90.0,
+        ge=1,
+        description="Dagster's records of runs that ended earlier are removed: events, logs, and points of plots.",
+    )
     dry_run: bool = Field(default=True, description="List what would be removed, and keep it.")

@@ -1,7 +1,8 @@
 """The plan of which old outputs of a storage can be removed, and their removal.
 
 Outputs are immutable folders ``<stage>/<name>/<identity>``. One stays if it is young, if a reference, a champion, a
-training run or the caller names something in it, or if it holds the newest complete policy.
+training run or the caller names something in it, or if it holds the newest complete policy. The samples of a policy,
+``samples/<group>``, stay as long as the policy does.
 """
 
 import os
@@ -103,6 +104,10 @@ def plan_removals(storage: Path, rules: RetentionRules, *, named: Iterable[str],
             kept += size - sum(removal.size for removal in unneeded)
         else:
             kept += size
+    for group in _samples_of_removed_policies(storage):
+        size, changed = measure(group)
+        if now - changed >= rules.keep_days * DAY_S:
+            removals.append(Removal(group, size, changed, "samples of a policy that was removed"))
     return Plan(tuple(removals), kept)
 
 
@@ -141,6 +146,16 @@ def remove(
 
 def _is_complete_run(storage: Path, output: Path) -> bool:
     return output.is_relative_to(storage / RUNS) and (output / "policy" / MANIFEST).is_file()
+
+
+def _samples_of_removed_policies(storage: Path) -> Iterator[Path]:
+    """The samples of policies that a decision was made on and that are gone; not those of base models and teachers."""
+    manifests = (storage / RUNS).glob(f"*/policy/{MANIFEST}")
+    present = {read_json(file).get("checkpoint_digest") for file in manifests}
+    gone = {record.checkpoint for record in Registry(storage).decisions()} - present
+    for file in sorted((storage / "samples").glob("*/group.json")):
+        if read_json(file).get("checkpoint") in gone:
+            yield file.parent
 
 
 def _newest(storage: Path) -> set[Path]:

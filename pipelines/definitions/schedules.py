@@ -1,13 +1,15 @@
 """Schedules. They are off by default; turn them on in the UI."""
 
 from collections.abc import Mapping
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import dagster as dg
 
+from assets.retention import KEY as RETENTION
 from assets.shared.profile import Names
 from core.errors import InputError
-from pipelines.definitions.jobs import EVERYTHING, OBSERVE, Job
+from pipelines.definitions.jobs import EVERYTHING, OBSERVE, RETAIN, Job
 from pipelines.definitions.settings import ScheduleSettings
 
 UNFINISHED = [
@@ -26,7 +28,10 @@ def unfinished(instance: dg.DagsterInstance, job: str) -> str | None:
 
 
 def build_schedules(names: Names, jobs: Mapping[str, Job], settings: ScheduleSettings) -> list[dg.ScheduleDefinition]:
-    """The weekly run, and the hourly observation of the sources; InputError for a time that does not exist."""
+    """The weekly run and retention, and the hourly observation of the sources.
+
+    Raises InputError for a time that does not exist.
+    """
     try:
         ZoneInfo(settings.timezone)
     except (OSError, ValueError, ZoneInfoNotFoundError):
@@ -39,28 +44,39 @@ def build_schedules(names: Names, jobs: Mapping[str, Job], settings: ScheduleSet
             return dg.SkipReason(f"run {earlier} of {names.name(EVERYTHING)} is in progress and takes the present data")
         return dg.RunRequest()
 
-    try:
-        weekly = dg.ScheduleDefinition(
-            name=names.name("weekly_retrain"),
-            job=jobs[EVERYTHING],
-            cron_schedule=settings.retrain,
-            execution_timezone=settings.timezone,
-            execution_fn=once,
-            default_status=dg.DefaultScheduleStatus.STOPPED,
-            description="Run everything; unchanged targets reuse the checkpoint. Skipped if a run is in progress.",
-        )
-    except dg.DagsterInvalidDefinitionError:
-        raise InputError(
-            f"schedule.retrain: {settings.retrain!r} is no cron line; expected five fields such as '0 3 * * 1'"
-        ) from None
+    def schedule(name: str, job: str, key: str, cron: str, description: str, **more: Any) -> dg.ScheduleDefinition:
+        try:
+            return dg.ScheduleDefinition(
+                name=names.name(name),
+                job=jobs[job],
+                cron_schedule=cron,
+                execution_timezone=settings.timezone,
+                default_status=dg.DefaultScheduleStatus.STOPPED,
+                description=description,
+                **more,
+            )
+        except dg.DagsterInvalidDefinitionError:
+            raise InputError(
+                f"schedule.{key}: {cron!r} is no cron line; expected five fields such as '0 3 * * 1'"
+            ) from None
+
+    retention = "__".join(names.key(RETENTION).path)
     return [
-        weekly,
-        dg.ScheduleDefinition(
-            name=names.name("hourly_observation"),
-            job=jobs[OBSERVE],
-            cron_schedule="0 * * * *",
-            execution_timezone=settings.timezone,
-            default_status=dg.DefaultScheduleStatus.STOPPED,
-            description="Record whether the raw traces have changed.",
+        schedule(
+            "weekly_retrain",
+            EVERYTHING,
+            "retrain",
+            settings.retrain,
+            "Run everything; unchanged targets reuse the checkpoint. Skipped if a run is in progress.",
+            execution_fn=once,
         ),
+        schedule(
+            "weekly_retention",
+            RETAIN,
+            "retention",
+            settings.retention,
+            "Remove old outputs that nothing refers to, and Dagster's records of old runs.",
+            run_config={"ops": {retention: {"config": {"dry_run": False}}}},
+        ),
+        schedule("hourly_observation", OBSERVE, "", "0 * * * *", "Record whether the raw traces have changed."),
     ]

@@ -111,6 +111,7 @@ class ScheduleSettings(_Section):
     """The times of the schedules."""
 
     retrain: str = Field(default="0 3 * * 1", description="Cron line of the weekly run.")
+    retention: str = Field(default="30 22 * * 0", description="Cron line of the weekly retention.")
     timezone: str = Field(default="UTC", description="Time zone of the schedules.")
 
 

@@ -161,6 +161,7 @@ def test_nothing_runs_by_itself_until_someone_turns_it_on():
     found = definitions("embedded")
     assert {s.name: s.default_status.value for s in found.schedules or []} == {
         "weekly_retrain": "STOPPED",
+        "weekly_retention": "STOPPED",
         "hourly_observation": "STOPPED",
     }
     assert {s.name: s.default_status.value for s in found.sensors or []} == {

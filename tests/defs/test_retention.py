@@ -9,6 +9,7 @@ import dagster as dg
 import pytest
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
+from assets.retention import forget, old_runs
 from core.files import write_json
 from evaluation.promotion.retention import Plan, RetentionRules, plan_removals, remove
 from tests.defs.project import Project, message
@@ -111,6 +112,46 @@ def test_only_as_many_champions_stay_as_are_asked_for(filled):
     found = plan(project.storage, RetentionRules(keep_champions=1))
     paths = {removal.path for removal in found.removals}
     assert made["before"] in paths and made["champion"] not in paths
+
+
+def test_records_of_old_runs_go_unless_an_asset_shows_what_they_made(build, tmp_path):
+    project = build()
+    (tmp_path / "home").mkdir()
+    with dg.DagsterInstance.local_temp(str(tmp_path / "home")) as instance:
+        project.instance = instance
+        first, second = (project.run_job("observe_sources").run_id for _ in range(2))
+        job = project.defs.resolve_job_def("everything")
+        failed, partition, newest = (
+            instance.create_run_for_job(job, tags=tags) for tags in ({}, {"dagster/partition": "luffy|0"}, {})
+        )
+        for run in (failed, partition, newest):
+            instance.report_run_failed(run)
+        files = {run: tmp_path / "home" / "history" / "runs" / f"{run}.db" for run in (first, second)}
+        assert all(file.exists() for file in files.values())
+        assert project.run_job("retention", LAUNCH).success
+        assert project.metadata("operations/retention")["runs"] == 0  # all of them are young
+
+        assert set(old_runs(instance, time.time() + 60)) == {first, failed.run_id}  # the last of an asset stay
+        forget(instance, first)
+        assert instance.get_run_by_id(first) is None
+        assert not files[first].exists() and files[second].exists()
+        key = dg.AssetKey(["targets", "source"])
+        (seen,) = instance.fetch_observations(key, limit=10).records
+        assert seen.run_id == second
+
+
+def test_samples_go_with_their_policy(filled):
+    project, made = filled
+    groups = {}
+    for name, checkpoint in {"gone": "0" * 64, "present": "1" * 64, "teacher": "t" * 64}.items():
+        groups[name] = project.storage / "samples" / name
+        write_json({"checkpoint": checkpoint}, groups[name] / "group.json")
+        age(groups[name], OLD)
+    write_json({"checkpoint_digest": "1" * 64}, made["champion"] / "policy" / "lineage.json")
+    paths = {removal.path for removal in plan(project.storage).removals}
+    assert groups["gone"] in paths and not {groups["present"], groups["teacher"]} & paths
+    age(groups["gone"], time.time())
+    assert groups["gone"] not in {removal.path for removal in plan(project.storage).removals}
 
 
 def begin(project: Project, status: str) -> None:
