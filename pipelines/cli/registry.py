@@ -42,15 +42,16 @@ def _storage(profile: str | None) -> Storage:
 def _move(move: Callable[[Registry], PolicyRecord], profile: str | None) -> None:
     storage = _storage(profile)
     registry = Registry(storage.path)
-    with storage.writable():
-        record = move(registry)
-    storage.write_reference(
-        CHAMPION.to_user_string(),
-        ChampionReference(path=str(registry.pointer), digest=record.checkpoint, promoted=True),
-    )
     prepare_home()
-    with dg.DagsterInstance.get() as instance:
-        instance.report_runless_asset_event(materialization(registry, record))
+    # What another move says of itself must not come between ours and what we say of it.
+    with storage.writable(), registry.locked():
+        record = move(registry)
+        storage.write_reference(
+            CHAMPION.to_user_string(),
+            ChampionReference(path=str(registry.pointer), digest=record.checkpoint, promoted=True),
+        )
+        with dg.DagsterInstance.get() as instance:
+            instance.report_runless_asset_event(materialization(registry, record))
     sys.stdout.write(f"champion: {record.checkpoint[:SHORT_DIGEST]}  {record.policy}\n")
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import dagster as dg
@@ -69,6 +70,26 @@ def test_the_commands_move_the_champion_and_leave_a_trace(two):
         assert "<b>" not in shown[1].metadata["reasons"].value and "insults" in shown[1].metadata["reasons"].value
     listed = command(written, "champion").stdout
     assert f"champion: {second[:16]}" in listed and "rollback" in listed and "mended" in listed
+
+
+def test_moves_at_once_are_shown_in_the_order_in_which_they_were_made(two):
+    """From several terminals, beside a retention that somebody launched in the UI."""
+    written, first, second = two
+    files = written.project.storage / "registry" / "decisions"
+    before = {file.name for file in files.iterdir()}
+    moves = [("promote", first), ("promote", second), ("rollback",), ("promote", first), ("promote", second)]
+    with ThreadPoolExecutor() as terminals:
+        done = [terminals.submit(command, written, *move, "--reason", "at once") for move in moves]
+        assert written.project.run_job("retention", {"operations__retention": {"config": {"dry_run": False}}}).success
+    statuses = [each.result().returncode for each in done]
+    assert set(statuses) <= {0, 2}  # 2: it is the champion already, or there is nothing to return to
+    kept = [json.loads(file.read_text())["checkpoint"] for file in sorted(files.iterdir()) if file.name not in before]
+    assert len(kept) == statuses.count(0) > 1
+    with dg.DagsterInstance.from_config(str(written.project.storage.parent / "home")) as instance:
+        shown = instance.fetch_materializations(CHAMPION, limit=len(moves), ascending=True).records
+    tags = [(record.asset_materialization.tags or {}) for record in shown if record.asset_materialization]
+    assert [entry["dagster/data_version"] for entry in tags] == kept
+    assert written.champion["checkpoint"] == written.reference("registry/champion")["digest"] == kept[-1]
 
 
 def test_what_was_rolled_back_is_not_promoted_again_by_itself(two):
