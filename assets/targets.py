@@ -199,10 +199,9 @@ def _identity(
     options: TargetOptions, source_digest: str, base: Reference, suite: Reference, teacher: Reference | None
 ) -> str:
     """What decides the prepared targets: the content of everything that they are made of, the options and the code."""
-    from targets.select.difficulty import read_difficulty
-    from targets.select.review import read_review
+    from targets.select.selection import Choices
 
-    chosen = [read_difficulty(options.difficulty, options.pass_rate).digest, read_review(options.review).digest]
+    chosen = list(Choices.read(options).digests().values())
     chosen += [teacher.digest] if teacher else []
     parts = [source_digest, options.digest(), *chosen, base.digest, suite.digest]
     return identity(parts, code_version(*PREPARATION_CODE))

@@ -128,6 +128,44 @@ DECISION = pa.schema(
     ]
 )
 
+# The ledger of a training: one row per sample that starts with a target, or that is one, as the trainer has it before
+# the update of its step. Nothing but step, target, source, share and gate where an update is only supervised.
+USES = pa.schema(
+    [
+        ("step", pa.int32()),
+        ("target", pa.string()),  # id of the target
+        TARGET.field("data_source"),
+        ("sample", pa.int32()),  # number in its group
+        ("tokens", pa.int32()),  # of the target that the sample starts with
+        ("solved", pa.int32()),  # of the policy's own samples in the group, those that are right
+        ("samples", pa.int32()),  # the policy's own samples in the group
+        ("advantage", pa.float32()),  # mean over the target's tokens, as are the next ones
+        ("prob", pa.float32()),  # of a token under the policy
+        ("low_prob", pa.float32()),  # its 10% quantile
+        ("weight", pa.float32()),  # shaped probability; null where targets are not in the policy loss
+        ("loss_share", pa.float32()),  # of the loss of the targets in the batch
+        ("gate", pa.float32()),  # what the method multiplies this sample's loss by
+    ]
+)
+
+# One row per target of a training: what its uses came to. In `core.ledger.LEARNED_FILE` of the run's folder.
+LEARNED = pa.schema(
+    [
+        ("target", pa.string()),
+        TARGET.field("data_source"),
+        ("problem", pa.string()),
+        ("uses", pa.int32()),  # steps that used it
+        ("first_step", pa.int32()),
+        ("last_step", pa.int32()),
+        ("first_prob", pa.float32()),  # mean probability of a token at the first use, and at the last
+        ("last_prob", pa.float32()),
+        ("first_solved", pa.float32()),  # share of the policy's own samples that are right
+        ("last_solved", pa.float32()),
+        ("loss_share", pa.float32()),  # sum over its uses
+        ("verdict", pa.string()),  # one of `core.ledger.VERDICTS`
+    ]
+)
+
 # One row per benchmark problem.
 BENCHMARK = pa.schema(
     [

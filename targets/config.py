@@ -18,6 +18,7 @@ from pydantic import (
 
 from core.errors import InputError, explain_validation
 from core.files import digest_bytes, read_yaml
+from core.ledger import VERDICTS
 from core.model.prompts import TEMPLATE_KWARGS
 from core.plugins.config_files import entries
 from core.plugins.user_code import function_file, function_name, function_path, user_code_digest
@@ -164,6 +165,14 @@ class PrepareConfig(BaseModel):
         description="CSV file of what people decided about single traces (id, decision, reviewer, note), as the page "
         "of targets/browser writes it. None: nothing.",
     )
+    ledger: str | None = Field(
+        default=None,
+        description="Folder of an earlier training run, or its targets.parquet: what that training made of each "
+        "target. None: nothing.",
+    )
+    ledger_drop: list[str] = Field(
+        default=["known", "not_learned"], description="Verdicts of that ledger; their targets are left out."
+    )
     min_rows: int = Field(default=1, ge=1, description="Fewest targets that pass the quality check.")
 
     # --- where the filters run: the output does not depend on these
@@ -185,6 +194,13 @@ class PrepareConfig(BaseModel):
         if twice := [name for name, count in Counter(map(function_name, found)).items() if count > 1]:
             raise ValueError(f"two filters are named {twice[0]}; rename one of the functions")
         return found
+
+    @field_validator("ledger_drop")
+    @classmethod
+    def _are_verdicts(cls, names: list[str]) -> list[str]:
+        if unknown := [name for name in names if name not in VERDICTS]:
+            raise ValueError(f"there is no verdict {unknown[0]!r}; expected {', '.join(VERDICTS)}")
+        return names
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -221,8 +237,9 @@ class PrepareConfig(BaseModel):
         return list(dict.fromkeys(name for source in self.sources for name in source.metadata_names))
 
     def identity_fields(self) -> dict[str, Any]:
-        """The settings that decide what comes out, as JSON values; of a review and of pass rates their content does."""
-        unread = {"engine", "workers", "review", "difficulty", *([] if self.filters else ["filters"])}
+        """The settings that decide what comes out, as JSON values; of files their content does."""
+        unread = {"engine", "workers", "review", "difficulty", "ledger"}
+        unread |= {name for name, used in (("filters", self.filters), ("ledger_drop", self.ledger)) if not used}
         return self.model_dump(mode="json", exclude=unread)
 
     def _digested_fields(self) -> dict[str, Any]:

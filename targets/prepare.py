@@ -27,9 +27,7 @@ from targets.filter.filters import filters_with
 from targets.prepared import PREPARED, PROFILE_FILE, REJECTED_FILE, Prepared, find_unchanged, read_prepared
 from targets.read.sources import Part, find_parts
 from targets.select.dedupe import Duplicates
-from targets.select.difficulty import Difficulty, read_difficulty
-from targets.select.review import Review, read_review
-from targets.select.selection import Selection
+from targets.select.selection import Choices, Selection
 from targets.select.source_caps import SourceCaps
 from targets.staging import clear_staging, staging
 from targets.target_tables import IdDigest, RowDigest, TableWriter, digest_ids
@@ -88,7 +86,7 @@ def prepare(
         benchmarks = benchmarks.select(["benchmark", "id", "problem"])
     benchmarks_digest = digest_table(benchmarks) if benchmarks is not None else ""
     parts = find_parts(config, generated)
-    review, difficulty = read_review(config.review), read_difficulty(config.difficulty, config.pass_rate)
+    choices = Choices.read(config)
     # Before anything is written: a filter or a mapping may not fit.
     filters_with(tuple(config.filters))
     mappings = [part.mapping.model_dump() | {"source": part.number} for part in parts]
@@ -101,8 +99,7 @@ def prepare(
         "config_digest": config.digest(),
         "tokenizer_digest": lengths.digest,
         "benchmarks_digest": benchmarks_digest,
-        "review_digest": review.digest,
-        "difficulty_digest": difficulty.digest,
+        **choices.digests(),
         "code_digest": code_digest(),
         "mappings": json.dumps(mappings, sort_keys=True),
         "verifiers": json.dumps({source.name: source.record() for source in config.sources}, sort_keys=True),
@@ -119,7 +116,7 @@ def prepare(
     with staging(out_dir, (REJECTED_FILE, PROFILE_FILE, PREPARED)) as staging_dir:
         decisions = DecisionCache(config, lengths, benchmarks_digest, cache or staging_dir / "decisions")
         run = _Run(config, parts, inputs, report)
-        _write(run, _filter(run, decisions, filter_inputs), difficulty, review, staging_dir)
+        _write(run, _filter(run, decisions, filter_inputs), choices, staging_dir)
     return read_prepared(out_dir)
 
 
@@ -142,11 +139,11 @@ def _filter(run: _Run, decisions: DecisionCache, inputs: Callable[[], FilterInpu
     return files
 
 
-def _write(run: _Run, files: Sequence[Path], difficulty: Difficulty, review: Review, staging_dir: Path) -> None:
+def _write(run: _Run, files: Sequence[Path], choices: Choices, staging_dir: Path) -> None:
     """The three files in ``staging_dir`` from the decisions, proven complete."""
     counts = Counts(filters_with(tuple(run.config.filters)))
     with Duplicates(staging_dir / "duplicates.sqlite", run.config) as duplicates:
-        selection = Selection(difficulty, review, duplicates, SourceCaps(run.config))
+        selection = Selection(choices, duplicates, SourceCaps(run.config))
         for file, part in zip(files, run.parts, strict=False):  # a limit leaves parts out
             batches = read_decisions([file], COUNTED_COLUMNS + SELECT_COLUMNS)
             for traces in _in_order(batches, part, limited=run.config.limit is not None):

@@ -91,11 +91,13 @@ class Manifest(StageRecord):
     started: str
     finished: str | None
     last_step: dict[str, float]  # metrics
+    ledger: dict[str, dict[str, int]] | None = None  # of each source its targets by verdict; None: no ledger was kept
     first_stage: StageRecord | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object that ``lineage.json`` holds."""
-        return self.model_dump(mode="json", exclude={"first_stage"} if self.first_stage is None else None)
+        absent = {name for name in ("ledger", "first_stage") if getattr(self, name) is None}
+        return self.model_dump(mode="json", exclude=absent)
 
 
 def write_manifest(checkpoint: Path, manifest: Manifest) -> None:

@@ -12,6 +12,7 @@ from assets.difficulty import check_one_source_of_rates, difficulty, difficulty_
 from assets.evals import build_evals
 from assets.experiments import build_experiments
 from assets.generated import generated, pool_of
+from assets.ledger import ledger
 from assets.models import base
 from assets.registry import champion
 from assets.report import scorecard, scorecard_inputs
@@ -54,6 +55,7 @@ def build_defs(
             automation_condition=retrain_on_new_targets(),
         ),
         metrics_spec(names, POLICY),
+        ledger.build(names),
         benchmarks_suite.build(names, settings.benchmarks, description=description_of(suite)),
         *build_evals(names, suite, settings.evaluation),
         checkpoints.build(names, last),

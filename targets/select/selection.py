@@ -1,23 +1,48 @@
-"""Select targets among the accepted traces: by pass rates, a review, duplicates and the caps of sources."""
+"""Select targets among the accepted traces: by what files say about them, duplicates and the caps of sources."""
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
+from typing import NamedTuple
 
+from targets.config import PrepareConfig
 from targets.select.dedupe import Duplicates
-from targets.select.difficulty import Difficulty
-from targets.select.review import Review
+from targets.select.difficulty import Difficulty, read_difficulty
+from targets.select.learned import Learned, read_learned
+from targets.select.review import Review, read_review
 from targets.select.source_caps import SourceCaps
 from targets.trace import Trace
+
+
+class Choices(NamedTuple):
+    """What the files of the settings say about traces."""
+
+    difficulty: Difficulty
+    review: Review
+    learned: Learned
+
+    @classmethod
+    def read(cls, config: PrepareConfig) -> "Choices":
+        """Read the files; InputError for one that cannot be read or holds something else."""
+        return cls(
+            read_difficulty(config.difficulty, config.pass_rate),
+            read_review(config.review),
+            read_learned(config.ledger, config.ledger_drop),
+        )
+
+    def digests(self) -> dict[str, str]:
+        """Of what each file decides, under names for the metadata of the result."""
+        digests = {"review_digest": self.review.digest, "difficulty_digest": self.difficulty.digest}
+        return digests | ({"ledger_digest": self.learned.digest} if self.learned.digest else {})
 
 
 class Selection:
     """Collects traces (`add`), decides among them (`decide`), and says of each what was decided (`decided`)."""
 
-    def __init__(self, difficulty: Difficulty, review: Review, duplicates: Duplicates, caps: SourceCaps) -> None:
-        self._difficulty, self._review = difficulty, review
+    def __init__(self, choices: Choices, duplicates: Duplicates, caps: SourceCaps) -> None:
+        self._difficulty, self._review, self._learned = choices
         self._duplicates, self._caps = duplicates, caps
-        self._unread = {*review.refused, *review.kept}  # ids that the review decides about
+        self._unread = {*self._review.refused, *self._review.kept}  # ids that the review decides about
 
     def add(self, traces: Sequence[Trace], source: int) -> None:
         """Collect traces of the source with this number, in order."""
@@ -51,6 +76,7 @@ class Selection:
     def _apply(self, trace: Trace) -> None:
         self._difficulty.apply(trace)
         self._review.apply(trace)
+        self._learned.apply(trace)
 
     def overruled(self, trace: Trace) -> bool:
         """Whether a filter rejected a trace that a reviewer wants to keep."""

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from training_runs import Training, check_ages, write_targets
 
@@ -68,6 +69,10 @@ def finishes(run: Training, steps: int = STEPS) -> None:
     prompts = [sample["input"] for step in range(1, steps + 1) for sample in run.rollouts(step)]
     assert set(Counter(prompts).values()) == {4}  # samples of a group: no prompt is lost, none is trained on twice
     assert len(set(prompts)) == 4 * steps
+    uses = pq.read_table(run.out / "ledger.parquet")
+    assert len(set(uses["target"].to_pylist())) == uses.num_rows == 4 * steps  # one of the samples of each group
+    assert Counter(uses["step"].to_pylist()) == dict.fromkeys(range(1, steps + 1), 4)
+    assert manifest.ledger and sum(sum(counts.values()) for counts in manifest.ledger.values()) == 4 * steps
 
 
 @pytest.mark.timeout(1800)

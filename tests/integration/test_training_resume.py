@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from training_runs import Training, write_targets
 
@@ -67,6 +68,11 @@ def assert_same(unbroken: Training, broken: Training) -> None:
             if not math.isclose(one["data"][name], other["data"][name], rel_tol=1e-6, abs_tol=1e-6)
         }
         assert not different, f"step {step}"
+    one, other = (pq.read_table(run.out / "ledger.parquet").to_pydict() for run in (unbroken, broken))
+    assert len(one["step"]) > 0
+    for name, values in one.items():
+        same = pytest.approx(values, rel=1e-6) if isinstance(values[0], float) else values
+        assert other[name] == same, name
 
 
 @pytest.mark.slow

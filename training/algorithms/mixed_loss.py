@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from training.algorithms.methods.on_policy import on_policy_loss
-from training.algorithms.options import LossOptions
+from training.algorithms.options import LossOptions, MixedPolicyOptions
 from training.algorithms.reshape import shape_off_policy
 from training.algorithms.tensors import (
     as_mask,
@@ -85,7 +85,7 @@ def mixed_policy_token_loss(
     loss_per_ratio = torch.where(valid, -working_precision(advantages), 0.0)
 
     on_losses, clipped = on_policy_loss(log_prob, old_log_prob, loss_per_ratio, on_policy, options)
-    off_ratio = _off_policy_ratio(log_prob, target_probs, off_policy, options)
+    off_ratio = off_policy_ratio(log_prob, target_probs, off_policy, options)
     off_losses = loss_per_ratio * off_ratio if options.use_off_policy_loss else 0.0
     losses = torch.where(off_policy_mask, off_losses, on_losses)
 
@@ -115,9 +115,8 @@ def mean_stats(stats: Stats) -> dict[str, Tensor]:
     return {name: total / count.clamp(min=1) for name, (total, count) in stats.items()}
 
 
-def _off_policy_ratio(
-    log_prob: Tensor, target_probs: Tensor | None, off_policy: Tensor, options: LossOptions
-) -> Tensor:
+def off_policy_ratio(log_prob: Tensor, target_probs: Tensor | None, off_policy: Tensor, options: LossOptions) -> Tensor:
+    """The shaped and bounded ratio ``f`` of off-policy tokens, see `mixed_policy_token_loss`."""
     log_ratio = log_prob
     if target_probs is not None:
         known = off_policy & (target_probs >= 0)
@@ -126,6 +125,15 @@ def _off_policy_ratio(
     if options.off_max_clip is not None:
         ratio = ratio.clamp(max=options.off_max_clip)
     return ratio if options.off_min_clip is None else ratio.clamp(min=options.off_min_clip)
+
+
+def recorded_probs(log_probs: Float[Tensor, "..."], options: MixedPolicyOptions) -> Float[Tensor, "..."]:
+    """The ``target_probs`` of a run with recorded log-probabilities.
+
+    The token loss adds 1e-6 to the teacher's probabilities; ExGRPO's ratio has the recorded ones as they are.
+    """
+    probs = log_probs.exp()
+    return (probs - 1e-6).clamp(min=0.0) if options.replay.use else probs
 
 
 def _sum_over(tokens: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:

@@ -27,7 +27,14 @@ from training.cost.usage import Rates, measured_pace
 from training.extensions import extension
 from training.job.alerts import AlertOptions, uncorrected_staleness
 from training.job.attempts import Report, follow, progress, warn
-from training.job.checkpoints import complete_steps, export_policy, latest_step, prepare_resume, remove_old
+from training.job.checkpoints import (
+    complete_steps,
+    export_policy,
+    exported_step,
+    latest_step,
+    prepare_resume,
+    remove_old,
+)
 from training.job.configuration import compose_run
 from training.job.input_checks import (
     MATH,
@@ -40,6 +47,7 @@ from training.job.input_checks import (
     read_verifiers,
     split_validation,
 )
+from training.job.ledger import write_ledger
 from training.job.lineage import build_manifest
 from training.job.metrics_log import read_metrics
 from training.job.request import TrainingRequest
@@ -81,7 +89,8 @@ def run_job(request: TrainingRequest, report: Report) -> bool:
                 warn(report, latest_step(folder.checkpoints), text)
             _train(request, folder, config, environment, backend, budget, report)
             progress(report, "writing the policy")
-            manifest = build_manifest(request, folder, config, data, request.upstream, first)
+            ledger = write_ledger(folder.path, data.path, exported_step(folder.checkpoints, config.policy_from))
+            manifest = build_manifest(request, folder, config, data, request.upstream, first, ledger)
             export_policy(folder.checkpoints, folder.policy, manifest, config.policy_dtype, base=request.model.path)
             _report_costs(folder, report)
             _publish(folder, report)

@@ -29,8 +29,19 @@ def build_manifest(
     targets: TargetsRecord,
     upstream: Mapping[str, Any],
     first: Manifest | None,
+    ledger: dict[str, dict[str, int]] | None,
 ) -> Manifest:
-    """Describe the run that ended in ``folder``, and write its ``metrics.jsonl``; ``first`` is its first stage's."""
+    """Describe the run that ended in ``folder``, and write its ``metrics.jsonl``.
+
+    Args:
+        request: its inputs and settings.
+        folder: its files.
+        config: as it was resolved.
+        targets: of its last stage.
+        upstream: what the caller says about where the inputs came from.
+        first: of its first stage; None if it has none.
+        ledger: of each source its targets by verdict; None if no ledger was kept.
+    """
     ended, step = attempts(folder.attempts), exported_step(folder.checkpoints, config.policy_from)
     devices, price = Layout.of(config).reserved, config.run.device_hour_price
     steps = merge_attempts([attempt.records for attempt in ended], folder.metrics, devices=devices, price=price)
@@ -55,6 +66,7 @@ def build_manifest(
         cost=round(price * hours, 2) if price else None,
         steps=step,
         last_step=next((record["data"] for record in steps if record["step"] == step), {}),
+        ledger=ledger,
         first_stage=StageRecord(**{name: getattr(first, name) for name in StageRecord.model_fields}) if first else None,
     )
 

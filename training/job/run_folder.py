@@ -7,6 +7,7 @@ attempts/0001.*      .jsonl: step metrics of an attempt, .log: its output, .json
 metrics.jsonl        step metrics of the whole run, written when it ends
 checkpoints/         verl's checkpoints
 rollouts/            the samples of every step
+ledger/              the uses of targets of every step; ledger.parquet: of the whole run, targets.parquet: by target
 first_stage/         the run folder of the first stage, for recipes that have one
 policy/              Hugging Face model, tokenizer, lineage.json, model card: complete or absent
 """

@@ -11,18 +11,12 @@ from core.model.prompts import Example, encode_example, encode_prompt
 from grading.row_fields import PROBLEM
 from training.algorithms.schedules.prefix import cut_prefix, prefix_ratio
 from training.job.configuration import chat_template, mixed_options
+from training.job.derived_seeds import HASHES, prompt_id, stable_hash
 from training.verl_hooks.asynchronous.client import VERSIONS
-from training.verl_hooks.derived_seeds import HASHES, prompt_key, stable_hash
+from training.verl_hooks.batch import TARGET
 from training.verl_hooks.reward import TRUNCATED
 
 NO_VERSION = -1
-
-
-def prompt_id(row: dict[str, Any]) -> str:
-    """Identify the prompt of a row of the targets: by its id or index, or else by its text."""
-    extra = row["extra_info"]
-    named = extra.get("id") or extra.get("index")
-    return str(prompt_key(row["raw_prompt"]) if named is None else named)
 
 
 def batch_number(row: dict[str, Any]) -> int:
@@ -80,6 +74,7 @@ class OffPolicyAgentLoop(AgentLoopBase):
         was when the sample is drawn again after a resume.
         """
         prompt, prefix = self._example(row)
+        target = prompt_id(row) if prefix and not _replayed(row) else ""
         metrics: dict[str, Any] = {"generate_sequences": 0.0, "num_preempted": -1}
         response, log_probs, extra, requests = prefix, [0.0] * len(prefix), {}, 0
         versions = [NO_VERSION] * len(prefix)
@@ -118,7 +113,7 @@ class OffPolicyAgentLoop(AgentLoopBase):
             metrics=AgentLoopMetrics(**metrics),
             extra_fields=extra
             | {"turn_scores": [], "tool_rewards": [], TRUNCATED: self._truncated(response)}
-            | {PROBLEM: row["raw_prompt"][-1]["content"]},
+            | {PROBLEM: row["raw_prompt"][-1]["content"], TARGET: target},
         )
 
     def _log_probs(self, row: dict[str, Any], length: int) -> list[float] | None:

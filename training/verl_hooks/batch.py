@@ -17,6 +17,7 @@ from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.tensors import mask_of_prefix
 from training.verl_hooks.metrics import staleness_metrics, token_metrics
 
+TARGET = "target"  # entry of a sample's extra fields: the id of the target that it starts with, "" for none
 FIELDS: tuple[str, ...] = (
     "uid",
     "data_source",
@@ -49,6 +50,8 @@ class Samples:
     sampled: torch.Tensor
     sources: Sequence[str] = ()  # ``data_source`` of each row
     errors: Sequence[str] = ()  # why the verifier of each row failed; "" where it did not
+    targets: Sequence[str] = ()  # the id of the target that each row starts with; "" for none
+    numbers: Sequence[int] = ()  # of each row in its group
 
     @cached_property
     def mask(self) -> torch.Tensor:
@@ -62,6 +65,11 @@ class Samples:
     def on_policy(self) -> torch.Tensor:
         """Whether the policy sampled all of a row."""
         return self.rows["prefix_length"] == 0
+
+    def own_samples(self, row: int) -> list[int]:
+        """The rows of the group of ``row`` that the policy sampled alone."""
+        of_group = torch.from_numpy(self.index == self.index[row])
+        return (of_group & self.sampled & self.on_policy).nonzero().squeeze(-1).tolist()
 
     @cached_property
     def solved(self) -> torch.Tensor:

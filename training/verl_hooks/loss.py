@@ -20,7 +20,7 @@ from training.algorithms.aggregate import BatchSize, agg_loss, agg_mean
 from training.algorithms.methods.sft import sft_token_loss
 from training.algorithms.methods.sft_schedule import policy_weight
 from training.algorithms.methods.srft import entropy_advantage, row_entropy, supervised_scale
-from training.algorithms.mixed_loss import Stats
+from training.algorithms.mixed_loss import Stats, recorded_probs
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.registry import LOSSES, MEAN_AGG_MODES
 from training.algorithms.tensors import mask_of_prefix
@@ -132,9 +132,7 @@ def policy_term(batch: MicroBatch, options: MixedPolicyOptions) -> tuple[Tensor,
     if options.srft.use:
         advantages = entropy_advantage(advantages, off_policy_mask, row_entropy(required_entropy(batch), mask))
     if options.has_teacher_log_probs:
-        probs = fields["off_policy_log_probs"].exp()
-        # The token loss adds 1e-6 to the teacher's probabilities; ExGRPO's ratio has the recorded ones as they are.
-        phi = {"target_probs": (probs - 1e-6).clamp(min=0.0) if options.replay.use else probs}
+        phi = {"target_probs": recorded_probs(fields["off_policy_log_probs"], options)}
     token_loss = LOSSES.function(options.loss)
     losses, stats = token_loss(
         fields["old_log_probs"], batch.log_prob, advantages, mask, off_policy_mask, options, **phi

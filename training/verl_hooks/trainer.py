@@ -24,11 +24,13 @@ from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.schedules.entropy import EntropyController
 from training.job.checkpoints import TrainerState, folder_of, mark_complete, read_state, record_score
 from training.job.configuration import mixed_options
+from training.job.ledger import LEDGER
 from training.job.metrics_log import require_finite
 from training.job.user_reward import VERIFIERS
 from training.resources.fit_check import require_disk
 from training.verl_hooks.actor_worker import PolicyWorker
-from training.verl_hooks.batch import FIELDS, Samples, compute_advantages
+from training.verl_hooks.batch import FIELDS, TARGET, Samples, compute_advantages
+from training.verl_hooks.ledger import Ledger, supervised_uses, target_uses
 from training.verl_hooks.loss import mixed_policy_loss
 from training.verl_hooks.metrics import (
     group_metrics,
@@ -65,6 +67,7 @@ class MixedPolicy(PromptTrainer):
         adaptive_entropy = mixed_options(config).adaptive_entropy
         self.entropy = EntropyController(adaptive_entropy, config.actor_rollout_ref.actor.entropy_coeff)
         self._prefix_lengths: dict[str, int] = {}  # of this step's samples, by their key
+        self.ledger = Ledger(Path(config.paths.run) / LEDGER)
         self._counts = Counter[str]()  # of this step; verl averages the metrics of mini-batches that it samples apart
         super().__init__(config)
 
@@ -142,13 +145,16 @@ class MixedPolicy(PromptTrainer):
         data = tq.kv_batch_get(keys=batch.keys, partition_id=TRAIN, select_fields=fields)
         index = np.array(data.pop("uid").tolist(), dtype=object)
         sources = data.pop("data_source").tolist()
-        infos = [reward_info(of_sample) for of_sample in data.pop("extra_fields").tolist()]
+        extra = [getattr(of_sample, "data", of_sample) for of_sample in data.pop("extra_fields").tolist()]
+        infos = [reward_info(of_sample) for of_sample in extra]
         sampled = torch.tensor([not tag.get("is_padding", False) for tag in batch.tags])
         rows = data.to_padded_tensor()
         scores = rows["rm_scores"].sum(-1).tolist()
         rows["solved"] = torch.tensor([is_solved(info, score) for info, score in zip(infos, scores, strict=True)])
         errors = [info.get("error") or "" for info in infos]
-        return Samples(rows, index, sampled, sources, errors), data["response_mask"]
+        targets = [of_sample.get(TARGET, "") for of_sample in extra]
+        numbers = [sample_of(key)[1] for key in batch.keys]
+        return Samples(rows, index, sampled, sources, errors, targets, numbers), data["response_mask"]
 
     def _rewards(self, samples: Samples, metrics: dict[str, Any]) -> torch.Tensor:
         """Token by token; with verl's penalty for drift from the reference policy where it is part of the reward."""
@@ -193,6 +199,8 @@ class MixedPolicy(PromptTrainer):
         metrics["batch/missing_samples"] = float(prompts * n - sampled.sum())
         counted = [name for name in metrics if name.startswith("batch/") or name == "reward/errors"]
         self._counts.update({name: metrics[name] for name in counted})
+        coefficient = sft_coefficient(self.options.sft_multitask, self.global_steps - 1)
+        self.ledger.add(target_uses(samples, signal.fields, self.options, self.global_steps, coefficient))
         self._prefix_lengths |= zip(batch.keys, prefix_lengths.tolist(), strict=True)
 
         nested = {name: response_to_nested(value.float(), nested_mask) for name, value in signal.fields.items()}
@@ -223,6 +231,7 @@ class MixedPolicy(PromptTrainer):
             self.entropy.update(metrics["actor/entropy"])
         if prompts := self.memory.unsolved.take():
             metrics |= self._sft_update(prompts, self.entropy.coefficient)
+            self.ledger.add(supervised_uses([self.problems.target(prompt) for prompt in prompts], self.global_steps))
         if self.options.relift.use:
             metrics["relift/waiting"] = float(len(self.memory.unsolved.prompts))
         return batch
@@ -231,6 +240,7 @@ class MixedPolicy(PromptTrainer):
         super().on_step_begin()
         self._prefix_lengths.clear()
         self._counts.clear()
+        self.ledger.begin()
         if self.options.replay.use:
             self._set_loss(self.options if self.memory.replay.started else self.options.before_replay)
 
@@ -239,6 +249,7 @@ class MixedPolicy(PromptTrainer):
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
         metrics.update(self._counts)
+        self.ledger.write(global_steps)
         for name in [name for name in metrics if name.startswith(OF_ALL_SAMPLES)]:
             del metrics[name]
         dropped = metrics.get(EVICTED, 0.0) * self.config.actor_rollout_ref.rollout.n

@@ -55,7 +55,7 @@ class Lineage:
         """The manifest's short facts, one line each; whole configurations are left to `text`."""
         facts = []
         for key, value in self.manifest.items():
-            if key in ("config", "last_step"):
+            if key in ("config", "last_step", "ledger"):
                 continue
             if isinstance(value, Mapping):
                 pairs = {k: v for k, v in value.items() if not isinstance(v, Mapping | list | tuple)}
@@ -83,6 +83,10 @@ class Lineage:
             for name, values in {"source": ordered, **declared}.items()
             for value, counts in list(values.items())[:MOST_VALUES]
         ]
+
+    def learned(self) -> dict[str, dict[str, int]]:
+        """Of each source its targets by what the training made of them; {} if it kept no ledger."""
+        return self.manifest.get("ledger") or {}
 
     def text(self) -> str:
         """The whole manifest as JSON, empty if there is none."""

@@ -10,7 +10,13 @@ from evaluation.report import charts
 from evaluation.report.figures import training_curves
 from evaluation.report.html_page import environment, figures
 from evaluation.report.scorecard.scorecard import Row, Scorecard
-from evaluation.report.scorecard.scorecard_text import composition_table, published_models, samples_table, scores_table
+from evaluation.report.scorecard.scorecard_text import (
+    composition_table,
+    learned_table,
+    published_models,
+    samples_table,
+    scores_table,
+)
 from evaluation.report.scorecard.transcripts import KINDS
 from evaluation.report.table import Table, percent, signed
 from grading.grader import Verdict
@@ -62,6 +68,7 @@ def render_page(card: Scorecard) -> str:
             curves=figures(training_curves(card.training_metrics, titles(View.RECIPES))[:MOST_CURVES]),
             funnel=figures([charts.funnel("Rows after each stage", card.filter_counts)] if card.filter_counts else []),
             composition=composition_table(card),
+            learned=learned_table(card),
             repeated=_repeated_problems(card),
             chain=_chain(card),
             kinds=KINDS,

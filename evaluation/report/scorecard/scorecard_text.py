@@ -37,6 +37,8 @@ def render_markdown(card: Scorecard) -> str:
         parts.append(Table.of_pairs(("targets", "rows left"), card.filter_counts).to_markdown())
     if card.lineage.composition():
         parts.append(composition_table(card).to_markdown())
+    if card.lineage.learned():
+        parts.append(learned_table(card).to_markdown())
     if card.contamination:
         compared = f"{card.contamination.targets:,} training problems compared with {card.contamination.problems:,}"
         parts.append(f"Contamination: {compared} of the benchmarks, {len(card.contamination.matches):,} repeat one.")
@@ -107,6 +109,16 @@ def composition_table(card: Scorecard) -> Table:
     for name, value, read, kept in card.lineage.composition():
         table.add("" if name == previous else name, value, f"{read:,}", f"{kept:,}", percent(kept / read))
         previous = name
+    return table
+
+
+def learned_table(card: Scorecard) -> Table:
+    """What the training made of the targets of each source, by the verdicts of its ledger."""
+    sources = card.lineage.learned()
+    names = list(dict.fromkeys(name for counts in sources.values() for name in counts))
+    table = Table(["targets of", *(name.replace("_", " ") for name in names)], left=(0,))
+    for source, counts in sources.items():
+        table.add(source, *(f"{counts.get(name, 0):,}" for name in names))
     return table
 
 

@@ -25,9 +25,9 @@ from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.schedules.prompt_order import easy_first
 from training.job.checkpoints import STATE, TrainerState, folder_of, mark_complete, read_state
 from training.job.configuration import compose_run
+from training.job.derived_seeds import prompt_key
 from training.job.input_checks import check_pass_rates, order_targets
 from training.verl_hooks import replay_buffer
-from training.verl_hooks.derived_seeds import prompt_key
 from training.verl_hooks.prompts.prompt_sampler import PromptMemory
 from training.verl_hooks.trainer import MixedPolicyTrainer
 

@@ -16,12 +16,12 @@ from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
 from training.algorithms.options import MixedPolicyOptions
+from training.job.derived_seeds import stable_hash
 from training.verl_hooks import trainer
 from training.verl_hooks.agent_loop import batch_number
 from training.verl_hooks.asynchronous.balancer import TimedBalancer
 from training.verl_hooks.asynchronous.client import VERSIONS, ResumingClient
 from training.verl_hooks.asynchronous.trainers import SeparateTrainer
-from training.verl_hooks.derived_seeds import stable_hash
 from training.verl_hooks.loss import mixed_policy_loss
 from training.verl_hooks.metrics import mean_of_sums
 from training.verl_hooks.prompts.prompt_sampler import PromptMemory

@@ -12,8 +12,8 @@ from transformers import AutoTokenizer
 from core.model.prompts import CHAT
 from training.algorithms.options import MixedPolicyOptions
 from training.embedded_model.resolve_model import SHIPPED
+from training.job.derived_seeds import HASHES, stable_hash
 from training.verl_hooks.agent_loop import OffPolicyAgentLoop, OffPolicyOutput, prompt_id
-from training.verl_hooks.derived_seeds import HASHES, stable_hash
 from training.verl_hooks.metrics import group_metrics
 
 ROOT = Path(__file__).resolve().parents[3]

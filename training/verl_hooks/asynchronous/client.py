@@ -6,7 +6,7 @@ from typing import Any
 from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
-from training.verl_hooks.derived_seeds import stable_hash
+from training.job.derived_seeds import stable_hash
 
 VERSIONS = "versions"  # entry of a sample's extra fields: the version of the weights for each of its tokens
 ABORTED = ("abort", "aborted")

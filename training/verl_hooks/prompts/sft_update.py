@@ -11,7 +11,7 @@ from verl.utils import tensordict_utils as tu
 from verl.workers.utils.padding import no_padding_2_padding
 
 from core.model.prompts import Example, Template, encode_example, encode_prompt
-from training.verl_hooks.derived_seeds import prompt_key
+from training.job.derived_seeds import prompt_id, prompt_key
 
 
 class Problems:
@@ -39,6 +39,11 @@ class Problems:
 
     def has_target(self, prompt: int) -> bool:
         return prompt in self._with_target
+
+    def target(self, prompt: int) -> tuple[str, str]:
+        """The id of the target of a problem, and its source."""
+        record = self.record(prompt)
+        return prompt_id(record), record["data_source"]
 
     def example(self, prompt: int) -> Example:
         """Prompt and target as tokens."""

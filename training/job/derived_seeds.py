@@ -1,6 +1,7 @@
 """Deterministic random numbers: equal on every machine, rank and restart."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from core.files import digest_bytes
 
@@ -17,3 +18,10 @@ def stable_hash(*parts: int | str) -> int:
 def prompt_key(messages: Messages) -> int:
     """A number for what the policy is asked: equal for targets of one problem."""
     return stable_hash(*(text for message in messages for text in (message["role"], message["content"])))
+
+
+def prompt_id(row: dict[str, Any]) -> str:
+    """Identify the prompt of a row of the targets: by its id or index, or else by its text."""
+    extra = row["extra_info"]
+    named = extra.get("id") or extra.get("index")
+    return str(prompt_key(row["raw_prompt"]) if named is None else named)

@@ -1,0 +1,62 @@
+"""The asset training/ledger: what the training made of each target, and every use of one."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import dagster as dg
+
+from assets.shared.metadata import cell
+from assets.shared.profile import profile_asset
+from assets.shared.references import PolicyReference, Reference
+from assets.training import POLICY
+from core.code_digest import code_version
+from core.ledger import LEARNED_FILE, VERDICTS
+
+LEDGER = dg.AssetKey(["training", "ledger"])
+
+
+@profile_asset(
+    key=LEDGER,
+    group_name=LEDGER.path[0],
+    kinds={"parquet"},
+    code_version=code_version("assets/ledger.py", "training/job/ledger.py"),
+    ins={"policy": dg.AssetIn(POLICY)},
+    description="What the training made of each target: taught, imitated, known before, contradicted, not learned or "
+    "not used. Its tables have one row per target, and one per use of a target in an update. The setting "
+    "targets.ledger leaves targets out of the next preparation by these verdicts.",
+)
+def ledger(context: dg.AssetExecutionContext, policy: PolicyReference) -> dg.MaterializeResult[Reference]:
+    from core.model.manifest import read_manifest
+
+    counts = read_manifest(Path(policy.path)).ledger
+    run = Path(policy.metrics).parent
+    if counts is None:
+        context.log.info("no ledger: the recipe has no off-policy samples")
+    else:
+        total = {name: sum(of_source.get(name, 0) for of_source in counts.values()) for name in VERDICTS}
+        context.log.info(", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in total.items() if count))
+    return dg.MaterializeResult(
+        value=Reference(path=str(run), digest=policy.digest),
+        data_version=dg.DataVersion(policy.digest),
+        metadata={} if counts is None else _metadata(counts, run),
+    )
+
+
+def _metadata(counts: Mapping[str, Mapping[str, int]], run: Path) -> dict[str, dg.MetadataValue]:
+    """The verdicts by source, what they mean, and the targets that weighed most."""
+    from training.job.ledger import USES_FILE, heaviest
+
+    names = [name for name in VERDICTS if any(name in of_source for of_source in counts.values())]
+    lines = [f"| source | {' | '.join(name.replace('_', ' ') for name in names)} |", f"|---{'|--:' * len(names)}|"]
+    for source, of_source in counts.items():
+        lines.append(f"| {cell(source)} | {' | '.join(f'{of_source.get(name, 0):,}' for name in names)} |")
+    meanings = [f"- {name.replace('_', ' ')}: {VERDICTS[name]}" for name in names]
+    rows = ["| target | problem | share of the loss | uses | p, first to last | solved, first to last | verdict |"]
+    rows.append("|---|---|--:|--:|--:|--:|---|")
+    rows += [f"| {' | '.join(map(cell, row))} |" for row in heaviest(run)]
+    return {
+        "targets by verdict": dg.MetadataValue.md("\n".join([*lines, "", *meanings])),
+        "heaviest targets": dg.MetadataValue.md("\n".join(rows)),
+        "targets": dg.MetadataValue.path(str(run / LEARNED_FILE)),
+        "uses": dg.MetadataValue.path(str(run / USES_FILE)),
+    }

@@ -1,0 +1,61 @@
+"""The asset training/ledger, the scorecard's table of it, and the documentation's."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from core.ledger import LEARNED_FILE, VERDICTS
+from core.model.manifest import write_manifest
+from core.schemas import LEARNED, USES
+from evaluation.report.scorecard.lineage_summary import Lineage
+from tests import manifests
+from tests.defs.test_scorecard_and_champion import Written
+
+
+def metadata(written: Written, **changes: object) -> dict[str, str]:
+    written.policy("p", arithmetic=0.5)
+    folder = Path(written.reference("training/policy")["path"])
+    write_manifest(folder, manifests.manifest(**changes))
+    result = written.project.run("training/ledger")
+    assert result.success
+    (event,) = result.get_asset_materialization_events()
+    return {name: str(value.value) for name, value in event.materialization.metadata.items()}
+
+
+def test_the_verdicts_and_the_heaviest_targets_are_shown(build):
+    written = Written(build())
+    run = written.project.storage / "training" / "policy" / "p"
+    run.mkdir(parents=True)
+    row = {
+        "target": "a",
+        "data_source": "s",
+        "problem": "1 | 2",
+        "uses": 2,
+        "loss_share": 0.5,
+        "verdict": "not_learned",
+    }
+    row |= {"first_prob": 0.25, "last_prob": 0.2, "first_solved": None, "last_solved": None}
+    pq.write_table(pa.Table.from_pylist([row], schema=LEARNED), run / LEARNED_FILE)
+    pq.write_table(pa.Table.from_pylist([{"loss_share": 1.0}], schema=USES), run / "ledger.parquet")
+    shown = metadata(written, ledger={"s": {"taught": 3, "not_learned": 1}, "t|u": {"unused": 1200}})
+    assert "| source | taught | not learned | unused |" in shown["targets by verdict"]
+    assert "| s | 3 | 1 | 0 |" in shown["targets by verdict"]
+    assert "1,200" in shown["targets by verdict"] and VERDICTS["taught"] in shown["targets by verdict"]
+    assert "| 50.00% | 2 | 0.25 to 0.20 |  | not learned |" in shown["heaviest targets"]
+
+
+def test_a_recipe_without_a_ledger_says_so(build):
+    assert "targets by verdict" not in metadata(Written(build()))
+
+
+def test_the_scorecard_has_the_counts_of_the_lineage():
+    counts = {"s": {"taught": 3}}
+    assert Lineage.from_manifest(manifests.manifest(ledger=counts).to_json()).learned() == counts
+    assert Lineage.from_manifest(manifests.manifest().to_json()).learned() == {}
+
+
+def test_the_documentation_defines_every_verdict():
+    page = (Path(__file__).resolve().parents[2] / "docs" / "training.md").read_text()
+    for name, meaning in VERDICTS.items():
+        assert f"| `{name}` | {meaning} |" in page

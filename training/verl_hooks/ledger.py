@@ -1,0 +1,112 @@
+"""The ledger of a training: each use of a target in an update, as the trainer sees it before the update."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import torch
+
+from core.files import write_table
+from core.schemas import USES
+from training.algorithms.methods.sft import sft_token_loss
+from training.algorithms.mixed_loss import off_policy_ratio, recorded_probs
+from training.algorithms.options import MixedPolicyOptions
+from training.algorithms.registry import LOSSES
+from training.verl_hooks.batch import Samples
+
+LOW = 0.1  # the quantile of the tokens' probabilities
+
+
+class Ledger:
+    """The uses of one step, until `write` puts them into ``folder``, in a file of the step.
+
+    A step that is made again after a resume replaces its file.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._tables: list[pa.Table] = []
+
+    def begin(self) -> None:
+        """Forget what a step left that was not finished."""
+        self._tables.clear()
+
+    def add(self, uses: Sequence[Mapping[str, Any]]) -> None:
+        """Add the uses of a batch, rows of `USES`."""
+        self._tables.append(pa.Table.from_pylist(list(uses), schema=USES))
+
+    def write(self, step: int) -> None:
+        """Write the uses of ``step``."""
+        table = pa.concat_tables([USES.empty_table(), *self._tables])
+        write_table(table.sort_by([("target", "ascending"), ("sample", "ascending")]), self.folder / f"{step}.parquet")
+
+
+def supervised_uses(targets: Sequence[tuple[str, str]], step: int) -> list[dict[str, Any]]:
+    """The uses of (id, source) in an update that is only supervised, and whose probabilities no one computes before."""
+    share = 1 / max(len(targets), 1)
+    return [
+        {"step": step, "target": target, "data_source": source, "loss_share": share, "gate": 1.0}
+        for target, source in targets
+    ]
+
+
+def target_uses(
+    samples: Samples,
+    fields: Mapping[str, torch.Tensor],
+    options: MixedPolicyOptions,
+    step: int,
+    sft_coef: float,
+) -> list[dict[str, Any]]:
+    """The uses of targets among ``samples``, rows of `USES`.
+
+    Args:
+        samples: of a batch; `Samples.targets` names the target that each starts with, "" for none.
+        fields: the inputs of the update, see `Advantages.fields`: of the same rows.
+        step: number of the step.
+        sft_coef: weight of the supervised term of this step.
+    """
+    chosen = [row for row, target in enumerate(samples.targets) if target and samples.sampled[row]]
+    if not chosen:
+        return []
+    index = torch.tensor(chosen)
+    off_policy = samples.off_policy_mask[index]
+    log_prob = samples.rows["old_log_probs"][index].float()
+    advantages = fields["advantages"][index].float()
+    gate = fields["gate"][index] if "gate" in fields else torch.ones_like(log_prob)
+    phi = recorded_probs(fields["off_policy_log_probs"][index], options) if options.has_teacher_log_probs else None
+    loss = torch.zeros_like(log_prob)
+    if options.use_off_policy_loss:
+        given = {} if phi is None else {"target_probs": phi}
+        losses, _ = LOSSES.function(options.loss)(
+            log_prob, log_prob, advantages, off_policy, off_policy, options, **given
+        )
+        loss += losses.abs()
+    if options.sft_multitask.use:
+        loss += sft_coef * sft_token_loss(log_prob, off_policy, options.sft_multitask.weight)
+    weight = off_policy_ratio(log_prob, phi, off_policy, options) if options.use_off_policy_loss else None
+    shares = (loss * gate).sum(-1)
+    shares = shares / shares.sum().clamp(min=torch.finfo(shares.dtype).tiny)
+    uses: list[dict[str, Any]] = []
+    for place, row in enumerate(chosen):
+        tokens = off_policy[place]
+        probs = log_prob[place][tokens].exp()
+        own = samples.own_samples(row)
+        uses.append(
+            {
+                "step": step,
+                "target": samples.targets[row],
+                "data_source": samples.sources[row],
+                "sample": samples.numbers[row],
+                "tokens": int(tokens.sum()),
+                "solved": int(samples.solved[own].sum()),
+                "samples": len(own),
+                "advantage": float(advantages[place][tokens].mean()),
+                "prob": float(probs.mean()),
+                "low_prob": float(probs.quantile(LOW)),
+                "weight": None if weight is None else float(weight[place][tokens].mean()),
+                "loss_share": float(shares[place]),
+                "gate": float(gate[place][tokens].mean()),
+            }
+        )
+    return uses
