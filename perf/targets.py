@@ -4,6 +4,7 @@
     .venv/bin/python -m perf.targets memory --source FILE [--rows 100000 1000000]    # peak memory at two sizes
     .venv/bin/python -m perf.targets scale --source FILE [--rows 1000 4000]  # time of 46,000 long traces
     .venv/bin/python -m perf.targets duplicates [--rows 1000 10000 100000]  # near duplicates of one gold answer
+    .venv/bin/python -m perf.targets changes [--rows 100000]  # what is done again after a change
 
 The usual way is ``datasets.map`` (``num_proc=2``) with a Python function that applies the same filters to a row,
 tokenizes the text and calls math-verify on it. Ours is `targets.prepare` with two workers, including reading,
@@ -19,7 +20,8 @@ tokens.
 prepares the shortest real rows, repeated.
 
 ``duplicates`` searches generated problems with one gold answer for near duplicates, and compares all pairs of the same
-problems where there are few.
+problems where there are few. ``changes`` prepares generated traces, changes one input after the other, and prints how
+many traces are filtered again.
 """
 
 import argparse
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing here is on a hub
 
 from core.model.tokens import END_TOKEN, load_lengths
+from perf.changed_inputs import changed_inputs
 from perf.near_duplicates import duplicates
 from targets.config import PrepareConfig, build_config
 from targets.filter.context import FilterContext, FilterInputs
@@ -292,13 +295,18 @@ def _peak(process: "psutil.Popen") -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m perf.targets", description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("what", nargs="?", choices=("speed", "memory", "scale", "duplicates"), default="speed")
+    parser.add_argument(
+        "what", nargs="?", choices=("speed", "memory", "scale", "duplicates", "changes"), default="speed"
+    )
     parser.add_argument("--source", type=Path, nargs="+", default=[], help="files of real traces")
     parser.add_argument("--rows", type=int, nargs="+", help="speed: at most so many rows; else: the sizes")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where memory writes")
     options = parser.parse_args()
     if options.what == "duplicates":
         duplicates(options.rows or [1000, 10_000, 100_000])
+        return
+    if options.what == "changes":
+        changed_inputs((options.rows or [100_000])[0])
         return
     if not options.source:
         parser.error("the following arguments are required: --source")
