@@ -181,6 +181,7 @@ bench: setup  ## measure the figures that the README quotes (TRACES="FILE ..." D
 	@$(ORCHESTRATION) -m perf.operations
 	@$(ORCHESTRATION) -m perf.load
 	@$(TRAINING) -m perf.steps
+	@OMP_NUM_THREADS=1 $(TRAINING) -m perf.ledger
 	@$(TRAINING) -m perf.evaluation $(if $(DATA),--data $(DATA),--only hostile generation)
 
 lock:  ## compile requirements/*.lock from pyproject.toml (needs uv; finds local wheels through PIP_FIND_LINKS)
