@@ -103,8 +103,9 @@ def print_difference(difference: Difference) -> None:
 
 
 def _print_lines(lines: Sequence[tuple[str, str, str]]) -> None:
+    width = max(len(what) for what, _, _ in lines)
     for what, before, now in lines:
-        print(f"{what:46}{before:>14}{now:>14}")
+        print(f"{what:{width}}{before:>14}{now:>14}")
 
 
 def _print(prepared: Prepared, split: Split | None, seconds: float) -> None:
