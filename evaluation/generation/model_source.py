@@ -84,12 +84,13 @@ class LocalModel:
 
     def decisive(self) -> dict[str, Any]:
         """The facts that decide a sample besides sampling, prompt and number, as JSON values."""
-        from evaluation.generation.engine import on_cpu, prepare_environment
+        from core.machine.processor import computes_on_cpu
+        from evaluation.generation.engine import prepare_environment
 
         prepare_environment()
         return {
             "checkpoint": self.checkpoint,
-            "device": "cpu" if on_cpu() else "cuda",
+            "device": "cpu" if computes_on_cpu() else "cuda",
             "tensor_parallel": self._plan.tensor_parallel,  # another number adds up in another order
             "vllm": _vllm_version(),
         }

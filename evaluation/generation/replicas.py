@@ -12,10 +12,11 @@ from typing import Any
 
 from core.errors import InputError
 from core.machine.loopback import single_node_environment
+from core.machine.processor import computes_on_cpu
 from core.machine.temporary_folder import shorten_temporary_folder
 from core.model.model_folder import bfloat16_bytes
 from core.plugins.user_code import python_path
-from evaluation.generation.engine import Engine, EngineOptions, EngineRequest, attention_heads, on_cpu
+from evaluation.generation.engine import Engine, EngineOptions, EngineRequest, attention_heads
 from evaluation.generation.requests import Completion
 
 WEIGHTS_SHARE = 0.6  # of a GPU's memory; the rest is for keys and values, activations and graphs
@@ -62,7 +63,7 @@ def plan_replicas(
         name for name, n in (("replicas", count), ("tensor_parallel", tensor_parallel)) if n is not None and n < 1
     ]:
         raise InputError(f"{wrong[0]}: expected 1 or more")
-    if on_cpu():
+    if computes_on_cpu():
         if (tensor_parallel or 1) > 1:
             raise InputError(
                 f"tensor_parallel: {tensor_parallel} GPUs per engine, and torch here is a CPU build: leave it out"
@@ -128,7 +129,7 @@ def _connect(replicas: int = 1) -> None:
     os.environ.update(single_node_environment())
     start: dict[str, Any] = {}
     if not _on_cluster():
-        cpus = max(replicas, os.cpu_count() or 1) if on_cpu() else None
+        cpus = max(replicas, os.cpu_count() or 1) if computes_on_cpu() else None
         start = {"num_cpus": cpus, "include_dashboard": False}
     ray.init(log_to_driver=False, **start)
 
@@ -166,12 +167,12 @@ def complete_all(
     started = not ray.is_initialized()
     _connect(replicas)
     try:
-        device, needed = ("CPU", 1) if on_cpu() else ("GPU", options.tensor_parallel)
+        device, needed = ("CPU", 1) if computes_on_cpu() else ("GPU", options.tensor_parallel)
         if (available := int(ray.cluster_resources().get(device, 0))) < replicas * needed:  # Ray would wait forever
             raise InputError(
                 f"replicas: {replicas} engines need {needed} {device} each, and Ray has {available}; ask for fewer"
             )
-        actor = ray.remote(num_cpus=1, num_gpus=0 if on_cpu() else needed, runtime_env=ENVIRONMENT)(Engine)
+        actor = ray.remote(num_cpus=1, num_gpus=0 if computes_on_cpu() else needed, runtime_env=ENVIRONMENT)(Engine)
         # Half of an equal share at a time: the other half goes to whichever engine is done first.
         share = max(1, sum(map(len, groups)) // (2 * replicas))
         engines = [actor.remote(replace(options, fair_share=share)) for _ in range(replicas)]

@@ -1,7 +1,8 @@
 """A CPU platform for verl.
 
 verl imports this module in every process of a job when ``VERL_USE_EXTERNAL_MODULES`` names it, as the hardware profile
-``cpu`` does. The import registers the platform and, on a CPU build of torch, removes what keeps verl from running.
+``cpu`` does. The import registers the platform and, in an interpreter for the CPU, removes what keeps verl from
+running.
 """
 
 import importlib.metadata
@@ -14,9 +15,11 @@ import psutil
 import torch
 from verl.plugin.platform import PlatformBase, PlatformRegistry
 
+from core.machine.processor import computes_on_cpu
+
 
 def adapt_to_cpu() -> None:
-    """Make verl's device-agnostic engine, its process groups and its version checks work on a CPU build of torch."""
+    """Make verl's device-agnostic engine, its process groups and its version checks work on a CPU."""
     # verl registers the FSDP engine for cuda and npu only, but nothing in the engine needs them.
     os.environ.setdefault("VERL_ENGINE_DEVICE", "cuda")
 
@@ -40,7 +43,7 @@ def adapt_to_cpu() -> None:
     torch.Tensor.pin_memory = lambda self, *args, **kwargs: self
 
 
-if torch.version.cuda is None and torch.version.hip is None:
+if computes_on_cpu() or torch.version.cuda is None and torch.version.hip is None:
     adapt_to_cpu()
 
 

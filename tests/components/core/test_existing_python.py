@@ -87,6 +87,13 @@ def test_versions_that_are_not_supported_are_tried_by_force(tmp_path: Path):
     assert examine(tmp_path / "top/bin/python")
 
 
+def test_a_python_whose_vllm_is_built_for_the_cpu_computes_there_whatever_its_torch(tmp_path: Path):
+    python = python_with(tmp_path / "base")
+    code = "from core.machine.processor import computes_on_cpu; print(computes_on_cpu())"
+    shown = subprocess.run([python, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True)
+    assert shown.stdout == "True\n"  # there is no torch to ask
+
+
 def test_an_environment_on_top_of_another_one_runs_the_training(tmp_path: Path):
     build_on_top(TRAIN_PYTHON, tmp_path / "top")
     command = [tmp_path / "top/bin/python", "-m", "training", "--recipe", "luffy", "--print-config"]
