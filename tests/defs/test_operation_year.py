@@ -39,7 +39,7 @@ def project_of(week: int, storage: Path, instance: dg.DagsterInstance) -> Projec
     variables = {
         "LUFFY_PROFILE": "embedded",
         "LUFFY__STORAGE__ROOT": str(storage),
-        "LUFFY__TARGETS__EMBEDDED_ROWS": "200",
+        "LUFFY__TARGETS__EMBEDDED_ROWS": "300",
         "LUFFY__TARGETS__SEED": str(week),
         "LUFFY__BENCHMARKS__LIMIT": "20",
     }

@@ -109,7 +109,7 @@ class Written:
         run = self.project.storage / "training" / "policy" / name
         (run / "policy").mkdir(parents=True)
         (run / "policy" / "model.safetensors").write_text(name)
-        base = InputRecord(path=Path("base"), digest=self.base)
+        base = InputRecord(path=Path("../../../../base"), digest=self.base)  # from the folder of the policy
         targets = manifests.targets(path=self.trained_on)
         manifest = manifests.manifest(base_model=base, steps=3, targets=targets, upstream=self.upstream)
         write_manifest(run / "policy", manifest)
