@@ -1,0 +1,269 @@
+"""End the parts of a deployment in the middle of a training: ``.venv/bin/python -m perf.faults``.
+
+It prints the table of docs/operations.md. One training goes through all faults of processes, one after the other, and
+has to end with every step. Needs Postgres (`perf.deployment`), root for the full disk, and for the lost store a folder
+that ``pip install --target FOLDER s3fs 'moto[server]'`` has filled.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+
+from assets.shared.interpreter import RUN_VARIABLE
+from perf.deployment import Deployment, Postgres, postgres
+from perf.storage_faults import WAIT_SECONDS, Row, full_disk, lost_store, wait_until
+
+STEPS = 350  # of about a second
+AWAY_SECONDS = 30.0  # of Postgres
+GOAL_SECONDS = 300.0
+RETRY_SECONDS = 20.0  # within which the daemon launches a failed run once more
+PARTS = ("models/base", "benchmarks/suite", "targets/prepared", "targets/rejected", "targets/train")
+OVERRIDES = (
+    "data.train_batch_size=4",
+    "data.max_prompt_length=64",
+    "data.max_response_length=144",
+    "actor_rollout_ref.rollout.n=4",
+    "trainer.save_freq=5",
+    f"trainer.total_training_steps={STEPS}",
+)
+SETTINGS = {
+    "LUFFY__TARGETS__EMBEDDED_ROWS": "2000",
+    "LUFFY__BENCHMARKS__LIMIT": "8",
+    "LUFFY__TRAINING__OVERRIDES": json.dumps(OVERRIDES),
+}
+Reply = TypeVar("Reply")
+
+
+@dataclass
+class Subject:
+    """A deployment in which a training is under way."""
+
+    deployment: Deployment
+    database: Postgres
+    ended: set[str] = field(default_factory=set)  # runs that a fault has ended
+    others: set[str] = field(default_factory=set)  # runs of no training
+
+    @property
+    def run(self) -> str:
+        """The newest run that trains."""
+        return next(run for run in _patiently(self.deployment.runs) if run not in self.others)
+
+    def steps(self) -> list[tuple[int, int]]:
+        """Attempt and step of each record of the training."""
+        files = sorted(self.deployment.storage.glob("training/policy/*/attempts/*.jsonl"))
+        lines = [(int(file.stem), line) for file in files for line in file.read_text().splitlines(keepends=True)]
+        return [(attempt, json.loads(line)["step"]) for attempt, line in lines if line.endswith("\n")]
+
+    def wait_for_steps(self, more: int) -> None:
+        """Wait until the training has made this many more steps."""
+        now = len(self.steps())
+        wait_until(lambda: len(self.steps()) >= now + more)
+
+    def process(self, words: str) -> psutil.Process:
+        """The first process of the run whose command line begins with ``words`` after its interpreter."""
+        named = [process for process in marked(self.run) if words in " ".join(process.cmdline()[1:4])]
+        return min(named, key=lambda process: process.create_time())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--s3-packages", type=Path, help="folder with s3fs and moto's server, for the lost store")
+    packages = parser.parse_args().s3_packages
+    sys.stdout.write(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores\n")
+    sys.stdout.write("| fault | what goes on | seconds | lost | left |\n|---|---|--:|---|---|\n")
+    for row in rows(packages):
+        sys.stdout.write(row.markdown() + "\n")
+        sys.stdout.flush()
+        assert row.seconds < GOAL_SECONDS and row.left == "nothing", row
+
+
+def rows(packages: Path | None) -> Iterator[Row]:
+    """The rows of the table, each as soon as it is measured."""
+    with tempfile.TemporaryDirectory(prefix="luffy-faults-") as folder:
+        with training(Path(folder)) as subject:
+            for fault in (
+                webserver_killed,
+                daemon_killed,
+                postgres_away,
+                training_killed,
+                step_killed,
+                worker_killed,
+                code_server_killed,
+            ):
+                yield fault(subject)
+            finish(subject)
+        if packages:
+            yield lost_store(Path(folder), packages.absolute())
+        if os.geteuid() == 0:
+            yield full_disk(Path(folder))
+
+
+@contextmanager
+def training(folder: Path) -> Iterator[Subject]:
+    """A deployment that has begun to train."""
+    with postgres() as database:
+        deployment = Deployment(folder, database, SETTINGS)
+        try:
+            deployment.start()
+            prepared = deployment.launch(*PARTS)
+            deployment.wait(lambda runs: runs.get(prepared) == "SUCCESS")
+            deployment.turn_on("stop_orphans")
+            begun = deployment.launch("training/policy")
+            subject = Subject(deployment, database)
+            deployment.wait(lambda runs: runs[begun] == "STARTED" and len(subject.steps()) >= 3)
+            yield subject
+        finally:
+            deployment.stop()
+
+
+def webserver_killed(subject: Subject) -> Row:
+    before, began = len(subject.steps()), time.monotonic()
+    subject.deployment.kill("webserver")
+    subject.deployment.start("webserver")
+    subject.deployment.runs()
+    seconds = time.monotonic() - began
+    wait_until(lambda: len(subject.steps()) > before)
+    return Row("webserver killed, started again", "the training goes on; the UI answers again", seconds, "nothing")
+
+
+def daemon_killed(subject: Subject) -> Row:
+    before, began = len(subject.steps()), time.monotonic()
+    subject.deployment.kill("daemon")
+    queued = subject.deployment.launch("benchmarks/suite")
+    subject.others.add(queued)
+    subject.deployment.start("daemon")
+    subject.deployment.wait(lambda runs: runs[queued] == "SUCCESS", subject.ended)
+    seconds = time.monotonic() - began
+    wait_until(lambda: len(subject.steps()) > before)
+    return Row(
+        "daemon killed, a run queued, started again",
+        "the training goes on; the queued run has ended",
+        seconds,
+        "nothing",
+    )
+
+
+def postgres_away(subject: Subject) -> Row:
+    subject.database.stop()
+    before = len(subject.steps())
+    time.sleep(AWAY_SECONDS)
+    made = len(subject.steps()) - before
+    subject.database.start()
+    began = time.monotonic()
+    reached = subject.steps()[-1][1]
+    wait_until(lambda: _observed(subject) >= reached)
+    seconds = time.monotonic() - began
+    return Row(
+        f"Postgres away for {AWAY_SECONDS:.0f} s",
+        f"the training made {made} steps meanwhile; its curves are complete (after the return)",
+        seconds,
+        "nothing",
+    )
+
+
+def training_killed(subject: Subject) -> Row:
+    return _struck(subject, "the training's process killed", lambda: subject.process("training --request"))
+
+
+def step_killed(subject: Subject) -> Row:
+    return _struck(subject, "the step's process killed", lambda: _parent(subject.process("training --request")))
+
+
+def worker_killed(subject: Subject) -> Row:
+    return _struck(subject, "the run's process killed", lambda: _parent(_parent(subject.process("training --request"))))
+
+
+def code_server_killed(subject: Subject) -> Row:
+    def kill() -> None:
+        subject.deployment.kill("code")
+        subject.deployment.start("code")
+
+    return _resumed(subject, "code server killed with its runs, started again", kill)
+
+
+def _struck(subject: Subject, fault: str, find: Callable[[], psutil.Process]) -> Row:
+    return _resumed(subject, fault, find().kill)
+
+
+def _resumed(subject: Subject, fault: str, strike: Callable[[], None]) -> Row:
+    """Strike after three more steps; the row of how the training came back, by itself or by a person's hand."""
+    subject.wait_for_steps(3)
+    run, before = subject.run, subject.steps()
+    began = time.monotonic()
+    strike()
+    wait_until(lambda: _patiently(subject.deployment.runs)[run] == "FAILURE")
+    ended = time.monotonic() - began
+    subject.ended.add(run)
+    wait_until(lambda: not marked(run))
+    gone = time.monotonic() - began
+    time.sleep(RETRY_SECONDS)
+    by_itself = subject.run != run
+    if not by_itself:
+        subject.deployment.execute_again(run)
+    wait_until(lambda: len(subject.steps()) > len(before))
+    seconds = time.monotonic() - began
+    repeated = max(step for _, step in before) + 1 - subject.steps()[len(before)][1]
+    who = "the daemon starts it again" if by_itself else "*Re-execute* starts it again"
+    what = f"failed after {ended:.0f} s, no process after {gone:.0f} s; {who}, from the last checkpoint"
+    return Row(fault, what, seconds, f"steps repeated: {repeated}" if repeated else "nothing")
+
+
+def finish(subject: Subject) -> None:
+    """Wait for the policy, and check that it has every step once."""
+    wait_until(lambda: subject.deployment.runs()[subject.run] == "SUCCESS")
+    (file,) = subject.deployment.storage.glob("training/policy/*/metrics.jsonl")
+    steps = [json.loads(line)["step"] for line in file.read_text().splitlines()]
+    assert steps == list(range(1, STEPS + 1)), steps
+    unfinished = set(subject.deployment.runs().values()) - {"SUCCESS", "FAILURE"}
+    assert not unfinished and not any(marked(run) for run in subject.deployment.runs())
+    sys.stdout.write(f"the policy has all {STEPS} steps once\n")
+
+
+def marked(run: str) -> list[psutil.Process]:
+    """The processes that carry the id of ``run``."""
+    processes = psutil.process_iter(["environ", "status"])
+    return [
+        process
+        for process in processes
+        if (process.info["environ"] or {}).get(RUN_VARIABLE) == run and process.info["status"] != psutil.STATUS_ZOMBIE
+    ]
+
+
+def _parent(process: psutil.Process) -> psutil.Process:
+    parent = process.parent()
+    assert parent is not None
+    return parent
+
+
+def _observed(subject: Subject) -> int:
+    """The last step of the training that Dagster has recorded."""
+    query = """{ assetOrError(assetKey: {path: ["training", "metrics"]}) { ... on Asset {
+        assetObservations(limit: 1) { metadataEntries { label ... on IntMetadataEntry { intValue } } } } } }"""
+    observations = _patiently(lambda: subject.deployment.ask(query))["assetOrError"]["assetObservations"]
+    return next(e["intValue"] for o in observations for e in o["metadataEntries"] if e["label"] == "step")
+
+
+def _patiently(ask: Callable[[], Reply]) -> Reply:
+    """What ``ask`` gives, once the processes that it asks are back."""
+    end = time.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            return ask()
+        except (OSError, AssertionError):
+            if time.monotonic() > end:
+                raise
+            time.sleep(1.0)
+
+
+if __name__ == "__main__":
+    main()
