@@ -76,7 +76,7 @@ def _make(file: Path, recorded: RecordedRun, profile: str, settings: Settings, t
     from assets.experiment_runs import partition, recorded_file
 
     defs = load_definitions()
-    training_interpreter(defs).executable()
+    training_interpreter(defs).examined()
     request = recorded.manifest.request
     key = partition(request.recipe, request.seed)
     with dg.DagsterInstance.get() as instance:

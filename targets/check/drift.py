@@ -176,7 +176,8 @@ def _other_values(column: str, before: Version, now: Version) -> Change:
         earlier = before.texts(column)
         for name, values in now.texts(column).items():
             if name in earlier:
-                other = [value for value in values if value not in set(earlier[name])]
+                seen = set(earlier[name])
+                other = [value for value in values if value not in seen]
                 where = f"{name}: {', '.join(sorted({str(value) for value in other}))}"
                 yield Change(len(other) / len(values), where if other else "")
 
