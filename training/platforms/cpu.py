@@ -43,7 +43,7 @@ def adapt_to_cpu() -> None:
     torch.Tensor.pin_memory = lambda self, *args, **kwargs: self
 
 
-if computes_on_cpu() or torch.version.cuda is None and torch.version.hip is None:
+if computes_on_cpu() or (torch.version.cuda is None and torch.version.hip is None):
     adapt_to_cpu()
 
 
