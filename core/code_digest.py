@@ -53,6 +53,7 @@ PREPARATION_CODE = (
     "targets/target_tables.py",
     "targets/trace.py",
     "core/arithmetic.py",
+    "core/ledger.py",
     "core/model/chat_template.py",
     "core/model/special_tokens.py",
     "core/text/excerpt.py",
@@ -75,18 +76,22 @@ GENERATION_CODE = (
     "grading/gym_tasks.py",
     "grading/row_fields.py",
 )
-# Of training/job, `configuration` composes the numbers, `request` says what a first stage computes, and `user_reward`
-# calls the user's function; the rest starts, follows and describes the process that training/verl_hooks runs.
+# Of training/job, `configuration` composes the numbers, `derived_seeds` draws some, `request` says what a first stage
+# computes, and `user_reward` calls the user's function; the rest starts, follows and describes the process that
+# training/verl_hooks runs.
 TRAINING_CODE = (
     "training/algorithms",
     "training/verl_hooks",
     "training/platforms",
     "training/job/configuration.py",
+    "training/job/derived_seeds.py",
     "training/job/request.py",
     "training/job/user_reward.py",
     "training/config/keys.py",  # and not its table, which refuses keys and changes no number
     "training/config/rollout_modes.py",
     "training/config/train.yaml",
+    "core/ledger.py",
+    "core/machine/processor.py",
     "core/model/prompts.py",
     *VERDICT_CODE,
 )

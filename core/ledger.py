@@ -1,5 +1,6 @@
 """What a training made of a target: the verdicts of its ledger (docs/training.md)."""
 
+LEDGER = "ledger"  # folder of a run, with a file of `core.schemas.USES` for each step
 LEARNED_FILE = "targets.parquet"  # in the folder of a run: rows of `core.schemas.LEARNED`
 KNOWN = 0.75  # share of the policy's own samples that are right at the first use
 SOLVED = 0.5  # and at the last use, where the probability of the target falls

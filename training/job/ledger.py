@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from core.files import write_table
-from core.ledger import KNOWN, LEARNED_FILE, SOLVED, VERDICTS
+from core.ledger import KNOWN, LEARNED_FILE, LEDGER, SOLVED, VERDICTS
 from core.schemas import LEARNED, USES
 from training.job.derived_seeds import prompt_key
 
-LEDGER, USES_FILE = "ledger", "ledger.parquet"
+USES_FILE = "ledger.parquet"
 
 
 def write_ledger(run: Path, targets: Path, steps: int) -> dict[str, dict[str, int]] | None:

@@ -19,12 +19,12 @@ from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.utils.padding import response_to_nested
 
 from core.files import digest_bytes
+from core.ledger import LEDGER
 from training.algorithms.methods.sft_schedule import sft_coefficient
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.schedules.entropy import EntropyController
 from training.job.checkpoints import TrainerState, folder_of, mark_complete, read_state, record_score
 from training.job.configuration import mixed_options
-from training.job.ledger import LEDGER
 from training.job.metrics_log import require_finite
 from training.job.user_reward import VERIFIERS
 from training.resources.fit_check import require_disk

@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +23,7 @@ from training.verl_hooks.agent_loop import batch_number
 from training.verl_hooks.asynchronous.balancer import TimedBalancer
 from training.verl_hooks.asynchronous.client import VERSIONS, ResumingClient
 from training.verl_hooks.asynchronous.trainers import SeparateTrainer
+from training.verl_hooks.ledger import Ledger
 from training.verl_hooks.loss import mixed_policy_loss
 from training.verl_hooks.metrics import mean_of_sums
 from training.verl_hooks.prompts.prompt_sampler import PromptMemory
@@ -106,6 +108,7 @@ def step_of(correction: str, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str,
     )  # pyright: ignore[reportArgumentType]
     hooks.use_reference_policy, hooks.memory = False, PromptMemory(hooks.options, n=2)
     hooks.has_verifiers = hooks.has_several_sources = False
+    hooks.ledger = Ledger(Path())
     hooks.global_steps, hooks.parameter_sync_step, hooks._counts, hooks._prefix_lengths = 8, 1, Counter(), {}
     hooks.config = OmegaConf.create(
         {

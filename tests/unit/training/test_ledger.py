@@ -9,11 +9,11 @@ import pytest
 import torch
 from tensordict import TensorDict
 
-from core.ledger import VERDICTS
+from core.ledger import LEDGER, VERDICTS
 from core.schemas import LEARNED, TARGET, USES
 from training.algorithms.options import MixedPolicyOptions
 from training.job.derived_seeds import prompt_id
-from training.job.ledger import LEDGER, learned, target_ids, verdicts, write_ledger
+from training.job.ledger import learned, target_ids, verdicts, write_ledger
 from training.verl_hooks.batch import Samples
 from training.verl_hooks.ledger import Ledger, supervised_uses, target_uses
 

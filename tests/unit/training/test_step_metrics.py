@@ -1,6 +1,7 @@
 """What a step reports is what was optimised: by update, by where a token came from, without verl's padding rows."""
 
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,7 @@ from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.registry import LOSS_AGG_MODES
 from training.algorithms.schedules.entropy import EntropyController
 from training.verl_hooks import trainer
+from training.verl_hooks.ledger import Ledger
 from training.verl_hooks.loss import mixed_policy_loss
 from training.verl_hooks.metrics import mean_of_sums, pair_of_sums, update_counts
 from training.verl_hooks.prompts.prompt_sampler import PromptMemory
@@ -148,6 +150,7 @@ def step(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, float], KVBatchMeta
     hooks.options = MixedPolicyOptions(prefix={"n_prefix": 1})
     hooks.use_reference_policy, hooks.memory = False, PromptMemory(hooks.options, n=2)
     hooks.has_verifiers = hooks.has_several_sources = False
+    hooks.ledger = Ledger(Path())
     hooks.global_steps, hooks.parameter_sync_step, hooks._counts, hooks._prefix_lengths = 4, 1, Counter(), {}
     hooks.config = OmegaConf.create(
         {
