@@ -15,6 +15,7 @@ pytest.importorskip("dagster_postgres", reason="no dagster-postgres in this inte
 
 from perf.deployment import Deployment, Postgres, clean_environment, no_postgres
 from perf.deployment import postgres as started_postgres
+from perf.faults import marked
 
 ROOT = Path(__file__).parents[2]
 SECRETS = {
@@ -125,6 +126,29 @@ def test_a_training_outlives_half_a_minute_without_postgres(
     assert {str(entry["step"].value) for entry in metadata} == {
         str(step) for step in range(1, 13)
     }  # the curves have no hole
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_two_trainings_take_turns_on_the_gpu(deployment: Deployment) -> None:
+    parts = ("models/base", "benchmarks/suite", "targets/prepared", "targets/rejected", "targets/train")
+    prepared = deployment.launch(*parts)
+    deployment.wait(lambda runs: runs.get(prepared) == "SUCCESS")
+    trainings = [deployment.launch("training/policy", seed=seed) for seed in (1, 2)]
+    at_once: set[int] = set()
+
+    def ended(count: int) -> bool:
+        at_once.add(sum(bool(marked(run)) for run in trainings))
+        return [deployment.runs()[run] for run in trainings].count("SUCCESS") >= count
+
+    deployment.wait(lambda _: ended(1))
+    deployment.wait(lambda _: ended(2))
+    assert at_once == {0, 1}
+    query = """query ($r: ID!) { logsForRun(runId: $r) { ... on EventConnection {
+        events { ... on MessageEvent { message } } } } }"""
+    events = [event for run in trainings for event in deployment.ask(query, r=run)["logsForRun"]["events"]]
+    said = [event.get("message", "") for event in events]
+    assert any("blocked by limit for pool gpu" in message for message in said)
 
 
 @pytest.mark.slow
