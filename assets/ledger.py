@@ -44,18 +44,16 @@ def ledger(context: dg.AssetExecutionContext, policy: PolicyReference) -> dg.Mat
 
 def _metadata(counts: Mapping[str, Mapping[str, int]], run: Path) -> dict[str, dg.MetadataValue]:
     """The verdicts by source, what they mean, and the targets that weighed most."""
+    from evaluation.report.scorecard.scorecard_text import learned_table
     from training.job.ledger import USES_FILE, heaviest
 
-    names = [name for name in VERDICTS if any(name in of_source for of_source in counts.values())]
-    lines = [f"| source | {' | '.join(name.replace('_', ' ') for name in names)} |", f"|---{'|--:' * len(names)}|"]
-    for source, of_source in counts.items():
-        lines.append(f"| {cell(source)} | {' | '.join(f'{of_source.get(name, 0):,}' for name in names)} |")
-    meanings = [f"- {name.replace('_', ' ')}: {VERDICTS[name]}" for name in names]
+    table = learned_table(counts)
+    meanings = [f"- {name}: {VERDICTS[name.replace(' ', '_')]}" for name in table.columns[1:]]
     rows = ["| target | problem | share of the loss | uses | p, first to last | solved, first to last | verdict |"]
     rows.append("|---|---|--:|--:|--:|--:|---|")
     rows += [f"| {' | '.join(map(cell, row))} |" for row in heaviest(run)]
     return {
-        "targets by verdict": dg.MetadataValue.md("\n".join([*lines, "", *meanings])),
+        "targets by verdict": dg.MetadataValue.md("\n".join([table.to_markdown(), "", *meanings])),
         "heaviest targets": dg.MetadataValue.md("\n".join(rows)),
         "targets": dg.MetadataValue.path(str(run / LEARNED_FILE)),
         "uses": dg.MetadataValue.path(str(run / USES_FILE)),

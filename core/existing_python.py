@@ -23,6 +23,7 @@ from core.errors import InputError
 from core.machine.package_lock import locked_versions, normalized
 
 PROJECT = Path(__file__).resolve().parents[1]
+TRAIN_PYTHON = PROJECT / ".venv-train" / "bin" / "python"
 LOOK = """
 import json, sys, sysconfig
 from importlib import metadata
@@ -61,7 +62,8 @@ class ExistingPython:
     def look(cls, path: Path) -> "ExistingPython":
         """Ask the Python at ``path``; InputError if there is none that answers."""
         variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        variables |= {"PYTHONPATH": ":".join(_other_folders())} if _other_folders() else {}
+        if folders := _other_folders():
+            variables["PYTHONPATH"] = ":".join(folders)
         try:
             done = subprocess.run([path, "-c", LOOK], capture_output=True, text=True, check=True, env=variables)
             seen = json.loads(done.stdout)

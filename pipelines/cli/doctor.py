@@ -9,8 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from core.existing_python import PROJECT, TRAIN_PYTHON
 from training.preflight.checks import HOST, Examination, run_checks
-from training.preflight.machine_checks import PROJECT, TRAIN_PYTHON, checks_of
+from training.preflight.machine_checks import checks_of
 
 
 def doctor(hardware: str = "cpu", port: int = 3000, *, machine_only: bool = True, python: Path = TRAIN_PYTHON) -> int:

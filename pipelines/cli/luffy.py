@@ -18,8 +18,20 @@ from typer.core import TyperCommand
 from core.cli import COMMAND, examples, exit_status, new_app, run_app, whole_number
 from core.errors import InputError
 from core.files import PROJECT
-from core.plugins.config_files import HARDWARE, PROFILES, RECIPES, config_names
 from core.plugins.user_code import python_path
+from pipelines.cli.options import (
+    AtOnce,
+    CopyTo,
+    Host,
+    Overrides,
+    Port,
+    Profile,
+    Reason,
+    Recipes,
+    Select,
+    hardware_profiles,
+    profiles,
+)
 
 START, DATA, COMPARISON, CHAMPION = "Start here", "Your own data and models", "Comparisons", "The champion"
 PACKAGES = {"targets": "targets", "train": "training", "evaluate": "evaluation"}
@@ -47,54 +59,6 @@ app = new_app(
     epilog="Try `luffy demo`, then `luffy ui`. Every command has --help. Outputs go to var/storage. "
     "`luffy --install-completion` teaches your shell the commands and their options.",
 )
-
-
-def profiles() -> list[str]:
-    """The profiles of the project and of installed packages."""
-    return config_names(PROFILES)
-
-
-def recipes() -> list[str]:
-    """The recipes of trainings."""
-    return config_names(RECIPES)
-
-
-def hardware_profiles() -> list[str]:
-    """The hardware that a training can be configured for."""
-    return config_names(HARDWARE)
-
-
-Profile = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Profile of settings, by name or as a YAML file. Without it, $LUFFY_PROFILE, or embedded.",
-        autocompletion=profiles,
-    ),
-]
-Overrides = Annotated[
-    list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override a setting. Repeatable.")
-]
-Select = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ASSETS", help="Only these assets, such as key:targets/train, or +key:targets/train with what it needs."
-    ),
-]
-AtOnce = Annotated[int, typer.Option(metavar="N", parser=whole_number(1), help="Stages that run at the same time.")]
-Recipes = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[RECIPE]...",
-        help="Recipes to train: names, also of installed packages, or YAML files of yours. Without any, those of the "
-        "profile.",
-        autocompletion=recipes,
-    ),
-]
-CopyTo = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Also copy the tables and figures to this folder.")]
-Port = Annotated[int, typer.Option(metavar="PORT", parser=whole_number(1, 65535), help="Port of the UI.")]
-Host = Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on. Keep it local: the UI has no login.")]
-Reason = Annotated[str, typer.Option(metavar="TEXT", help="Why. It is kept with the decision.")]
 
 
 @app.command(rich_help_panel=START)

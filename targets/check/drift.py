@@ -131,22 +131,20 @@ def _rejections(chosen: Callable[[str], bool], before: Version, now: Version) ->
     return _largest(changes())
 
 
+def _survivals(before: Version, now: Version) -> Iterator[Change]:
+    """The relative change of the share of its traces that each file keeps."""
+    for name, old, new in _common(before.sources, now.sources):
+        if old["kept"] and new["read"]:
+            yield Change((new["kept"] / new["read"]) / (old["kept"] / old["read"]) - 1, name)
+
+
 def _survival(before: Version, now: Version) -> Change:
-    """The relative change of the share of its traces that a file keeps."""
-    return _largest(
-        Change((new["kept"] / new["read"]) / (old["kept"] / old["read"]) - 1, name)
-        for name, old, new in _common(before.sources, now.sources)
-        if old["kept"] and new["read"]
-    )
+    return _largest(_survivals(before, now))
 
 
 def _lost(before: Version, now: Version) -> Change:
     """The largest share of what it kept before that a file does not keep any more."""
-    lost = [
-        Change(1 - (new["kept"] / new["read"]) / (old["kept"] / old["read"]), name)
-        for name, old, new in _common(before.sources, now.sources)
-        if old["kept"] and new["read"]
-    ]
+    lost = (Change(-change.value, change.where) for change in _survivals(before, now))
     return max(lost, key=lambda change: change.value, default=Change())
 
 

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 
 from core.ledger import LEARNED_FILE, VERDICTS
 from core.model.manifest import write_manifest
-from core.schemas import LEARNED, USES
+from core.schemas import LEARNED
 from evaluation.report.scorecard.lineage_summary import Lineage
 from tests import manifests
 from tests.defs.test_scorecard_and_champion import Written
@@ -36,8 +36,8 @@ def test_the_verdicts_and_the_heaviest_targets_are_shown(build):
         "verdict": "not_learned",
     }
     row |= {"first_prob": 0.25, "last_prob": 0.2, "first_solved": None, "last_solved": None}
-    pq.write_table(pa.Table.from_pylist([row], schema=LEARNED), run / LEARNED_FILE)
-    pq.write_table(pa.Table.from_pylist([{"loss_share": 1.0}], schema=USES), run / "ledger.parquet")
+    other = {"target": "b", "uses": 1, "loss_share": 0.5, "verdict": "taught"}
+    pq.write_table(pa.Table.from_pylist([row, other], schema=LEARNED), run / LEARNED_FILE)
     shown = metadata(written, ledger={"s": {"taught": 3, "not_learned": 1}, "t|u": {"unused": 1200}})
     assert "| source | taught | not learned | unused |" in shown["targets by verdict"]
     assert "| s | 3 | 1 | 0 |" in shown["targets by verdict"]

@@ -12,7 +12,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from pipelines.cli.luffy import app, profiles, recipes
+from pipelines.cli.luffy import app
+from pipelines.cli.options import profiles, recipes
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = typer.main.get_command(app).commands

@@ -8,7 +8,8 @@ import pytest
 
 from core.code_digest import PROJECT
 from core.metrics import METRICS
-from pipelines.cli.luffy import app, recipes
+from pipelines.cli.luffy import app
+from pipelines.cli.options import recipes
 from pipelines.definitions.settings import Settings
 from pipelines.reference.options import leaves
 from training.algorithms.options import MixedPolicyOptions

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from core.code_digest import PROJECT, SHORT_DIGEST
 from core.errors import InputError
+from core.existing_python import TRAIN_PYTHON
 from core.files import atomic_folder, digest_file, set_aside
 from core.model.model_folder import HUB_ID, check_model, download_model, model_digest, model_files
 
 EMBEDDED = "embedded"
 SHIPPED = Path(__file__).parent / "model"
-TRAIN_PYTHON = PROJECT / ".venv-train" / "bin" / "python"
 
 ACCEPTED = (
     f"give {EMBEDDED!r}, a Hugging Face folder (config.json, weights, tokenizer), a .gguf file, or a hub id "

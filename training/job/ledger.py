@@ -106,20 +106,19 @@ def verdicts(uses: np.ndarray, prob: np.ndarray, solved: np.ndarray) -> list[str
 
 def heaviest(run: Path, count: int = 20) -> list[list[str]]:
     """The targets with the largest shares of the loss in the run in folder ``run``, as cells of a table."""
-    table = pq.read_table(run / LEARNED_FILE).sort_by([("loss_share", "descending")]).slice(0, count)
-    shares = table["loss_share"].to_pylist()
-    total = max(pq.read_table(run / USES_FILE, columns=["loss_share"])["loss_share"].to_numpy().sum(), 1e-9)
+    table = pq.read_table(run / LEARNED_FILE).sort_by([("loss_share", "descending")])
+    total = table["loss_share"].to_numpy().sum() or 1.0
     return [
         [
             row["target"],
             row["problem"],
-            f"{share / total:.2%}",
+            f"{row['loss_share'] / total:.2%}",
             str(row["uses"]),
             _ends(row["first_prob"], row["last_prob"]),
             _ends(row["first_solved"], row["last_solved"]),
             row["verdict"].replace("_", " "),
         ]
-        for row, share in zip(table.to_pylist(), shares, strict=True)
+        for row in table.slice(0, count).to_pylist()
     ]
 
 

@@ -18,7 +18,6 @@ from core.machine.package_lock import differences, summary
 from training.preflight.checks import HOST, TRAINING, TRAINING_GPU, Check, Examination
 
 PYTHONS = ((3, 11), (3, 12))
-TRAIN_PYTHON = PROJECT / ".venv-train" / "bin" / "python"
 GB = 1e9
 SETUP_DISK = {"cpu": 8 * GB, "gpu": 16 * GB}  # both environments, and a demo
 LEAST_MEMORY, LEAST_DISK = 8 * GB, 2 * GB  # for the embedded model

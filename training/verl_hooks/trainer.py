@@ -97,6 +97,11 @@ class MixedPolicy(PromptTrainer):
         dataset: Any = self.train_dataset  # verl's RLHFDataset
         return len(dataset.dataframe.unique("data_source")) > 1
 
+    @property
+    def sft_coef(self) -> float:
+        """The weight of the supervised term in this step."""
+        return sft_coefficient(self.options.sft_multitask, self.global_steps - 1)
+
     def _build_replay_buffer(self) -> GroupReplayBuffer:
         data, sampler = self.config.data, self.config.trainer.v1.sampler
         metric = self._resolve_filter_groups_metric()
@@ -199,8 +204,7 @@ class MixedPolicy(PromptTrainer):
         metrics["batch/missing_samples"] = float(prompts * n - sampled.sum())
         counted = [name for name in metrics if name.startswith("batch/") or name == "reward/errors"]
         self._counts.update({name: metrics[name] for name in counted})
-        coefficient = sft_coefficient(self.options.sft_multitask, self.global_steps - 1)
-        self.ledger.add(target_uses(samples, signal.fields, self.options, self.global_steps, coefficient))
+        self.ledger.add(target_uses(samples, signal.fields, self.options, self.global_steps, self.sft_coef))
         self._prefix_lengths |= zip(batch.keys, prefix_lengths.tolist(), strict=True)
 
         nested = {name: response_to_nested(value.float(), nested_mask) for name, value in signal.fields.items()}
@@ -214,8 +218,7 @@ class MixedPolicy(PromptTrainer):
         extra_info(batch)["entropy_coeff"] = self.entropy.coefficient
         extra_info(batch)["skip_grad_norm"] = self.options.skip_grad_norm
         if self.options.sft_multitask.use:
-            metrics["actor/sft_coef"] = sft_coefficient(self.options.sft_multitask, self.global_steps - 1)
-            extra_info(batch)["sft_coef"] = metrics["actor/sft_coef"]
+            metrics["actor/sft_coef"] = extra_info(batch)["sft_coef"] = self.sft_coef
         batch = super()._update_actor(batch, metrics)
         mean_of_sums(metrics, "actor/")
         metrics["actor/entropy_coeff"] = self.entropy.coefficient

@@ -68,7 +68,7 @@ def render_page(card: Scorecard) -> str:
             curves=figures(training_curves(card.training_metrics, titles(View.RECIPES))[:MOST_CURVES]),
             funnel=figures([charts.funnel("Rows after each stage", card.filter_counts)] if card.filter_counts else []),
             composition=composition_table(card),
-            learned=learned_table(card),
+            learned=learned_table(card.lineage.learned()),
             repeated=_repeated_problems(card),
             chain=_chain(card),
             kinds=KINDS,

@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Mapping, Sequence
 
+from core.ledger import VERDICTS
 from core.text.markdown import escape_markdown
 from evaluation.benchmarks.suite import GROUPS
 from evaluation.report.scorecard.scorecard import Row, Scorecard
@@ -38,7 +39,7 @@ def render_markdown(card: Scorecard) -> str:
     if card.lineage.composition():
         parts.append(composition_table(card).to_markdown())
     if card.lineage.learned():
-        parts.append(learned_table(card).to_markdown())
+        parts.append(learned_table(card.lineage.learned()).to_markdown())
     if card.contamination:
         compared = f"{card.contamination.targets:,} training problems compared with {card.contamination.problems:,}"
         parts.append(f"Contamination: {compared} of the benchmarks, {len(card.contamination.matches):,} repeat one.")
@@ -112,11 +113,10 @@ def composition_table(card: Scorecard) -> Table:
     return table
 
 
-def learned_table(card: Scorecard) -> Table:
-    """What the training made of the targets of each source, by the verdicts of its ledger."""
-    sources = card.lineage.learned()
-    names = list(dict.fromkeys(name for counts in sources.values() for name in counts))
-    table = Table(["targets of", *(name.replace("_", " ") for name in names)], left=(0,))
+def learned_table(sources: Mapping[str, Mapping[str, int]]) -> Table:
+    """What a training made of the targets of each source: {source: {verdict of its ledger: targets}}."""
+    names = [name for name in VERDICTS if any(name in counts for counts in sources.values())]
+    table = Table(["source", *(name.replace("_", " ") for name in names)])
     for source, counts in sources.items():
         table.add(source, *(f"{counts.get(name, 0):,}" for name in names))
     return table
