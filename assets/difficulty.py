@@ -7,7 +7,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.evals import generate, grade
+from assets.evals.scores import generate, grade
 from assets.generated import generated_input, with_generated
 from assets.models import KEY as BASE
 from assets.shared.interpreter import TrainingInterpreter

@@ -19,7 +19,7 @@ LEDGER = dg.AssetKey(["training", "ledger"])
     key=LEDGER,
     group_name=LEDGER.path[0],
     kinds={"parquet"},
-    code_version=code_version("assets/ledger.py", "training/job/ledger.py"),
+    code_version=code_version("assets/ledger.py", "training/job/records/ledger.py"),
     ins={"policy": dg.AssetIn(POLICY)},
     description="What the training made of each target: taught, imitated, known before, contradicted, not learned or "
     "not used. Its tables have one row per target, and one per use of a target in an update. The setting "
@@ -45,7 +45,7 @@ def ledger(context: dg.AssetExecutionContext, policy: PolicyReference) -> dg.Mat
 def _metadata(counts: Mapping[str, Mapping[str, int]], run: Path) -> dict[str, dg.MetadataValue]:
     """The verdicts by source, what they mean, and the targets that weighed most."""
     from evaluation.report.scorecard.scorecard_text import learned_table
-    from training.job.ledger import USES_FILE, heaviest
+    from training.job.records.ledger import USES_FILE, heaviest
 
     table = learned_table(counts)
     meanings = [f"- {name}: {VERDICTS[name.replace(' ', '_')]}" for name in table.columns[1:]]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.benchmarks import KEY as SUITE
-from assets.evals import ROLES, key
+from assets.evals.scores import ROLES, key
 from assets.models import KEY as BASE
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import rounded

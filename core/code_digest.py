@@ -17,11 +17,7 @@ SHORT_DIGEST = 16  # characters of a digest in folder names and in front of peop
 
 VERDICT_CODE = (
     "grading/grader.py",
-    "grading/answers.py",
-    "grading/choices.py",
-    "grading/choice_sets.py",
-    "grading/pairs.py",
-    "grading/spelling.py",
+    "grading/answers",
     "grading/expressions",
     "grading/equivalence.py",
     "grading/pool.py",
@@ -59,7 +55,6 @@ PREPARATION_CODE = (
     "core/text/excerpt.py",
     "core/model/tokens.py",
     "grading/contamination.py",
-    "grading/gold.py",
     *GRADING_CODE,
 )
 GENERATION_CODE = (
@@ -71,8 +66,8 @@ GENERATION_CODE = (
     "core/model/prompts.yaml",
     "core/schemas.py",
     "core/text/patterns.py",
-    "grading/answers.py",
-    "grading/gold.py",
+    "grading/answers/extraction.py",
+    "grading/answers/gold.py",
     "grading/gym_tasks.py",
     "grading/row_fields.py",
 )

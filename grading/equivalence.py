@@ -22,9 +22,9 @@ from typing import Any, TextIO
 
 from core.machine.limits import address_space, limit, limit_memory
 from core.machine.processes import adopt_orphans, stop_descendants
+from grading.answers.pairs import without_label
 from grading.expressions.comparison import same
 from grading.expressions.reader import read
-from grading.pairs import without_label
 
 Compare = Callable[[str, str], tuple[str, str]]  # (answer, gold) to (verdict, reason)
 Reply = Callable[..., tuple[Any, ...]]  # from the arguments of a request

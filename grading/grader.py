@@ -14,10 +14,10 @@ from pathlib import Path
 
 from core.errors import InputError
 from grading import whole_text
-from grading.answers import answer_part, extract_boxed
-from grading.pairs import compare_numbers
+from grading.answers.extraction import answer_part, extract_boxed
+from grading.answers.pairs import compare_numbers
+from grading.answers.spelling import normalize, same_string
 from grading.pool import PROGRAM, WorkerPool
-from grading.spelling import normalize, same_string
 from grading.verdict_cache import VerdictStore
 
 RULES = ("boxed", "whole-text")

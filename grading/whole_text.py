@@ -6,7 +6,7 @@ LIMIT_SECONDS`` is the worker program that applies it (see `grading.equivalence`
 
 import sys
 
-from grading.answers import THINK_END
+from grading.answers.extraction import THINK_END
 from grading.equivalence import serve
 
 PROGRAM = ("grading.whole_text",)

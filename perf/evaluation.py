@@ -35,7 +35,7 @@ from core.code_digest import PROJECT
 from core.files import write_table
 from evaluation.benchmarks.benchmark_problems import read_benchmark, read_suite
 from evaluation.benchmarks.suite import load_suite
-from grading.choices import extract_choice, same_choice
+from grading.answers.choices import extract_choice, same_choice
 from grading.grader import Grade, Grader
 
 MODEL = PROJECT / "training" / "embedded_model" / "model"

@@ -20,7 +20,7 @@ from core.arithmetic import problems
 from core.code_digest import PROJECT
 from core.files import write_table
 from pipelines.definitions.settings import PROFILE, load_settings
-from training.job.metrics_log import read_metrics
+from training.job.records.metrics_log import read_metrics
 
 TRAINING = str(PROJECT / ".venv-train/bin/python")
 MODEL = PROJECT / "training/embedded_model/model"

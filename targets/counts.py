@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from grading.gold import suggest
+from grading.answers.gold import suggest
 from targets.filter.filters import Filter
 from targets.source import OF_ONE_TRACE
 from targets.target_tables import IdDigest

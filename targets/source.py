@@ -22,7 +22,7 @@ from core.errors import InputError, explain_validation, first_line
 from core.files import read_yaml
 from core.plugins.config_files import entries
 from core.plugins.user_code import load_function
-from grading.gold import AnswerForm
+from grading.answers.gold import AnswerForm
 from grading.gym_tasks import ENTRY, GYM, task_of
 from grading.row_fields import Columns, name_columns
 from grading.spec_values import SpecValue, domain_of, require_fields
@@ -64,7 +64,7 @@ class ColumnMapping(BaseModel):
     target_token_ids: str | None = None  # a list per response: the tokens that the log-probabilities are of
     finish_reason: str | None = None  # "length": the response was cut at a token limit
     steps: bool = False  # the response is one solution, as a list of its lines or as a text (see `read.steps`)
-    answer_form: AnswerForm = "text"  # of the column of answers (see `grading.gold`)
+    answer_form: AnswerForm = "text"  # of the column of answers (see `grading.answers.gold`)
 
     def columns(self) -> list[str]:
         """The top-level columns that must be there."""

@@ -19,7 +19,7 @@ METRICS_FILE = "metrics.jsonl"
 def curves(records: list[dict[str, Any]]) -> dict[str, Any]:
     """The full curves as pictures, where the time went, and the last reward, which the UI plots over runs."""
     from evaluation.report.figures import training_curves
-    from training.job.metrics_log import time_by_phase
+    from training.job.records.metrics_log import time_by_phase
 
     metadata: dict[str, Any] = {}
     recorded = {name for record in records for name in record["data"]}
@@ -81,7 +81,7 @@ def prediction(out: Path, records: list[dict[str, Any]]) -> dict[str, Any]:
 
 def samples(folder: Path) -> dict[str, Any]:
     """Some samples of the first and of the last step, as a table in which nothing is interpreted."""
-    from training.job import rollout_log
+    from training.job.records import rollout_log
 
     steps = rollout_log.steps(folder)
     lines = ["| step | prompt | response | gold | off-policy tokens | reward |", "|--:|---|---|---|--:|--:|"]

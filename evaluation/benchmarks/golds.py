@@ -11,8 +11,8 @@ from typing import Any
 from core.errors import InputError
 from core.text.patterns import compile_quick_pattern
 from evaluation.benchmarks.options import LETTERS, POSITIONS
-from grading.answers import extract_boxed
-from grading.gold import AnswerForm, explain_unreadable, gold_answer
+from grading.answers.extraction import extract_boxed
+from grading.answers.gold import AnswerForm, explain_unreadable, gold_answer
 
 _BETWEEN = compile_quick_pattern(r"(?i)[,;/&+、，\s]|\band\b")  # the labels of one text
 EMPTY_CELLS = ("nan", "<na>", "nat")  # what pandas writes for an empty cell

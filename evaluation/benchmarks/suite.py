@@ -16,7 +16,7 @@ from core.errors import InputError, explain_validation
 from core.files import PROJECT, read_yaml
 from core.model.prompts import PROBLEM
 from core.plugins.config_files import SUITES, config_file
-from grading.gold import AnswerForm
+from grading.answers.gold import AnswerForm
 from grading.gym_tasks import ENTRY, GYM, task_of
 from grading.row_fields import OPTIONS
 from grading.row_fields import Columns as NamedColumns
@@ -62,7 +62,7 @@ class Source(BaseModel):
     where: dict[str, str] = Field(default_factory=dict)  # dotted path -> value that kept rows have
     columns: Columns = Columns()
     fields: NamedColumns = {}  # columns that the verifier reads beside the gold answer
-    answer_form: AnswerForm = "text"  # of the column `gold` (see `grading.gold`)
+    answer_form: AnswerForm = "text"  # of the column `gold` (see `grading.answers.gold`)
     gold_list: Literal["all", "any"] = "all"  # a list of golds: all of them are the answer, or any one of them is
     index_base: Literal[0, 1] | None = (
         None  # gold is the position of the right option, counted from it; none: its label

@@ -6,12 +6,12 @@ from typing import Any
 from pydantic import Field
 
 from core.text.patterns import compile_full_match, compile_quick_pattern
-from grading.answers import BOXED, SEPARATOR
-from grading.choice_sets import extract_choices, same_choices
-from grading.choices import choice_in, extract_choice, same_choice
+from grading.answers.choice_sets import extract_choices, same_choices
+from grading.answers.choices import choice_in, extract_choice, same_choice
+from grading.answers.extraction import BOXED, SEPARATOR
+from grading.answers.spelling import same_string
 from grading.grader import Grade, Verdict
 from grading.row_fields import OPTIONS, PROBLEM
-from grading.spelling import same_string
 from grading.verifiers.verifier import Verifier, VerifierOptions
 
 LABELS = "ABCDEFGHIJ"

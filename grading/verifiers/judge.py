@@ -15,7 +15,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from core.code_digest import identity
 from core.errors import first_line
-from grading.answers import find_answer
+from grading.answers.extraction import find_answer
 from grading.grader import Grade, Verdict
 from grading.judging.client import JudgeClient, NoReply
 from grading.judging.ledger import Ledger, OverBudget, PaidForNothing

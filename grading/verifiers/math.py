@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from pydantic import field_validator
 
-from grading.answers import BOXED
+from grading.answers.extraction import BOXED
 from grading.grader import Grade, Grader
 from grading.verifiers.verifier import Item, Resources, Verifier, VerifierOptions
 

@@ -30,7 +30,7 @@ from pipelines.definitions.jobs import COMPARE, EVERYTHING, EXPERIMENT, OBSERVE,
 from pipelines.definitions.settings import load_settings
 
 if TYPE_CHECKING:
-    from assets.experiment_runs import Inputs
+    from assets.experiments.runs import Inputs
 
 WORDS = ("word_problems_train.jsonl", "svamp_test.jsonl")
 
@@ -55,9 +55,9 @@ def run_experiments(
     recipes = [recipe_name(recipe) for recipe in recipes]
     os.chdir(PROJECT)
     prepare_home()
-    from assets import evals
-    from assets.experiment_runs import partition, seeds
-    from assets.experiments import COMPARISON, DRIFT, PAGE
+    from assets.evals.scores import key as base_scores
+    from assets.experiments.comparison import COMPARISON, DRIFT, PAGE
+    from assets.experiments.runs import partition, seeds
 
     defs, settings = load_definitions(), load_settings()
     names = settings.experiments.names()
@@ -65,7 +65,7 @@ def run_experiments(
     if unknown := sorted(set(recipes) - set(names)):
         raise InputError(f"unknown recipe {', '.join(unknown)}: expected names among {', '.join(names)}")
     training_interpreter(defs).examined()
-    base = [evals.key(benchmark, "base") for benchmark in settings.benchmark_suite()]
+    base = [base_scores(benchmark, "base") for benchmark in settings.benchmark_suite()]
     partitions = [
         partition(recipe, seed)
         for number, seed in enumerate(seeds(settings.experiments, settings.training))
@@ -114,7 +114,7 @@ def storage_of(defs: dg.Definitions) -> Storage:
 def read_inputs(storage: Storage) -> "Inputs":
     """The inputs of all runs as they are prepared in the storage."""
     from assets.benchmarks import KEY as SUITE
-    from assets.experiment_runs import Inputs
+    from assets.experiments.runs import Inputs
     from assets.models import KEY as BASE
     from assets.targets import TRAIN
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import dagster as dg
 
-from assets.registry import CHAMPION
+from assets.registry.champion import CHAMPION
 from assets.shared.metadata import cell
 from assets.shared.references import ChampionReference
 from assets.shared.storage import Storage

@@ -73,7 +73,7 @@ def _report(recorded: RecordedRun, remade: RecordedRun, terminal: Terminal) -> i
 
 def _make(file: Path, recorded: RecordedRun, profile: str, settings: Settings, terminal: Terminal) -> Path | int:
     """Make the run; the file that records it, or the exit status of what failed."""
-    from assets.experiment_runs import partition, recorded_file
+    from assets.experiments.runs import partition, recorded_file
 
     defs = load_definitions()
     training_interpreter(defs).examined()

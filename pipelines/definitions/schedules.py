@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import dagster as dg
 
-from assets.retention import KEY as RETENTION
+from assets.registry.retention import KEY as RETENTION
 from assets.shared.profile import Names
 from core.errors import InputError
 from pipelines.definitions.jobs import EVERYTHING, OBSERVE, RETAIN, Job

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import dagster as dg
 
-from assets.experiments import POLICY as EXPERIMENT
+from assets.experiments.comparison import POLICY as EXPERIMENT
 from assets.shared.profile import Names
 from assets.shared.references import PreparedReference
 from assets.shared.storage import Storage

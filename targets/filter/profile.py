@@ -6,7 +6,7 @@ Nothing is copied from the filters that accepted it: the text is taken apart aga
 import zlib
 
 from core.text.patterns import compile_quick_pattern
-from grading.answers import answer_part, extract_boxed
+from grading.answers.extraction import answer_part, extract_boxed
 from targets.trace import CLOSE_THINK, OPEN_THINK, Trace
 
 WORD = compile_quick_pattern(r"\d+|[^\W\d_]+")

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from core.errors import InputError
-from grading.gold import explain_unreadable, gold_answer
+from grading.answers.gold import explain_unreadable, gold_answer
 from targets.config import PrepareConfig
 from targets.read.chats import Unusable, read_chat, with_thoughts
 from targets.read.response_format import find_format

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from core.text.patterns import compile_quick_pattern
-from grading.gold import split_solution
+from grading.answers.gold import split_solution
 
 ANNOTATION = compile_quick_pattern(r"<<[^<>\n]*>>")  # what GSM8K's calculator computes: "48/2 = <<48/2=24>>24"
 

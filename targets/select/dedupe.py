@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.files import digest_bytes
 from core.text.patterns import compile_quick_pattern
-from grading.spelling import normalize
+from grading.answers.spelling import normalize
 from targets.config import PrepareConfig
 from targets.trace import Rejection, Trace
 

@@ -10,7 +10,7 @@ import manifests
 import pyarrow.parquet as pq
 import pytest
 
-from assets.experiment_runs import SCORES, partition
+from assets.experiments.runs import SCORES, partition
 from core.errors import InputError
 from core.model.manifest import InputRecord, write_manifest
 from tests.defs.project import message, settings_of

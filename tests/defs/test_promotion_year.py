@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-import assets.registry as registry_asset
+import assets.registry.champion as registry_asset
 from assets.shared.interpreter import TrainingInterpreter
 from core.model.prompts import PromptRecord
 from evaluation.command_requests import GenerateRequest

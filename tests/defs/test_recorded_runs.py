@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from assets.experiment_runs import SCORES, Inputs, partition, recorded_file, seeds, training_of
+from assets.experiments.runs import SCORES, Inputs, partition, recorded_file, seeds, training_of
 from assets.shared.references import ExperimentReference
 from core.code_digest import PROJECT
 from core.errors import InputError

@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
-from assets.retention import forget, old_runs
+from assets.registry.retention import forget, old_runs
 from core.files import write_json
 from evaluation.promotion.retention import Plan, RetentionRules, plan_removals, remove
 from tests.defs.project import Project, message
@@ -183,7 +183,7 @@ def test_a_run_that_starts_meanwhile_finds_everything(filled, monkeypatch, momen
             begin(project, "started")
         return []
 
-    monkeypatch.setattr("assets.retention.named_by_materializations", named)
+    monkeypatch.setattr("assets.registry.retention.named_by_materializations", named)
     assert "is started and may use outputs" in message(project.run_job("retention", LAUNCH))
     assert all(folder.exists() for folder in made.values())
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from core.browser.page import Page, Row, write_page
 from core.errors import InputError
-from training.job import rollout_log
+from training.job.records import rollout_log
 from training.job.run_folder import RunFolder
 
 FACETS = ("reward", "step", "head")

@@ -47,9 +47,9 @@ from training.job.input_checks import (
     read_verifiers,
     split_validation,
 )
-from training.job.ledger import write_ledger
 from training.job.lineage import build_manifest
-from training.job.metrics_log import read_metrics
+from training.job.records.ledger import write_ledger
+from training.job.records.metrics_log import read_metrics
 from training.job.request import TrainingRequest
 from training.job.run_folder import RunFolder
 from training.job.user_reward import SHIPPED, VERIFIERS, wrapped

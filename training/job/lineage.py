@@ -13,7 +13,7 @@ from core.backends.monitor import attempts
 from core.code_digest import PROJECT
 from core.model.manifest import CodeRecord, Manifest, StageRecord, TargetsRecord
 from training.job.checkpoints import exported_step
-from training.job.metrics_log import merge_attempts
+from training.job.records.metrics_log import merge_attempts
 from training.job.request import TrainingRequest
 from training.job.run_folder import RunFolder
 from training.resources.layout import Layout

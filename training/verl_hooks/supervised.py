@@ -31,7 +31,7 @@ from core.errors import InputError
 from core.model.prompts import CHAT, Template, encode_example
 from training.job.checkpoints import TrainerState, folder_of, latest_step, mark_complete
 from training.job.configuration import chat_template, mixed_options
-from training.job.metrics_log import require_finite
+from training.job.records.metrics_log import require_finite
 from training.resources.fit_check import require_disk
 from training.verl_hooks.loss import supervised_loss
 

@@ -25,7 +25,7 @@ from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.schedules.entropy import EntropyController
 from training.job.checkpoints import TrainerState, folder_of, mark_complete, read_state, record_score
 from training.job.configuration import mixed_options
-from training.job.metrics_log import require_finite
+from training.job.records.metrics_log import require_finite
 from training.job.user_reward import VERIFIERS
 from training.resources.fit_check import require_disk
 from training.verl_hooks.actor_worker import PolicyWorker

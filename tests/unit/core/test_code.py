@@ -40,7 +40,7 @@ WITHOUT_NUMBERS = {
     "training.cost.budget": "ends a run early",
     "training.config.ranges": "refuses numbers out of their range",
     "training.job.alerts": "warns",
-    "training.job.metrics_log": "reads and checks metrics",
+    "training.job.records.metrics_log": "reads and checks metrics",
 }
 
 SCHEMAS = "core.schemas"  # names the columns of files with verdicts, which a training does not write

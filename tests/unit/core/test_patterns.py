@@ -17,7 +17,8 @@ import pytest
 from core.code_digest import PROJECT
 from core.schemas import BENCHMARK
 from core.text.patterns import MATCHED, SEARCHED, FullMatch, Pattern
-from grading import answers, choice_sets, choices, contamination, pairs, spelling
+from grading import contamination
+from grading.answers import choice_sets, choices, extraction, pairs, spelling
 from targets.config import PrepareConfig
 from targets.filter.context import FilterContext
 from targets.filter.filters import FILTERS
@@ -102,8 +103,8 @@ CONTEXT = cast(
 )
 # What reads texts of data with loops and patterns of its own.
 FUNCTIONS: dict[str, Scan] = {
-    "extract_boxed": answers.extract_boxed,
-    "an unclosed box": lambda text: answers.extract_boxed(f"\\boxed{{{text}"),
+    "extract_boxed": extraction.extract_boxed,
+    "an unclosed box": lambda text: extraction.extract_boxed(f"\\boxed{{{text}"),
     "extract_choice": choices.extract_choice,
     "an option with text": lambda text: choices.extract_choice(f"\\boxed{{{text}}}"),
     "normalize": spelling.normalize,

@@ -4,13 +4,13 @@ import doctest
 
 import pytest
 
-from grading import answers, choices, pairs, spelling
-from grading.choices import same_choice
+from grading.answers import choices, extraction, pairs, spelling
+from grading.answers.choices import same_choice
 from grading.grader import Grader, Verdict
 
 
 def test_the_examples_in_the_docstrings_are_true():
-    for module in (answers, choices, pairs, spelling):
+    for module in (extraction, choices, pairs, spelling):
         result = doctest.testmod(module)
         assert result.attempted and result.failed == 0
 

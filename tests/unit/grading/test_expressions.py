@@ -4,7 +4,7 @@ import doctest
 
 import pytest
 
-from grading.choices import extract_choice
+from grading.answers.choices import extract_choice
 from grading.expressions import signs, tokens, units
 from grading.grader import Grader, Verdict
 

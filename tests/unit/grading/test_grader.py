@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from core.errors import InputError
-from grading.answers import answer_part, extract_boxed
-from grading.choices import extract_choice
+from grading.answers.choices import extract_choice
+from grading.answers.extraction import answer_part, extract_boxed
 from grading.grader import Grade, Grader, Verdict
 
 ROOT = Path(__file__).resolve().parents[3]

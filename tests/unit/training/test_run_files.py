@@ -16,10 +16,10 @@ from core.model.manifest import InputRecord, read_manifest, write_manifest
 from training.commands import rollout_browser
 from training.embedded_model.resolve_model import SHIPPED
 from training.export.model_card import Score, model_card, write_scores
-from training.job import rollout_log
 from training.job.launch import TRACKERS, run_job
 from training.job.lineage import portable
-from training.job.metrics_log import merge_attempts, require_finite, time_by_phase
+from training.job.records import rollout_log
+from training.job.records.metrics_log import merge_attempts, require_finite, time_by_phase
 from training.job.request import TrainingRequest
 from training.job.run_folder import RunFolder
 

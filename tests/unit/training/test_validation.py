@@ -22,7 +22,7 @@ from training.job.checkpoints import (
 )
 from training.job.configuration import compose_run
 from training.job.input_checks import split_validation
-from training.job.metrics_log import time_by_phase
+from training.job.records.metrics_log import time_by_phase
 from training.verl_hooks.metrics import validation_metrics
 
 

@@ -12,7 +12,7 @@ from verl.utils.metric import reduce_metrics
 from training.algorithms.methods.exgrpo import Trajectory
 from training.job.configuration import chat_template, mixed_options
 from training.job.derived_seeds import Messages, prompt_key, stable_hash
-from training.job.metrics_log import require_finite
+from training.job.records.metrics_log import require_finite
 from training.verl_hooks.prompts.experience_replay import prompt_batch, with_replay
 from training.verl_hooks.prompts.prompt_sampler import PromptMemory
 from training.verl_hooks.prompts.sft_update import Problems, entropy_batch, mean_entropies, sft_update_batch

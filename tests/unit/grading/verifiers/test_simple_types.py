@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading.gold import suggest
+from grading.answers.gold import suggest
 from grading.grader import Grade, Verdict
 from grading.verifiers.exact import normalize_text
 from grading.verifiers.spec import open_verifier, parse_spec

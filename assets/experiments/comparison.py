@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets.benchmarks import KEY as SUITE
-from assets.evals import check_policy, generate, grade
-from assets.evals import key as base_scores
-from assets.experiment_runs import (
+from assets.evals.scores import check_policy, generate, grade
+from assets.evals.scores import key as base_scores
+from assets.experiments.runs import (
     SCORES,
     Inputs,
     base_run,

@@ -6,7 +6,7 @@ Which of the two sides is the gold answer makes no difference.
 from fractions import Fraction
 
 from core.text.patterns import compile_full_match, compile_quick_pattern
-from grading.spelling import TEXT
+from grading.answers.spelling import TEXT
 
 LONGEST_NUMBER = 1000
 PLAIN_DIGITS = 6  # after the point, from which a decimal number stands for the value that it rounds

@@ -1,9 +1,9 @@
 """Multiple choice with several right options: a response has to choose all of them, and no other."""
 
 from core.text.patterns import compile_full_match, compile_quick_pattern
-from grading.answers import SEPARATOR, extract_boxed
-from grading.choices import extract_choice
-from grading.spelling import TEXT, normalize
+from grading.answers.choices import extract_choice
+from grading.answers.extraction import SEPARATOR, extract_boxed
+from grading.answers.spelling import TEXT, normalize
 
 _NEXT = r"(?: ?,? ?(?i:and) ?| ?[,;/&+]? ?)"  # of texts without repeated blanks
 _BOXED = compile_full_match(rf"(?i:options? )?\(?[A-J1-9]\)?(?:{_NEXT}\(?(?:[A-J]|[1-9])\)?){{1,9}}\.?")

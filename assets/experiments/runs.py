@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.evals import key as base_scores
+from assets.evals.scores import key as base_scores
 from assets.shared.experiment_options import RECIPE, SEED, ExperimentOptions, recipe_and_seed, training_of
 from assets.shared.options import TrainingOptions
 from assets.shared.references import ExperimentReference, ModelReference, ScoresReference, SuiteReference

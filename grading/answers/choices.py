@@ -3,8 +3,8 @@
 from collections import deque
 
 from core.text.patterns import compile_full_match, compile_quick_pattern
-from grading.answers import extract_boxed
-from grading.spelling import TEXT, normalize
+from grading.answers.extraction import extract_boxed
+from grading.answers.spelling import TEXT, normalize
 
 _LETTER = compile_full_match(r"\(?([A-J1-9]|10)\)?[.:)]?")  # without blanks
 _LETTER_WITH_TEXT = compile_full_match(r"(?s)(?:\(([A-J])\)|([A-J]) ?[.):\-])\s*\S.*")

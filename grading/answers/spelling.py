@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from core.text.patterns import Match, compile_full_match, compile_quick_pattern
-from grading.answers import BOX, extract_boxed
+from grading.answers.extraction import BOX, extract_boxed
 from grading.expressions.signs import to_latex
 from grading.expressions.terms import FUNCTIONS, SCHOOLS
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from core.text.patterns import compile_full_match
-from grading.answers import extract_boxed
+from grading.answers.extraction import extract_boxed
 
 # What a column of answers holds. text: the answer; boxed: a solution whose last box is the answer, or the answer where
 # nothing is boxed; gsm8k: a solution that ends with the line "#### ANSWER".

@@ -8,7 +8,7 @@ import dagster as dg
 from pydantic import Field
 
 from assets.benchmarks import KEY as SUITE
-from assets.evals import generate, grade
+from assets.evals.scores import generate, grade
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.metadata import pictures, rounded
 from assets.shared.options import EvaluationOptions

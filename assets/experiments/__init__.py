@@ -1,0 +1,1 @@
+"""The assets of experiments: one run per recipe and seed, and their comparison."""

@@ -1,0 +1,1 @@
+"""What a run writes while it trains: step metrics, samples, and the ledger of its targets."""
