@@ -113,9 +113,6 @@ def _generate(
     interpreter: TrainingInterpreter,
 ) -> tuple[GeneratedReference, Mapping[str, Any]]:
     """Run the command and keep its file under the digest of its rows; also return what the command spent."""
-    import pyarrow.parquet as pq
-
-    from core.files import digest_table
     from evaluation.command_requests import TracesRequest
 
     last: dict[str, Any] = {}
@@ -141,20 +138,30 @@ def _generate(
         ).write(folder / "request.json")
         arguments = ["evaluation", "traces", "--request", str(file)]
         interpreter.run(context, arguments, report, lambda: SAMPLES_KEPT)
-        table = pq.read_table(folder / FILE)
-        if not table.num_rows:
-            raise InputError(
-                "generate: the budget ends before the first trace; raise generate.budget_tokens or "
-                "generate.budget_money, or lower generate.max_tokens"
-            )
-        digest = digest_table(table)
-        kept = storage.folder("targets", "generated", digest)
-        if not kept.exists():
-            with storage.writing(kept) as temporary:
-                file.rename(temporary / file.name)
-                (folder / FILE).rename(temporary / FILE)
-    facts = {"request": request, "rows": table.num_rows, "requested": last["requested"]}
-    return GeneratedReference(path=str(kept / FILE), digest=digest, **facts), last
+        kept, digest, rows = _keep(folder / FILE, file, storage)
+    facts = {"request": request, "rows": rows, "requested": last["requested"]}
+    return GeneratedReference(path=str(kept), digest=digest, **facts), last
+
+
+def _keep(traces: Path, request: Path, storage: Storage) -> tuple[Path, str, int]:
+    """Move traces and the request for them to the folder of their digest; return their file, digest and rows."""
+    import pyarrow.parquet as pq
+
+    from core.files import digest_table
+
+    table = pq.read_table(traces)
+    if not table.num_rows:
+        raise InputError(
+            "generate: the budget ends before the first trace; raise generate.budget_tokens or "
+            "generate.budget_money, or lower generate.max_tokens"
+        )
+    digest = digest_table(table)
+    kept = storage.folder("targets", "generated", digest)
+    if not kept.exists():
+        with storage.writing(kept) as temporary:
+            request.rename(temporary / request.name)
+            traces.rename(temporary / traces.name)
+    return kept / traces.name, digest, table.num_rows
 
 
 def _result(

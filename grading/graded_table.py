@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
@@ -56,7 +57,7 @@ def grade_table(
     """
     import pyarrow as pa
 
-    from core.schemas import FIELDS, GRADED, is_sequential
+    from core.schemas import GRADED, is_sequential
 
     rows = samples.to_pylist()
     names = {row["benchmark"] for row in rows}
@@ -66,21 +67,14 @@ def grade_table(
     _require_all(rows, problems, ", ".join(names), equally=not is_sequential([samples]))
     specs = {text: read_spec(text, f"suite, {', '.join(names)}") for text in {p["verifier"] for p in problems.values()}}
     needs_end = PromptRecord.of(samples).thinking if thinking is None else thinking
-    items: dict[str, list[Item]] = {text: [] for text in specs}
-    for row in rows:
-        problem = problems[row["id"]]
-        cut = truncated == "zero" and row["finish_reason"] == "length"
-        fields = row_fields(problem["benchmark"], problem["problem"], problem.get(FIELDS.name))
-        for gold in (problem["gold"], *(problem["alternatives"] or ())):
-            items[problem["verifier"]].append(Item(row["response"] or "", gold, fields, cut))
+    items = _items(rows, problems, zero_if_cut=truncated == "zero")
     grades = {
         text: iter(verifiers.of(specs[text]).verify_many(asked, thinking=needs_end)) for text, asked in items.items()
     }
     graded = []
     for row in rows:
         problem = problems[row["id"]]
-        right = [problem["gold"], *(problem["alternatives"] or ())]
-        by_gold = [(gold, next(grades[problem["verifier"]])) for gold in right]
+        by_gold = [(gold, next(grades[problem["verifier"]])) for gold in _golds(problem)]
         gold, grade = max(by_gold, key=lambda pair: pair[1].score)  # the first where none is right
         graded.append(
             {
@@ -93,13 +87,33 @@ def grade_table(
                 "score": grade.score,
             }
         )
-    assert len(graded) == samples.num_rows, "a sample was lost in grading"
     verified = {text: specs[text].digest for text in sorted(specs)}
     metadata = {
         **(samples.schema.metadata or {}),
         b"grading": json.dumps({"thinking": needs_end, "truncated": truncated, "verifiers": verified}),
     }
     return pa.Table.from_pylist(graded, schema=GRADED.with_metadata(metadata))
+
+
+def _golds(problem: dict[str, Any]) -> list[str]:
+    """The right answers to a problem, of which any counts."""
+    return [problem["gold"], *(problem["alternatives"] or ())]
+
+
+def _items(
+    rows: Sequence[dict[str, Any]], problems: dict[str, dict[str, Any]], *, zero_if_cut: bool
+) -> dict[str, list[Item]]:
+    """What each verifier is asked, by its spec: one item per sample and right answer, in the order of the rows."""
+    from core.schemas import FIELDS
+
+    items: dict[str, list[Item]] = {problem["verifier"]: [] for problem in problems.values()}
+    for row in rows:
+        problem = problems[row["id"]]
+        cut = zero_if_cut and row["finish_reason"] == "length"
+        fields = row_fields(problem["benchmark"], problem["problem"], problem.get(FIELDS.name))
+        for gold in _golds(problem):
+            items[problem["verifier"]].append(Item(row["response"] or "", gold, fields, cut))
+    return items
 
 
 def verifier_digests(suite: "pa.Table", benchmark: str) -> list[str]:

@@ -4,9 +4,9 @@ The op loads the model once for all selected benchmarks, in the training interpr
 from the same model with the same prompts and sampling settings, and verdicts of the same grader.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -30,8 +30,13 @@ from evaluation.generation.requests import Counts
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from evaluation.command_requests import GenerateRequest
+    from evaluation.statistics.scores import Summary
+
 SAMPLES_KEPT = "the samples that were generated are kept; materialize again to continue"
 ROLES = {"base": BASE, "policy": POLICY}
+# The options that choose the samples of a model.
+SAMPLING = {"samples", "temperature", "top_p", "max_tokens", "seed", "template", "chat_template_kwargs"}
 
 
 def key(benchmark: Benchmark, role: str) -> dg.AssetKey:
@@ -130,12 +135,7 @@ def generate(
     Args:
         counts: samples of each problem by benchmark, where ``options`` leave them to the decision.
     """
-    from core.files import write_json
-    from evaluation.command_requests import GenerateRequest
-
-    sampling = options.model_dump(
-        include={"samples", "temperature", "top_p", "max_tokens", "seed", "template", "chat_template_kwargs"}
-    )
+    sampling = options.model_dump(include=SAMPLING)
     code = code_version(*GENERATION_CODE)
     folders = {
         name: storage.folder(
@@ -145,36 +145,53 @@ def generate(
         )
         for name in names
     }
-    if missing := [name for name in names if not folders[name].exists()]:
-        with storage.working("generations", "jobs", identity(*(folders[name].name for name in missing))) as out:
-            request = GenerateRequest(
-                model=model.path,
-                suite=Path(suite.path),
-                benchmarks=tuple(missing),
-                out=out,
-                checkpoint=model.digest,
-                cache=storage.path / "samples",
-                **options.model_dump(
-                    include={*sampling, "replicas", "tensor_parallel", "trust_remote_code"},
-                    exclude={"samples"} if counts else None,
-                ),
-                counts=out / "counts.json" if counts else None,
-                **interpreter.placement(context),
-            )
-            if counts:
-                write_json(counts, out / "counts.json")
+    if missing := {name: folder for name, folder in folders.items() if not folder.exists()}:
+        with storage.working("generations", "jobs", identity(*(folder.name for folder in missing.values()))) as out:
+            request = _request(missing, model, suite, options, storage, out, counts, interpreter.placement(context))
             arguments = ["evaluation", "generate", "--request", str(request.write(out / "request.json"))]
             try:
                 interpreter.run(
                     context, arguments, lambda message: context.log.info(progress_line(message)), lambda: SAMPLES_KEPT
                 )
             finally:  # benchmarks that were complete when the step was interrupted are kept
-                for name in missing:
+                for name, folder in missing.items():
                     if (out / f"{name}.parquet").exists():
-                        with storage.writing(folders[name]) as folder:
-                            request.write(folder / "request.json")
-                            (out / f"{name}.parquet").rename(folder / "samples.parquet")
+                        with storage.writing(folder) as temporary:
+                            request.write(temporary / "request.json")
+                            (out / f"{name}.parquet").rename(temporary / "samples.parquet")
     return {name: folder / "samples.parquet" for name, folder in folders.items()}
+
+
+def _request(
+    names: Iterable[str],
+    model: Reference,
+    suite: SuiteReference,
+    options: EvaluationOptions,
+    storage: Storage,
+    out: Path,
+    counts: Counts | None,
+    placement: Mapping[str, Any],
+) -> "GenerateRequest":
+    """The request for samples of the benchmarks ``names`` in ``out``, where their counts are written, too."""
+    from core.files import write_json
+    from evaluation.command_requests import GenerateRequest
+
+    if counts:
+        write_json(counts, out / "counts.json")
+    return GenerateRequest(
+        model=model.path,
+        suite=Path(suite.path),
+        benchmarks=tuple(names),
+        out=out,
+        checkpoint=model.digest,
+        cache=storage.path / "samples",
+        **options.model_dump(
+            include={*SAMPLING, "replicas", "tensor_parallel", "trust_remote_code"},
+            exclude={"samples"} if counts else None,
+        ),
+        counts=out / "counts.json" if counts else None,
+        **placement,
+    )
 
 
 def grade(
@@ -236,18 +253,7 @@ def _result(
         ),
         data_version=dg.DataVersion(digest),
         metadata={
-            "accuracy": rounded(summary.mean),
-            "95% interval": f"{summary.low:.1%} to {summary.high:.1%}",
-            "low": rounded(summary.low),
-            "high": rounded(summary.high),
-            "problems": summary.problems,
-            "samples per problem": summary.k,
-            "majority": rounded(summary.majority),
-            **{f"pass@{k}": rounded(value) for k, value in summary.pass_at.items()},
-            "truncated": rounded(summary.truncated),
-            "without an answer": rounded(summary.unanswered),
-            "mean tokens": rounded(summary.mean_tokens),
-            "verdicts": counts(summary.verdicts, ("verdict", "samples")),
+            **_summary_metadata(summary),
             "checkpoint": model.digest,
             "prompt template": PromptRecord.of(table).name or "not recorded",
             "dagster/row_count": table.num_rows,
@@ -259,3 +265,20 @@ def _result(
             **({"answers of its opponent": dg.MetadataValue.path(str(defence))} if defence else {}),
         },
     )
+
+
+def _summary_metadata(summary: "Summary") -> dict[str, Any]:
+    return {
+        "accuracy": rounded(summary.mean),
+        "95% interval": f"{summary.low:.1%} to {summary.high:.1%}",
+        "low": rounded(summary.low),
+        "high": rounded(summary.high),
+        "problems": summary.problems,
+        "samples per problem": summary.k,
+        "majority": rounded(summary.majority),
+        **{f"pass@{k}": rounded(value) for k, value in summary.pass_at.items()},
+        "truncated": rounded(summary.truncated),
+        "without an answer": rounded(summary.unanswered),
+        "mean tokens": rounded(summary.mean_tokens),
+        "verdicts": counts(summary.verdicts, ("verdict", "samples")),
+    }

@@ -103,8 +103,6 @@ def compare_at_error_rate(
         contamination: as in `compare`.
     """
     from core.schemas import is_sequential
-    from evaluation.statistics.intervals import mean_and_error
-    from evaluation.statistics.scores import problem_scores
 
     against = champion.checkpoint if champion else base
     test = test_identity(policy, against, policy_answers)
@@ -117,24 +115,11 @@ def compare_at_error_rate(
         limits=allowed_losses(registry, champion, base, suite, rule.max_ood_drop),
         sequential=is_sequential(policy_answers.values()),
     )
-    above, surely = {}, {}
-    for name, table in base_answers.items():
-        before, after = problem_scores(table), problem_scores(policy_answers[name])
-        changes = [fmean(scores) - fmean(before[i]) for i, scores in after.items() if i in before]
-        above[name], error = mean_and_error(changes) if changes else (0.0, 0.0)
-        surely[name] = above[name] - Z90 * error
+    gains = {name: _gain_over(table, policy_answers[name]) for name, table in base_answers.items()}
+    above = {name: gain for name, (gain, _) in gains.items()}
     refusals, open_points, more = _points(comparison, level)
-    best = registry.best_above_base(base)
-    refusals += [
-        f"{name}: {100 * gain:+.1f} points from the base out of domain, but the best champion had at least "
-        f"{100 * best.get(name, 0.0):+.1f}, of which at most {100 * rule.max_ood_drop:.1f} may be lost"
-        for name, gain in above.items()
-        if gain < best.get(name, 0.0) - rule.max_ood_drop
-    ]
-    truncated = {
-        name: table["finish_reason"].to_pylist().count("length") / table.num_rows
-        for name, table in policy_answers.items()
-    }
+    refusals += _below_the_best(above, registry.best_above_base(base), rule.max_ood_drop)
+    truncated = _truncated(policy_answers)
     refusals += _other_reasons(truncated, contamination, rule)
     promoted = not refusals and not open_points
     spent = level if registry.is_new(test) else 0.0
@@ -147,7 +132,7 @@ def compare_at_error_rate(
         difference=comparison.gain.difference,
         ood={name: loss.difference for name, loss in comparison.losses.items()},
         above_base=above,
-        surely_above_base=surely,
+        surely_above_base={name: gain - Z90 * error for name, (gain, error) in gains.items()},
         truncated=truncated,
         contamination=None if contamination is None else dict(contamination),
         test=test,
@@ -157,6 +142,33 @@ def compare_at_error_rate(
         answers=comparison.answers,
         more_answers=more if open_points and not refusals else None,
     )
+
+
+def _gain_over(before: "pa.Table", after: "pa.Table") -> tuple[float, float]:
+    """Mean change of the problems' scores from one GRADED table to another, and its standard error."""
+    from evaluation.statistics.intervals import mean_and_error
+    from evaluation.statistics.scores import problem_scores
+
+    old = problem_scores(before)
+    changes = [fmean(scores) - fmean(old[i]) for i, scores in problem_scores(after).items() if i in old]
+    return mean_and_error(changes) if changes else (0.0, 0.0)
+
+
+def _below_the_best(above: Mapping[str, float], best: Mapping[str, float], limit: float) -> list[str]:
+    """The benchmarks out of domain that would end more than ``limit`` below the best champion ever, as refusals."""
+    return [
+        f"{name}: {100 * gain:+.1f} points from the base out of domain, but the best champion had at least "
+        f"{100 * best.get(name, 0.0):+.1f}, of which at most {100 * limit:.1f} may be lost"
+        for name, gain in above.items()
+        if gain < best.get(name, 0.0) - limit
+    ]
+
+
+def _truncated(answers: "Mapping[str, pa.Table]") -> dict[str, float]:
+    """The share of answers that were cut at the token limit, by benchmark."""
+    return {
+        name: table["finish_reason"].to_pylist().count("length") / table.num_rows for name, table in answers.items()
+    }
 
 
 def test_identity(policy: Checkpoint, against: str, answers: "Mapping[str, pa.Table]") -> str:

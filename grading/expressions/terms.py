@@ -7,107 +7,40 @@ commands that it knows come here, every other token is refused, and what is left
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any
 
 from core.text.patterns import compile_full_match
 from grading.expressions.tokens import Unread, closing, strip
 
-FUNCTIONS = frozenset(
-    [
-        "sin",
-        "cos",
-        "tan",
-        "cot",
-        "sec",
-        "csc",
-        "arcsin",
-        "arccos",
-        "arctan",
-        "arccot",
-        "arcsec",
-        "arccsc",
-        "sinh",
-        "cosh",
-        "tanh",
-        "arsinh",
-        "arcosh",
-        "artanh",
-        "log",
-        "ln",
-        "exp",
-        "max",
-        "min",
-        "gcd",
-        "lcm",
-    ]
-)
+FUNCTIONS = frozenset((
+    "sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "arccot", "arcsec", "arccsc",
+    "sinh", "cosh", "tanh", "arsinh", "arcosh", "artanh", "log", "ln", "exp", "max", "min", "gcd", "lcm",
+))  # fmt: skip
 SCHOOLS = {  # names of functions in other countries
     "tg": "tan", "ctg": "cot", "cotg": "cot", "cosec": "csc", "arctg": "arctan", "arcctg": "arccot",
     "arcsinh": "arsinh", "arccosh": "arcosh", "arctanh": "artanh", "sh": "sinh", "ch": "cosh", "th": "tanh",
     "asin": "arcsin", "acos": "arccos", "atan": "arctan", "arsh": "arsinh", "arch": "arcosh", "arth": "artanh",
 }  # fmt: skip
-GREEK = frozenset(
-    [
-        "alpha",
-        "beta",
-        "delta",
-        "epsilon",
-        "zeta",
-        "eta",
-        "theta",
-        "iota",
-        "kappa",
-        "lambda",
-        "mu",
-        "nu",
-        "xi",
-        "pi",
-        "rho",
-        "sigma",
-        "tau",
-        "upsilon",
-        "phi",
-        "chi",
-        "psi",
-        "omega",
-        "Delta",
-        "Theta",
-        "Lambda",
-        "Xi",
-        "Pi",
-        "Sigma",
-        "Upsilon",
-        "Phi",
-        "Psi",
-        "Omega",
-    ]
-)
-_OPERATORS = frozenset(
-    ["cdot", "times", "div", "infty", "lfloor", "rfloor", "lceil", "rceil", "prime", "int", "sum", "prod", "lim", "to"]
-)
-_SYMBOLS = frozenset(["ell", "hbar", "partial", "nabla", "square"])
-_ACCENTS = frozenset(
-    [
-        "overline",
-        "bar",
-        "hat",
-        "vec",
-        "mathbf",
-        "mathcal",
-        "boldsymbol",
-        "overrightarrow",
-        "tilde",
-        "widetilde",
-        "dot",
-        "ddot",
-    ]
-)
+GREEK = frozenset((
+    "alpha", "beta", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu", "nu", "xi",
+    "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega", "Delta", "Theta", "Lambda", "Xi",
+    "Pi", "Sigma", "Upsilon", "Phi", "Psi", "Omega",
+))  # fmt: skip
+_OPERATORS = frozenset((
+    "cdot", "times", "div", "infty", "lfloor", "rfloor", "lceil", "rceil", "prime", "int", "sum", "prod", "lim",
+    "to",
+))  # fmt: skip
+_SYMBOLS = frozenset(("ell", "hbar", "partial", "nabla", "square"))
+_ACCENTS = frozenset((
+    "overline", "bar", "hat", "vec", "mathbf", "mathcal", "boldsymbol", "overrightarrow", "tilde", "widetilde",
+    "dot", "ddot",
+))  # fmt: skip
 _COMMANDS = frozenset(f"\\{name}" for name in FUNCTIONS | GREEK | _OPERATORS | _SYMBOLS)
 _CHARACTERS = frozenset("+-*/()[]{}^_!|,&")
 _MATRICES = frozenset(("pmatrix", "bmatrix", "matrix", "vmatrix"))
-_UPRIGHT_LETTERS = frozenset(
-    "dEI"
-)  # which alone are a differential, a power of ten and the imaginary unit in its grammar
+# Alone, these letters are a differential, a power of ten and the imaginary unit in its grammar.
+_UPRIGHT_LETTERS = frozenset("dEI")
 _BARE_NAMES = FUNCTIONS | SCHOOLS.keys() | {"pi", "sqrt", "lg", "alpha", "beta", "theta", "lambda"}
 _DECIMAL = compile_full_match(r"\d*\.\d+")
 _INTEGER = compile_full_match(r"\d+")
@@ -264,89 +197,115 @@ def _written(parts: list[str]) -> Iterator[str]:
         position += 1
         base = part if part not in ("^", "_") and not part.isspace() else base
         if part.isspace():
-            yield " "
+            written = " "
         elif part.isdigit() and part.isascii():
-            if _is_degree(parts, position) and degrees:
-                position = _is_degree(parts, position)
-                yield f"{{\\frac{{{part} \\pi}}{{180}}}}"
-            elif len(part.lstrip("0")) > 1000:
-                raise Unread("a long number")
-            else:
-                yield part
+            written, position = _whole_number(parts, position, degrees)
         elif _DECIMAL(part):
-            whole, _, digits = part.partition(".")
-            if position < len(parts) and parts[position] == ".":
-                raise Unread("a number with two points")
-            if _is_degree(parts, position) and degrees:
-                position = _is_degree(parts, position)
-                yield f"{{\\frac{{{int(whole + digits)} \\pi}}{{{180 * 10 ** len(digits)}}}}}"
-            else:
-                yield f"{{\\frac{{{int(whole + digits)}}}{{1{'0' * len(digits)}}}}}"
+            written, position = _decimal_number(parts, position, degrees)
         elif part in ("\\frac", "\\binom"):
-            over, position = _argument(parts, position)
-            under, position = _argument(parts, position)
-            if part == "\\frac" and (name := _derivative(over, under)):
-                yield name
-                continue
-            yield f"{part}{{{''.join(_written(over))}}}{{{''.join(_written(under))}}}"
+            written, position = _quotient(parts, position)
         elif part == "\\sqrt":
-            root: list[str] = []
-            if position < len(parts) and parts[position] == "[":
-                end = closing(parts, position)
-                root, position = parts[position + 1 : end], end + 1
-            start = position
-            argument, position = _argument(parts, position)
-            if (
-                position < len(parts)
-                and parts[position][0].isdigit()
-                and parts[position - 1][0].isdigit()
-                and parts[start] != "{"
-            ):
-                raise Unread("a root of several digits without braces")
-            yield "\\sqrt" + (f"[{''.join(_written(root))}]" if root else "") + f"{{{''.join(_written(argument))}}}"
+            written, position = _root(parts, position)
         elif part in ("^", "_"):
             written, position = _script(parts, position, part, base)
-            yield written
         elif part == "'":
-            count = 1
-            while position < len(parts) and parts[position] == "'":
-                count, position = count + 1, position + 1
-            yield "^{" + "\\prime " * count + "}"
+            count = 1 + sum(1 for _ in takewhile(lambda token: token == "'", parts[position:]))
+            written, position = "^{" + "\\prime " * count + "}", position + count - 1
         elif part == "\\begin":
             written, position = _matrix(parts, position)
-            yield written
         elif part[1:] in _ACCENTS:
-            argument, position = _argument(parts, position)
-            name = "".join(argument)
-            if not name.replace(" ", "").replace("\\", "").isalnum():
-                raise Unread(f"{part} of a formula")
-            yield f"{part}{{{name}}}"
+            written, position = _accented(parts, position)
         elif part in ("\\angle", "\\triangle"):
-            end = position
-            while end < len(parts) and (parts[end].isspace() or (parts[end].isalpha() and len(parts[end]) == 1)):
-                end += 1
-            name = "".join(parts[position:end]).replace(" ", "")
-            if not name:
-                raise Unread(f"{part} of nothing")
-            position = end
-            name = min(name, name[::-1]) if part == "\\angle" else "".join(sorted(name))
-            yield f"\\mathrm{{{part[1:]}{name}}}"
-        elif part in ("\\gamma", "\\Gamma"):
-            yield f"\\mathrm{{{part[1:]}}}"
-        elif part.startswith("\\text"):
-            raise Unread("words in a formula")
-        elif part in _UPRIGHT_LETTERS and not (part == "d" and integral):
-            yield f"\\mathrm{{{part}}}"
+            written, position = _figure(parts, position)
         elif part == "e" and "".join(parts[position:]).lstrip().startswith("_"):
-            yield "\\mathrm{e}"
-        elif (len(part) == 1 and part.isalpha() and part.isascii()) or part in _COMMANDS:
-            yield f"{part} "
-        elif part in _CHARACTERS:
-            if part == "!" and position < len(parts) and parts[position] == "!":
-                raise Unread("a double factorial")
-            yield part
+            written = "\\mathrm{e}"
+        elif part == "!" and position < len(parts) and parts[position] == "!":
+            raise Unread("a double factorial")
         else:
-            raise Unread(f"{part} is unknown")
+            written = _symbol(part, integral)
+        yield written
+
+
+def _whole_number(parts: list[str], position: int, degrees: bool) -> tuple[str, int]:
+    """A whole number before ``position``, with its degree sign, and its end."""
+    number = parts[position - 1]
+    if degrees and (end := _is_degree(parts, position)):
+        return f"{{\\frac{{{number} \\pi}}{{180}}}}", end
+    if len(number.lstrip("0")) > 1000:
+        raise Unread("a long number")
+    return number, position
+
+
+def _decimal_number(parts: list[str], position: int, degrees: bool) -> tuple[str, int]:
+    """A decimal number before ``position`` as a fraction, with its degree sign, and its end."""
+    whole, _, digits = parts[position - 1].partition(".")
+    if position < len(parts) and parts[position] == ".":
+        raise Unread("a number with two points")
+    if degrees and (end := _is_degree(parts, position)):
+        return f"{{\\frac{{{int(whole + digits)} \\pi}}{{{180 * 10 ** len(digits)}}}}}", end
+    return f"{{\\frac{{{int(whole + digits)}}}{{1{'0' * len(digits)}}}}}", position
+
+
+def _quotient(parts: list[str], position: int) -> tuple[str, int]:
+    """A fraction, derivative or binomial coefficient whose command stands before ``position``, and its end."""
+    command = parts[position - 1]
+    over, position = _argument(parts, position)
+    under, position = _argument(parts, position)
+    if command == "\\frac" and (name := _derivative(over, under)):
+        return name, position
+    return f"{command}{{{''.join(_written(over))}}}{{{''.join(_written(under))}}}", position
+
+
+def _root(parts: list[str], position: int) -> tuple[str, int]:
+    """A root whose command stands before ``position``, and its end."""
+    root: list[str] = []
+    if position < len(parts) and parts[position] == "[":
+        end = closing(parts, position)
+        root, position = parts[position + 1 : end], end + 1
+    start = position
+    argument, position = _argument(parts, position)
+    follows_digit = position < len(parts) and parts[position][0].isdigit() and parts[position - 1][0].isdigit()
+    if follows_digit and parts[start] != "{":
+        raise Unread("a root of several digits without braces")
+    index = f"[{''.join(_written(root))}]" if root else ""
+    return f"\\sqrt{index}{{{''.join(_written(argument))}}}", position
+
+
+def _accented(parts: list[str], position: int) -> tuple[str, int]:
+    """A name under the accent before ``position``, and its end."""
+    accent = parts[position - 1]
+    argument, position = _argument(parts, position)
+    name = "".join(argument)
+    if not name.replace(" ", "").replace("\\", "").isalnum():
+        raise Unread(f"{accent} of a formula")
+    return f"{accent}{{{name}}}", position
+
+
+def _figure(parts: list[str], position: int) -> tuple[str, int]:
+    """An angle or a triangle, whose points have one order however they are listed, and its end."""
+    command, end = parts[position - 1], position
+    while end < len(parts) and (parts[end].isspace() or (parts[end].isalpha() and len(parts[end]) == 1)):
+        end += 1
+    name = "".join(parts[position:end]).replace(" ", "")
+    if not name:
+        raise Unread(f"{command} of nothing")
+    name = min(name, name[::-1]) if command == "\\angle" else "".join(sorted(name))
+    return f"\\mathrm{{{command[1:]}{name}}}", end
+
+
+def _symbol(part: str, integral: bool) -> str:
+    """A letter, command or character; Unread for one that the grammar does not know."""
+    if part in ("\\gamma", "\\Gamma"):
+        return f"\\mathrm{{{part[1:]}}}"
+    if part.startswith("\\text"):
+        raise Unread("words in a formula")
+    if part in _UPRIGHT_LETTERS and not (part == "d" and integral):
+        return f"\\mathrm{{{part}}}"
+    if (len(part) == 1 and part.isalpha() and part.isascii()) or part in _COMMANDS:
+        return f"{part} "
+    if part in _CHARACTERS:
+        return part
+    raise Unread(f"{part} is unknown")
 
 
 def _script(parts: list[str], position: int, sign: str, base: str) -> tuple[str, int]:

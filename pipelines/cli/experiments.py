@@ -27,7 +27,7 @@ from pipelines.cli.run import configure, execute, load_definitions, training_int
 from pipelines.cli.terminal import LINE_SECONDS
 from pipelines.definitions.instance import end_dead_runs, prepare_home
 from pipelines.definitions.jobs import COMPARE, EVERYTHING, EXPERIMENT, OBSERVE, PREPARE
-from pipelines.definitions.settings import load_settings
+from pipelines.definitions.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from assets.experiments.runs import Inputs
@@ -57,7 +57,6 @@ def run_experiments(
     prepare_home()
     from assets.evals.scores import key as base_scores
     from assets.experiments.comparison import COMPARISON, DRIFT, PAGE
-    from assets.experiments.runs import partition, seeds
 
     defs, settings = load_definitions(), load_settings()
     names = settings.experiments.names()
@@ -66,43 +65,59 @@ def run_experiments(
         raise InputError(f"unknown recipe {', '.join(unknown)}: expected names among {', '.join(names)}")
     training_interpreter(defs).examined()
     base = [base_scores(benchmark, "base") for benchmark in settings.benchmark_suite()]
-    partitions = [
-        partition(recipe, seed)
-        for number, seed in enumerate(seeds(settings.experiments, settings.training))
-        for recipe in dict.fromkeys(recipes)
-        if number < settings.experiments.seeds_of(recipe)
-    ]
-    terminal, failed = Terminal(every_s=LINE_SECONDS), 0
+    terminal = Terminal(every_s=LINE_SECONDS)
     with dg.DagsterInstance.get() as instance:
         end_dead_runs(instance)
         for job, keys in ((OBSERVE, None), (PREPARE, None), (EVERYTHING, base)):
             if status := execute(instance, job, terminal, keys=keys):
                 return status
         storage = storage_of(defs)
-        inputs = read_inputs(storage)
-        for number, key in enumerate(partitions, 1):
-            named = key.keys_by_dimension
-            shown = f"run {number} of {len(partitions)}: {', '.join(f'{k} {v}' for k, v in named.items())}"
-            recorded = inputs.recorded(settings.experiments, settings.training, key)
-            if isinstance(recorded, RecordedRun):
-                terminal.line(f"{shown}: {recorded}")
-                continue
-            terminal.line(f"{shown}; it is recorded, but {recorded}" if recorded else shown)
-            status = run_partition(instance, terminal, key)
-            if status == INTERRUPTED:
-                return status
-            failed += status != 0
+        train_status = run_partitions(instance, terminal, settings, list(dict.fromkeys(recipes)), read_inputs(storage))
+        if train_status == INTERRUPTED:
+            return train_status
         if status := execute(instance, COMPARE, terminal):
             return status
     folder = Path(storage.read_reference(COMPARISON.to_user_string(), Reference).path)
     if copy_to:
-        source = folder / DRIFT if (folder / DRIFT).is_dir() else folder
-        for file in sorted(source.iterdir()):
-            if file.name != PAGE:
-                with atomic_write(copy_to / file.name) as temporary:
-                    shutil.copyfile(file, temporary)
+        copy_files(folder / DRIFT if (folder / DRIFT).is_dir() else folder, copy_to, leave_out=PAGE)
     terminal.line(f"\ncomparison: {folder}/{PAGE}")
-    return 1 if failed else 0
+    return train_status
+
+
+def run_partitions(
+    instance: dg.DagsterInstance, terminal: Terminal, settings: Settings, recipes: Sequence[str], inputs: "Inputs"
+) -> int:
+    """Train and score ``recipes`` with every seed, less what is recorded; `INTERRUPTED`, 1 if any failed, or 0."""
+    from assets.experiments.runs import partition, seeds
+
+    partitions = [
+        partition(recipe, seed)
+        for number, seed in enumerate(seeds(settings.experiments, settings.training))
+        for recipe in recipes
+        if number < settings.experiments.seeds_of(recipe)
+    ]
+    failed = False
+    for number, key in enumerate(partitions, 1):
+        named = key.keys_by_dimension
+        shown = f"run {number} of {len(partitions)}: {', '.join(f'{k} {v}' for k, v in named.items())}"
+        recorded = inputs.recorded(settings.experiments, settings.training, key)
+        if isinstance(recorded, RecordedRun):
+            terminal.line(f"{shown}: {recorded}")
+            continue
+        terminal.line(f"{shown}; it is recorded, but {recorded}" if recorded else shown)
+        status = run_partition(instance, terminal, key)
+        if status == INTERRUPTED:
+            return status
+        failed |= status != 0
+    return int(failed)
+
+
+def copy_files(source: Path, target: Path, leave_out: str) -> None:
+    """Copy the files of a folder, each in full or not at all."""
+    for file in sorted(source.iterdir()):
+        if file.name != leave_out:
+            with atomic_write(target / file.name) as temporary:
+                shutil.copyfile(file, temporary)
 
 
 def storage_of(defs: dg.Definitions) -> Storage:

@@ -129,29 +129,15 @@ def build_scorecard(
         InputError: for results of several checkpoints or of others than the lineage names, for benchmarks that only one
             side has, and for different problems.
     """
-    if base.keys() != policy.keys() or not base:
-        one_sided = ", ".join(sorted(base.keys() ^ policy.keys())) or "all"
-        raise InputError(
-            f"scorecard: {one_sided}: not graded for both base and policy; evaluate both on the same suite"
-        )
-    if champion is not None and (missing := sorted(policy.keys() - champion.keys())):
-        raise InputError(f"scorecard: {', '.join(missing)}: not graded for the champion; evaluate it on the same suite")
-    made_of = Lineage.from_manifest(lineage or {})
     from core.schemas import is_sequential
 
+    entries = {entry.name: entry for entry in suite}
+    _check_benchmarks(base, policy, champion, entries)
+    made_of = Lineage.from_manifest(lineage or {})
     if is_sequential(policy.values()):
         base = {name: _on_problems_of(policy[name], table) for name, table in base.items()}
     roles = {"base": base, "policy": policy} | ({"champion": champion} if champion else {})
-    checkpoints = {role: _checkpoint(role, tables) for role, tables in roles.items()}
-    for role, expected in (("base", made_of.base), ("policy", made_of.checkpoint)):
-        if checkpoints[role] and expected and checkpoints[role] != expected:
-            raise InputError(
-                f"scorecard: the {role}'s scores are of checkpoint {checkpoints[role][:16]}, but the lineage names "
-                f"{expected[:16]}; evaluate that checkpoint again"
-            )
-    entries = {entry.name: entry for entry in suite}
-    if unknown := sorted(base.keys() - entries.keys()):
-        raise InputError(f"scorecard: {', '.join(unknown)}: not in the suite, which has {', '.join(entries)}")
+    checkpoints = _checkpoints(roles, made_of)
     rows = tuple(
         _row(entries[name], base[name], policy[name], champion[name] if champion else None)
         for name in entries
@@ -179,6 +165,33 @@ def build_scorecard(
         costs=costs(made_of, training_metrics, roles),
         decision=decision,
     )
+
+
+def _check_benchmarks(
+    base: Mapping[str, Any], policy: Mapping[str, Any], champion: Mapping[str, Any] | None, suite: Mapping[str, Any]
+) -> None:
+    """Raise InputError unless all sides are graded on the same benchmarks, which are of ``suite``."""
+    if base.keys() != policy.keys() or not base:
+        one_sided = ", ".join(sorted(base.keys() ^ policy.keys())) or "all"
+        raise InputError(
+            f"scorecard: {one_sided}: not graded for both base and policy; evaluate both on the same suite"
+        )
+    if champion is not None and (missing := sorted(policy.keys() - champion.keys())):
+        raise InputError(f"scorecard: {', '.join(missing)}: not graded for the champion; evaluate it on the same suite")
+    if unknown := sorted(base.keys() - suite.keys()):
+        raise InputError(f"scorecard: {', '.join(unknown)}: not in the suite, which has {', '.join(suite)}")
+
+
+def _checkpoints(roles: "Mapping[str, Mapping[str, pa.Table]]", made_of: Lineage) -> dict[str, str]:
+    """The digest of the checkpoint of each role; InputError for one that the lineage does not name."""
+    checkpoints = {role: _checkpoint(role, tables) for role, tables in roles.items()}
+    for role, expected in (("base", made_of.base), ("policy", made_of.checkpoint)):
+        if checkpoints[role] and expected and checkpoints[role] != expected:
+            raise InputError(
+                f"scorecard: the {role}'s scores are of checkpoint {checkpoints[role][:16]}, but the lineage names "
+                f"{expected[:16]}; evaluate that checkpoint again"
+            )
+    return checkpoints
 
 
 def _row(entry: Benchmark, base: "pa.Table", policy: "pa.Table", champion: "pa.Table | None") -> Row:
