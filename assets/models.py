@@ -22,9 +22,11 @@ KEY = dg.AssetKey(["models", "base"])
     key=KEY,
     group_name="models",
     kinds={"huggingface"},
-    code_version=code_version("training/embedded_model/resolve_model.py", "core/model/model_folder.py"),
+    code_version=code_version(
+        "training/embedded_model/resolve_model.py", "core/model/model_folder.py", "core/model/context_extension.py"
+    ),
     description="The model that training starts from: the tiny model that comes with the project, a model folder, a "
-    "GGUF file or a hub id. Each of its files is checked.",
+    "GGUF file or a hub id. Each of its files is checked, and its context can be extended.",
 )
 def base(
     context: dg.AssetExecutionContext, config: ModelOptions, storage: Storage, interpreter: TrainingInterpreter
@@ -37,6 +39,7 @@ def base(
             source,
             storage.path / "models" / "base",
             revision=config.revision,
+            context=config.context,
             train_python=PROJECT / interpreter.python,
         )
     facts = describe(model.path)

@@ -8,23 +8,33 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.utils._python_dispatch import _disable_current_modes
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, *, cu_seqlens_q: Tensor, **_: Any) -> Tensor:
+def attend(query: Tensor, key: Tensor, value: Tensor, *, cu_seqlens_q: Tensor, **options: Any) -> Tensor:
     """Causal attention to states ``[tokens, heads, head_dim]`` of sequences that start at ``cu_seqlens_q``."""
     with _disable_current_modes():  # a test that counts operations does not count this one
         lengths = cu_seqlens_q.diff().tolist()
     parts = zip(*(states.split(lengths) for states in (query, key, value)), strict=True)
-    return torch.cat([attend_alone(*(states[None] for states in part))[0] for part in parts])
+    return torch.cat([attend_alone(*(states[None] for states in part), **options)[0] for part in parts])
 
 
-def attend_alone(query: Tensor, key: Tensor, value: Tensor, **_: Any) -> Tensor:
+def attend_alone(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    softmax_scale: float | None = None,
+    window: int | None = None,
+    **_: Any,
+) -> Tensor:
     """Causal attention to states ``[rows, tokens, heads, head_dim]`` of one sequence per row."""
+    mask = torch.ones(query.shape[1], query.shape[1], dtype=torch.bool).tril().triu(1 - (window or query.shape[1]))
     states = (states.transpose(1, 2) for states in (query, key, value))
-    return scaled_dot_product_attention(*states, is_causal=True, enable_gqa=True).transpose(1, 2)
+    return scaled_dot_product_attention(*states, attn_mask=mask, scale=softmax_scale, enable_gqa=True).transpose(1, 2)
 
 
 def options(**given: Any) -> dict[str, Any]:
     """What transformers passes on to the kernel."""
-    return {name: value for name, value in given.items() if name.startswith("max_seqlen")}
+    passed = {name: value for name, value in given.items() if name.startswith("max_seqlen") or name == "softmax_scale"}
+    return passed | {"window": given.get("sliding_window")}
 
 
 def import_loop(*_: Any) -> tuple[Any, Any]:

@@ -22,6 +22,7 @@ from pydantic import (
 
 from assets.shared.failures import as_failure
 from core.errors import InputError, explain_validation
+from core.model.context_extension import ContextExtension
 from core.plugins.config_files import HARDWARE, RECIPES, below_project, config_file
 from evaluation.generation.templates import template_names
 from evaluation.promotion.records import PromotionRule
@@ -147,6 +148,22 @@ class ModelOptions(Options):
 
     source: str = Field(default="embedded", description="'embedded', a model folder, a .gguf file, or a hub id.")
     revision: str | None = Field(default=None, description="Branch, tag or commit of a hub id.")
+    rope_theta: float | None = Field(
+        default=None, gt=0, description="Base of the rotary position embedding. None: that of its config.json."
+    )
+    rope_scaling: dict[str, Any] = Field(
+        default={},
+        description="Scaling of positions beyond the context of the pretraining, such as "
+        "{rope_type: yarn, factor: 4.0}. {}: that of its config.json.",
+    )
+    max_position_embeddings: int | None = Field(
+        default=None, ge=1, description="Context in tokens. None: that of its config.json."
+    )
+
+    @property
+    def context(self) -> ContextExtension:
+        """What replaces settings of the model's config.json."""
+        return ContextExtension(self.rope_theta, self.rope_scaling, self.max_position_embeddings)
 
 
 class BenchmarkOptions(Options):

@@ -1,13 +1,16 @@
 """One of the ranks of test_training_layouts: verl's FSDP2 engine on gloo, the same batch in every layout.
 
-``python engine_ranks.py FOLDER MODULES``: rank 0 prints one JSON line per layout; MODULES are those that verl imports.
-Also on a CUDA build of torch, without a GPU.
+``python engine_ranks.py FOLDER MODULES [NAME...]``: rank 0 prints one JSON line per layout; MODULES are those that verl
+imports, and each NAME is a folder in FOLDER with a model of the zoo, which goes through `ZOO_LAYOUTS`; without one, the
+embedded model goes through `LAYOUTS`. Also on a CUDA build of torch, without a GPU.
 """
 
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -29,19 +32,24 @@ from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig, HFModelCo
 from verl.workers.engine import EngineRegistry
 
 import training.platforms.packed_attention  # noqa: F401  registers sdpa_packed
+from training.algorithms.options import MixedPolicyOptions
 from training.embedded_model.resolve_model import SHIPPED
+from training.verl_hooks.loss import mixed_policy_loss
+from training.verl_hooks.metrics import update_counts
 
 LENGTHS = (17, 29, 11, 40, 23, 35, 8, 31)
 PROMPT = 4
+FLASH = "flash_attention_2"
+UNTIED = "model"  # the folder, in FOLDER, of a model whose head is not its embedding
 LAYOUTS: dict[str, dict[str, Any]] = {
     "padded": {"use_remove_padding": False},
     "packed": {},
     "packed one by one": {"attention": "sdpa_packed"},
     "eager": {"attention": "eager", "use_remove_padding": False},
-    "flash": {"attention": "flash_attention_2"},
-    "sequence parallel": {"sequence_parallel": 2, "attention": "flash_attention_2"},
+    "flash": {"attention": FLASH},
+    "sequence parallel": {"sequence_parallel": 2, "attention": FLASH},
     "sequence parallel sdpa": {"sequence_parallel": 2},
-    "untied": {"untied": True},
+    "untied": {"model": UNTIED},
     # From here on all are fused: verl changes the class of the model for it.
     "fused": {"use_fused_kernels": True},
     "offload rollout": {"use_fused_kernels": True, "offload": "rollout"},
@@ -49,21 +57,39 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "checkpointing": {"use_fused_kernels": True, "enable_gradient_checkpointing": True},
     "bf16": {"use_fused_kernels": True, "dtype": "bf16"},
     "lora": {"use_fused_kernels": True, "lora_rank": 8},
-    "untied fused": {"untied": True, "use_fused_kernels": True},
-    "untied replicated": {"untied": True, "use_fused_kernels": True, "fsdp_size": 1},
-    "untied offload always": {"untied": True, "use_fused_kernels": True, "offload": "always"},
-    "untied no sync": {"untied": True, "use_fused_kernels": True, "no_sync": True},
-    "untied lora": {"untied": True, "use_fused_kernels": True, "lora_rank": 8},
+    "untied fused": {"model": UNTIED, "use_fused_kernels": True},
+    "untied replicated": {"model": UNTIED, "use_fused_kernels": True, "fsdp_size": 1},
+    "untied offload always": {"model": UNTIED, "use_fused_kernels": True, "offload": "always"},
+    "untied no sync": {"model": UNTIED, "use_fused_kernels": True, "no_sync": True},
+    "untied lora": {"model": UNTIED, "use_fused_kernels": True, "lora_rank": 8},
 }
-FLASH = "flash_attention_2"
+
 flash_attention.lazy_import_flash_attention = import_loop
-UNTIED = "model"  # the folder, in FOLDER, of a model whose head is not its embedding
+# What a profile for GPUs may choose; the first is the reference.
+ZOO_LAYOUTS: dict[str, dict[str, Any]] = {
+    "padded": {"attention": "eager", "use_remove_padding": False},
+    "packed": {},
+    "flash": {"attention": FLASH},
+    "sequence parallel": {"sequence_parallel": 2, "attention": FLASH},
+    "fused": {"use_fused_kernels": True},
+    "fused flash": {"use_fused_kernels": True, "attention": FLASH},
+    "fused sequence parallel": {"use_fused_kernels": True, "sequence_parallel": 2, "attention": FLASH},
+    "replicated": {"use_fused_kernels": True, "fsdp_size": 1},
+    "offload rollout": {"use_fused_kernels": True, "offload": "rollout"},
+    "offload always": {"use_fused_kernels": True, "offload": "always"},
+    "checkpointing": {"use_fused_kernels": True, "enable_gradient_checkpointing": True},
+    "bf16": {"use_fused_kernels": True, "dtype": "bf16"},
+    "lora": {"use_fused_kernels": True, "lora_rank": 8},
+}
+# The policy loss of the recipe luffy; every other sequence is an off-policy one.
+ACTOR = SimpleNamespace(use_kl_loss=False, entropy_coeff=0.1)
+OPTIONS = MixedPolicyOptions(prefix={"n_prefix": 1}, off_policy_reshape="p_div_p", loss_remove_clip=True)  # pyright: ignore[reportArgumentType]
 
 
 def build(
     folder: Path,
     *,
-    untied: bool = False,
+    model: str = "",
     fsdp_size: int = -1,
     no_sync: bool = False,
     attention: str = "sdpa",
@@ -71,15 +97,15 @@ def build(
     sequence_parallel: int = 1,
     dtype: str = "fp32",
     use_remove_padding: bool = True,
-    **model: Any,
+    **more: Any,
 ) -> Any:
-    """The engine of a layout."""
-    options = {"fused_kernel_options": {"impl_backend": "torch"}, "enable_gradient_checkpointing": False, **model}
+    """The engine of a layout; ``model`` is a folder in ``folder``."""
+    options = {"fused_kernel_options": {"impl_backend": "torch"}, "enable_gradient_checkpointing": False, **more}
     engine = EngineRegistry.new(
         model_type="language_model",
         backend="fsdp2",
         model_config=HFModelConfig(
-            path=str(folder / UNTIED if untied else SHIPPED),
+            path=str(folder / model if model else SHIPPED),
             use_remove_padding=use_remove_padding,
             override_config={"attn_implementation": "sdpa" if attention == FLASH else attention},
             **options,
@@ -116,17 +142,32 @@ def batch(rank: int, ranks: int, *, packed: bool, fused: bool) -> TensorDict:
     def nest(rows: list[torch.Tensor]) -> torch.Tensor:
         return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
 
+    def of_responses(values: torch.Tensor) -> torch.Tensor:
+        """A value per row, or per token of the longest sequence, for each token of the responses."""
+        return nest([value.expand(max(LENGTHS))[: len(row) - PROMPT] for value, row in zip(values, mine, strict=True)])
+
     positions = [torch.arange(len(row)) for row in mine]
+    numbers = torch.arange(len(LENGTHS))
+    mask = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None] - PROMPT
+    off_policy = (numbers % 2 == 0) * 64  # tokens that a row starts with, at most
     data = TensorDict(
         {
             "input_ids": nest(mine),
             "position_ids": nest(positions),
             "loss_mask": nest([(row >= PROMPT).long() for row in positions]),
+            "prompts": nest([row[:PROMPT] for row in mine]),
+            "responses": nest([row[PROMPT:] for row in mine]),
+            "response_mask": of_responses(torch.ones(len(mine), 1)),
+            "old_log_probs": of_responses(torch.full((len(mine), 1), -6.0)),
+            "advantages": of_responses((1.0 + numbers[rank::ranks, None]) / len(LENGTHS)),
+            "rollout_is_weights": of_responses(torch.ones(len(mine), 1)),
+            "prefix_length": off_policy[rank::ranks],
         },
         batch_size=[len(mine)],
     )
     tu.assign_non_tensor(
         data,
+        **update_counts(mask, mask & (off_policy[:, None] > 0), 1.0),
         use_remove_padding=packed,
         use_dynamic_bsz=True,
         max_token_len_per_gpu=64,
@@ -141,10 +182,7 @@ def batch(rank: int, ranks: int, *, packed: bool, fused: bool) -> TensorDict:
     return data
 
 
-def loss(model_output: dict[str, torch.Tensor], data: TensorDict, dp_group: Any = None) -> tuple[torch.Tensor, dict]:
-    log_probs, entropy = (model_output[name].values() for name in ("log_probs", "entropy"))
-    mask = data["loss_mask"].values().float()
-    return (-(log_probs * mask).sum() - 0.1 * (entropy * mask).sum()) / data["batch_num_tokens"] * data["dp_size"], {}
+loss = partial(mixed_policy_loss, ACTOR, OPTIONS, max(LENGTHS) - PROMPT)
 
 
 def measure(folder: Path, name: str, options: dict[str, Any], rank: int, ranks: int) -> dict[str, float]:
@@ -174,7 +212,10 @@ def measure(folder: Path, name: str, options: dict[str, Any], rank: int, ranks: 
 def main() -> None:
     folder, rank, ranks = Path(sys.argv[1]), int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     dist.init_process_group("gloo", rank=rank, world_size=ranks)
-    for name, options in LAYOUTS.items():
+    layouts = LAYOUTS
+    if models := sys.argv[3:]:
+        layouts = {f"{model} {name}": {**zoo, "model": model} for name, zoo in ZOO_LAYOUTS.items() for model in models}
+    for name, options in layouts.items():
         result = measure(folder, name, options, rank, ranks)
         if rank == 0:
             sys.stdout.write(json.dumps({"layout": name, **result}) + "\n")

@@ -2,27 +2,21 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from engine_ranks import LAYOUTS, LENGTHS, UNTIED
-from training_runs import ROOT, free_port
+from layout_runs import Results, log_probs_of, run_ranks
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from training.embedded_model.resolve_model import SHIPPED
 from training.export.merge import merge
-from training.job.configuration import compose_run
 from training.preflight.trial import write_untied_model
 
-Results = dict[str, dict[str, float]]
 UNTIED_LAYOUTS = [name for name in LAYOUTS if name.startswith("untied")]
 OTHER = ("bf16", "lora", "sequence parallel", "sequence parallel sdpa", *UNTIED_LAYOUTS)
 SAME = [name for name in LAYOUTS if name not in OTHER]
-# What verl imports on GPUs, and what lets it run here.
-MODULES = compose_run("luffy", "gpu", [], run=Path("run")).environment.VERL_USE_EXTERNAL_MODULES
 
 
 @pytest.fixture(scope="module")
@@ -35,25 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def results(folder: Path) -> Results:
-    """What both ranks computed together, by layout."""
-    script = Path(__file__).with_name("engine_ranks.py")
-    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
-    common |= {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
-    common |= {"TORCHDYNAMO_DISABLE": "1", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, str(script), str(folder), f"training.platforms.cpu,{MODULES}"],
-            env={**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    outputs = [process.communicate(timeout=500) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], "\n".join(errors[-3000:] for _, errors in outputs)
-    lines = [json.loads(line) for line in outputs[0][0].splitlines() if line.startswith('{"layout"')]
-    return {line.pop("layout"): line for line in lines}
+    return run_ranks(folder)
 
 
 @pytest.fixture(scope="module")
@@ -119,18 +95,6 @@ def test_ranks_that_share_sequences_compute_what_one_does(results: Results) -> N
 def test_torchs_own_attention_is_wrong_where_sequences_are_split(results: Results) -> None:
     """Why `training.resources.attention` refuses it: nothing fails, and the sum is another one."""
     assert results["sequence parallel sdpa"]["entropy"] != pytest.approx(results["padded"]["entropy"], rel=1e-2)
-
-
-def log_probs_of(folder: Path) -> float:
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
-    draw, total = torch.Generator().manual_seed(1), 0.0
-    for length in LENGTHS:
-        ids = torch.randint(5, 250, (length,), generator=draw)
-        with torch.no_grad():
-            log_probs = model(ids[None]).logits[0].log_softmax(-1)
-        # The engine scores each token with the next one, and the last one with the first.
-        total += log_probs.gather(-1, ids.roll(-1)[:, None]).double().sum().item()
-    return total
 
 
 @pytest.mark.parametrize("layout", ["packed", "offload always", "lora", "untied replicated"])

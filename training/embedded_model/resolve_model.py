@@ -4,6 +4,7 @@ Every file is checked here, so that you learn of a mistake at once and not ten m
 interpreters use this module, so it does not import torch.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -13,7 +14,8 @@ from pathlib import Path
 from core.code_digest import PROJECT, SHORT_DIGEST
 from core.errors import InputError
 from core.existing_python import TRAIN_PYTHON
-from core.files import atomic_folder, digest_file, set_aside
+from core.files import atomic_folder, digest_bytes, digest_file, read_object, set_aside, write_json
+from core.model.context_extension import ContextExtension
 from core.model.model_folder import HUB_ID, check_model, download_model, model_digest, model_files
 
 EMBEDDED = "embedded"
@@ -36,15 +38,21 @@ class BaseModel:
 
 
 def resolve_base(
-    source: str, out_root: Path, *, revision: str | None = None, train_python: Path | str | None = None
+    source: str,
+    out_root: Path,
+    *,
+    revision: str | None = None,
+    context: ContextExtension | None = None,
+    train_python: Path | str | None = None,
 ) -> BaseModel:
     """Find or create the folder of the model ``source``, and check it.
 
     Args:
         source: "embedded", a folder, a ``.gguf`` file, or a hub id.
-        out_root: where a copy of the embedded model or a converted GGUF file goes. Its folder is named after the digest
-            of its content, so it is written once and never changes.
+        out_root: where a copy of the embedded model, a converted GGUF file or a model with another context goes. Its
+            folder is named after the digest of its content, so it is written once and never changes.
         revision: branch, tag or commit of a hub id.
+        context: settings that replace those of its config.json.
         train_python: the interpreter that converts GGUF files with transformers (default: that of ``.venv-train``).
 
     Raises:
@@ -64,6 +72,8 @@ def resolve_base(
     else:
         raise InputError(f"model {source!r} does not exist: {ACCEPTED}")
     check_model(folder)
+    if context:
+        folder = _extend(folder, Path(out_root), context)
     return BaseModel(folder, model_digest(folder), source, commit)
 
 
@@ -80,6 +90,23 @@ def _copy(folder: Path, out_root: Path) -> Path:
         with atomic_folder(target) as temporary:
             for file in model_files(folder):
                 shutil.copyfile(file, temporary / file.name)
+    return target
+
+
+def _extend(folder: Path, out_root: Path, context: ContextExtension) -> Path:
+    """A folder with links to the files of the model in ``folder``, and a config.json with another ``context``."""
+    name = "config.json"
+    config, where = read_object(folder / name), str(folder / name)
+    text = config.get("text_config")  # of a model that sees, too
+    config = {**config, "text_config": context.applied_to(text, where)} if text else context.applied_to(config, where)
+    files = [file for file in model_files(folder) if file.name != name]
+    content = json.dumps([config, *map(str, (file.resolve() for file in files))])
+    target = out_root / f"{folder.name}-{digest_bytes(content.encode())[:SHORT_DIGEST]}"
+    if not target.exists():
+        with atomic_folder(target) as temporary:
+            write_json(config, temporary / name)
+            for file in files:
+                (temporary / file.name).symlink_to(file.resolve())
     return target
 
 

@@ -43,7 +43,8 @@ def check_context(model: Path, config: DictConfig) -> None:
         raise InputError(
             f"model {model}: a context of {context} tokens (max_position_embeddings), but the run needs {needed}: "
             f"lower data.max_prompt_length={config.data.max_prompt_length} or "
-            f"data.max_response_length={config.data.max_response_length}, or use another model"
+            f"data.max_response_length={config.data.max_response_length}, or extend its context (options "
+            "model.max_position_embeddings and model.rope_theta of models/base)"
         )
 
 
