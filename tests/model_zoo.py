@@ -1,4 +1,4 @@
-"""Tiny copies of published models: all settings of their config.json but the sizes, random weights, our tokenizer."""
+"""Published models: their config.json, and tiny copies with all of its settings but the sizes, and random weights."""
 
 import shutil
 from pathlib import Path
@@ -6,6 +6,18 @@ from typing import Any
 
 from core.files import write_json
 from training.embedded_model.resolve_model import SHIPPED
+
+
+def sizes(hidden: int, intermediate: int, layers: int, heads: int, groups: int, vocabulary: int) -> dict[str, int]:
+    return {
+        "hidden_size": hidden,
+        "intermediate_size": intermediate,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": groups,
+        "vocab_size": vocabulary,
+    }
+
 
 QWEN2 = {
     "architectures": ["Qwen2ForCausalLM"],
@@ -24,6 +36,7 @@ QWEN3 = {
     "model_type": "qwen3",
     "attention_bias": False,
     "attention_dropout": 0.0,
+    "head_dim": 128,
     "hidden_act": "silu",
     "initializer_range": 0.02,
     "max_position_embeddings": 40960,
@@ -48,6 +61,9 @@ GEMMA3 = {
     "attention_dropout": 0.0,
     "attn_logit_softcapping": None,
     "final_logit_softcapping": None,
+    "head_dim": 256,
+    "query_pre_attn_scalar": 256,
+    "sliding_window": 512,
     "hidden_activation": "gelu_pytorch_tanh",
     "initializer_range": 0.02,
     "max_position_embeddings": 32768,
@@ -76,14 +92,35 @@ PHI4 = {
     "tie_word_embeddings": False,
     "use_cache": True,
 }
-# What the config.json of each says, without sizes and the ids of special tokens.
+# What the config.json of each says, without the ids of special tokens.
 MODELS: dict[str, dict[str, Any]] = {
-    "Qwen2.5-Math-1.5B": {**QWEN2_MATH, "max_window_layers": 21, "tie_word_embeddings": True},
-    "Qwen2.5-Math-7B": {**QWEN2_MATH, "max_window_layers": 28, "tie_word_embeddings": False},
-    "Qwen3-4B": {**QWEN3, "max_window_layers": 36, "tie_word_embeddings": True},
-    "Qwen3-8B": {**QWEN3, "max_window_layers": 36, "tie_word_embeddings": False},
-    "Qwen3-32B": {**QWEN3, "max_window_layers": 64, "tie_word_embeddings": False},
+    "Qwen2.5-Math-1.5B": {
+        **QWEN2_MATH,
+        **sizes(1536, 8960, 28, 12, 2, 151936),
+        "max_window_layers": 21,
+        "tie_word_embeddings": True,
+    },
+    "Qwen2.5-Math-7B": {
+        **QWEN2_MATH,
+        **sizes(3584, 18944, 28, 28, 4, 152064),
+        "max_window_layers": 28,
+        "tie_word_embeddings": False,
+    },
+    "Qwen3-4B": {**QWEN3, **sizes(2560, 9728, 36, 32, 8, 151936), "max_window_layers": 36, "tie_word_embeddings": True},
+    "Qwen3-8B": {
+        **QWEN3,
+        **sizes(4096, 12288, 36, 32, 8, 151936),
+        "max_window_layers": 36,
+        "tie_word_embeddings": False,
+    },
+    "Qwen3-32B": {
+        **QWEN3,
+        **sizes(5120, 25600, 64, 64, 8, 151936),
+        "max_window_layers": 64,
+        "tie_word_embeddings": False,
+    },
     "Llama-3.1-8B": {
+        **sizes(4096, 14336, 32, 32, 8, 128256),
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
         "attention_bias": False,
@@ -99,12 +136,16 @@ MODELS: dict[str, dict[str, Any]] = {
         "tie_word_embeddings": False,
         "use_cache": True,
     },
-    "gemma-3-1b": GEMMA3,
-    "phi-4": PHI4,
+    "gemma-3-1b": {**GEMMA3, **sizes(1152, 6912, 26, 4, 1, 262144)},
+    "phi-4": {**PHI4, **sizes(5120, 17920, 40, 40, 10, 100352)},
     "Qwen3-30B-A3B": {
         **QWEN3,
         "architectures": ["Qwen3MoeForCausalLM"],
         "model_type": "qwen3_moe",
+        **sizes(2048, 6144, 48, 32, 4, 151936),
+        "moe_intermediate_size": 768,
+        "num_experts": 128,
+        "num_experts_per_tok": 8,
         "decoder_sparse_step": 1,
         "max_window_layers": 48,
         "mlp_only_layers": [],
@@ -114,19 +155,9 @@ MODELS: dict[str, dict[str, Any]] = {
         "tie_word_embeddings": False,
     },
 }
-SIZES = {
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 259,
-    "bos_token_id": None,
-    "eos_token_id": 2,
-    "pad_token_id": 0,
-}
+TINY = {**sizes(64, 96, 2, 4, 2, 259), "bos_token_id": None, "eos_token_id": 2, "pad_token_id": 0}
 # vLLM knows no heads of 16; those of Qwen3 and Gemma 3 are wider than their share of a layer, here too.
-MORE_SIZES: dict[str, dict[str, Any]] = {
+MORE_TINY: dict[str, dict[str, Any]] = {
     "qwen2": {"hidden_size": 128},
     "llama": {"hidden_size": 128},
     "phi3": {"hidden_size": 128},
@@ -144,7 +175,7 @@ def write_config(name: str, folder: Path, **changes: Any) -> Path:
         if file.suffix != ".safetensors":
             shutil.copyfile(file, folder / file.name)
     settings = MODELS[name]
-    write_json({**settings, **SIZES, **MORE_SIZES[settings["model_type"]], **changes}, folder / "config.json")
+    write_json({**settings, **TINY, **MORE_TINY[settings["model_type"]], **changes}, folder / "config.json")
     return folder
 
 

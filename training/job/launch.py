@@ -53,6 +53,7 @@ from training.job.records.metrics_log import read_metrics
 from training.job.request import TrainingRequest
 from training.job.run_folder import RunFolder
 from training.job.user_reward import SHIPPED, VERIFIERS, wrapped
+from training.resources.architecture import check_architecture
 from training.resources.auto_values import resolve_auto
 from training.resources.fit_check import check_fit, write_plan
 from training.resources.layout import Layout
@@ -169,11 +170,13 @@ def _plan(config: DictConfig, folder: RunFolder, model: Path, report: Report) ->
     """Give the ``auto`` keys their values, and say whether the run fits; the plan of the run.
 
     Raises:
-        InputError: it does not, or the checkpoints in the folder are parts for another number of GPUs.
+        InputError: it does not, the model is not one that can be trained, or the checkpoints in the folder are parts
+            for another number of GPUs.
     """
     machine = machine_of(OmegaConf.to_container(config.run), folder.path)
     shape, saved = ModelShape.of_folder(model), complete_steps(folder.checkpoints)
     resolve_auto(config, machine, shape)
+    check_architecture(model, config, partial(progress, report))
     if saved and folder.config.is_file():
         before = Layout.of(OmegaConf.load(folder.config)).devices
         if before != (devices := Layout.of(config).devices):

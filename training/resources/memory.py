@@ -39,7 +39,9 @@ def training_memory(shape: ModelShape, layout: Layout) -> dict[str, float]:
     """Bytes on each GPU at the peak of an update, by what they are for."""
     tokens, width = layout.micro_batch / layout.sequence_parallel, layout.width
     root = shape.root * width * (1 if layout.lora_rank else 2)  # with its gradient
-    one_layer = tokens * width * (4 * shape.intermediate + 10 * shape.hidden + 2 * shape.kv_width)
+    one_layer = (
+        tokens * width * (4 * shape.intermediate + 8 * shape.hidden + 2 * shape.query_width + 2 * shape.kv_width)
+    )
     kept = layer_inputs(shape, layout) + one_layer if layout.checkpointing else shape.layers * one_layer
     mask = tokens**2 * 3 if layout.attention == "sdpa" and layout.packed else 0.0  # as booleans and as bfloat16
     return {

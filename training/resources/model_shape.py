@@ -10,6 +10,7 @@ from core.errors import InputError
 from core.files import read_json
 from core.model.model_folder import safetensors_header
 
+HEAD = "lm_head.weight"
 NUMBERS = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
 
 
@@ -29,6 +30,11 @@ class ModelShape:
     heads: int = 1  # of queries
 
     @property
+    def query_width(self) -> int:
+        """Heads of queries x their dimension."""
+        return self.heads * self.head_dim
+
+    @property
     def layer(self) -> float:
         """Parameters of one layer."""
         return (self.parameters - self.root) / self.layers
@@ -40,9 +46,12 @@ class ModelShape:
         Raises:
             InputError: its config.json lacks a number.
         """
-        shape = cls.of_config(read_json(Path(folder) / "config.json"), where=str(folder))
-        headers = [safetensors_header(file) for file in Path(folder).glob("*.safetensors")]
-        counted = sum(prod(tensor["shape"]) for header in headers if header for tensor in header.values())
+        headers = [safetensors_header(file) or {} for file in Path(folder).glob("*.safetensors")]
+        config = read_json(Path(folder) / "config.json")
+        if headers:  # a config.json may leave it to transformers whether embedding and head are one
+            config = {"tie_word_embeddings": not any(HEAD in header for header in headers), **config}
+        shape = cls.of_config(config, where=str(folder))
+        counted = sum(prod(tensor["shape"]) for header in headers for tensor in header.values())
         return cls(**{**vars(shape), "parameters": counted}) if counted > shape.root else shape
 
     @classmethod
@@ -56,7 +65,7 @@ class ModelShape:
             raise InputError(f"{where}: no {error} in its config.json: expected a dense decoder") from error
         head_dim = settings.get("head_dim") or hidden // heads
         kv_width = (settings.get("num_key_value_heads") or heads) * head_dim
-        tied = bool(settings.get("tie_word_embeddings", False))
+        tied = bool(settings.get("tie_word_embeddings", str(settings.get("model_type")).startswith("gemma")))
         layer = 2 * hidden * heads * head_dim + 2 * hidden * kv_width + 3 * hidden * intermediate + 2 * hidden
         root = vocabulary * hidden * (1 if tied else 2)
         total = root + layers * layer + hidden

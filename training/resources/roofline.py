@@ -63,7 +63,7 @@ def forward_flops(shape: ModelShape, layout: Layout, length: float) -> float:
     """Operations of one token forward, in sequences of ``length`` tokens."""
     embedding = 0 if shape.tied else shape.root / 2  # a look-up
     context = layout.micro_batch if layout.attention == "sdpa" and layout.packed else length / 2
-    return 2 * (shape.parameters - embedding) + 4 * shape.layers * shape.hidden * context
+    return 2 * (shape.parameters - embedding) + 4 * shape.layers * shape.query_width * context
 
 
 def _generation(

@@ -1,0 +1,102 @@
+"""Which models a run takes, which it refuses by name, and what the plan says of published ones."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from model_zoo import MODELS, write_config, write_model
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from core.errors import InputError
+from core.files import write_json
+from training.job.configuration import compose_run
+from training.resources.architecture import TRIED, check_architecture, fault_of
+from training.resources.auto_values import resolve_auto
+from training.resources.machine import Gpu, Machine
+from training.resources.model_shape import ModelShape
+
+EIGHT_H100 = Machine(1, (Gpu("NVIDIA H100 80GB HBM3", 85.5e9, (9, 0)),) * 8, 128, 2e12, 64e9, 1e12)
+DENSE = [name for name, settings in MODELS.items() if "num_experts" not in settings]
+
+
+def check(folder: Path, say: Callable[[str], None], *overrides: str) -> None:
+    config = compose_run("luffy", "gpu", list(overrides), run=Path("run"))
+    resolve_auto(config, EIGHT_H100, ModelShape.of_folder(folder), {"flash_attention_4", "sdpa", "eager"})
+    check_architecture(folder, config, say)
+
+
+def test_the_models_of_the_zoo_are_taken_without_a_word(tmp_path: Path) -> None:
+    said: list[str] = []
+    for name in DENSE:
+        check(write_config(name, tmp_path / name), said.append)
+    assert said == []
+    assert {MODELS[name]["model_type"] for name in DENSE} == set(TRIED)
+
+
+def test_a_model_that_nobody_tried_is_said_so(tmp_path: Path) -> None:
+    said: list[str] = []
+    check(write_config("Qwen3-8B", tmp_path / "model", model_type="olmo2"), said.append)
+    assert len(said) == 1 and said[0].startswith("model_type olmo2 has not been tried")
+
+
+def test_experts_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"qwen3_moe is a mixture of experts \(num_experts=8\).*take a dense model"):
+        check(write_config("Qwen3-30B-A3B", tmp_path / "model"), print)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"vision_config": {}}, "takes more than text (vision_config)"),
+        ({"n_routed_experts": 256}, "mixture of experts (n_routed_experts=256)"),
+        ({"layer_types": ["linear_attention", "full_attention"]}, "no attention (linear_attention)"),
+        ({"mamba_d_state": 128}, "no attention (mamba_d_state)"),
+        ({"final_logit_softcapping": 30.0}, "(final_logit_softcapping=30.0), which the fused kernel leaves out"),
+        ({"logits_scaling": 8.0}, "(logits_scaling=8.0), which the fused kernel leaves out"),
+        ({"logit_scale": 0.0625}, "(logit_scale=0.0625), which the fused kernel leaves out"),
+        ({"attn_logit_softcapping": 50.0}, "(attn_logit_softcapping=50.0), which attention=sdpa leaves out"),
+        ({"layer_types": ["sliding_attention", "full_attention"], "logits_scaling": 1.0, "num_experts": None}, ""),
+    ],
+)
+def test_what_would_train_something_else_is_refused(settings: dict[str, Any], message: str) -> None:
+    fault = fault_of({"model_type": "x", **settings}, fused=True, attention="sdpa")
+    assert (message in fault) if message else not fault
+    if "fused" in message or "attention=" in message:
+        assert not fault_of({"model_type": "x", **settings}, fused=False, attention="flash_attention_4")
+
+
+def test_the_fused_kernel_leaves_out_a_soft_cap(tmp_path: Path) -> None:
+    """Why it is refused: the kernel's log-probabilities are not those of the model, and nothing fails."""
+    from verl.models.transformers.dense_common import forward_with_torch_backend
+
+    settings = {**MODELS["gemma-3-1b"], "final_logit_softcapping": 2.0}
+    assert "final_logit_softcapping" in fault_of(settings, fused=True, attention="eager")
+    ids, found = torch.arange(5, 45)[None], {}
+    for cap in (None, 2.0):
+        folder = write_model("gemma-3-1b", tmp_path / str(cap), final_logit_softcapping=cap)
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+        with torch.no_grad():
+            fused = forward_with_torch_backend(model, ids, return_dict=True).log_probs[0, :-1]  # pyright: ignore[reportAttributeAccessIssue]
+            alone = model(ids).logits[0, :-1].log_softmax(-1).gather(-1, ids[0, 1:, None])[:, 0]
+        found[cap] = torch.allclose(fused, alone, atol=1e-4)
+    assert found == {None: True, 2.0: False}
+
+
+@pytest.mark.parametrize("name", DENSE)
+def test_the_plan_counts_the_parameters_that_transformers_makes(name: str, tmp_path: Path) -> None:
+    write_json(MODELS[name], tmp_path / "config.json")
+    shape = ModelShape.of_folder(tmp_path)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(tmp_path))
+    assert shape.parameters == pytest.approx(model.num_parameters(), rel=1e-3)
+    embedding = model.get_input_embeddings().weight
+    assert shape.tied is (model.get_output_embeddings().weight is embedding)
+    assert shape.root == embedding.numel() * (1 if shape.tied else 2)
+
+
+def test_a_folder_says_by_its_weights_whether_the_head_is_the_embedding(tmp_path: Path) -> None:
+    for name in ("gemma-3-1b", "phi-4", "Qwen3-4B"):
+        folder = write_model(name, tmp_path / name)
+        assert ModelShape.of_folder(folder).tied is (name != "phi-4")
