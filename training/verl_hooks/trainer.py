@@ -29,6 +29,7 @@ from training.job.records.metrics_log import require_finite
 from training.job.user_reward import VERIFIERS
 from training.resources.fit_check import require_disk
 from training.verl_hooks.actor_worker import PolicyWorker
+from training.verl_hooks.balance import order_of_updates
 from training.verl_hooks.batch import FIELDS, TARGET, Samples, compute_advantages
 from training.verl_hooks.ledger import Ledger, supervised_uses, target_uses
 from training.verl_hooks.loss import mixed_policy_loss
@@ -121,12 +122,22 @@ class MixedPolicy(PromptTrainer):
         return buffer.follow(self.options, self.config.actor_rollout_ref.rollout.n, self.memory.schedule)
 
     def _balance_batch(self, batch: KVBatchMeta, *arguments: Any, **options: Any) -> KVBatchMeta:
-        """verl's, from an order that does not depend on which rollout ended first: it decides what an update sees."""
+        """verl's, from an order that does not depend on which rollout ended first: it decides what an update sees.
+
+        verl balances the ranks over a whole step; here each of its updates is balanced, too.
+        """
         prompts = tq.kv_batch_get(keys=batch.keys, partition_id=TRAIN, select_fields=["prompts"])["prompts"]
         order = [digest_bytes(f"{self.global_steps} {prompt.tolist()}".encode()) for prompt in prompts]
         places = [(digest, sample_of(key)[1]) for digest, key in zip(order, batch.keys, strict=True)]
         batch.reorder(sorted(range(len(places)), key=places.__getitem__))
-        return super()._balance_batch(batch, *arguments, **options)
+        batch = super()._balance_batch(batch, *arguments, **options)
+        ranks = max(self.actor_rollout_wg._dispatch_info["actor"]) + 1
+        rows = (
+            self.config.actor_rollout_ref.actor.ppo_mini_batch_size * self.config.actor_rollout_ref.rollout.n // ranks
+        )
+        if ranks > 1 and len(batch.keys) > ranks * rows:
+            batch.reorder(order_of_updates([tag["seq_len"] for tag in batch.tags], ranks, rows))
+        return batch
 
     def _compute_old_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         batch = super()._compute_old_log_prob(batch, metrics)

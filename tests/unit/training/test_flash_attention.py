@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import sequence_loop
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from device_waits import Waits
 from transformers import AutoModelForCausalLM
 from transformers import modeling_flash_attention_utils as flash_attention
 
@@ -13,17 +13,6 @@ from training.embedded_model.resolve_model import SHIPPED
 from training.platforms.flash_attention import is_packed, lengths_of_row
 
 LENGTHS = (17, 40, 1, 31)
-WAITS = {torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default}  # for the device
-
-
-class Waits(TorchDispatchMode):
-    """Counts the operations that wait until a GPU has computed their input."""
-
-    count = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.count += func in WAITS
-        return func(*args, **(kwargs or {}))
 
 
 def positions_of(*lengths: int) -> torch.Tensor:
