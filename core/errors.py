@@ -1,6 +1,7 @@
 """Errors that a user can correct, and the description of a setting that does not fit."""
 
 import difflib
+import signal
 from typing import TYPE_CHECKING, Any, get_args
 
 if TYPE_CHECKING:
@@ -26,6 +27,21 @@ class InputError(ValueError):
 
     Command lines print it after ``error: `` and exit with status 2; Dagster runs fail with it as the reason.
     """
+
+
+STOPPED = "was stopped by signal"
+
+
+def stopped(status: int) -> str | None:
+    """How a signal ended the process that has this exit status; None if none did.
+
+    Args:
+        status: As Python gives it, the negative number of the signal, or as a shell does, the number plus 128.
+    """
+    try:
+        return f"{STOPPED} {signal.Signals(-status if status < 0 else status - 128).name}"
+    except ValueError:
+        return None
 
 
 def first_line(error: BaseException) -> str:

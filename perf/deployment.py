@@ -16,11 +16,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from core.code_digest import PROJECT
 
 POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin")) if Path("/usr/lib/postgresql").is_dir() else []
 PASSWORD = "planted-5ecret-postgres"  # the tests search what is written for it
+RENAMED = 'hostname "$0" && exec "$@"'  # a program under another host name
 START_SECONDS = 120.0
+STOP_SECONDS = 40.0
 RUN_SECONDS = 400.0
 
 
@@ -72,7 +76,7 @@ class Postgres:
         options = ["-c", "listen_addresses=127.0.0.1", "-c", f"port={self.port}", "-c", "unix_socket_directories="]
         command = [*self._as_user, str(POSTGRES[-1] / "postgres"), "-D", str(self.folder / "data"), *options]
         with (self.folder / "log").open("ab") as log:
-            self.server = subprocess.Popen(command, stdout=log, stderr=log, cwd="/tmp")
+            self.server = subprocess.Popen(command, stdout=log, stderr=log, cwd="/tmp", start_new_session=True)
         wait_for_port(self.port, self.server, self.folder / "log")
 
     def stop(self) -> None:
@@ -135,6 +139,7 @@ class Deployment:
             DAGSTER_HOME=str(self.home), LUFFY__STORAGE__ROOT=str(self.storage), **database.variables, **variables
         )
         self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self.code_host: str | None = None  # its name, where it is not ours
 
     def start(self, *names: str) -> None:
         """Start these processes; without names, all of them. Those with a port listen when this returns."""
@@ -149,10 +154,13 @@ class Deployment:
             "webserver": ["dagster-webserver", "-h", "127.0.0.1", "-p", str(self.ports["webserver"]), *where],
             "daemon": ["dagster-daemon", "run", *where],
         }[name]
-        command += ["-m", "pipelines.definitions.code_location"] if name == "code" else []
+        command[0] = str(programs / command[0])
+        if name == "code":
+            command += ["-m", "pipelines.definitions.code_location"]
+            command = [*(["unshare", "--uts", "sh", "-c", RENAMED, self.code_host] if self.code_host else []), *command]
         with (self.folder / f"{name}.log").open("ab") as log:
             self.running[name] = subprocess.Popen(
-                [str(programs / command[0]), *command[1:]],
+                command,
                 cwd=PROJECT,
                 env=self.environment,
                 stdout=log,
@@ -170,13 +178,25 @@ class Deployment:
             process.wait()
 
     def stop(self) -> None:
-        for process in self.running.values():
+        """End the processes, and those of their runs."""
+        started = [psutil.Process(process.pid) for process in self.running.values() if process.poll() is None]
+        for process in started:
             process.terminate()
-        for process in self.running.values():
-            try:
-                process.wait(40)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
+        psutil.wait_procs(started, STOP_SECONDS)
+        left = self.processes()
+        for process in left:
+            process.kill()
+        psutil.wait_procs(left, STOP_SECONDS)
+
+    def processes(self) -> list[psutil.Process]:
+        """Every process of this deployment: they inherit its DAGSTER_HOME."""
+        found = psutil.process_iter(["environ", "status"])
+        return [
+            process
+            for process in found
+            if (process.info["environ"] or {}).get("DAGSTER_HOME") == str(self.home)
+            and process.info["status"] != psutil.STATUS_ZOMBIE
+        ]
 
     def ask(self, query: str, **variables: Any) -> dict[str, Any]:
         """The answer of the webserver's GraphQL."""
@@ -212,6 +232,12 @@ class Deployment:
         parameters = {"parentRunId": run, "strategy": "FROM_FAILURE"}
         answer = self.ask(query, p=parameters)["launchRunReexecution"]
         assert answer["__typename"] == "LaunchRunSuccess", answer
+
+    def terminate(self, run: str) -> None:
+        """As *Terminate* does it."""
+        query = "mutation ($r: String!) { terminateRun(runId: $r) { __typename ... on PythonError { message } } }"
+        answer = self.ask(query, r=run)["terminateRun"]
+        assert answer["__typename"] == "TerminateRunSuccess", answer
 
     def turn_on(self, sensor: str) -> None:
         """Start a sensor of ours."""

@@ -1,19 +1,20 @@
 """End the parts of a deployment in the middle of a training: ``.venv/bin/python -m perf.faults``.
 
 It prints the table of docs/operations.md. One training goes through all faults of processes, one after the other, and
-has to end with every step. Needs Postgres (`perf.deployment`), root for the full disk, and for the lost store a folder
-that ``pip install --target FOLDER s3fs 'moto[server]'`` has filled.
+has to end with every step. Needs Postgres (`perf.deployment`), root for the full disk and for another host name, and
+for the lost store a folder that ``pip install --target FOLDER s3fs 'moto[server]'`` has filled.
 """
 
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,10 +24,9 @@ from assets.shared.interpreter import RUN_VARIABLE
 from perf.deployment import Deployment, Postgres, postgres
 from perf.storage_faults import WAIT_SECONDS, Row, full_disk, lost_store, wait_until
 
-STEPS = 350  # of about a second
+STEPS = 240  # of about a second
 AWAY_SECONDS = 30.0  # of Postgres
 GOAL_SECONDS = 300.0
-RETRY_SECONDS = 20.0  # within which the daemon launches a failed run once more
 PARTS = ("models/base", "benchmarks/suite", "targets/prepared", "targets/rejected", "targets/train")
 OVERRIDES = (
     "data.train_batch_size=4",
@@ -79,6 +79,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--s3-packages", type=Path, help="folder with s3fs and moto's server, for the lost store")
     packages = parser.parse_args().s3_packages
+    for signum in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, lambda number, _: sys.exit(128 + number))  # after the deployment has been stopped
     sys.stdout.write(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores\n")
     sys.stdout.write("| fault | what goes on | seconds | lost | left |\n|---|---|--:|---|---|\n")
     for row in rows(packages):
@@ -98,7 +100,9 @@ def rows(packages: Path | None) -> Iterator[Row]:
                 training_killed,
                 step_killed,
                 worker_killed,
+                terminated,
                 code_server_killed,
+                code_server_replaced,
             ):
                 yield fault(subject)
             finish(subject)
@@ -183,38 +187,68 @@ def worker_killed(subject: Subject) -> Row:
     return _struck(subject, "the run's process killed", lambda: _parent(_parent(subject.process("training --request"))))
 
 
+def terminated(subject: Subject) -> Row:
+    def strike() -> None:
+        run = subject.run
+        subject.deployment.terminate(run)
+        subject.ended.add(run)
+        wait_until(lambda: _patiently(subject.deployment.runs)[run] == "CANCELED")
+        subject.deployment.launch("training/policy")
+
+    return _resumed(subject, "the run terminated, and materialized again", strike, "the new run goes on")
+
+
 def code_server_killed(subject: Subject) -> Row:
-    def kill() -> None:
+    queued = ""
+
+    def strike() -> None:
+        nonlocal queued
+        subject.deployment.kill("daemon")
+        queued = subject.deployment.launch("benchmarks/suite")
+        subject.others.add(queued)
         subject.deployment.kill("code")
+        subject.deployment.start("daemon")
+        time.sleep(AWAY_SECONDS)
         subject.deployment.start("code")
 
-    return _resumed(subject, "code server killed with its runs, started again", kill)
+    row = _resumed(
+        subject, f"the code server killed with its runs, a run queued, back after {AWAY_SECONDS:.0f} s", strike
+    )
+    wait_until(lambda: _patiently(subject.deployment.runs)[queued] == "SUCCESS")
+    return replace(row, recovered=f"{row.recovered}; the queued run has ended")
+
+
+def code_server_replaced(subject: Subject) -> Row:
+    def strike() -> None:
+        subject.deployment.kill("code")
+        subject.deployment.code_host = "another-pod"
+        subject.deployment.start("code")
+
+    return _resumed(subject, "the code server replaced by one with another host name", strike)
 
 
 def _struck(subject: Subject, fault: str, find: Callable[[], psutil.Process]) -> Row:
     return _resumed(subject, fault, find().kill)
 
 
-def _resumed(subject: Subject, fault: str, strike: Callable[[], None]) -> Row:
-    """Strike after three more steps; the row of how the training came back, by itself or by a person's hand."""
+def _resumed(subject: Subject, fault: str, strike: Callable[[], None], by: str = "the daemon launches it again") -> Row:
+    """Strike after three more steps; the row of how the training came back, ``by`` whom unless it is the same run."""
     subject.wait_for_steps(3)
     run, before = subject.run, subject.steps()
+    old = marked(run)
     began = time.monotonic()
     strike()
-    wait_until(lambda: _patiently(subject.deployment.runs)[run] == "FAILURE")
-    ended = time.monotonic() - began
-    subject.ended.add(run)
-    wait_until(lambda: not marked(run))
+    wait_until(lambda: not set(old) & set(_alive()))
     gone = time.monotonic() - began
-    time.sleep(RETRY_SECONDS)
-    by_itself = subject.run != run
-    if not by_itself:
-        subject.deployment.execute_again(run)
     wait_until(lambda: len(subject.steps()) > len(before))
     seconds = time.monotonic() - began
+    if subject.run != run:
+        subject.ended.add(run)
+        assert not marked(run)
+    else:
+        by = "the same run starts the step again"
     repeated = max(step for _, step in before) + 1 - subject.steps()[len(before)][1]
-    who = "the daemon starts it again" if by_itself else "*Re-execute* starts it again"
-    what = f"failed after {ended:.0f} s, no process after {gone:.0f} s; {who}, from the last checkpoint"
+    what = f"no process of it after {gone:.0f} s; {by}, from the last checkpoint"
     return Row(fault, what, seconds, f"steps repeated: {repeated}" if repeated else "nothing")
 
 
@@ -224,19 +258,19 @@ def finish(subject: Subject) -> None:
     (file,) = subject.deployment.storage.glob("training/policy/*/metrics.jsonl")
     steps = [json.loads(line)["step"] for line in file.read_text().splitlines()]
     assert steps == list(range(1, STEPS + 1)), steps
-    unfinished = set(subject.deployment.runs().values()) - {"SUCCESS", "FAILURE"}
+    unfinished = set(subject.deployment.runs().values()) - {"SUCCESS", "FAILURE", "CANCELED"}
     assert not unfinished and not any(marked(run) for run in subject.deployment.runs())
     sys.stdout.write(f"the policy has all {STEPS} steps once\n")
 
 
 def marked(run: str) -> list[psutil.Process]:
-    """The processes that carry the id of ``run``."""
+    """The processes of the programs that the steps of ``run`` have started: they carry its id."""
+    return [process for process in _alive() if (process.info["environ"] or {}).get(RUN_VARIABLE) == run]
+
+
+def _alive() -> list[psutil.Process]:
     processes = psutil.process_iter(["environ", "status"])
-    return [
-        process
-        for process in processes
-        if (process.info["environ"] or {}).get(RUN_VARIABLE) == run and process.info["status"] != psutil.STATUS_ZOMBIE
-    ]
+    return [process for process in processes if process.info["status"] != psutil.STATUS_ZOMBIE]
 
 
 def _parent(process: psutil.Process) -> psutil.Process:

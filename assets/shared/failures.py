@@ -15,6 +15,12 @@ from core.text.secrets import redact
 # What Dagster raises in a step whose run is cancelled.
 INTERRUPTIONS = (KeyboardInterrupt, dg.DagsterExecutionInterruptedError)
 CANCELLED = "cancelled; "
+RESTARTS = 3  # of a step, in one run
+RESTART_SECONDS = 10.0  # until a step starts again
+
+
+class ProgramKilled(dg.Failure):
+    """A program of a step was killed, for example by the kernel for its memory; the step starts it again."""
 
 
 class Cancellation(dg.DagsterExecutionInterruptedError, DagsterUserCodeProcessError):
@@ -29,7 +35,8 @@ class Cancellation(dg.DagsterExecutionInterruptedError, DagsterUserCodeProcessEr
 def reports_input_errors(function: Callable[..., Any], parameters: Mapping[str, str]) -> Callable[..., Any]:
     """Let ``function``, the body of an asset or check, fail with the message of an InputError, without retries.
 
-    A cancellation is one sentence, which says what is kept.
+    A cancellation is one sentence, which says what is kept. A step whose program was killed starts again, `RESTARTS`
+    times at most.
 
     Args:
         function: of the asset.
@@ -47,6 +54,8 @@ def reports_input_errors(function: Callable[..., Any], parameters: Mapping[str, 
                 yield from function(*args, **named(kwargs))
             except InputError as error:
                 raise as_failure(error) from None
+            except ProgramKilled as error:
+                raise dg.RetryRequested(RESTARTS, RESTART_SECONDS) from error
             except INTERRUPTIONS as error:
                 raise cancellation(str(error)) from None
 
@@ -58,6 +67,8 @@ def reports_input_errors(function: Callable[..., Any], parameters: Mapping[str, 
             return function(*args, **named(kwargs))
         except InputError as error:
             raise as_failure(error) from None
+        except ProgramKilled as error:
+            raise dg.RetryRequested(RESTARTS, RESTART_SECONDS) from error
         except INTERRUPTIONS as error:
             raise cancellation(str(error)) from None
 

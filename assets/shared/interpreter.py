@@ -19,11 +19,11 @@ from typing import IO, Any
 import dagster as dg
 from pydantic import Field
 
-from assets.shared.failures import INTERRUPTIONS, cancellation
+from assets.shared.failures import INTERRUPTIONS, ProgramKilled, cancellation
 from assets.shared.messages import MessageFile
 from core.cli import PARENT
 from core.code_digest import PROJECT
-from core.errors import InputError
+from core.errors import STOPPED, InputError, stopped
 from core.existing_python import examine, is_locked
 from core.plugins.user_code import python_path
 from core.text.patterns import compile_quick_pattern
@@ -81,8 +81,9 @@ class TrainingInterpreter(dg.ConfigurableResource):
     ) -> None:
         """Run ``python -m <arguments>`` to its end, passing on each message of the program as it comes.
 
-        Raises dg.Failure with the program's own error message where it ends with one. When the step is interrupted
-        the program gets TERM, ``grace_seconds`` later KILL, and the interruption says what is ``kept``.
+        Raises dg.Failure with the program's own error message where it ends with one, and `ProgramKilled` where a
+        signal ended the program or its job. When the step is interrupted the program gets TERM, ``grace_seconds`` later
+        KILL, and the interruption says what is ``kept``.
         """
         try:
             self._run(context, arguments, on_message)
@@ -162,8 +163,8 @@ def _failure(program: str, status: int, tail: list[str], python: str) -> dg.Fail
     starts = [number for number, line in enumerate(tail) if line.startswith("error: ")]
     if starts:
         message = "\n".join(tail[starts[-1] :]).removeprefix("error: ")
-    elif status < 0 or status > 128:
-        message = f"{program} was stopped by signal {-status if status < 0 else status - 128}"
+    elif how := stopped(status):
+        message = f"{program} {how}"
     elif tail and tail[-1].startswith("ModuleNotFoundError: "):
         message = f"{python}: {tail[-1].removeprefix('ModuleNotFoundError: ')}: `luffy doctor` says what it lacks"
     else:
@@ -173,4 +174,6 @@ def _failure(program: str, status: int, tail: list[str], python: str) -> dg.Fail
         "last lines": dg.MetadataValue.md("\n".join([fence, *tail, fence])),
         "exit status": status,
     }
+    if STOPPED in message:
+        return ProgramKilled(description=message, metadata=metadata)
     return dg.Failure(description=message, metadata=metadata, allow_retries=status != 2)

@@ -4,7 +4,6 @@ Attempt N leaves three files in its folder: ``N.log`` (its output), ``N.jsonl`` 
 `AttemptRecord`).
 """
 
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from core.backends.task import Backend, Task
-from core.errors import InputError, TaskFailed
+from core.errors import InputError, TaskFailed, stopped
 from core.files import read_json, write_json
 from core.jsonl_tail import RecordFile
 from core.text.patterns import compile_quick_pattern
@@ -166,8 +165,8 @@ def log_lines(log: Path) -> list[str]:
 
 def reason_of(log: Path, status: int, what: str) -> str:
     """Why a ``what`` ended with ``status``: the signal, or the last error in its log, or its last lines."""
-    if status > 128:
-        return f"{what} was stopped by signal {signal.Signals(status - 128).name}"
+    if how := stopped(status):
+        return f"{what} {how}"
     lines = log_lines(log)
     if status == BAD_INPUT and (complaints := [line for line in lines if line.startswith(COMPLAINT)]):
         return complaints[-1]

@@ -215,6 +215,8 @@ class RunMonitor:
                 self._checks.append(f"{evaluation.check_name}: {evaluation.description or 'failed'}")
         elif event.event_type_value == "ASSET_OBSERVATION":
             self._observed(event.asset_observation_data.asset_observation.metadata)
+        elif event.event_type_value == "STEP_UP_FOR_RETRY":
+            self._warn(f"{self._prefix(step)} {reason(event.step_retry_data.error)}; it starts again")
         elif event.event_type_value == "STEP_FAILURE":
             self._failed(step, entry, event)
 

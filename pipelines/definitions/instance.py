@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import dagster as dg
@@ -45,20 +46,19 @@ def owner_tag() -> dict[str, str]:
     return {OWNER: json.dumps([socket.gethostname(), os.getpid(), start_ticks(os.getpid())])}
 
 
-def end_dead_runs(instance: dg.DagsterInstance) -> list[str]:
+def end_dead_runs(instance: dg.DagsterInstance, lost: Collection[str] = ()) -> list[str]:
     """End the runs whose process has died (killed, power lost), and free their slots in the pools.
 
     Without this a run that was killed stays "started" for ever and its place in the `gpu` pool is never given back. The
     daemon retries a code server's run; one that belonged to a terminal counts as cancelled.
+
+    Args:
+        lost: Ids of runs that were executed under another host name, which is gone.
     """
     ended = []
-    unfinished = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.CANCELING]
-    for run in instance.get_runs(filters=dg.RunsFilter(statuses=unfinished)):
-        owner = run.tags.get(OWNER)
-        if owner is None or owner == _owner_of_parent(instance, run):
-            continue  # nobody has begun to execute it; a run that is executed again takes the tags of its parent
-        host, pid, since = json.loads(owner)
-        if host != socket.gethostname() or start_ticks(pid) == since:
+    for run, (host, pid, since) in _executed(instance):
+        here = host == socket.gethostname()
+        if run.run_id not in lost and (not here or start_ticks(pid) == since):
             continue
         if COMMAND in run.tags or run.status == dg.DagsterRunStatus.CANCELING:
             instance.report_run_canceled(run, message=GONE)
@@ -67,6 +67,31 @@ def end_dead_runs(instance: dg.DagsterInstance) -> list[str]:
         instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
         ended.append(run.run_id)
     return ended
+
+
+def runs_elsewhere(instance: dg.DagsterInstance, location: str) -> list[str]:
+    """The unfinished runs that a code server of this location has executed under another host name.
+
+    Dagster's default launcher executes a run in the code server, of which a location has one at a time. If we are in
+    it, the others are lost, or about to be: a new pod starts before the old one ends.
+    """
+    if not isinstance(instance.run_launcher, dg.DefaultRunLauncher):
+        return []
+    return [
+        run.run_id
+        for run, (host, _, _) in _executed(instance)
+        if host != socket.gethostname() and run.remote_job_origin and run.remote_job_origin.location_name == location
+    ]
+
+
+def _executed(instance: dg.DagsterInstance) -> Iterator[tuple[dg.DagsterRun, tuple[str, int, int]]]:
+    """The unfinished runs that somebody has begun to execute: host, process id and start of that process."""
+    unfinished = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.CANCELING]
+    for run in instance.get_runs(filters=dg.RunsFilter(statuses=unfinished)):
+        owner = run.tags.get(OWNER)
+        # A run that is executed again takes the tags of its parent.
+        if owner is not None and owner != _owner_of_parent(instance, run):
+            yield run, json.loads(owner)
 
 
 def _owner_of_parent(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str | None:

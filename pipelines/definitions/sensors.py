@@ -1,6 +1,10 @@
-"""Sensors for failed runs, changed data, new policies and leftover processes. They are off by default."""
+"""Sensors for failed runs, changed data, new policies and leftover processes.
+
+They are off by default, except for the one that ends what is dead.
+"""
 
 import json
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,7 +20,7 @@ from assets.training import ALERT, METRICS, POLICY, metrics_key
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
 from core.text.secrets import redact
-from pipelines.definitions.instance import end_dead_runs
+from pipelines.definitions.instance import end_dead_runs, runs_elsewhere
 from pipelines.definitions.jobs import PREPARE, SCORE, Job
 from pipelines.definitions.notices import Notice, NotifySettings, send
 from pipelines.definitions.schedules import unfinished
@@ -25,6 +29,7 @@ from pipelines.definitions.source_watch import SourceState, changing_sources
 
 STOPPED = dg.DefaultSensorStatus.STOPPED
 OBSERVATIONS = 200  # read at once
+ELSEWHERE_SECONDS = 90.0  # in which a pod that is being replaced ends its runs
 
 
 def build_sensors(names: Names, jobs: Mapping[str, Job], settings: Settings) -> list[dg.SensorDefinition]:
@@ -174,17 +179,21 @@ def stop_orphans(names: Names) -> dg.SensorDefinition:
     @dg.sensor(
         name=names.name("stop_orphans"),
         minimum_interval_seconds=60,
-        default_status=STOPPED,
-        description="End runs whose terminal was closed, and stop processes of this machine whose run has ended: TERM, "
-        "and KILL a minute later.",
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="End runs whose terminal was closed or whose code server is gone, and stop processes of this "
+        "machine whose run has ended: TERM, and KILL a minute later.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         from pipelines.definitions.orphans import find_leftovers, stop
 
-        ended = end_dead_runs(context.instance)
+        known, now = json.loads(context.cursor or "{}"), time.time()
+        origin = context.code_location_origin
+        elsewhere = runs_elsewhere(context.instance, origin.location_name) if origin else []
+        since = {run: known.get(run, now) for run in elsewhere}
+        ended = end_dead_runs(context.instance, [run for run in since if now - since[run] >= ELSEWHERE_SECONDS])
         leftovers = find_leftovers(context.instance)
-        asked = stop(leftovers, json.loads(context.cursor or "{}"), time.time())
-        context.update_cursor(json.dumps(asked))
+        asked = stop(leftovers, known, now)
+        context.update_cursor(json.dumps({**since, **asked}))
         for leftover in leftovers:
             context.log.warning(
                 redact(f"process {leftover.process.pid} of ended run {leftover.run_id}: {leftover.command}")
@@ -200,4 +209,5 @@ def reason(error: object) -> str:
         error = cause
     text = str(getattr(error, "message", error)).strip()
     name = str(getattr(error, "cls_name", ""))
-    return text.removeprefix(f"{name}: ").removeprefix(f"{dg.Failure.__module__}.Failure: ")
+    text = re.sub(rf"^[\w.]*\b{re.escape(name)}: ", "", text) if name else text
+    return text.removeprefix(f"{dg.Failure.__module__}.Failure: ")

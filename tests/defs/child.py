@@ -41,6 +41,16 @@ def crash() -> None:
     raise RuntimeError("the engine broke")
 
 
+def die_twice(file: str) -> None:
+    """Note a start, and be killed at the first two of them."""
+    with Path(file).open("a+", encoding="utf-8") as starts:
+        starts.write("started\n")
+        starts.seek(0)
+        count = len(starts.readlines())
+    if count < 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def lacking() -> None:
     """End because the interpreter lacks a package."""
     import_module("nowhere")

@@ -170,7 +170,7 @@ def test_nothing_runs_by_itself_until_someone_turns_it_on():
         "notify_training_alerts": "STOPPED",
         "retrain_on_new_targets": "STOPPED",
         "score_new_policies": "STOPPED",
-        "stop_orphans": "STOPPED",
+        "stop_orphans": "RUNNING",  # it ends what is dead, and starts nothing
         "watch_sources": "STOPPED",
     }
 

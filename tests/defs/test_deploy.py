@@ -264,6 +264,7 @@ def test_the_helm_values_start_the_same_processes():
         "dagsterDaemon",
     }
     known |= {"runLauncher", "dagster-user-deployments", "flower", "rabbitmq", "redis"}
+    known |= {"additionalInstanceConfig", "computeLogManager", "retention"}
     assert values.keys() == known  # the chart's own keys
     (deployment,) = values["dagster-user-deployments"]["deployments"]
     assert deployment["codeServerArgs"] == ["-m", "pipelines.definitions.code_location"]
@@ -275,6 +276,38 @@ def test_the_helm_values_start_the_same_processes():
     assert settings.interpreter.backend == "ray"
     assert values["runLauncher"]["config"]["customRunLauncher"]["class"] == "DefaultRunLauncher"
     assert values["dagsterWebserver"]["service"]["type"] == "ClusterIP"
+
+
+def test_the_chart_gets_the_instance_of_compose():
+    """By its own defaults, failed ops would be executed again, and no pool would be limited."""
+    values, instance = load("helm-values.yaml"), load("dagster-postgres.yaml")
+    daemon, more = values["dagsterDaemon"], values["additionalInstanceConfig"]
+    chart = {
+        **more,
+        "telemetry": values["telemetry"],
+        "run_coordinator": daemon["runCoordinator"]["config"]["customRunCoordinator"],
+        "run_launcher": {**values["runLauncher"]["config"]["customRunLauncher"]},
+        "compute_logs": values["computeLogManager"]["config"]["customComputeLogManager"],
+        "run_monitoring": {snake_case(key): value for key, value in daemon["runMonitoring"].items()},
+        "retention": {
+            name: {"purge_after_days": values["retention"][name]["purgeAfterDays"]} for name in ("schedule", "sensor")
+        },
+    }
+    chart["run_launcher"].pop("config")
+    instance["compute_logs"]["config"] = {"base_dir": "/logs"}
+    assert chart == {key: value for key, value in instance.items() if key != "storage"}
+    assert daemon["runRetries"] == {"enabled": False}  # or the key would be there twice
+    mounts = values["dagsterWebserver"]["volumeMounts"]
+    assert mounts[0]["mountPath"] == "/logs" and mounts[0] in deployment_of(values)["volumeMounts"]
+
+
+def snake_case(name: str) -> str:
+    return re.sub("(?=[A-Z])", "_", name).lower()
+
+
+def deployment_of(values: Any) -> Any:
+    (deployment,) = values["dagster-user-deployments"]["deployments"]
+    return deployment
 
 
 def test_the_ray_job_runs_our_command_on_the_version_of_the_lock():

@@ -11,15 +11,25 @@ import dagster as dg
 import pytest
 from processes import alive, wait_until
 
+from assets.shared import failures
 from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.profile import Names, profile_asset
 from assets.training import METRICS, POINTS, StepObserver, kept
-from core.errors import InputError
+from core.errors import InputError, stopped
 from evaluation.command_requests import GenerateRequest
+from pipelines.definitions.sensors import reason
 from tests.defs.project import message, settings_of
 from training.job.checkpoints import STATE
 from training.job.request import TrainingRequest
 
 INTERPRETER = TrainingInterpreter(python=sys.executable, grace_seconds=20)
+KILLED = "tests.defs.child was stopped by signal SIGKILL"
+
+
+@profile_asset(key=dg.AssetKey(["probes", "fragile"]), group_name="probes")
+def fragile(context: dg.AssetExecutionContext, storage: dg.ResourceParam[str]) -> dg.MaterializeResult[None]:
+    INTERPRETER.run(context, ["tests.defs.child", "die_twice", storage], print)
+    return dg.MaterializeResult(value=None)
 
 
 def run(*arguments: str, interpreter: TrainingInterpreter = INTERPRETER, seen: list | None = None):
@@ -65,6 +75,28 @@ def test_a_crash_shows_how_it_ended():
     shown = message(run("crash"))
     assert "tests.defs.child ended with status 1" in shown
     assert "RuntimeError: the engine broke" in shown
+
+
+def test_a_step_whose_program_was_killed_starts_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(failures, "RESTART_SECONDS", 0.1)
+    file, names = tmp_path / "started", Names()
+    for restarts, expected in ((3, True), (1, False)):
+        monkeypatch.setattr(failures, "RESTARTS", restarts)
+        file.unlink(missing_ok=True)
+        asset = fragile.build(names)
+        with dg.DagsterInstance.ephemeral() as instance:
+            resources = {"storage": str(file), "io_manager": dg.mem_io_manager}
+            result = dg.materialize([asset], instance=instance, resources=resources, raise_on_error=False)
+        assert result.success == expected
+        retries = [event for event in result.all_events if event.event_type_value == "STEP_UP_FOR_RETRY"]
+        assert [reason(event.step_retry_data.error) for event in retries] == [KILLED] * min(restarts, 2)
+        assert file.read_text() == "started\n" * (min(restarts, 2) + 1)
+    assert message(result) == KILLED
+
+
+@pytest.mark.parametrize(("status", "said"), [(-9, "SIGKILL"), (143, "SIGTERM"), (0, None), (1, None), (255, None)])
+def test_only_signals_count_as_killed(status: int, said: str | None):
+    assert stopped(status) == (said and f"was stopped by signal {said}")
 
 
 def test_no_interpreter_says_how_to_get_one(tmp_path: Path):

@@ -12,10 +12,11 @@ from dataclasses import replace
 
 import dagster as dg
 import pytest
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 from processes import alive, wait_gone
 
 from assets.shared.interpreter import RUN_VARIABLE
-from pipelines.definitions import orphans
+from pipelines.definitions import orphans, sensors
 from pipelines.definitions.instance import COMMAND, OWNER, owner_tag
 from tests.defs.project import Project
 
@@ -102,6 +103,37 @@ def test_runs_whose_process_is_gone_are_ended_here_only(build):
     status = {name: project.instance.get_run_by_id(run).status.value for name, run in made.items()}
     ended = {"of a terminal": "CANCELED", "of a code server": "FAILURE"}
     assert status == ended | dict.fromkeys(("executed again", "elsewhere", "here"), "STARTED")
+
+
+def test_runs_of_a_code_server_under_another_host_name_are_ended_after_a_while(build, tmp_path, monkeypatch):
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        project = replace(build(), instance=instance)
+        job = project.defs.resolve_job_def("everything")
+        elsewhere = json.dumps(["another-pod", os.getpid(), 1])
+        made: dict[str, str] = {}
+        for name, location, owner in (
+            ("of this location", "luffy", elsewhere),
+            ("of another location", "theirs", elsewhere),
+            ("of this code server", "luffy", owner_tag()[OWNER]),
+            ("of a terminal", None, elsewhere),
+        ):
+            repository = location and RemoteRepositoryOrigin(RegisteredCodeLocationOrigin(location), "__repository__")
+            run = instance.create_run_for_job(job, tags={OWNER: owner})
+            instance.delete_run(run.run_id)
+            origin = repository and RemoteJobOrigin(repository, job.name)
+            instance.add_run(run._replace(remote_job_origin=origin))
+            made[name] = run.run_id
+            start = dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, job.name)
+            instance.report_dagster_event(start, run_id=run.run_id)
+        monkeypatch.setattr(
+            dg.SensorEvaluationContext, "code_location_origin", RegisteredCodeLocationOrigin("luffy"), raising=True
+        )
+        first = project.tick("stop_orphans")
+        assert "0 dead runs" in first.skip_message  # a pod that is being replaced may still end it
+        monkeypatch.setattr(sensors, "ELSEWHERE_SECONDS", 0.0)
+        assert "1 dead runs" in project.tick("stop_orphans", first.cursor).skip_message
+        status = {name: instance.get_run_by_id(run).status.value for name, run in made.items()}
+        assert status == dict.fromkeys(made, "STARTED") | {"of this location": "FAILURE"}
 
 
 def test_a_process_that_took_over_the_id_is_not_signalled(runs, monkeypatch):
