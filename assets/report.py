@@ -46,9 +46,12 @@ VERSION = code_version("evaluation/report", "evaluation/statistics")
 
 
 def scorecard_inputs(suite: Sequence[Benchmark]) -> dict[str, dg.AssetIn]:
-    """Return the inputs of the scorecard; every score of both roles is one named ``<role>__<benchmark>``."""
-    models = {"prepared": PREPARED, "base": BASE, "policy": POLICY, "problems": SUITE}
-    return {name: dg.AssetIn(asset) for name, asset in models.items()} | {
+    """Return the inputs of the scorecard; every score of both roles is one named ``<role>__<benchmark>``.
+
+    The scores depend on models, targets and problems, so the scorecard reads these by their references: more arrows
+    would make the graph hard to read.
+    """
+    return {
         f"{role}__{benchmark.name}": dg.AssetIn(key(benchmark, role), dagster_type=ScoresReference)
         for role in ROLES
         for benchmark in suite
@@ -111,10 +114,6 @@ def scorecard(
     profile: dg.ResourceParam[Profile],
     storage: Storage,
     interpreter: TrainingInterpreter,
-    prepared: PreparedReference,
-    base: ModelReference,
-    policy: PolicyReference,
-    problems: SuiteReference,
     **evals: ScoresReference,
 ) -> dg.MaterializeResult[ScorecardReference]:
     from core.model.manifest import read_manifest
@@ -122,6 +121,10 @@ def scorecard(
     from evaluation.sample_tables import read_scores, read_suite_file
     from grading.contamination import search_lineage
 
+    prepared = storage.read_reference(PREPARED.to_user_string(), PreparedReference)
+    base = storage.read_reference(BASE.to_user_string(), ModelReference)
+    policy = storage.read_reference(POLICY.to_user_string(), PolicyReference)
+    problems = storage.read_reference(SUITE.to_user_string(), SuiteReference)
     scores = {role: scores_of(evals, profile.suite, role) for role in ROLES}
     check_checkpoints(scores, profile.suite, base, policy)
     tables = {role: read_scores({name: r.path for name, r in scores[role].items()}) for role in ROLES}

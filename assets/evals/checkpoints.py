@@ -37,7 +37,7 @@ class CheckpointOptions(EvaluationOptions):
     kinds={"vllm"},
     pool="gpu",
     code_version=code_version(*GENERATION_CODE, *GRADING_CODE),
-    ins={"policy": dg.AssetIn(POLICY), "suite": dg.AssetIn(SUITE)},
+    ins={"policy": dg.AssetIn(POLICY)},  # an arrow from the benchmarks would say that it is trained on them
     description="The accuracy of every saved checkpoint of the policy's run on one benchmark. run.keep_checkpoints "
     "sets how many checkpoints are saved. Materialize this asset on request; no job includes it.",
 )
@@ -45,7 +45,6 @@ def checkpoints(
     context: dg.AssetExecutionContext,
     config: CheckpointOptions,
     policy: PolicyReference,
-    suite: SuiteReference,
     storage: Storage,
     interpreter: TrainingInterpreter,
 ) -> dg.MaterializeResult[Reference]:
@@ -56,6 +55,7 @@ def checkpoints(
     from evaluation.statistics.scores import summarize
     from training.job.checkpoints import complete_steps
 
+    suite = storage.read_reference(SUITE.to_user_string(), SuiteReference)
     if config.benchmark not in suite.digests:
         raise InputError(f"benchmark {config.benchmark!r}: expected one of {', '.join(suite.digests)}")
     run = Path(policy.path).parent

@@ -79,7 +79,6 @@ def build_experiments(
         scores.build(names, evaluation, partitions_def=partitions),
         comparison.build(
             names,
-            deps=[SCORES, *(base_scores(benchmark, "base") for benchmark in suite)],
             description="One page that compares the recipes trained on the present targets and base model: curves "
             "on one axis, scores with intervals over problems and seeds, and paired differences, starting with those "
             f"from {options.baseline} (or from the first recipe if {options.baseline} has no scores).",
@@ -162,19 +161,17 @@ def _scores_result(
     group_name=GROUP,
     kinds={"html"},
     code_version=VERSION,
-    ins={"train": dg.AssetIn(TRAIN), "base": dg.AssetIn(BASE), "problems": dg.AssetIn(SUITE)},
+    deps=[SCORES],
 )
 def comparison(
-    context: dg.AssetExecutionContext,
-    profile: dg.ResourceParam[Profile],
-    storage: Storage,
-    train: TrainReference,
-    base: ModelReference,
-    problems: SuiteReference,
+    context: dg.AssetExecutionContext, profile: dg.ResourceParam[Profile], storage: Storage
 ) -> dg.MaterializeResult[Reference]:
     from evaluation.report.recipe_comparison import Recipe
     from evaluation.report.recipe_selection import select_recipes
 
+    train = storage.read_reference(TRAIN.to_user_string(), TrainReference)
+    base = storage.read_reference(BASE.to_user_string(), ModelReference)
+    problems = storage.read_reference(SUITE.to_user_string(), SuiteReference)
     trained, faults = _trained(storage, profile, Inputs(train.digest, base.digest, problems.digests))
     selection = select_recipes(trained)
     left_out = [*faults, *selection.left_out]

@@ -34,7 +34,7 @@ CHAMPION = dg.AssetKey(["registry", "champion"])
         "evaluation/report/scorecard/scorecard.py",
         "grading/contamination.py",
     ),
-    ins={"scorecard": dg.AssetIn(SCORECARD), "problems": dg.AssetIn(SUITE)},
+    ins={"scorecard": dg.AssetIn(SCORECARD)},
     description="The policy in use, which champion.json names. A new policy replaces it if its answers are evidence of "
     "a gain in domain, within the error rate of all decisions together, and if it loses no more out of domain than the "
     "limits allow, is rarely cut at the token limit, and was trained on none of the problems. The first policy is "
@@ -47,7 +47,6 @@ def champion(
     profile: dg.ResourceParam[Profile],
     storage: Storage,
     scorecard: ScorecardReference,
-    problems: SuiteReference,
 ) -> dg.MaterializeResult[ChampionReference]:
     from evaluation.sample_tables import read_suite_file
     from grading.contamination import search_lineage
@@ -58,6 +57,7 @@ def champion(
         checked = verdicts(context.instance, check_keys(profile), version)
         require_known_failures(checked, lineage.upstream.get(FAILED_CHECKS, []))
     registry = Registry(storage.path)
+    problems = storage.read_reference(SUITE.to_user_string(), SuiteReference)
     suite_problems = read_suite_file(Path(problems.path))
     with storage.writable():
         record, champion, file = registry.record_decision(

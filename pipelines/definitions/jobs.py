@@ -11,6 +11,7 @@ Job = Any  # what `dg.define_asset_job` returns: Dagster exports no name of its 
 EVERYTHING = "everything"
 OBSERVE = "observe_sources"
 PREPARE = "prepare_targets"
+TRAIN = "train_policy"
 SCORE = "score_policy"
 EXPERIMENT = "experiment"
 COMPARE = "compare_experiments"
@@ -23,6 +24,8 @@ DESCRIPTIONS = {
     "results are reused.",
     PREPARE: "Prepare the targets from the present traces and check them. If the sensor retrain_on_new_targets is "
     "on, it then starts a training.",
+    TRAIN: "Train a policy on the present targets, and show what it used of them. It is refused unless the targets "
+    "have passed their checks. Run it after a preparation.",
     SCORE: "Evaluate base and policy, write the scorecard and decide on the champion. Run it after a training.",
     EXPERIMENT: "Train and evaluate one recipe with one seed. Launch a backfill to compare several.",
     COMPARE: "Write the page that compares the recipes.",
@@ -52,6 +55,7 @@ def build_jobs(names: Names, keys: Sequence[dg.AssetKey]) -> dict[str, Job]:
     selections = {
         EVERYTHING: dg.AssetSelection.assets(*map(names.key, weekly)),
         PREPARE: in_groups(names, keys, "models", "benchmarks", "targets"),
+        TRAIN: in_groups(names, weekly, "training"),
         SCORE: in_groups(names, keys, "evals", "ood", "report", "registry"),
         EXPERIMENT: _assets(names, ["experiments", "policy"], ["experiments", "scores"]),
         COMPARE: _assets(names, ["experiments", "comparison"]),
