@@ -19,6 +19,7 @@ import pytest
 from processes import wait_until
 
 from assets.shared.interpreter import RUN_VARIABLE
+from pipelines.definitions.jobs import DESCRIPTIONS
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright in this interpreter")
 pytest.importorskip("dagster", reason="no dagster in this interpreter")
@@ -107,10 +108,36 @@ def page(browser, address: str) -> Iterator[sync_api.Page]:
     assert not errors
 
 
+def picture(page: sync_api.Page, name: str, around: list[Any] | None = None) -> None:
+    """Keep the page, or the part ``around`` some elements, where PICTURES names a folder.
+
+    docs/asset-graph.png is such a picture.
+    """
+    if folder := os.environ.get("PICTURES"):
+        page.wait_for_timeout(3000)  # the elements move to their places
+        boxes = [box for element in around or [page.locator("body")] if (box := element.bounding_box())]
+        left, top = (min(box[side] for box in boxes) - 30 for side in ("x", "y"))
+        right, bottom = (max(box[s] + box[size] for box in boxes) + 30 for s, size in (("x", "width"), ("y", "height")))
+        clip = {"x": max(0, left), "y": max(0, top), "width": right - left, "height": bottom - top}
+        page.screenshot(path=Path(folder, name), clip=clip)
+
+
 def test_the_graph_shows_every_stage(page):
     page.goto("/asset-groups/~")
     for group in GROUPS:
         page.get_by_text(group, exact=True).first.wait_for()
+    page.get_by_text("registry", exact=True).nth(1).wait_for()  # beside the list of groups
+    picture(page, "asset-graph.png", [page.get_by_text(group, exact=True).last for group in GROUPS])
+
+
+@pytest.mark.parametrize(
+    ("job", "shown"), [("prepare_targets", "targets"), ("train_policy", "policy"), ("score_policy", "registry")]
+)
+def test_the_page_of_a_purpose_says_what_it_is_for(page, job: str, shown: str):
+    page.goto(f"/locations/__repository__@luffy/jobs/{job}")
+    page.get_by_text(DESCRIPTIONS[job][:40]).first.wait_for()
+    page.get_by_text(shown, exact=True).first.wait_for()
+    picture(page, f"job-{job}.png")
 
 
 def test_the_training_file_shows_its_rows_checks_and_columns(page):
