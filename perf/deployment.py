@@ -22,7 +22,7 @@ from core.code_digest import PROJECT
 
 POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin")) if Path("/usr/lib/postgresql").is_dir() else []
 PASSWORD = "planted-5ecret-postgres"  # the tests search what is written for it
-RENAMED = 'hostname "$0" && exec "$@"'  # a program under another host name
+LOOPBACK = "127.0.0.1"
 START_SECONDS = 120.0
 STOP_SECONDS = 40.0
 RUN_SECONDS = 400.0
@@ -41,12 +41,17 @@ def clean_environment(**more: str) -> dict[str, str]:
     return kept | {"PYTHONPATH": str(PROJECT)} | more
 
 
-def wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+def under_host_name(name: str) -> list[str]:
+    """What to put before a command so that it runs under another host name; needs root."""
+    return ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', name]
+
+
+def wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path, address: str = LOOPBACK) -> None:
     """Wait until ``process`` listens on ``port``; AssertionError with the end of its ``log`` if it ends before."""
     end = time.monotonic() + START_SECONDS
     while True:
         with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
+            if probe.connect_ex((address, port)) == 0:
                 return
         assert process.poll() is None, f"it ended before it listened: {log.read_text()[-2000:]}"
         assert time.monotonic() < end, f"nothing listens on {port} after {START_SECONDS} s"
@@ -56,8 +61,9 @@ def wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path) -> Non
 class Postgres:
     """A server in ``folder``, which runs as ``as_user``: as the user postgres where we are root."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, address: str = LOOPBACK) -> None:
         self.folder = folder
+        self.address = address
         self.port = free_port()
         self._as_user: list[str] = []
         if os.getuid() == 0:
@@ -70,10 +76,13 @@ class Postgres:
         options = ["-D", str(folder / "data"), "-U", "luffy", "-A", "scram-sha-256", "--pwfile", str(password)]
         command = [*self._as_user, str(POSTGRES[-1] / "initdb"), *options]
         subprocess.run(command, check=True, capture_output=True, cwd="/tmp")
+        with (folder / "data" / "pg_hba.conf").open("a") as rules:
+            rules.write(f"host all all {address}/24 scram-sha-256\n")
         self.start()
 
     def start(self) -> None:
-        options = ["-c", "listen_addresses=127.0.0.1", "-c", f"port={self.port}", "-c", "unix_socket_directories="]
+        addresses = ",".join({LOOPBACK, self.address})
+        options = ["-c", f"listen_addresses={addresses}", "-c", f"port={self.port}", "-c", "unix_socket_directories="]
         command = [*self._as_user, str(POSTGRES[-1] / "postgres"), "-D", str(self.folder / "data"), *options]
         with (self.folder / "log").open("ab") as log:
             self.server = subprocess.Popen(command, stdout=log, stderr=log, cwd="/tmp", start_new_session=True)
@@ -92,7 +101,7 @@ class Postgres:
     def variables(self) -> dict[str, str]:
         """What `configuration` reads."""
         return {
-            "LUFFY_POSTGRES_HOST": "127.0.0.1",
+            "LUFFY_POSTGRES_HOST": self.address,
             "LUFFY_POSTGRES_USER": "luffy",
             "LUFFY_POSTGRES_DB": "postgres",
             "LUFFY_COMPUTE_LOGS": str(self.folder / "logs"),
@@ -110,11 +119,11 @@ def no_postgres() -> str | None:
 
 
 @contextmanager
-def postgres() -> Iterator[Postgres]:
-    """A server in a folder of its own, which is gone at the end of the block."""
+def postgres(address: str = LOOPBACK) -> Iterator[Postgres]:
+    """A server in a folder of its own, which also listens on ``address``; it is gone at the end of the block."""
     # Its user cannot look into the folders of others.
     folder = Path(tempfile.mkdtemp(prefix="luffy-postgres-"))
-    server = Postgres(folder)
+    server = Postgres(folder, address)
     try:
         yield server
     finally:
@@ -123,9 +132,18 @@ def postgres() -> Iterator[Postgres]:
 
 
 class Deployment:
-    """Code server, webserver and daemon, each a process that can be killed and started again."""
+    """Code server, webserver and daemon, each a process that can be killed and started again.
 
-    def __init__(self, folder: Path, database: Postgres, variables: Mapping[str, str]) -> None:
+    Args:
+        folder: of all their files.
+        database: of Dagster.
+        variables: of the environment of all three.
+        code_address: The address on which the code server listens.
+    """
+
+    def __init__(
+        self, folder: Path, database: Postgres, variables: Mapping[str, str], code_address: str = LOOPBACK
+    ) -> None:
         self.folder = folder
         self.storage = folder / "storage"
         self.ports = {"code": free_port(), "webserver": free_port()}
@@ -133,13 +151,14 @@ class Deployment:
         self.home.mkdir()
         (self.home / "dagster.yaml").write_text(database.configuration())
         workspace = (PROJECT / "deploy/workspace.yaml").read_text()
-        workspace = workspace.replace("host: code", "host: 127.0.0.1").replace("4000", str(self.ports["code"]))
+        workspace = workspace.replace("host: code", f"host: {code_address}").replace("4000", str(self.ports["code"]))
         (folder / "workspace.yaml").write_text(workspace)
         self.environment = clean_environment(
             DAGSTER_HOME=str(self.home), LUFFY__STORAGE__ROOT=str(self.storage), **database.variables, **variables
         )
         self.running: dict[str, subprocess.Popen[bytes]] = {}
-        self.code_host: str | None = None  # its name, where it is not ours
+        self.code_address = code_address
+        self.code_prefix: list[str] = []  # what puts the code server on another host
 
     def start(self, *names: str) -> None:
         """Start these processes; without names, all of them. Those with a port listen when this returns."""
@@ -150,14 +169,14 @@ class Deployment:
         programs = Path(sys.executable).parent
         where = ["-w", str(self.folder / "workspace.yaml")]
         command = {
-            "code": ["dagster", "code-server", "start", "-h", "127.0.0.1", "-p", str(self.ports["code"])],
+            "code": ["dagster", "code-server", "start", "-h", self.code_address, "-p", str(self.ports["code"])],
             "webserver": ["dagster-webserver", "-h", "127.0.0.1", "-p", str(self.ports["webserver"]), *where],
             "daemon": ["dagster-daemon", "run", *where],
         }[name]
         command[0] = str(programs / command[0])
         if name == "code":
             command += ["-m", "pipelines.definitions.code_location"]
-            command = [*(["unshare", "--uts", "sh", "-c", RENAMED, self.code_host] if self.code_host else []), *command]
+            command = [*self.code_prefix, *command]
         with (self.folder / f"{name}.log").open("ab") as log:
             self.running[name] = subprocess.Popen(
                 command,
@@ -168,7 +187,8 @@ class Deployment:
                 start_new_session=True,
             )
         if name in self.ports:
-            wait_for_port(self.ports[name], self.running[name], self.folder / f"{name}.log")
+            address = self.code_address if name == "code" else LOOPBACK
+            wait_for_port(self.ports[name], self.running[name], self.folder / f"{name}.log", address)
 
     def kill(self, *names: str) -> None:
         """As a power cut does it."""

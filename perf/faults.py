@@ -21,7 +21,7 @@ from typing import TypeVar
 import psutil
 
 from assets.shared.interpreter import RUN_VARIABLE
-from perf.deployment import Deployment, Postgres, postgres
+from perf.deployment import Deployment, Postgres, postgres, under_host_name
 from perf.storage_faults import WAIT_SECONDS, Row, full_disk, lost_store, wait_until
 
 STEPS = 240  # of about a second
@@ -221,7 +221,7 @@ def code_server_killed(subject: Subject) -> Row:
 def code_server_replaced(subject: Subject) -> Row:
     def strike() -> None:
         subject.deployment.kill("code")
-        subject.deployment.code_host = "another-pod"
+        subject.deployment.code_prefix = under_host_name("another-pod")
         subject.deployment.start("code")
 
     return _resumed(subject, "the code server replaced by one with another host name", strike)
