@@ -12,7 +12,6 @@ import dagster as dg
 
 from assets.benchmarks import KEY as SUITE
 from assets.evals.scores import check_policy, generate, grade
-from assets.evals.scores import key as base_scores
 from assets.experiments.runs import (
     SCORES,
     Inputs,
