@@ -1,5 +1,6 @@
 """How `rollouts=separate_async` shares out the GPUs of a node, and what verl is told."""
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from core.errors import InputError
 from training.embedded_model.resolve_model import SHIPPED
+from training.config.run_checks import check_run
 from training.job.configuration import compose_run
 from training.resources.auto_values import resolve_auto
 from training.resources.host import logical_cpus
@@ -92,3 +94,12 @@ def test_a_wrong_value_is_named(override: str, message: str) -> None:
 def test_a_key_that_another_one_switches_off_is_told(overrides: list[str], key: str) -> None:
     with pytest.raises(InputError, match=f"{key} has no effect"):
         compose_run("luffy", "cpu", overrides, run=RUN)
+
+
+@pytest.mark.parametrize("hardware", ["gpu", "gpu_single", "gpu_multinode"])
+def test_gpus_of_their_own_need_a_package_that_the_lock_lacks(hardware: str) -> None:
+    """verl sends the weights with it, and would find out when the first step ends."""
+    assert importlib.util.find_spec("cupy") is None
+    with pytest.raises(InputError, match=r"with cupy, which is not installed.*take rollouts=colocate_async"):
+        check_run(compose_run("luffy", hardware, ["rollouts=separate_async"], run=RUN))
+    check_run(compose_run("luffy", hardware, ["rollouts=colocate_async"], run=RUN))

@@ -4,17 +4,16 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from vllm.v1.sample.ops import topk_topp_sampler as sampler
 
 from evaluation.generation.engine import prepare_environment
+from training.job.configuration import compose_run
 
-sampler = pytest.importorskip("vllm.v1.sample.ops.topk_topp_sampler", reason="the training interpreter has vLLM")
 SWITCH = "VLLM_USE_FLASHINFER_SAMPLER"
 GPU = SimpleNamespace(is_cuda=lambda: True, is_cpu=lambda: False, get_device_capability=lambda: (9, 0))
 
 
 def test_engines_of_an_evaluation_and_of_a_training_use_vllms_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    from training.job.configuration import compose_run
-
     for name in (SWITCH, "HF_HUB_OFFLINE", "VLLM_NO_USAGE_STATS", "DO_NOT_TRACK", "VLLM_HOST_IP"):
         monkeypatch.setenv(name, "1")
     monkeypatch.delenv(SWITCH)
