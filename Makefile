@@ -163,6 +163,7 @@ others-training:
 test-gpu-lock: $(GPU_LOCK_STAMP)  ## the packages of the GPU lock with our code, on a machine without a GPU (11 GB, minutes)
 	@.venv-gpu-lock/bin/python -m pytest tests/gpu_lock tests/integration/test_training_profiles.py \
 	  tests/integration/test_training_layouts.py -q
+	@.venv-gpu-lock/bin/python -m pytest tests/integration/test_training_zoo.py -q -m "not slow"
 
 lint: $(ORCHESTRATION_STAMP) $(TRAINING_STAMP)  ## check style, types, the layers of the packages, and the declared packages
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .

@@ -114,7 +114,7 @@ def test_vllm_takes_the_configuration_on_every_card(interpreter: Interpreter, mo
         assert line["shape"] == "32B" or line["evaluation"]["length"] == 9216
 
 
-@pytest.mark.parametrize(("card", "head_dim"), [("sm_90", 128), ("sm_100", 128)])
+@pytest.mark.parametrize(("card", "head_dim"), [("sm_90", 128), ("sm_90", 256), ("sm_100", 128)])
 def test_flash_attention_compiles_for_the_card_and_once_for_all_rows(
     card: str, head_dim: int, interpreter: Interpreter
 ) -> None:

@@ -9,6 +9,7 @@ from test_memory import SHAPE, layout
 
 from training.resources.fit_check import PLAN
 from training.resources.gpu_models import card_of
+from training.resources.memory import training_memory
 from training.resources.prediction_summary import figures, table
 from training.resources.roofline import BANDWIDTH, COMPUTE, predict
 
@@ -45,6 +46,21 @@ def test_what_costs_more_takes_longer() -> None:
     assert reference.seconds["ref"] == pytest.approx(base.seconds["old_log_prob"])
     supervised = predict(SHAPE, replace(layout(8), objective="sft", samples=1), H100, **AVERAGE)
     assert list(supervised.seconds) == ["update_actor"]
+
+
+def test_verls_recipe_for_a_7b_model_beside_ours() -> None:
+    """The table of docs/gpu.md: examples/grpo_trainer/run_qwen2_5-7b_math.sh of verl, with the paper's batch."""
+    ours = layout(8)
+    theirs = replace(ours, tensor_parallel=2, fused=False, attention="flash_attention_2", reference=True)
+    paper = {"prompt": 150.0, "response": 2500.0, "generated": 0.875}
+    both = [
+        {name: round(s) for name, s in predict(SHAPE, run, H100, **paper).seconds.items()} for run in (ours, theirs)
+    ]
+    assert both[0] == {"gen": 27, "old_log_prob": 10, "update_weights": 0, "update_actor": 40}
+    assert both[1] == {"gen": 19, "old_log_prob": 10, "ref": 10, "update_weights": 0, "update_actor": 40}
+    rows = replace(theirs, micro_batch=16 * 9216)  # 16 samples per micro-batch, whatever their length
+    peaks = [sum(training_memory(SHAPE, run).values()) / 1e9 for run in (ours, theirs, rows)]
+    assert peaks == pytest.approx([36.3, 59.7, 268.2], abs=0.1)
 
 
 def test_a_run_shows_both_numbers(tmp_path: Path) -> None:
