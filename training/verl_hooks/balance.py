@@ -1,6 +1,7 @@
 """Share the samples of a step out over its updates, after verl has shared them out over the ranks."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
@@ -24,6 +25,7 @@ def order_of_updates(lengths: Sequence[int], ranks: int, rows: int) -> list[int]
     order: list[int] = []
     for first in range(0, len(lengths), share):
         of_rank = work[first : first + share].tolist()
-        for update in get_seqlen_balanced_partitions(of_rank, k_partitions=updates, equal_size=True):
+        partitions: Any = get_seqlen_balanced_partitions(of_rank, k_partitions=updates, equal_size=True)
+        for update in partitions:
             order += [first + row for row in update]
     return order

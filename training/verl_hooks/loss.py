@@ -11,6 +11,7 @@ from typing import Any, cast
 import torch
 from tensordict import TensorDict
 from torch import Tensor
+from torch.nested._internal.nested_tensor import NestedTensor
 from verl.trainer.ppo.core_algos import kl_penalty
 from verl.utils import tensordict_utils as tu
 from verl.utils.metric import AggregationType, Metric
@@ -131,9 +132,10 @@ def of_responses(output: Tensor, data: TensorDict, width: int) -> Tensor:
     ``output`` has the rows one after the other, prompt and response. What it says of a token stands where the token
     before it does. Unlike verl's function for this, it reads no lengths, so that nothing waits for the device.
     """
-    lengths = cast("Tensor", data["response_mask"]).offsets().diff().unsqueeze(-1)
+    nested_output, mask = cast("NestedTensor", output), cast("NestedTensor", data["response_mask"])
+    lengths = mask.offsets().diff().unsqueeze(-1)
     positions = torch.arange(width, device=lengths.device)
-    starts = output.offsets()[1:, None] - lengths - 1
+    starts = nested_output.offsets()[1:, None] - lengths - 1
     values = output.values()
     picked = values[(starts + positions).clamp(max=len(values) - 1)]
     return torch.where(positions < lengths, picked, 0.0)
