@@ -1,5 +1,6 @@
 """``deploy/``: files that no engine has run here, looked at as far as that goes."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -299,6 +300,33 @@ def test_the_chart_gets_the_instance_of_compose():
     assert daemon["runRetries"] == {"enabled": False}  # or the key would be there twice
     mounts = values["dagsterWebserver"]["volumeMounts"]
     assert mounts[0]["mountPath"] == "/logs" and mounts[0] in deployment_of(values)["volumeMounts"]
+
+
+def test_the_chart_renders_what_kubernetes_and_dagster_accept(tmp_path, monkeypatch):
+    """With helm, and the chart in the repository `dagster` of helm or in the folder DAGSTER_CHART."""
+    kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="pip install kubernetes-validate")
+    if not (helm := shutil.which("helm")):
+        pytest.skip("no helm")
+    chart = os.environ.get("DAGSTER_CHART", "dagster/dagster")
+    version = re.findall(r"--version (\S+)", (DEPLOY / "helm-values.yaml").read_text())[0]
+    command = [helm, "template", "luffy", chart, "--version", version, "-f", str(DEPLOY / "helm-values.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "repo dagster not found" in done.stderr:
+        pytest.skip("no chart: helm repo add dagster https://dagster-io.github.io/helm")
+    assert done.returncode == 0, done.stderr
+    objects = [each for each in yaml.safe_load_all(done.stdout) if each]
+    for each in objects:
+        kubernetes_validate.validate(each, "1.31", strict=True)
+    (instance,) = [text for each in objects if (text := each.get("data", {}).get("dagster.yaml"))]
+    (tmp_path / "dagster.yaml").write_text(instance)
+    monkeypatch.setenv("DAGSTER_PG_PASSWORD", "x")
+    assert dagster_instance_config(str(tmp_path))[0]["concurrency"]["pools"]["default_limit"] == 1
+    same = load("dagster-postgres.yaml")
+    for block in ("concurrency", "run_retries", "run_coordinator", "retention"):
+        assert yaml.safe_load(instance)[block] == same[block]
+    (code,) = [each for each in objects if each["kind"] == "Deployment" and "code" in each["metadata"]["name"]]
+    mounts = code["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
+    assert {mount["mountPath"] for mount in mounts} == {"/storage", "/logs"}
 
 
 def snake_case(name: str) -> str:
