@@ -17,7 +17,7 @@ ARROW_FILE = b"ARROW1"  # the beginning of an Arrow file; a stream has none
 
 def open_file(file: Any) -> Any:
     """The `pyarrow.parquet.ParquetFile` of a `DataFile`; InputError if it is none."""
-    return open_parquet(file.filesystem.open(file.path, "rb"), f"source {file.path}")
+    return open_parquet(file.filesystem.open(file.path, "rb"), f"source {file.address}")
 
 
 def parquet_rows(file: Any, columns: Sequence[str], groups: Sequence[int] | None) -> Iterator[tuple[int, Row]]:
@@ -27,7 +27,7 @@ def parquet_rows(file: Any, columns: Sequence[str], groups: Sequence[int] | None
     """
     import pyarrow as pa
 
-    where, parquet = f"source {file.path}", open_file(file)
+    where, parquet = f"source {file.address}", open_file(file)
     sizes = [parquet.metadata.row_group(group).num_rows for group in range(parquet.num_row_groups)]
     chosen = range(len(sizes)) if groups is None else groups
     number = sum(sizes[: chosen[0] if chosen else 0])
@@ -51,7 +51,7 @@ def arrow_rows(file: Any, columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
     """(number, row) of an Arrow file, with only ``columns``. Raises InputError for a damaged file."""
     with open_arrow(file) as (_, batches):
         selected = (batch.select(columns) for batch in batches)
-        yield from enumerate(_rows_of(selected, f"source {file.path}"))
+        yield from enumerate(_rows_of(selected, f"source {file.address}"))
 
 
 @contextmanager
@@ -70,7 +70,7 @@ def open_arrow(file: Any) -> "Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]
                 reader = pa.ipc.open_stream(stream)
                 yield reader.schema, iter(reader)
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"source {file.path}: not a readable Arrow file: {first_line(error)}") from error
+        raise InputError(f"source {file.address}: not a readable Arrow file: {first_line(error)}") from error
 
 
 def _rows_of(batches: "Iterator[pa.RecordBatch]", where: str) -> Iterator[Row]:

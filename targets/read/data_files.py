@@ -45,6 +45,13 @@ class DataFile:
         return PurePosixPath(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix
 
     @property
+    def address(self) -> str:
+        """The file as a user writes it: with the protocol of a remote storage."""
+        protocol = self.filesystem.protocol
+        local = "file" in ([protocol] if isinstance(protocol, str) else protocol)
+        return self.path if local else self.filesystem.unstrip_protocol(self.path)
+
+    @property
     def is_parquet(self) -> bool:
         return self.suffix == ".parquet"
 

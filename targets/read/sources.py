@@ -96,7 +96,7 @@ class Part:
         if self.name == EMBEDDED or self.source.task:
             return EMBEDDED_MAPPING
         if self.file is not None:
-            columns, where = self._content.columns, f"source {self.file.path}"
+            columns, where = self._content.columns, f"source {self.file.address}"
         else:
             columns, where = _load_hub(self.source).column_names, f"dataset {self.name}"
         check_columns(self.source, columns, where)

@@ -64,7 +64,7 @@ def inspect(file: DataFile) -> Content:
         return Content(_digest(file), rows, schema.names)
     if file.suffix in TABLE_SUFFIXES:
         with _opened(file) as stream:
-            columns = csv_columns(stream, f"source {file.path}", TABLE_SUFFIXES[file.suffix])
+            columns = csv_columns(stream, f"source {file.address}", TABLE_SUFFIXES[file.suffix])
         return Content(_digest(file), sum(1 for _ in _csv_rows(file)), columns)
     return _inspect_json(file)
 
@@ -99,7 +99,7 @@ def read_rows(file: DataFile, columns: Sequence[str], groups: Sequence[int] | No
 
 def _csv_rows(file: DataFile) -> Iterator[Row]:
     with _opened(file) as stream:
-        yield from csv_rows(stream, f"source {file.path}", TABLE_SUFFIXES[file.suffix])
+        yield from csv_rows(stream, f"source {file.address}", TABLE_SUFFIXES[file.suffix])
 
 
 def _json_rows(file: DataFile) -> Iterator[Row]:
@@ -107,7 +107,7 @@ def _json_rows(file: DataFile) -> Iterator[Row]:
         is_array = holds_array(stream)
     with _opened(file) as stream:
         if is_array:
-            yield from array_rows(stream, f"source {file.path}")
+            yield from array_rows(stream, f"source {file.address}")
         else:
             yield from map(parse_line, lines(read_chunks(stream)))
 
@@ -145,14 +145,14 @@ def _sampled_columns(file: DataFile) -> list[str]:
             columns.update(dict.fromkeys(row))
         if len(columns) > MOST_COLUMNS:
             raise InputError(
-                f"source {file.path}: the rows have more than {MOST_COLUMNS:,} different keys; expected one JSON "
+                f"source {file.address}: the rows have more than {MOST_COLUMNS:,} different keys; expected one JSON "
                 "object per line with the columns of a trace"
             )
     if not columns:
-        raise InputError(f"source {file.path}: it holds no JSON row ({_why_no_row(file, rejections)})")
+        raise InputError(f"source {file.address}: it holds no JSON row ({_why_no_row(file, rejections)})")
     if sampled == 1 and nested:
         raise InputError(
-            f"source {file.path}: it holds one JSON object in which the rows, or their columns, are nested "
+            f"source {file.address}: it holds one JSON object in which the rows, or their columns, are nested "
             f"({', '.join(islice(columns, 3))}, …); expected one JSON object per row: write the rows as JSON lines"
         )
     return list(columns)
@@ -193,7 +193,7 @@ def _digest(file: DataFile) -> str:
 def _opened(file: DataFile) -> Iterator[Any]:
     """The decompressed bytes of a file; InputError where they cannot be read."""
     if file.path.endswith((".xz", ".lzma")):
-        raise InputError(f"source {file.path}: an xz file decides how much memory it takes: compress it with gzip")
+        raise InputError(f"source {file.address}: an xz file decides how much memory it takes: compress it with gzip")
     with _readable(file), _decompressed(file) as stream:
         yield stream
 
@@ -210,7 +210,7 @@ def _readable(file: DataFile) -> Iterator[None]:
     except Exception as error:
         if isinstance(file.filesystem, LocalFileSystem) and not isinstance(error, OSError | EOFError | zlib.error):
             raise
-        raise InputError(f"source {file.path}: cannot be read: {first_line(error)}") from error
+        raise InputError(f"source {file.address}: cannot be read: {first_line(error)}") from error
 
 
 def _decompressed(file: DataFile) -> Any:
@@ -227,4 +227,4 @@ def _check_kind(file: DataFile) -> None:
         head = stream.read(HEAD_BYTES).lstrip()
     for beginning, kind, suffix in OTHER_KINDS:
         if head.startswith(beginning) and not (suffix and file.path.endswith(suffix)):
-            raise InputError(f"source {file.path}: it is {kind}")
+            raise InputError(f"source {file.address}: it is {kind}")
