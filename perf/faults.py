@@ -24,7 +24,7 @@ from assets.shared.interpreter import RUN_VARIABLE
 from perf.deployment import Deployment, Postgres, postgres, under_host_name
 from perf.storage_faults import WAIT_SECONDS, Row, full_disk, lost_store, wait_until
 
-STEPS = 240  # of about a second
+STEPS = 200  # of about a second
 AWAY_SECONDS = 30.0  # of Postgres
 GOAL_SECONDS = 300.0
 PARTS = ("models/base", "benchmarks/suite", "targets/prepared", "targets/rejected", "targets/train")
