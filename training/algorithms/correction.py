@@ -36,6 +36,17 @@ class Mismatch:
         return bounded_exp(self.log_ratio)
 
     @cached_property
+    def sequence_ratio(self) -> Float[Tensor, "batch 1"]:
+        """``W``: the product of ``w`` over the row's on-policy tokens."""
+        return bounded_exp(self.log_ratio.sum(dim=-1, keepdim=True))
+
+    @cached_property
+    def sequence_mean(self) -> Float[Tensor, "batch 1"]:
+        """Geometric mean of ``w`` over the row's on-policy tokens; 1 for a row without any."""
+        tokens = self.on_policy.sum(dim=-1, keepdim=True).clamp(min=1)
+        return bounded_exp(self.log_ratio.sum(dim=-1, keepdim=True) / tokens)
+
+    @cached_property
     def prefix_is(self) -> Float[Tensor, "batch length"]:
         """Geometric mean of ``w`` over the on-policy tokens up to each position: ``exp(cumsum(log w) / cumsum(1))``.
 
@@ -62,9 +73,13 @@ def rollout_correction(
     ``icepop``        ``low <= w <= high``                                                           w
     ``seq-mask-tis``  ``low <= exp(mean of log w over the row) <= high``                             w
     ``reinforce_pro`` ``low <= exp(mean of log w up to the token) <= high`` (`Mismatch.prefix_is`)   w
+    ``geo-mask``      ``low <= exp(mean of log w over the row) <= high``                             1
+    ``seq-tis``       always                                                                         clamp(W, low, high)
+    ``seq-mis``       ``low <= W <= high``                                                           W
     ================= ============================================================================== ==================
 
-    Off-policy tokens have no rollout probability: they are outside every mean and keep weight 1.
+    ``W = exp(sum of log w over the row)`` is the ratio of the whole response. Off-policy tokens have no rollout
+    probability: they are outside every mean and sum and keep weight 1.
 
     >>> old = torch.tensor([[0.8, 0.9], [0.1, 0.6]]).log()  # of the actor
     >>> rollout = torch.tensor([[0.8, 0.1], [0.4, 0.3]]).log()  # of vLLM: w is [[1, 9], [0.25, 2]]
@@ -75,6 +90,9 @@ def rollout_correction(
     >>> rollout_correction(old, rollout, torch.ones(2, 2), None, RolloutCorrectionOptions(type="icepop"))[0]
     tensor([[1.0000, 0.0000],
             [0.0000, 2.0000]])
+    >>> rollout_correction(old, rollout, torch.ones(2, 2), None, RolloutCorrectionOptions(type="seq-tis"))[0]
+    tensor([[5.0000, 5.0000],
+            [0.5000, 0.5000]])
 
     Args:
         old_log_prob, rollout_log_prob: of the actor and of the rollout engine.
@@ -131,8 +149,22 @@ def icepop(mismatch: Mismatch, options: RolloutCorrectionOptions) -> Weights:
 
 
 def seq_mask_tis(mismatch: Mismatch, options: RolloutCorrectionOptions) -> Weights:
-    tokens = mismatch.on_policy.sum(dim=-1, keepdim=True).clamp(min=1)
-    return _keep_in_band(bounded_exp(mismatch.log_ratio.sum(dim=-1, keepdim=True) / tokens), mismatch, options)
+    return _keep_in_band(mismatch.sequence_mean, mismatch, options)
+
+
+def geo_mask(mismatch: Mismatch, options: RolloutCorrectionOptions) -> Weights:
+    _, keep = _keep_in_band(mismatch.sequence_mean, mismatch, options)
+    return keep.to(mismatch.log_ratio.dtype), keep
+
+
+def seq_tis(mismatch: Mismatch, options: RolloutCorrectionOptions) -> Weights:
+    weights = torch.where(mismatch.on_policy, mismatch.sequence_ratio.clamp(options.low, options.high), 1.0)
+    return weights, torch.ones_like(mismatch.on_policy)
+
+
+def seq_mis(mismatch: Mismatch, options: RolloutCorrectionOptions) -> Weights:
+    _, keep = _keep_in_band(mismatch.sequence_ratio, mismatch, options)
+    return torch.where(mismatch.on_policy, mismatch.sequence_ratio, 1.0) * keep, keep
 
 
 def reinforce_pro(mismatch: Mismatch, options: RolloutCorrectionOptions) -> Weights:

@@ -69,14 +69,20 @@ CONFLICTS = (
     Conflict(
         "on_policy_loss",
         "loss_remove_clip",
-        "it has no ratio to clip",
-        lambda o: o.on_policy_loss == "reinforce" and not o.loss_remove_clip,
+        "it has no ratio that a clip could hold",
+        lambda o: o.on_policy_loss in ("reinforce", "sapo") and not o.loss_remove_clip,
     ),
     Conflict(
         "on_policy_loss",
         "loss_remove_clip",
         "its clipped ratio is the weight of a token",
         lambda o: o.on_policy_loss == "cispo" and o.loss_remove_clip,
+    ),
+    Conflict(
+        "on_policy_loss",
+        "loss_remove_clip",
+        "its clip is the region that it trusts",
+        lambda o: o.on_policy_loss in ("dppo", "dppo_kl") and o.loss_remove_clip,
     ),
     Conflict(
         "on_policy_loss",

@@ -207,6 +207,8 @@ class LossOptions(FunctionOptions):
     clip_ratio: Positive = 0.2
     clip_upper_bound: Positive | None = None  # a higher upper clip than 1 + clip_ratio
     loss_remove_clip: bool = False
+    sapo_tau_pos: Positive = 1.0  # steepness of SAPO's gate where A > 0
+    sapo_tau_neg: Positive = 1.05  # and elsewhere
     on_policy_reshape: Annotated[str, AfterValidator(RESHAPES.require)] = "no_reshape"
     on_policy_reshape_gamma: Positive = GAMMA
     on_policy_reshape_weight: NotNegative = 1.0

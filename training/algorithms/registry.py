@@ -76,6 +76,10 @@ ON_POLICY_LOSSES = Registry(  # -> losses of the tokens, clipped
     ppo="training.algorithms.methods.on_policy:ppo",
     cispo="training.algorithms.methods.on_policy:cispo",
     gspo="training.algorithms.methods.on_policy:gspo",
+    gmpo="training.algorithms.methods.on_policy:gmpo",
+    sapo="training.algorithms.methods.on_policy:sapo",
+    dppo="training.algorithms.methods.on_policy:dppo",
+    dppo_kl="training.algorithms.methods.on_policy:dppo_kl",
     reinforce="training.algorithms.methods.on_policy:reinforce",
 )
 SFT_WEIGHTS = Registry(  # -> weight of each token in the supervised loss
@@ -127,6 +131,9 @@ CORRECTIONS = Registry(  # -> weights of the tokens, keep
         "icepop": "training.algorithms.correction:icepop",
         "seq-mask-tis": "training.algorithms.correction:seq_mask_tis",
         "reinforce_pro": "training.algorithms.correction:reinforce_pro",
+        "geo-mask": "training.algorithms.correction:geo_mask",
+        "seq-tis": "training.algorithms.correction:seq_tis",
+        "seq-mis": "training.algorithms.correction:seq_mis",
     },
 )
 PREFIX_STRATEGIES = Registry(  # -> the share of the target that a sample starts with

@@ -140,6 +140,9 @@ WEIGHTS = {
     "icepop": [0.0, 0.9, 2.0, 1.0],
     "seq-mask-tis": [0.3, 0.9, 2.0, 1.0],
     "reinforce_pro": [0.0, 0.0, 2.0, 1.0],
+    "geo-mask": [1.0, 1.0, 1.0, 1.0],
+    "seq-tis": [0.6, 0.6, 0.6, 0.6],  # the product 0.54 is below the band
+    "seq-mis": [0.0, 0.0, 0.0, 0.0],
 }
 
 

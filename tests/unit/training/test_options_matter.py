@@ -28,11 +28,14 @@ from training.config.keys import leaves
 from training.verl_hooks.loss import regularized
 
 SRFT = {"on_policy_loss": "reinforce", "loss_remove_clip": True, "sft_multitask.use": True}
+SAPO = {"on_policy_loss": "sapo", "loss_remove_clip": True}
 # OPTION: the options it needs, its value there, another value.
 CHANGES: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "on_policy_loss": ({}, "ppo", "cispo"),
     "clip_upper_bound": ({}, None, 3.0),
     "loss_remove_clip": ({}, False, True),
+    "sapo_tau_pos": (SAPO, 1.0, 2.0),
+    "sapo_tau_neg": (SAPO, 1.05, 2.0),
     "on_policy_reshape": ({}, "no_reshape", "square_root"),
     "on_policy_reshape_weight": ({"on_policy_reshape": "p_logp"}, 1.0, 0.5),
     "on_policy_reshape_pow_exp": ({"on_policy_reshape": "pow"}, 0.5, 0.7),

@@ -13,6 +13,7 @@ from verl.trainer.ppo.core_algos import get_policy_loss_fn  # noqa: E402
 from verl.utils.config import omega_conf_to_dataclass  # noqa: E402
 
 from core.errors import InputError  # noqa: E402
+from training.algorithms.aggregate import BatchSize, agg_loss  # noqa: E402
 from training.algorithms.methods.gate import group_gate  # noqa: E402
 from training.algorithms.methods.length_penalty import length_penalty  # noqa: E402
 from training.algorithms.methods.relift import UnsolvedPrompts  # noqa: E402
@@ -81,28 +82,76 @@ def test_gspo_takes_its_mean_over_on_policy_tokens():
     assert losses[0].tolist() == pytest.approx([-math.exp(-9), -math.exp(0.25), -math.exp(0.25)])
 
 
+def test_gmpo_holds_each_token_before_its_mean():
+    options = LossOptions(on_policy_loss="gmpo", clip_ratio=0.4)
+    losses, gradient, stats = on_policy(options, [[0.2, 0.5, 0.8]], [[0.8, 0.5, 0.2]], [[1.0, 1.0, 1.0]])
+    # log ratios log 4, held at 0.4 because A > 0, 0, and -log 4, which only a negative A would hold.
+    ratio = math.exp((0.4 - math.log(4)) / 3)
+    assert losses[0] == pytest.approx([-ratio] * 3)
+    assert gradient[0] == pytest.approx([0.0, -ratio, -ratio])
+    assert stats["on_pg_clipfrac"][0] == 1
+    _, free, _ = on_policy(
+        LossOptions(on_policy_loss="gmpo", loss_remove_clip=True), [[0.2, 0.5, 0.8]], [[0.8, 0.5, 0.2]], [[1.0] * 3]
+    )
+    assert free[0] == pytest.approx([-1.0] * 3)
+
+
+def test_sapo_closes_its_gate_softly():
+    def gradient(ratio, advantage, tau):
+        gate = 1 / (1 + math.exp(-tau * (ratio - 1)))
+        return -advantage * 4 * gate * (1 - gate) * ratio
+
+    losses, gradients, _ = on_policy(SAPO, [[0.1, 0.5]], [[0.8, 0.5]], [[1.0, -2.0]])
+    assert losses[0] == pytest.approx([-4 / (1 + math.exp(-7)), 2 * 2 / 1.05])
+    assert gradients[0] == pytest.approx([gradient(8, 1, 1.0), gradient(1, -2, 1.05)])
+    assert gradients[0][1] == pytest.approx(2.0)  # at a ratio of 1 it is that of REINFORCE
+
+
+@pytest.mark.parametrize("name", ["dppo", "dppo_kl"])
+def test_dppo_leaves_out_what_has_moved_far_and_would_go_on(name):
+    options = LossOptions(on_policy_loss=name, clip_ratio=0.15)
+    old, new = [[0.2, 0.2, 0.9, 0.9, 1e-5]], [[0.8, 0.8, 0.1, 0.1, 1e-3]]
+    _, gradient, stats = on_policy(options, old, new, [[1.0, -1.0, 1.0, -1.0, 1.0]])
+    # A rare token has moved little, though its ratio of 100, held at 20, would close PPO's clip.
+    assert gradient[0] == pytest.approx([0.0, 4.0, -1 / 9, 0.0, -20.0])
+    assert stats["on_pg_clipfrac"][0] == 2
+
+
 ROWS = st.lists(st.floats(-4.0, 0.0), min_size=8, max_size=8)
+SAPO = LossOptions(on_policy_loss="sapo", loss_remove_clip=True)
+VERL = {  # their names, where they are not ours
+    "vanilla": LossOptions(),
+    "cispo": CISPO,
+    "gspo": GSPO,
+    "geo_mean": LossOptions(on_policy_loss="gmpo", clip_ratio=0.4),
+    "sapo": SAPO,
+    "dppo_tv": LossOptions(on_policy_loss="dppo", clip_ratio=0.15),
+    "dppo_kl": LossOptions(on_policy_loss="dppo_kl", clip_ratio=0.05, clip_upper_bound=1.1),
+}
+SCALES = {"vanilla": 2e9, "dppo_tv": 20.0, "dppo_kl": 20.0}  # of verl's highest ratio: PPO here has none
 
 
-@pytest.mark.parametrize(("name", "options"), [("cispo", CISPO), ("gspo", GSPO), ("vanilla", LossOptions())])
+@pytest.mark.parametrize("name", VERL)
 @settings(max_examples=40, deadline=None)
 @given(new=ROWS, old=ROWS, scores=st.tuples(st.floats(-2, 2), st.floats(-2, 2)))
-def test_on_policy_losses_have_the_gradient_of_verls(name, options, new, old, scores):
-    upper = max(options.clip_upper_bound or 0.0, 1.0 + options.clip_ratio)
+def test_on_policy_losses_have_the_gradient_of_verls(name, new, old, scores):
+    options = VERL[name]
     section = {
         "_target_": "verl.workers.config.FSDPActorConfig",
         "strategy": "fsdp2",
         "rollout_n": 1,
         "ppo_micro_batch_size_per_gpu": 1,
         "clip_ratio_low": options.clip_ratio,
-        "clip_ratio_high": upper - 1.0,
-        "clip_ratio_c": 1e9,  # ours has no dual clip
+        "clip_ratio_high": max(options.clip_upper_bound or 0.0, 1.0 + options.clip_ratio) - 1.0,
+        "clip_ratio_c": SCALES.get(name, 1e9),
         "optim": {"_target_": "verl.workers.config.FSDPOptimizerConfig", "lr": 1e-6},
     }
     config = omega_conf_to_dataclass(OmegaConf.create(section))
     old_log_prob = torch.tensor(old, dtype=torch.float64).view(2, 4)
     mask = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]], dtype=torch.bool)
     advantages = torch.tensor(scores, dtype=torch.float64).unsqueeze(-1) * mask
+    # Those that verl always averages over sequences.
+    mode = "seq-mean-token-mean" if name in ("sapo", "geo_mean") else "token-mean"
     gradients = []
     for ours in (True, False):
         log_prob = torch.tensor(new, dtype=torch.float64).view(2, 4).requires_grad_()
@@ -110,15 +159,15 @@ def test_on_policy_losses_have_the_gradient_of_verls(name, options, new, old, sc
             losses, _ = mixed_policy_token_loss(
                 old_log_prob, log_prob, advantages, mask, torch.zeros_like(mask), options
             )
-            losses.sum().backward()
+            loss = agg_loss(losses, mask, mode, BatchSize(tokens=7, sequences=2))
         else:
-            arguments = {"response_mask": mask.double(), "loss_agg_mode": "token-mean", "config": config}
+            arguments = {"response_mask": mask.double(), "loss_agg_mode": mode, "config": config}
             loss, _ = get_policy_loss_fn(name)(
                 old_log_prob=old_log_prob, log_prob=log_prob, advantages=advantages, **arguments
             )
-            (loss * mask.sum()).backward()
+        loss.backward()
         gradients.append(log_prob.grad)
-    torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(*gradients, rtol=2e-7, atol=1e-12)  # verl adds 1e-8 to the length of a row
 
 
 def test_weights_of_the_supervised_loss_by_hand():

@@ -8,8 +8,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hypothesis import given, settings  # noqa: E402
+from hypothesis import assume, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
+from verl.trainer.ppo.rollout_corr_helper import (  # noqa: E402
+    compute_rollout_correction_weights,
+    compute_rollout_rejection_mask,
+)
 
 from training.algorithms.aggregate import BatchSize, agg_loss  # noqa: E402
 from training.algorithms.correction import measure_mismatch, rollout_correction  # noqa: E402
@@ -54,6 +58,33 @@ def test_golden_losses_gradients_and_masks(case):
     assert torch.equal(keep[mask], torch.tensor(case["kept"]).bool()[mask])
     means = measure_mismatch(old, rollout, mask).prefix_is
     torch.testing.assert_close(means[mask], torch.tensor(case["prefix_means"]).double()[mask], rtol=1e-6, atol=0)
+
+
+# verl's arguments of the same correction, for the band [0.5, 2]: its rejection compares 1 / w with its band.
+SEQUENCES = {
+    "seq-tis": {"rollout_is": "sequence", "rollout_is_threshold": 2.0},
+    "seq-mis": {"rollout_is": "sequence", "rollout_is_threshold": "0.5_2.0"},
+    "geo-mask": {"rollout_rs": "seq_mean_k1", "rollout_rs_threshold": "0.5_2.0"},
+}
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+@settings(max_examples=60, deadline=None)
+@given(rows=log_probs(low=-1.5).filter(lambda rows: bool(rows[2].any())))
+def test_the_corrections_of_whole_sequences_are_verls(name, rows):
+    old, rollout, mask, _ = (tensor.double() if tensor.is_floating_point() else tensor for tensor in rows)
+    options = RolloutCorrectionOptions(type=name, low=0.0 if name == "seq-tis" else 0.5, high=2.0)
+    weights, keep, _ = rollout_correction(old, rollout, mask, None, options)
+    log_ratio = torch.where(mask, old - rollout, 0.0)
+    if name == "geo-mask":
+        kept, _ = compute_rollout_rejection_mask(log_ratio, mask.double(), **SEQUENCES[name])
+        assert torch.equal(keep[mask], kept[mask].bool())
+        assert torch.equal(weights[mask], kept[mask])
+    else:
+        assume(keep[mask].any())  # verl's metrics divide by the weights
+        expected, _ = compute_rollout_correction_weights(log_ratio, mask.double(), **SEQUENCES[name])
+        torch.testing.assert_close(weights[mask], expected[mask])
+        assert torch.equal(keep[mask], expected[mask] > 0)
 
 
 @settings(max_examples=60)
