@@ -84,6 +84,7 @@ TRAINING_CODE = (
     "training/job/user_reward.py",
     "training/config/keys.py",  # and not its table, which refuses keys and changes no number
     "training/config/rollout_modes.py",
+    "training/config/teacher.py",
     "training/config/train.yaml",
     "core/ledger.py",
     "core/machine/processor.py",

@@ -121,6 +121,7 @@ METRICS = (
         alert="off_policy_steps",
     ),
     Metric("actor/on_policy_prob", "Probability of on-policy tokens", views=View.POLICY),
+    Metric("distillation/kl", "Policy against teacher, KL", "nats", better="lower", views=CHARTS),
     Metric("actor/off_ratio_mean", "Shaped weight of off-policy tokens", views=View.POLICY),
     Metric("actor/off_ratio_max_clip_frac", "Off-policy tokens at mixed.off_max_clip", "share"),
     Metric("actor/off_ratio_min_clip_frac", "Off-policy tokens at mixed.off_min_clip", "share"),

@@ -121,6 +121,25 @@ CONFLICTS = (
         "an on-policy sample's advantage is its outcome",
         lambda o: o.srft.use and o.length_penalty.use,
     ),
+    Conflict(
+        "srft.use",
+        "distillation.use",
+        "an on-policy sample's advantage is its outcome",
+        lambda o: o.srft.use and o.distillation.use,
+    ),
+    *(
+        Conflict("prefix.place", name, "no sample starts with a part of the target", holds)
+        for name, holds in {
+            "use_off_policy_loss": lambda o: o.shows_prefix and o.use_off_policy_loss,
+            "sft_multitask.use": lambda o: o.shows_prefix and o.sft_multitask.use,
+        }.items()
+    ),
+    Conflict(
+        "prefix.place",
+        "baseline",
+        "samples with a prefix are a group of their own, and none of them is on-policy",
+        lambda o: o.shows_prefix and o.baseline == "on_policy",
+    ),
     Conflict("gate.type", "sft_multitask.use", GATE, lambda o: o.gate.type != "none" and not o.sft_multitask.use),
     Conflict("gate.type", "use_off_policy_loss", GATE, lambda o: o.gate.type != "none" and o.use_off_policy_loss),
 )

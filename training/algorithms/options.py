@@ -50,6 +50,7 @@ class PrefixOptions(Options):
     """The samples of a group that start with part of the target, and its length (``algorithms.schedules.prefix``)."""
 
     n_prefix: Annotated[int, Field(ge=-1)] = 0  # samples of a group with a prefix; -1: all
+    place: Literal["response", "prompt"] = "response"  # what the prefix is part of
     strategy: Annotated[str, AfterValidator(PREFIX_STRATEGIES.require)] = "fixed"
     min: Share = 1.0
     max: Share = 1.0
@@ -165,6 +166,19 @@ class ReplayOptions(Options):
     start: Share = 0.35  # share of right samples above which it begins
 
 
+class DistillationOptions(Options):
+    """The scores of a teacher for the policy's own tokens (``training.algorithms.methods.distillation``).
+
+    The section ``teacher`` of the configuration says who the teacher is.
+    """
+
+    use: bool = False
+    coef: Positive = 1.0  # of log q - log p in the advantage of a token
+    max_advantage: Positive | None = None  # bound of abs(log q - log p)
+    task_rewards: bool = True  # whether on-policy samples have the group's advantage, too
+    sees_target: bool = False  # whether the teacher's prompt holds the target
+
+
 class LengthPenaltyOptions(Options):
     """DAPO's punishment of long responses (``training.algorithms.methods.length_penalty``)."""
 
@@ -260,6 +274,7 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
     relift: ReLIFTOptions = ReLIFTOptions()
     replay: ReplayOptions = ReplayOptions()
     length_penalty: LengthPenaltyOptions = LengthPenaltyOptions()
+    distillation: DistillationOptions = DistillationOptions()
     adaptive_entropy: EntropyOptions = EntropyOptions()
 
     @property
@@ -271,6 +286,11 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
     def uses_unsolved_prompts(self) -> bool:
         """Whether a group that was never solved has a supervised loss, so that nothing may drop it."""
         return self.sft_multitask.use or self.relift.use
+
+    @property
+    def shows_prefix(self) -> bool:
+        """Whether some samples are drawn from a prompt that shows the beginning of the target."""
+        return self.prefix.place == "prompt" and self.prefix.n_prefix != 0
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], n: int | None = None) -> Self:
@@ -297,6 +317,9 @@ class MixedPolicyOptions(GroupOptions, LossOptions):
             if self.off_policy_schedule == UNTIL_SOLVED:
                 why = "it waits for an on-policy sample that is right, and a group has none"
                 raise contradiction("off_policy_schedule", self.off_policy_schedule, "prefix.n_prefix", n_prefix, why)
+        if self.shows_prefix and 1 in (n_prefix, n - n_prefix):
+            why = "samples with a prefix and those without are two groups, and a group of one teaches nothing"
+            raise contradiction("prefix.place", "prompt", "prefix.n_prefix", n_prefix, why)
         if self.replay.use and n < 2:
             raise contradiction("replay.use", True, "rollout.n", n, "one sample of a group is replayed")
         if self.relift.use and n_prefix in (-1, n):

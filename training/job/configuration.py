@@ -32,6 +32,8 @@ from training.algorithms.schedules.prompt_order import EASY_FIRST, ORDERS
 from training.config.keys import MODULE, OPEN, check_key, check_switches, leaf_values, leaves, nearest, rules, within
 from training.config.ranges import check_ranges, ranges
 from training.config.rollout_modes import lay_out_rollouts
+from training.config.teacher import MODEL as TEACHER
+from training.config.teacher import check_distillation, lengthen_context
 from training.cost.budget import BudgetOptions
 from training.job.alerts import AlertOptions
 
@@ -98,6 +100,8 @@ def compose_run(recipe: str, hardware: str, overrides: Sequence[str], *, run: Pa
     _check_groups(config, options)
     for name in ("off_policy_reshape", "on_policy_reshape"):  # p_div_p_0.1 is recorded as what it says
         config.mixed[name], config.mixed[f"{name}_gamma"] = getattr(options, name), getattr(options, f"{name}_gamma")
+    check_distillation(config)
+    lengthen_context(config)
     lay_out_rollouts(config)
     if options.srft.use:
         config.actor_rollout_ref.actor.calculate_entropy = True  # it weighs the losses, whatever its bonus is
@@ -171,6 +175,8 @@ def _located(file: Path) -> DictConfig:
     for key, value in leaf_values(OmegaConf.to_container(recipe, resolve=False)):
         if key in KEYS and (path := outside_function(key, value, file.parent, f"recipe {file}: ")):
             OmegaConf.update(recipe, key, path)
+        if key == TEACHER and value and (file.parent / Path(value).expanduser()).is_dir():
+            OmegaConf.update(recipe, key, str((file.parent / Path(value).expanduser()).absolute()))
         if key == "first_stage.recipe":
             OmegaConf.update(recipe, key, located_recipe(value, file))
     return recipe
@@ -265,7 +271,7 @@ def _check_values(config: DictConfig) -> None:
 def _check_groups(config: DictConfig, options: MixedPolicyOptions) -> None:
     """Raise InputError for groups in which every advantage is 0, so that nothing is learned from them."""
     n, prefix = config.actor_rollout_ref.rollout.n, options.prefix
-    if config.objective != "rl" or options.srft.use or options.uses_unsolved_prompts:
+    if config.objective != "rl" or options.srft.use or options.uses_unsolved_prompts or options.distillation.use:
         return  # nothing is sampled, or something beside the advantages teaches
     if n == 1:
         raise InputError(
@@ -273,7 +279,7 @@ def _check_groups(config: DictConfig, options: MixedPolicyOptions) -> None:
             "group of one teaches nothing: set it to 2 or more"
         )
     always = options.off_policy_schedule == ALWAYS and config.data.sample_target_ratio == 1
-    if prefix.n_prefix in (-1, n) and prefix.min == 1 and always:
+    if prefix.n_prefix in (-1, n) and prefix.min == 1 and always and not options.shows_prefix:
         raise InputError(
             f"mixed.prefix.n_prefix={prefix.n_prefix} and actor_rollout_ref.rollout.n={n}: all samples of a group are "
             "its whole target and have the same reward, so the group teaches nothing: lower mixed.prefix.n_prefix or "
@@ -287,6 +293,8 @@ def _locate_files(config: DictConfig) -> None:
         value = OmegaConf.select(config, key)
         if isinstance(value, str) and not value.startswith(MODULE):
             OmegaConf.update(config, key, str(Path(value).expanduser().absolute()))
+    if (teacher := config.teacher.model) and Path(teacher).expanduser().is_dir():
+        config.teacher.model = str(Path(teacher).expanduser().absolute())
     for key in KEYS:
         if path := outside_function(key, OmegaConf.select(config, key)):
             OmegaConf.update(config, key, path)
@@ -305,7 +313,7 @@ def _keys_of(overrides: Sequence[str]) -> Iterator[str]:
         if override.is_add() and not within(key, OPEN):
             raise InputError(f"--set {text}: no run reads a key that you add, except in {', '.join(OPEN)}")
         for leaf in leaves({key: value}):
-            if leaf in rules().files and leaf != key:
+            if leaf in (*rules().files, TEACHER) and leaf != key:
                 raise InputError(f"--set {key}: give {leaf}=FILE by itself, so that the run knows the file's content")
             yield leaf
 

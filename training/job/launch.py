@@ -22,6 +22,8 @@ from core.files import atomic_write, digest_bytes
 from core.model.manifest import InputRecord, Manifest, TargetsRecord, read_manifest
 from training.algorithms.schedules.prompt_order import SHUFFLE
 from training.config.run_checks import TRACKERS, check_run, own_trackers
+from training.config.teacher import lay_out_teacher
+from training.config.teacher_checks import check_teacher, served_folder
 from training.cost.budget import Budget, BudgetOptions
 from training.cost.usage import Rates, measured_pace
 from training.extensions import extension
@@ -114,6 +116,7 @@ def _check_inputs(request: TrainingRequest, config: DictConfig) -> TargetsRecord
             raise InputError(f"recipe {request.recipe}: its second stage trains on held-out targets: give --heldout")
         data = request.heldout
     check_context(request.model.path, config)
+    check_teacher(config, request.model.path)
     targets = check_targets(data, request.model.path, config)
     check_pass_rates(data.path, config)
     check_reward(config)
@@ -175,7 +178,11 @@ def _plan(config: DictConfig, folder: RunFolder, model: Path, report: Report) ->
     """
     machine = machine_of(OmegaConf.to_container(config.run), folder.path)
     shape, saved = ModelShape.of_folder(model), complete_steps(folder.checkpoints)
-    resolve_auto(config, machine, shape)
+    teacher = served_folder(config, model)
+    teacher_shape = None if teacher is None else ModelShape.of_folder(teacher)
+    resolve_auto(config, machine, shape, teacher=teacher_shape)
+    if teacher is not None:
+        lay_out_teacher(config, str(teacher))
     check_architecture(model, config, partial(progress, report))
     if saved and folder.config.is_file():
         before = Layout.of(OmegaConf.load(folder.config)).devices
@@ -184,7 +191,7 @@ def _plan(config: DictConfig, folder: RunFolder, model: Path, report: Report) ->
                 f"{folder.path}: its checkpoints are in {before} parts, one per GPU, and this run has {devices} GPUs: "
                 f"resume it with {before}, or give --force to train anew"
             )
-    return check_fit(config, machine, shape, partial(progress, report), saved=len(saved))
+    return check_fit(config, machine, shape, partial(progress, report), saved=len(saved), teacher=teacher_shape)
 
 
 def _estimate(config: DictConfig, folder: RunFolder, plan: Mapping[str, Any], report: Report) -> Budget:

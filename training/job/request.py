@@ -17,6 +17,9 @@ from core.plugins.config_files import RECIPES, config_file, first_stage, is_ship
 from core.plugins.user_code import function_file, module_file, user_code_digest
 from training.algorithms.registry import KEYS, outside_function
 from training.config.keys import MODULE, key_of, leaf_values, read_by, rules
+from training.config.teacher import BASE, POLICY, endpoint_of
+from training.config.teacher import MODEL as TEACHER
+from training.config.teacher_checks import teacher_folder
 
 NO_FILE = ("", "null")
 FIRST_STAGE = "first_stage"  # the folder of the first stage in that of the run
@@ -143,7 +146,23 @@ class TrainingRequest(Placement):
 def file_digests(recipe: str, hardware: str, overrides: Sequence[str]) -> dict[str, str]:
     """The digests of the user's files that decide what a run computes, by what names them; errors as those below."""
     files = named_files(overrides) | outside_files(recipe, hardware, overrides)
-    return {key: _file_digest(file) for key, file in files.items()}
+    return {key: _file_digest(file) for key, file in files.items()} | _teacher_digest(recipe, hardware, overrides)
+
+
+def _teacher_digest(recipe: str, hardware: str, overrides: Sequence[str]) -> dict[str, str]:
+    """The digest of the model that is the teacher; {} for one that is none, or that other digests cover."""
+    name, folder = None, Path.cwd()
+    for file in policy_files(recipe, hardware):
+        values = dict(leaf_values(read_yaml(file, "configuration")))
+        if name is None and values.get(TEACHER) is not None:
+            name, folder = values[TEACHER], file.parent
+    for override in overrides:
+        if key_of(override) == TEACHER:
+            name, folder = override.partition("=")[2].strip("'\""), Path.cwd()
+    if name in (None, *NO_FILE, BASE, POLICY) or endpoint_of(name):
+        return {}
+    beside = folder / Path(name).expanduser()
+    return {TEACHER: model_digest(teacher_folder(str(beside) if beside.is_dir() else name))}
 
 
 def named_files(overrides: Sequence[str]) -> dict[str, Path]:

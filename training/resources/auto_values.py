@@ -8,6 +8,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from core.errors import InputError
 from core.machine.processor import LARGE, compute_dtype
 from training.config.rollout_modes import SEPARATE, set_precision
+from training.config.teacher import has_server, teacher_gpus
 from training.resources.attention import AUTO, choose_attention, installed_kernels
 from training.resources.host import BUNDLE, object_store
 from training.resources.layout import FSDP, GPUS, OFFLOADS, STORE, Layout
@@ -20,13 +21,24 @@ CORES = {"agent": 8, "reward": 4, "storage": 8}  # for each worker of a kind
 PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}
 AGENTS, REWARDS = "actor_rollout_ref.rollout.agent.num_workers", "reward.num_workers"
 UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
+TEACHER_GPUS = "teacher.gpus"
+TEACHER_PARALLEL = "distillation.teacher_models.teacher_model.inference.tensor_model_parallel_size"
 TENSOR_PARALLEL, SHARDS = "actor_rollout_ref.rollout.tensor_model_parallel_size", f"{FSDP}.fsdp_size"
 
 
 def resolve_auto(
-    config: DictConfig, machine: Machine, shape: ModelShape, installed: Collection[str] | None = None
+    config: DictConfig,
+    machine: Machine,
+    shape: ModelShape,
+    installed: Collection[str] | None = None,
+    *,
+    teacher: ModelShape | None = None,
 ) -> None:
-    """Give every ``auto`` key of ``config`` its value; ``installed``: attention kernels (default: this interpreter's).
+    """Give every ``auto`` key of ``config`` its value.
+
+    Args:
+        installed: attention kernels; by default those of this interpreter.
+        teacher: the shape of a teacher that verl serves beside the policy.
 
     Raises:
         InputError: there is no GPU, or a key has an unknown value.
@@ -37,11 +49,26 @@ def resolve_auto(
                 f"{GPUS}=auto: no GPU is here (nvidia-smi, CUDA_VISIBLE_DEVICES): install the driver, say how many "
                 "there are, or take the hardware profile cpu"
             )
+        if has_server(config):
+            _fill(config, TEACHER_GPUS, _teacher_gpus(config, machine, teacher))
+            gpus = config.teacher.gpus
+            share = config.teacher.gpu_memory_utilization
+            parallel = gpus if teacher is None else _fewest(teacher, gpus, share, machine)
+            OmegaConf.update(config, TEACHER_PARALLEL, parallel)
         _fill(config, TENSOR_PARALLEL, _tensor_parallel(config, machine, shape))
         if config.rollouts == SEPARATE:
             _share_out(config, machine)
-        _fill(config, GPUS, len(machine.gpus) - (config.rollout_gpus if config.rollouts == SEPARATE else 0))
+        elsewhere = config.rollout_gpus if config.rollouts == SEPARATE else 0
+        _fill(config, GPUS, _actor_gpus(config, len(machine.gpus) - elsewhere - teacher_gpus(config)))
         gpus = int(config.trainer.n_gpus_per_node)
+        if gpus < 1:
+            raise InputError(
+                f"teacher.gpus={config.teacher.gpus} leaves none of the {len(machine.gpus)} GPUs of a node to the "
+                "actor: lower it, put the teacher behind an endpoint, or take a machine with more"
+            )
+        if config.trainer.device == "cpu":
+            slots = config.ray_kwargs.ray_init  # Ray is told of as many as the run asks it for
+            slots.num_gpus = max(slots.num_gpus, gpus + elsewhere + teacher_gpus(config))
         _fill(config, "actor_rollout_ref.rollout.n_gpus_per_node", gpus)
         cores = max(0, (machine.cpus or 0) - BUNDLE * gpus)
         for key, kind in ((AGENTS, "agent"), (REWARDS, "reward"), (UNITS, "storage")):
@@ -58,19 +85,42 @@ def resolve_auto(
 
 def _tensor_parallel(config: DictConfig, machine: Machine, shape: ModelShape) -> int:
     """GPUs of a node that share the weights of an engine: as few as leave room for keys and values, or all that can."""
-    memory, gpus = _smallest_memory(machine), max(1, _engine_gpus(config, machine))
+    gpus = max(1, _engine_gpus(config, machine))
+    return _fewest(shape, gpus, config.actor_rollout_ref.rollout.gpu_memory_utilization, machine)
+
+
+def _fewest(shape: ModelShape, gpus: int, utilization: float, machine: Machine) -> int:
+    memory = _smallest_memory(machine)
     if memory is None:
         return 1
-    share = WEIGHTS_SHARE * config.actor_rollout_ref.rollout.gpu_memory_utilization * memory
     possible = [n for n in range(1, gpus + 1) if gpus % n == 0 and shape.heads % n == 0]
+    share = WEIGHTS_SHARE * utilization * memory
     return next((n for n in possible if BFLOAT16 * shape.parameters / n <= share), possible[-1])
+
+
+def _teacher_gpus(config: DictConfig, machine: Machine, teacher: ModelShape | None) -> int:
+    """GPUs of each node for a teacher: what the actor leaves if its number is auto, too, and else as few as hold it."""
+    actor, there = config.trainer.n_gpus_per_node, len(machine.gpus)
+    if config.trainer.device == "cpu" or teacher is None:
+        return 1
+    if actor == AUTO and config.rollouts != SEPARATE:
+        return max(1, there - _actor_gpus(config, there - 1))
+    return _fewest(teacher, there, config.teacher.gpu_memory_utilization, machine)
+
+
+def _actor_gpus(config: DictConfig, most: int) -> int:
+    """GPUs of each node for the actor: ``most``, or beside a teacher as many of them as share a batch evenly."""
+    samples = config.data.train_batch_size * config.actor_rollout_ref.rollout.n
+    if not has_server(config):
+        return most
+    return next((n for n in range(most, 0, -1) if samples % (n * config.trainer.nnodes) == 0), most)
 
 
 def _engine_gpus(config: DictConfig, machine: Machine) -> int:
     """GPUs of a node on which vLLM generates."""
-    actor, there = config.trainer.n_gpus_per_node, len(machine.gpus)
+    actor, there = config.trainer.n_gpus_per_node, len(machine.gpus) - teacher_gpus(config)
     if config.rollouts != SEPARATE:
-        return there if actor == AUTO else actor
+        return _actor_gpus(config, there) if actor == AUTO else actor
     if config.rollout_gpus != AUTO:
         return config.rollout_gpus
     if config.trainer.device == "cpu":
@@ -90,7 +140,7 @@ def _share_out(config: DictConfig, machine: Machine) -> None:
     if config.rollout_gpus == AUTO:
         gpus = _engine_gpus(config, machine)
         config.rollout_gpus = gpus - gpus % engine
-    left = len(machine.gpus) - config.rollout_gpus
+    left = len(machine.gpus) - config.rollout_gpus - teacher_gpus(config)
     if config.rollout_gpus < 1 or config.rollout_gpus % engine or (actor == AUTO and left < 1):
         raise InputError(
             f"rollouts={SEPARATE}: rollout_gpus={config.rollout_gpus} of the {len(machine.gpus)} GPUs of a node: "
@@ -98,9 +148,6 @@ def _share_out(config: DictConfig, machine: Machine) -> None:
             f"the actor ({GPUS}={actor}). Set them, or share the GPUs with rollouts=colocate_async"
         )
     rollout.nnodes, rollout.n_gpus_per_node = config.trainer.nnodes, config.rollout_gpus
-    if config.trainer.device == "cpu":
-        slots = config.ray_kwargs.ray_init
-        slots.num_gpus = max(slots.num_gpus, actor + config.rollout_gpus)
 
 
 def _fill(config: DictConfig, key: str, value: Any) -> None:

@@ -17,6 +17,8 @@ from training.resources.memory import (
     cache_bytes,
     checkpoint_bytes,
     generation_memory,
+    teacher_memory,
+    teacher_server,
     token_bytes,
     training_memory,
 )
@@ -54,14 +56,20 @@ class Need:
         return f"{value / GB:,.1f} GB" if self.unit == "bytes" else f"{value:,.0f}"
 
 
-def needs(config: "DictConfig", machine: Machine, shape: ModelShape, *, saved: int = 0) -> list[Need]:
-    """What the run of a resolved ``config``, with ``saved`` checkpoints, needs of each node of ``machine``."""
+def needs(
+    config: "DictConfig", machine: Machine, shape: ModelShape, *, saved: int = 0, teacher: ModelShape | None = None
+) -> list[Need]:
+    """What the run of a resolved ``config``, with ``saved`` checkpoints, needs of each node of ``machine``.
+
+    ``teacher``: that of a model which verl serves beside the policy.
+    """
     layout, cuda = Layout.of(config), config.trainer.device == "cuda"
     result = [Need("nodes with GPUs" if cuda else "nodes", layout.nodes, machine.nodes, "count", "trainer.nnodes")]
     if cuda:
         result += _gpu_needs(layout, machine, shape)
+        result += _teacher_needs(layout, machine, teacher) if teacher else []
     declared = None if config.run.backend == "ray" else config.ray_kwargs.ray_init.get("num_cpus")  # of a new cluster
-    parts = host_memory(shape, layout, config, cuda=cuda)
+    parts = host_memory(shape, layout, config, cuda=cuda, teacher=teacher)
     spend = disk(shape, layout, config, saved)
     result += [
         Need(
@@ -106,10 +114,11 @@ def _gpu_needs(layout: Layout, machine: Machine, shape: ModelShape) -> list[Need
     result = [
         Need(
             "GPUs per node",
-            layout.gpus + layout.rollout_gpus,
+            layout.gpus + layout.rollout_gpus + layout.teacher_gpus,
             len(machine.gpus),
             "count",
-            f"{GPUS}, {'rollout_gpus, ' if layout.rollout_gpus else ''}or CUDA_VISIBLE_DEVICES",
+            f"{GPUS}, {'rollout_gpus, ' if layout.rollout_gpus else ''}"
+            f"{'teacher.gpus, a teacher behind an endpoint, ' if layout.teacher_gpus else ''}or CUDA_VISIBLE_DEVICES",
         ),
         Need(
             "each GPU while it trains",
@@ -158,15 +167,46 @@ def _gpu_needs(layout: Layout, machine: Machine, shape: ModelShape) -> list[Need
     return result
 
 
+def _teacher_needs(layout: Layout, machine: Machine, teacher: ModelShape) -> list[Need]:
+    memory = min((gpu.memory for gpu in machine.gpus if gpu.memory), default=None)
+    if memory is None:
+        return []
+    server, whole = teacher_server(teacher, layout), teacher_memory(teacher, layout, memory)
+    return [
+        Need(
+            "vLLM's share of each GPU of the teacher",
+            sum(server.values()),
+            layout.teacher_utilization * memory,
+            "bytes",
+            "a higher teacher.gpus or teacher.gpu_memory_utilization, or a teacher behind an endpoint",
+            server,
+        ),
+        Need(
+            "each GPU of the teacher",
+            sum(whole.values()),
+            USABLE * memory,
+            "bytes",
+            "a lower teacher.gpu_memory_utilization or data.max_response_length",
+            whole,
+        ),
+    ]
+
+
 def check_fit(
-    config: "DictConfig", machine: Machine, shape: ModelShape, say: Callable[[str], None], *, saved: int = 0
+    config: "DictConfig",
+    machine: Machine,
+    shape: ModelShape,
+    say: Callable[[str], None],
+    *,
+    saved: int = 0,
+    teacher: ModelShape | None = None,
 ) -> dict[str, Any]:
     """Report the needs of the run and the available resources; return the plan, a JSON object.
 
     Raises:
         InputError: something does not fit, and ``run.force_fit`` is not set. The message names the keys to change.
     """
-    layout, wanted = Layout.of(config), needs(config, machine, shape, saved=saved)
+    layout, wanted = Layout.of(config), needs(config, machine, shape, saved=saved, teacher=teacher)
     for need in wanted:
         say(str(need))
     card = card_of(machine.gpus[0].name) if machine.gpus and config.trainer.device == "cuda" else None

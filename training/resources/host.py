@@ -36,14 +36,17 @@ def processes_memory(layout: Layout, config: "DictConfig", *, cuda: bool) -> flo
         + servers * SERVER
         + layout.engine_gpus * (ENGINE + extra)
         + layout.rollout_gpus * (ACTOR + extra)  # the worker that receives weights
+        + (SERVER + layout.teacher_gpus * (ACTOR + ENGINE + 2 * extra) if layout.teacher_gpus else 0.0)
         + config.actor_rollout_ref.rollout.agent.num_workers * AGENT
         + config.reward.num_workers * REWARD
         + config.transfer_queue.backend.SimpleStorage.num_data_storage_units * STORAGE
     )
 
 
-def host_memory(shape: ModelShape, layout: Layout, config: "DictConfig", *, cuda: bool) -> dict[str, float]:
-    """Bytes of memory that each node needs, by purpose."""
+def host_memory(
+    shape: ModelShape, layout: Layout, config: "DictConfig", *, cuda: bool, teacher: ModelShape | None = None
+) -> dict[str, float]:
+    """Bytes of memory that each node needs, by purpose; ``teacher`` is that of a model served beside the policy."""
     parts = {"processes": processes_memory(layout, config, cuda=cuda)}
     tokens = layout.sequences * (layout.prompt_length + layout.response_length)
     batches = 1 if config.rollouts == "sync" else config.max_staleness + 1
@@ -56,6 +59,8 @@ def host_memory(shape: ModelShape, layout: Layout, config: "DictConfig", *, cuda
             parts["vLLM"] = layout.engine_gpus * (
                 2 * PARAMETER * shape.parameters + rollout.get("kv_cache_memory_bytes", 0)
             )
+        if teacher:
+            parts["teacher"] = 2 * PARAMETER * teacher.parameters + rollout.get("kv_cache_memory_bytes", 0)
         return parts
     # The first rank reads the model, and every rank does where embedding and head are one.
     parts["loading"] = PARAMETER * shape.parameters * (layout.gpus if shape.tied else 1)
@@ -101,7 +106,8 @@ def logical_cpus(layout: Layout, config: "DictConfig") -> int:
     if layout.objective == "sft":
         return SUPERVISED_BUNDLE * layout.gpus + 1
     units = config.transfer_queue.backend.SimpleStorage.num_data_storage_units
-    return BUNDLE * layout.gpus + ROLLOUT_BUNDLE * layout.rollout_gpus + 2 + -(-units // layout.nodes)
+    gpus = BUNDLE * (layout.gpus + layout.teacher_gpus) + ROLLOUT_BUNDLE * layout.rollout_gpus
+    return gpus + 2 + -(-units // layout.nodes)
 
 
 def disk(shape: ModelShape, layout: Layout, config: "DictConfig", saved: int) -> dict[str, float]:

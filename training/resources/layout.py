@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from training.config.rollout_modes import SEPARATE
+from training.config.teacher import shown_tokens, teacher_gpus
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig  # the orchestration reads plans, too, and has no Hydra
@@ -42,6 +43,9 @@ class Layout:
     max_num_seqs: int
     rollout_gpus: int = 0  # per node, of rollouts that have GPUs of their own
     optimizers: int = 1  # supervised updates beside those of the policy have their own
+    teacher_gpus: int = 0  # per node
+    teacher_parallel: int = 1  # of them, that share its weights
+    teacher_utilization: float = 0.0
 
     @property
     def sequences(self) -> int:
@@ -55,8 +59,8 @@ class Layout:
 
     @property
     def reserved(self) -> int:
-        """Devices that the run holds: those of the actor, and of rollouts that have their own."""
-        return self.nodes * (self.gpus + self.rollout_gpus)
+        """Devices that the run holds: those of the actor, and of rollouts and a teacher that have their own."""
+        return self.nodes * (self.gpus + self.rollout_gpus + self.teacher_gpus)
 
     @property
     def engine_gpus(self) -> int:
@@ -94,10 +98,20 @@ class Layout:
             full_precision=bool(precision) and precision.param_dtype == "fp32",
             prompts=config.data.train_batch_size,
             samples=rollout.n if rollouts else 1,
-            prompt_length=config.data.max_prompt_length,
+            prompt_length=_prompt_length(config),
             response_length=config.data.max_response_length,
             updates=max(1, config.data.train_batch_size // actor.ppo_mini_batch_size) if rollouts else 1,
             max_num_seqs=rollout.max_num_seqs,
             rollout_gpus=config.rollout_gpus if config.rollouts == SEPARATE else 0,
             optimizers=2 if rollouts and config.mixed.relift.use else 1,
+            teacher_gpus=teacher_gpus(config) if rollouts else 0,
+            teacher_parallel=config.distillation.teacher_models.teacher_model.inference.tensor_model_parallel_size,
+            teacher_utilization=config.teacher.gpu_memory_utilization,
         )
+
+
+def _prompt_length(config: "DictConfig") -> int:
+    """The most tokens of a prompt, with the beginning of the target where it shows one."""
+    prefix, longest = config.mixed.prefix, config.data.max_prompt_length
+    shows = prefix.place == "prompt" and prefix.n_prefix != 0 and config.objective == "rl"
+    return longest + shown_tokens(config, prefix.max) if shows else longest

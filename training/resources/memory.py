@@ -85,6 +85,23 @@ def token_bytes(shape: ModelShape, layout: Layout) -> float:
     return 2 * shape.layers * shape.kv_width * layout.width / layout.tensor_parallel
 
 
+def teacher_memory(teacher: ModelShape, layout: Layout, card: float) -> dict[str, float]:
+    """Bytes on each GPU of a teacher: vLLM's share of the card, and beside it the logits of the longest sample."""
+    tokens = layout.prompt_length + layout.response_length
+    return {
+        "vLLM": layout.teacher_utilization * card,
+        "logits": tokens * teacher.vocabulary * LOGIT,
+        "contexts": CONTEXT,
+    }
+
+
+def teacher_server(teacher: ModelShape, layout: Layout) -> dict[str, float]:
+    """What vLLM's share of a teacher's GPU must hold: the weights, and the keys and values of the longest sample."""
+    tokens, gpus = layout.prompt_length + layout.response_length, layout.teacher_parallel
+    keys = 2 * teacher.layers * teacher.kv_width * BFLOAT16 * tokens
+    return {"weights": BFLOAT16 * teacher.parameters / gpus, "keys and values": keys / gpus, "graphs": GRAPHS}
+
+
 def checkpoint_bytes(shape: ModelShape, layout: Layout) -> float:
     """One checkpoint: float32 parameters, and the moments of those that are trained, once per copy of the state."""
     copies = layout.devices / layout.shards  # every rank writes its shard

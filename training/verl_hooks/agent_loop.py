@@ -14,6 +14,7 @@ from training.job.configuration import chat_template, mixed_options
 from training.job.derived_seeds import HASHES, prompt_id, stable_hash
 from training.verl_hooks.asynchronous.client import VERSIONS
 from training.verl_hooks.batch import TARGET
+from training.verl_hooks.prompts.shown_target import show_target
 from training.verl_hooks.reward import TRUNCATED
 
 NO_VERSION = -1
@@ -34,18 +35,24 @@ class OffPolicyOutput(AgentLoopOutput):
 
     ``versions`` has for each response token the version of the weights that sampled it: the number of updates they had
     seen, and `NO_VERSION` for off-policy tokens. ``off_policy_log_probs`` are the teacher's, one for each off-policy
-    token; None without ``use_target_probs``.
+    token; None without ``use_target_probs``. ``guided``: the prompt shows the beginning of the target.
+    ``teacher_log_probs`` are those of a teacher for each token of the response; None without ``mixed.distillation``.
     """
 
     prefix_length: int
     requests: int
     versions: list[int]
     off_policy_log_probs: list[float] | None = None
+    guided: bool = False
+    teacher_log_probs: list[float] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         # As tensors they become fields of the batch; verl would carry plain ints beside it.
         fields = {"prefix_length": torch.tensor(self.prefix_length), "requests": torch.tensor(self.requests)}
         fields["rollout_versions"] = torch.tensor(self.versions)
+        fields["guided"] = torch.tensor(int(self.guided))
+        if self.teacher_log_probs is not None:
+            fields["teacher_log_probs"] = torch.tensor(self.teacher_log_probs)
         if self.off_policy_log_probs is not None:
             log_probs = torch.zeros(len(self.response_ids))
             log_probs[: self.prefix_length] = torch.tensor(self.off_policy_log_probs)
@@ -74,6 +81,9 @@ class OffPolicyAgentLoop(AgentLoopBase):
         was when the sample is drawn again after a resume.
         """
         prompt, prefix = self._example(row)
+        guided = self.options.shows_prefix and bool(prefix)
+        if guided:
+            prompt, prefix = self._guided_prompt(row, prefix), []
         target = prompt_id(row) if prefix and not _replayed(row) else ""
         metrics: dict[str, Any] = {"generate_sequences": 0.0, "num_preempted": -1}
         response, log_probs, extra, requests = prefix, [0.0] * len(prefix), {}, 0
@@ -109,12 +119,18 @@ class OffPolicyAgentLoop(AgentLoopBase):
             requests=requests,
             versions=versions,
             off_policy_log_probs=self._log_probs(row, len(prefix)),
+            guided=guided,
             num_turns=2,
             metrics=AgentLoopMetrics(**metrics),
             extra_fields=extra
             | {"turn_scores": [], "tool_rewards": [], TRUNCATED: self._truncated(response)}
             | {PROBLEM: row["raw_prompt"][-1]["content"], TARGET: target},
         )
+
+    def _guided_prompt(self, row: dict[str, Any], prefix: list[int]) -> list[int]:
+        """The tokens of a prompt that shows the beginning of the target."""
+        beginning = self.tokenizer.decode(prefix, skip_special_tokens=True)
+        return encode_prompt(show_target(row["raw_prompt"], beginning, whole=False), self.tokenizer, self.template)
 
     def _log_probs(self, row: dict[str, Any], length: int) -> list[float] | None:
         """The log-probabilities of the first ``length`` tokens by what wrote them: teacher or earlier policy."""

@@ -10,6 +10,7 @@ from tensordict import TensorDict
 
 from training.algorithms.advantage import apply_prefix_weights, group_advantage
 from training.algorithms.correction import rollout_correction
+from training.algorithms.methods.distillation import teacher_advantage
 from training.algorithms.methods.gate import group_gate
 from training.algorithms.methods.length_penalty import length_penalty
 from training.algorithms.methods.srft import outcome_advantage
@@ -62,9 +63,23 @@ class Samples:
         return mask_of_prefix(self.rows["prefix_length"], self.mask)
 
     @cached_property
+    def guided(self) -> torch.Tensor:
+        """Whether the prompt of a row shows the beginning of the target."""
+        return self.rows["guided"] > 0 if "guided" in self.rows else torch.zeros_like(self.on_policy)
+
+    @cached_property
     def on_policy(self) -> torch.Tensor:
-        """Whether the policy sampled all of a row."""
-        return self.rows["prefix_length"] == 0
+        """Whether the policy sampled all of a row, and from the problem alone."""
+        alone = self.rows["prefix_length"] == 0
+        return alone & (self.rows["guided"] == 0) if "guided" in self.rows else alone
+
+    @cached_property
+    def baselines(self) -> np.ndarray:
+        """The group of each row whose mean its score is compared with: one for each prompt that was asked."""
+        if not self.guided.any():
+            return self.index
+        pairs = zip(self.index.tolist(), self.guided.tolist(), strict=True)
+        return np.array([f"{group} {guided}" for group, guided in pairs], dtype=object)
 
     def own_samples(self, row: int) -> list[int]:
         """The rows of the group of ``row`` that the policy sampled alone."""
@@ -103,7 +118,7 @@ def compute_advantages(
         scores = scores + penalty * generated
         counted = penalty[samples.sampled & generated]
         metrics["reward/length_penalty"] = float(counted.mean()) if generated.any() else 0.0
-    advantages = group_advantage(scores, samples.index, samples.on_policy, options).unsqueeze(-1) * mask
+    advantages = group_advantage(scores, samples.baselines, samples.on_policy, options).unsqueeze(-1) * mask
     advantages = apply_prefix_weights(advantages, off_policy_mask, options.prefix)
     weights, _, correction_metrics = rollout_correction(
         rows["old_log_probs"], rows["rollout_log_probs"], mask, off_policy_mask, options.rollout_correction
@@ -113,6 +128,13 @@ def compute_advantages(
     if options.srft.use:
         outcomes = outcome_advantage(samples.solved, options.srft)
         advantages = torch.where(off_policy_mask, advantages, outcomes.unsqueeze(-1) * mask)
+    if options.distillation.use:
+        teacher, scored = fit_width(rows["teacher_log_probs"], mask.shape[1]), mask & ~off_policy_mask
+        if not options.distillation.task_rewards:
+            advantages = advantages * off_policy_mask
+        advantages = advantages + teacher_advantage(rows["old_log_probs"], teacher, scored, options.distillation)
+        if scored.any():
+            metrics["distillation/kl"] = float((rows["old_log_probs"] - teacher)[scored].mean())
     ages = updates - fit_width(rows["rollout_versions"], mask.shape[1])
     drift = rows["old_log_probs"] - rows["rollout_log_probs"]
     metrics |= staleness_metrics(ages, mask & ~off_policy_mask, drift)

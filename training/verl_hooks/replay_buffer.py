@@ -80,12 +80,13 @@ class GroupReplayBuffer(ReplayBuffer):
         if not self.schedule.depends or not keys:
             return
         self.on_policy_prompts |= self._without_off_policy(partition_id, keys)
-        fields = ["prompt_key", "prefix_length", "rm_scores", "extra_fields"]
+        fields = ["prompt_key", "prefix_length", "guided", "rm_scores", "extra_fields"]
         data = tq.kv_batch_get(keys=list(keys), partition_id=partition_id, select_fields=fields)
         infos = map(reward_info, list(data["extra_fields"]))
         rewards = (float(scores.sum()) for scores in data["rm_scores"])
         solved = [is_solved(info, reward) for info, reward in zip(infos, rewards, strict=True)]
-        self.schedule.solve(data["prompt_key"].tolist(), solved, [not length for length in data["prefix_length"]])
+        alone = ((data["prefix_length"] == 0) & (data["guided"] == 0)).tolist()
+        self.schedule.solve(data["prompt_key"].tolist(), solved, alone)
 
     def _without_off_policy(self, partition_id: str, keys: Sequence[str]) -> set[str]:
         """The prompts of the samples ``keys`` that ``mixed.off_policy_schedule`` gives no off-policy samples."""

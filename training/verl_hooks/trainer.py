@@ -156,6 +156,10 @@ class MixedPolicy(PromptTrainer):
             fields.append("off_policy_log_probs")
         if self.options.replay.use:
             fields.append("responses")
+        if self.options.shows_prefix:
+            fields.append("guided")
+        if self.options.distillation.use:
+            fields.append("teacher_log_probs")
         if self.memory.used:
             fields.append("prompt_key")
         data = tq.kv_batch_get(keys=batch.keys, partition_id=TRAIN, select_fields=fields)

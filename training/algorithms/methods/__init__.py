@@ -1,11 +1,12 @@
 """The parts of a step that other methods than LUFFY need: pure functions, chosen by options of the section ``mixed``.
 
-- ``on_policy``: the loss of on-policy tokens: PPO, CISPO, GSPO, REINFORCE
+- ``on_policy``: the loss of on-policy tokens: PPO, CISPO, GSPO, GMPO, SAPO, DPPO, REINFORCE
 - ``sft``: the supervised loss and the weight of a token in it: SFT, DFT, CHORD-phi
 - ``sft_schedule``: the weight of the supervised loss over the steps: CHORD-mu
 - ``gate``: RL or supervised training for each prompt, by its successes: HPT
 - ``srft``: weights by entropy and advantages by outcome: SRFT
 - ``relift``: the prompts for supervised steps between those by RL: ReLIFT
 - ``exgrpo``: the store of the policy's right samples and what is drawn from it: ExGRPO
+- ``distillation``: the scores of a teacher for the policy's own tokens: OPD, OPSD
 - ``length_penalty``: the reward of long responses: DAPO
 """

@@ -1,0 +1,198 @@
+"""The teacher of a run: who it is, what it needs, and what is refused before anything starts."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+from omegaconf import open_dict
+from test_fit import SHAPE_7B, SHAPE_32B, machine
+from verl.trainer.ppo.utils import need_critic, need_reference_policy
+from verl.utils.config import omega_conf_to_dataclass, validate_config
+from verl.workers.config import DistillationConfig
+
+from core.errors import InputError
+from core.files import read_json, write_json
+from core.model.model_folder import model_digest, model_files
+from training.config.teacher import BASE, WORDING, lay_out_teacher
+from training.config.teacher_checks import check_teacher, check_tokens, served_folder, teacher_folder
+from training.embedded_model.resolve_model import SHIPPED
+from training.job.configuration import compose_run
+from training.job.request import TrainingRequest
+from training.resources.auto_values import resolve_auto
+from training.resources.fit_check import check_fit
+from training.resources.host import logical_cpus
+from training.resources.layout import Layout
+from training.resources.model_shape import ModelShape
+from training.verl_hooks.prompts.shown_target import show_target
+
+RUN = Path("run")
+HARDWARE = ("cpu", "gpu", "gpu_multinode")
+
+
+def composed(*overrides: str, recipe: str = "opd", hardware: str = "cpu") -> Any:
+    return compose_run(recipe, hardware, list(overrides), run=RUN)
+
+
+def copy_of(folder: Path) -> Path:
+    folder.mkdir()
+    for file in model_files(SHIPPED):
+        shutil.copy(file, folder)
+    return folder
+
+
+@pytest.mark.parametrize("recipe", ["opd", "luffy_opd", "opsd"])
+@pytest.mark.parametrize("hardware", HARDWARE)
+def test_verl_accepts_a_teacher_on_every_hardware_profile(recipe: str, hardware: str) -> None:
+    config = composed(f"teacher.model={BASE}", recipe=recipe, hardware=hardware)
+    shape = ModelShape.of_folder(SHIPPED)
+    resolve_auto(config, machine("H100", 8, nodes=2), shape, teacher=shape)
+    folder = served_folder(config, SHIPPED)
+    assert folder == SHIPPED
+    lay_out_teacher(config, str(folder))
+    with open_dict(config):
+        config.actor_rollout_ref.model.path = str(SHIPPED)
+    validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+    teachers: DistillationConfig = omega_conf_to_dataclass(config.distillation)
+    (teacher,) = teachers.teacher_models.values()
+    gpus = 1 if hardware == "cpu" else 4  # four of eight share a batch of 1,024 samples evenly, and seven do not
+    assert (teachers.enabled, teachers.n_gpus_per_node, teachers.nnodes) == (True, gpus, config.trainer.nnodes)
+    assert config.trainer.n_gpus_per_node == gpus
+    assert teacher.num_replicas == gpus * config.trainer.nnodes
+    limit = 1024 + 8192 + (8192 + WORDING if recipe == "opsd" else 0) + 1
+    assert teacher.inference.max_model_len == limit
+    assert teacher.inference.dtype == ("float32" if hardware == "cpu" else "bfloat16")
+    assert not teacher.inference.enable_sleep_mode and not teacher.inference.free_cache_engine
+    assert config.ray_kwargs.ray_init.get("num_gpus") == (2 if hardware == "cpu" else None)
+    assert Layout.of(config).reserved == 2 * gpus * config.trainer.nnodes
+    assert logical_cpus(Layout.of(config), config) >= 3 * 2 * gpus
+
+
+def test_a_policy_that_is_its_own_teacher_needs_no_server() -> None:
+    config = composed(recipe="opsd", hardware="gpu")
+    shape = ModelShape.of_folder(SHIPPED)
+    resolve_auto(config, machine("H100", 8), shape)
+    assert served_folder(config, SHIPPED) is None
+    assert (config.trainer.n_gpus_per_node, config.distillation.enabled) == (8, False)
+    # It reads the prompt with the target and the sample, and writes a token.
+    assert config.actor_rollout_ref.rollout.max_model_len == 1024 + 2 * 8192 + WORDING + 1
+
+
+def planned(teacher: ModelShape, *overrides: str, gpus: int = 8) -> list[str]:
+    config = composed("teacher.model=teacher", *overrides, hardware="gpu")
+    there, said = machine("H100", gpus), list[str]()
+    resolve_auto(config, there, SHAPE_7B, {"sdpa"}, teacher=teacher)
+    check_fit(config, there, SHAPE_7B, said.append, teacher=teacher)
+    return said
+
+
+def test_the_plan_has_the_memory_of_the_teacher() -> None:
+    (share,) = [line for line in planned(SHAPE_7B) if line.startswith("vLLM's share of each GPU of the teacher")]
+    assert "needs 17.8 GB of 51.3 GB (weights 15.2 GB, keys and values 0.5 GB, graphs 2.0 GB)" in share
+    (whole,) = [line for line in planned(SHAPE_7B) if line.startswith("each GPU of the teacher")]
+    assert "(vLLM 51.3 GB, logits 14.0 GB, contexts 1.5 GB)" in whole
+    assert any("weights 16." in line for line in planned(SHAPE_32B))  # over four GPUs
+
+
+@pytest.mark.parametrize(
+    ("overrides", "gpus", "message"),
+    [
+        (["teacher.gpus=8"], 8, "teacher.gpus=8 leaves none of the 8 GPUs"),
+        (["trainer.n_gpus_per_node=8"], 8, r"GPUs per node: needs 9 of 8.*teacher\.gpus, a teacher behind an endpoint"),
+        (
+            ["teacher.gpus=1", "teacher.gpu_memory_utilization=0.2"],
+            8,
+            r"vLLM's share of each GPU of the teacher.*teacher\.gpus",
+        ),
+        (["teacher.gpu_memory_utilization=0.9"], 8, r"each GPU of the teacher: needs.*a lower teacher\.gpu_memory"),
+    ],
+)
+def test_a_teacher_that_does_not_fit_is_refused(overrides: list[str], gpus: int, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        planned(SHAPE_7B, *overrides, gpus=gpus)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["teacher.model=policy"], "teacher.model=policy and mixed.distillation.sees_target=false"),
+        (["teacher.model=m@http://user:secret@host/v1"], "the variable OPENAI_API_KEY"),
+        (["actor_rollout_ref.rollout.temperature=0.8"], "those at temperature 1"),
+        (["algorithm.filter_groups.enable=true"], "groups of one outcome"),
+        (["distillation.enabled=true"], "the section teacher says who the teacher is"),
+    ],
+)
+def test_what_contradicts_a_teacher_is_refused(overrides: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        composed(*overrides)
+
+
+def test_a_policy_that_changes_while_it_is_asked_is_refused() -> None:
+    with pytest.raises(InputError, match=r"teacher.model=policy and rollouts=colocate_async"):
+        composed("rollouts=colocate_async", recipe="opsd")
+    composed("rollouts=colocate_async", "teacher.model=base", recipe="opsd")
+
+
+def test_a_teacher_is_named_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"teacher.model=null: mixed.distillation.use=true needs a teacher"):
+        check_teacher(composed(), SHIPPED)
+    with pytest.raises(InputError, match="expected a model folder, a hub id"):
+        check_teacher(composed("teacher.model=nothing"), SHIPPED)
+    short = copy_of(tmp_path / "short")
+    with pytest.raises(InputError, match=r"a context of 1024 tokens .*, but a score needs 9217"):
+        check_teacher(composed(f"teacher.model={short}"), SHIPPED)
+    limits = ["data.max_prompt_length=64", "data.max_response_length=144"]
+    check_teacher(composed(f"teacher.model={short}", *limits), SHIPPED)
+    assert teacher_folder(str(short)) == short
+
+
+def test_another_tokenizer_is_refused(tmp_path: Path) -> None:
+    """Of the same size, but with two tokens exchanged; further tokens of the teacher do no harm."""
+    other, more = copy_of(tmp_path / "other"), copy_of(tmp_path / "more")
+    tokenizer = tokenizers.Tokenizer.from_file(str(more / "tokenizer.json"))
+    tokenizer.add_tokens(["<tool>"])
+    tokenizer.save(str(more / "tokenizer.json"))
+    check_tokens(more, SHIPPED)
+    content = read_json(other / "tokenizer.json")
+    tokens = content["model"]["vocab"]
+    first, second = list(tokens)[40:42]
+    tokens[first], tokens[second] = tokens[second], tokens[first]
+    write_json(content, other / "tokenizer.json")
+    with pytest.raises(InputError, match=r"another tokenizer than that of .*: 2 of its 259 tokens"):
+        check_tokens(other, SHIPPED)
+
+
+def test_the_teacher_belongs_to_the_identity_of_a_training(tmp_path: Path) -> None:
+    teacher = copy_of(tmp_path / "teacher")
+    targets = tmp_path / "targets.parquet"
+
+    def identity(*overrides: str) -> tuple[str, dict[str, str]]:
+        request = TrainingRequest(
+            recipe="opd",
+            overrides=overrides,
+            targets={"path": targets, "digest": "t"},  # pyright: ignore[reportArgumentType]
+            model={"path": SHIPPED, "digest": "m"},  # pyright: ignore[reportArgumentType]
+            out=tmp_path / "run",
+        )
+        targets.touch()
+        request = request.complete()
+        return request.identity(), dict(request.record().files)
+
+    before, files = identity(f"teacher.model={teacher}")
+    assert files == {"teacher.model": model_digest(teacher)}
+    write_json({**read_json(teacher / "generation_config.json"), "changed": True}, teacher / "generation_config.json")
+    after, files = identity(f"teacher.model={teacher}")
+    assert after != before and files == {"teacher.model": model_digest(teacher)}
+    assert identity(f"teacher.model={BASE}")[1] == {}
+
+
+def test_the_words_around_a_target_have_fewer_bytes_than_are_allowed_for() -> None:
+    for whole in (True, False):
+        (message,) = show_target([{"role": "user", "content": "p"}], "t", whole=whole)
+        assert len(message["content"].encode()) - 2 <= WORDING
+        assert message["content"].startswith("p\n") and "\nt\n" in message["content"]
+    conversation = [{"role": "system", "content": "s"}, {"role": "user", "content": "{target}"}]
+    shown = show_target(conversation, "{problem}", whole=True)  # braces of the content are content
+    assert shown[0] == conversation[0]
+    assert shown[1]["content"].startswith("{target}\n") and "\n{problem}\n" in shown[1]["content"]

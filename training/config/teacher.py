@@ -1,0 +1,126 @@
+"""The teacher of a run with ``mixed.distillation``: what its name stands for, and the keys that verl needs for it."""
+
+import math
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from core.errors import InputError
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+MODEL = "teacher.model"
+POLICY, BASE = "policy", "base"
+# Tokens of the words around a target in a prompt: fewer than their bytes.
+WORDING = 256
+# What the server of a teacher has from that of the rollouts.
+SHARED = (
+    "enforce_eager",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "enable_chunked_prefill",
+    "engine_kwargs",
+)
+
+
+def endpoint_of(model: str) -> tuple[str, str] | None:
+    """The model and the URL that ``MODEL@URL`` names; None for any other name.
+
+    >>> endpoint_of("Qwen/Qwen3-8B@http://localhost:8000/v1")
+    ('Qwen/Qwen3-8B', 'http://localhost:8000/v1')
+
+    Raises:
+        InputError: the URL has no host, or holds a password.
+    """
+    name, separator, rest = model.partition("@http")
+    if not separator:
+        return None
+    parts = urlsplit(url := f"http{rest}")
+    if not name or not parts.hostname or parts.password:
+        raise InputError(
+            f"{MODEL}: got {name}@…, expected MODEL@URL, such as Qwen/Qwen3-8B@http://localhost:8000/v1; a key comes "
+            "from the variable OPENAI_API_KEY"
+        )
+    return name, url
+
+
+def has_server(config: "DictConfig") -> bool:
+    """Whether the run starts vLLM for its teacher."""
+    model = config.teacher.model
+    return config.mixed.distillation.use and model not in (None, POLICY) and endpoint_of(model) is None
+
+
+def teacher_gpus(config: "DictConfig") -> int:
+    """GPUs of each node that the teacher has."""
+    return config.teacher.gpus if has_server(config) else 0
+
+
+def check_distillation(config: "DictConfig") -> None:
+    """Raise InputError for keys that contradict a teacher."""
+    distillation, model = config.mixed.distillation, config.teacher.model
+    if not distillation.use:
+        return
+    if model is not None:
+        endpoint_of(model)
+    if model == POLICY and not distillation.sees_target:
+        raise InputError(
+            f"{MODEL}={POLICY} and mixed.distillation.sees_target=false contradict each other: the policy agrees with "
+            "itself on every token. Set mixed.distillation.sees_target=true, or name another teacher"
+        )
+    if model == POLICY and config.rollouts != "sync":
+        raise InputError(
+            f"{MODEL}={POLICY} and rollouts={config.rollouts} contradict each other: the weights can change between a "
+            "sample and its score. Set rollouts=sync, or name another teacher, such as base"
+        )
+    if (temperature := config.actor_rollout_ref.rollout.temperature) != 1:
+        raise InputError(
+            f"mixed.distillation.use=true and actor_rollout_ref.rollout.temperature={temperature} contradict each "
+            "other: a teacher's probabilities are those at temperature 1. Set the second to 1"
+        )
+    if config.algorithm.filter_groups.enable:
+        raise InputError(
+            "mixed.distillation.use=true and algorithm.filter_groups.enable=true contradict each other: the teacher "
+            "has a signal for groups of one outcome, too. Set one of them to false"
+        )
+
+
+def lengthen_context(config: "DictConfig") -> None:
+    """Raise the context of vLLM by the target, where a prompt can hold it."""
+    distillation, rollout = config.mixed.distillation, config.actor_rollout_ref.rollout
+    scores = distillation.use and distillation.sees_target and config.teacher.model == POLICY
+    shows = config.mixed.prefix.place == "prompt" and config.mixed.prefix.n_prefix != 0
+    if scores or shows:
+        share = 1.0 if scores else config.mixed.prefix.max
+        rollout.max_model_len += shown_tokens(config, share) + 1  # vLLM generates a token beside a score
+        rollout.max_num_batched_tokens = max(rollout.max_num_batched_tokens, rollout.max_model_len)
+    if distillation.use:
+        rollout.agent.agent_loop_manager_class = "training.verl_hooks.teacher.TeacherLoopManager"
+
+
+def lay_out_teacher(config: "DictConfig", folder: str) -> None:
+    """Set verl's keys for a server with the model in ``folder``, once the GPUs of the run are known."""
+    from omegaconf import OmegaConf
+
+    rollout, distillation, gpus = config.actor_rollout_ref.rollout, config.distillation, teacher_gpus(config)
+    distillation.enabled = True
+    distillation.nnodes, distillation.n_gpus_per_node = config.trainer.nnodes, gpus
+    model = distillation.teacher_models.teacher_model
+    model.model_path, server = folder, model.inference
+    for key in SHARED:
+        server[key] = rollout[key]
+    on_cpu = config.trainer.device == "cpu"
+    server.dtype = config.compute if on_cpu else "bfloat16"
+    server.gpu_memory_utilization = config.teacher.gpu_memory_utilization
+    OmegaConf.update(server, "enable_sleep_mode", False, force_add=True)  # it has its GPUs for itself
+    server.free_cache_engine = False
+    server.load_format, server.temperature = "auto", 1.0
+    shown = shown_tokens(config) if config.mixed.distillation.sees_target else 0
+    server.prompt_length = rollout.max_model_len - config.data.max_response_length + shown
+    server.response_length = config.data.max_response_length
+    server.max_model_len = server.prompt_length + server.response_length + 1
+    server.max_num_batched_tokens = max(server.max_num_batched_tokens, server.max_model_len)
+
+
+def shown_tokens(config: "DictConfig", share: float = 1.0) -> int:
+    """The most tokens that a ``share`` of a target adds to the prompt that shows it."""
+    return math.ceil(share * config.data.max_response_length) + WORDING

@@ -1,0 +1,129 @@
+"""The teacher that scores the tokens of a sample when it is drawn, with ``mixed.distillation``."""
+
+import asyncio
+import os
+from typing import Any, Protocol
+from uuid import uuid4
+
+import openai
+import ray
+from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
+
+from core.model.prompts import encode_prompt
+from training.config.teacher import POLICY, endpoint_of
+from training.job.configuration import chat_template, mixed_options
+from training.verl_hooks.agent_loop import OffPolicyOutput
+from training.verl_hooks.prompts.shown_target import show_target
+
+# What vLLM is asked for: the log-probability of each token of the prompt, and a token that nobody reads.
+SCORE = {"max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0}
+CONCURRENCY, RETRIES, TIMEOUT_S = 32, 5, 600
+
+
+class Teacher(Protocol):
+    """Scores the tokens of a response."""
+
+    async def log_probs(self, prompt: list[int], response: list[int]) -> list[float]:
+        """The log-probability of each token of ``response`` after ``prompt``."""
+        ...
+
+
+class ServedTeacher:
+    """A model that verl serves beside the policy."""
+
+    def __init__(self, manager: Any) -> None:
+        self.manager = manager
+
+    async def log_probs(self, prompt: list[int], response: list[int]) -> list[float]:
+        _, scores = await self.manager.compute_teacher_logprobs_single(sequence_ids=prompt + response)
+        return of_response(scores[:, 0].tolist(), prompt, response)
+
+
+class PolicyTeacher:
+    """The policy as it is at the moment."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    async def log_probs(self, prompt: list[int], response: list[int]) -> list[float]:
+        output = await self.client.generate(
+            request_id=uuid4().hex, prompt_ids=prompt + response, sampling_params=dict(SCORE)
+        )
+        return of_response([score for (score,) in output.extra_fields["prompt_logprobs"]], prompt, response)
+
+
+class EndpointTeacher:
+    """A model behind an OpenAI-compatible endpoint that returns prompt_logprobs, as vLLM's server does."""
+
+    def __init__(self, name: str, url: str) -> None:
+        key = os.environ.get("OPENAI_API_KEY") or "none"
+        self.name = name
+        self.client = openai.AsyncOpenAI(base_url=url, api_key=key, max_retries=RETRIES, timeout=TIMEOUT_S)
+        self.slots = asyncio.Semaphore(CONCURRENCY)
+
+    async def log_probs(self, prompt: list[int], response: list[int]) -> list[float]:
+        async with self.slots:
+            answer = await self.client.completions.create(
+                model=self.name,
+                prompt=prompt + response,
+                max_tokens=1,
+                temperature=1.0,
+                extra_body={"prompt_logprobs": 0},
+            )
+        scores = answer.choices[0].prompt_logprobs[len(prompt) :]  # pyright: ignore[reportAttributeAccessIssue]  vLLM's
+        return [by_id[str(token)]["logprob"] for token, by_id in zip(response, scores, strict=True)]
+
+
+def of_response(scores: list[float], prompt: list[int], response: list[int]) -> list[float]:
+    """The scores of ``response``, where verl has that of a token at the place of the token before it.
+
+    >>> of_response([-0.1, -0.2, -0.3, 0.0], [5, 6], [7, 8])
+    [-0.2, -0.3]
+    """
+    return scores[len(prompt) - 1 : len(prompt) - 1 + len(response)]
+
+
+class _TeacherLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # pyright: ignore[reportAttributeAccessIssue]  Ray's
+    """verl's worker; the teacher scores what the policy wrote, and its prompt may show the target."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.sees_target = mixed_options(self.config).distillation.sees_target
+        self.template = chat_template(self.config)
+        model = self.config.teacher.model
+        if model == POLICY:
+            self.teacher: Teacher = PolicyTeacher(self.llm_client)
+        elif endpoint := endpoint_of(model):
+            self.teacher = EndpointTeacher(*endpoint)
+        else:
+            self.teacher = ServedTeacher(self.teacher_server_manager)
+
+    async def _compute_teacher_logprobs(
+        self,
+        output: OffPolicyOutput,
+        prompt_ids: list[int],
+        response_ids: list[int],
+        validate: bool,
+        sample_kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        if validate:
+            return
+        if output.prefix_length == len(response_ids):  # the policy wrote nothing
+            output.teacher_log_probs = [0.0] * len(response_ids)
+            return
+        assert sample_kwargs is not None
+        if self.sees_target and len(target := sample_kwargs.get("target", ())):
+            conversation = show_target(sample_kwargs["raw_prompt"], target[0]["content"], whole=True)
+            prompt_ids = encode_prompt(conversation, self.tokenizer, self.template)
+        output.teacher_log_probs = await self.teacher.log_probs(prompt_ids, response_ids)
+
+
+TeacherLoopWorker = ray.remote(_TeacherLoopWorker)
+
+
+class TeacherLoopManager(AgentLoopManagerTQ):
+    """verl's manager of agent loops, whose workers ask the teacher."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.agent_loop_workers_class = TeacherLoopWorker
