@@ -19,6 +19,7 @@ from training.embedded_model.resolve_model import SHIPPED
 QUICK = ("luffy", "sft")
 SUPERVISED = ("dft", "sft")
 WITH_KL_LOSS = ("gspo", "rl_sft_loss", "uft")
+WITH_A_TEACHER = ("luffy_opd", "opd", "opsd")
 WITH_SUPERVISED_LOSS = ("chord_mu", "chord_phi", "hpt", "rl_sft_loss", "srft", "uft")
 # Four of eight samples are two of our four.
 SETTINGS: dict[str, dict[str, str]] = {
@@ -38,6 +39,9 @@ SETTINGS: dict[str, dict[str, str]] = {
     # Replay starts with what the first step solves by luck; the third step replays what the second one solves.
     "exgrpo": {"mixed__replay__start": "0.0", "trainer__total_training_steps": "3"},
     "relift": {"mixed__relift__buffer": "3"},
+    "luffy_opd": {"teacher__model": "base"},
+    "opd": {"teacher__model": "base", "mixed__distillation__task_rewards": "true", "rollouts": "colocate_async"},
+    "pope": {"mixed__prefix__n_prefix": "2", "mixed__off_policy_schedule": "until_solved"},
     "on_policy": {"mixed__rollout_correction__type": "tis", "algorithm__use_kl_in_reward": "true"},
     "rl_sft_loss": {"mixed__rollout_correction__type": "seq-mask-tis", "actor_rollout_ref__actor__use_kl_loss": "true"},
     "sft": {"data__train_batch_size": "8"},
@@ -54,10 +58,14 @@ OFF_POLICY = {
     "hpt": 1,
     "luffy": 1,
     "luffy_reinforce_pro": 1,
+    "luffy_opd": 1,
     "luffy_rejection": 1,
     "luffy_seed": 2,
     "mixed_policy": 1,
     "on_policy": 0,
+    "opd": 0,
+    "opsd": 0,
+    "pope": 2,
     "relift": 0,
     "rl_sft_loss": 1,
     "sft_rl": 0,
@@ -126,7 +134,11 @@ def check_rollouts(run: Training, recipe: str, records: list[dict[str, Any]]) ->
     samples, waiting = run.rollouts(1), 0.0
     assert len(samples) == 16
     off_policy = [sample for sample in samples if sample["prefix_length"] > 0]
-    if recipe == "luffy_seed":  # a random part of the target is sometimes nothing
+    if recipe == "pope":  # the policy wrote all of every response
+        assert not off_policy
+        seeing = [sample for sample in samples if "beginning of a correct solution" in sample["input"]]
+        assert len(seeing) <= 4 * OFF_POLICY[recipe] and len(seeing) % 2 == 0
+    elif recipe == "luffy_seed":  # a random part of the target is sometimes nothing
         assert 4 <= len(off_policy) <= 4 * OFF_POLICY[recipe]
     else:
         assert len(off_policy) == 4 * OFF_POLICY[recipe]
@@ -134,6 +146,11 @@ def check_rollouts(run: Training, recipe: str, records: list[dict[str, Any]]) ->
         # A whole target is not generated; what follows a part of one is.
         replayed = data["batch/off_policy_samples"] if recipe == "exgrpo" else 0
         assert data["batch/generation_requests"] == (12 if OFF_POLICY[recipe] == 1 else 16 - replayed)
+        assert ("distillation/kl" in data) == (recipe in WITH_A_TEACHER)
+        if (
+            recipe == "luffy_opd" and data["training/global_step"] == 1
+        ):  # the teacher is the model that the run starts from
+            assert abs(data["distillation/kl"]) < 1e-4
         assert ("reward/off_policy" in data) == bool(OFF_POLICY[recipe] or replayed)
         assert ("replay/stored" in data) == (recipe == "exgrpo")
         if "rollouts" not in SETTINGS.get(recipe, {}):  # vLLM and the actor agree where samples are of their step

@@ -20,7 +20,8 @@ def test_all_recipes_are_there() -> None:
     hybrid = ["chord_mu", "chord_phi", "dft", "hpt", "relift", "srft", "uft"]
     on_policy = ["cispo", "dapo", "exgrpo", "gspo"]
     others = ["mixed_policy", "on_policy", "rl_sft_loss", "sft", "sft_rl"]
-    assert config_names(RECIPES) == sorted([*luffy, *others, *hybrid, *on_policy])
+    with_a_teacher = ["luffy_opd", "opd", "opsd", "pope"]
+    assert config_names(RECIPES) == sorted([*luffy, *others, *hybrid, *on_policy, *with_a_teacher])
 
 
 def test_luffy_is_the_published_algorithm() -> None:

@@ -11,6 +11,7 @@ from training.algorithms.advantage import apply_prefix_weights, group_advantage
 from training.algorithms.aggregate import BatchSize, agg_loss
 from training.algorithms.correction import rollout_correction
 from training.algorithms.group_rejection import reject_groups
+from training.algorithms.methods.distillation import teacher_advantage
 from training.algorithms.methods.exgrpo import ReplayStore, Trajectory
 from training.algorithms.methods.gate import group_gate
 from training.algorithms.methods.length_penalty import length_penalty
@@ -86,6 +87,12 @@ CHANGES: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "length_penalty.use": ({}, False, True),
     "length_penalty.buffer": ({"length_penalty.use": True}, 0.8, 0.9),
     "length_penalty.factor": ({"length_penalty.use": True}, 0.5, 1.0),
+    "distillation.use": ({}, False, True),
+    "distillation.coef": ({"distillation.use": True}, 1.0, 0.5),
+    "distillation.max_advantage": ({"distillation.use": True}, None, 0.1),
+    "distillation.task_rewards": ({"distillation.use": True}, True, False),
+    "distillation.sees_target": ({"distillation.use": True}, False, True),
+    "prefix.place": ({"use_off_policy_loss": False}, "response", "prompt"),
     "regularize_on": ({}, "all_samples", "on_policy"),
     "skip_grad_norm": ({}, None, 80.0),
     "adaptive_entropy.use": ({}, False, True),
@@ -130,6 +137,9 @@ def computed(chosen: MixedPolicyOptions) -> tuple[Any, ...]:
         scores = scores + length_penalty(mask.sum(-1), 3, chosen.length_penalty)
     advantages = group_advantage(scores, index, on_policy, chosen).unsqueeze(-1) * mask
     advantages = apply_prefix_weights(advantages, off_policy_mask, chosen.prefix)
+    if chosen.distillation.use:
+        scores_of_teacher = teacher_advantage(old, rollout, mask & ~off_policy_mask, chosen.distillation)
+        advantages = advantages * (off_policy_mask | chosen.distillation.task_rewards) + scores_of_teacher
     entropies = torch.full((6, 1), 0.5)
     if chosen.srft.use:
         outcomes = outcome_advantage(scores == 1.0, chosen.srft).unsqueeze(-1)
@@ -166,7 +176,8 @@ def computed(chosen: MixedPolicyOptions) -> tuple[Any, ...]:
     micro_batch = SimpleNamespace(mask=mask, off_policy_mask=off_policy_mask, size=size, size_of=lambda *_: size)
     bonus = regularized(micro_batch, chosen)[0].tolist()  # pyright: ignore[reportArgumentType]
     worker = chosen.needs_policy_worker, chosen.skip_grad_norm
-    return ratios, off_policy, loss.item(), coefficients, kept, learned, unsolved.prompts, replayed, bonus, worker
+    prompts = learned, unsolved.prompts, replayed, chosen.shows_prefix, chosen.distillation.sees_target
+    return ratios, off_policy, loss.item(), coefficients, kept, prompts, bonus, worker
 
 
 def test_every_option_is_tried() -> None:
