@@ -1,12 +1,16 @@
 """The teacher of a run: who it is, what it needs, and what is refused before anything starts."""
 
+import asyncio
+import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tokenizers
 from omegaconf import open_dict
+from teachers import Teacher
 from test_fit import SHAPE_7B, SHAPE_32B, machine
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
@@ -15,7 +19,7 @@ from verl.workers.config import DistillationConfig
 from core.errors import InputError
 from core.files import read_json, write_json
 from core.model.model_folder import model_digest, model_files
-from training.config.teacher import BASE, WORDING, lay_out_teacher
+from training.config.teacher import BASE, WORDING, endpoint_of, lay_out_teacher
 from training.config.teacher_checks import check_teacher, check_tokens, served_folder, teacher_folder
 from training.embedded_model.resolve_model import SHIPPED
 from training.job.configuration import compose_run
@@ -26,6 +30,7 @@ from training.resources.host import logical_cpus
 from training.resources.layout import Layout
 from training.resources.model_shape import ModelShape
 from training.verl_hooks.prompts.shown_target import show_target
+from training.verl_hooks.teacher import EndpointTeacher
 
 RUN = Path("run")
 HARDWARE = ("cpu", "gpu", "gpu_multinode")
@@ -196,3 +201,45 @@ def test_the_words_around_a_target_have_fewer_bytes_than_are_allowed_for() -> No
     shown = show_target(conversation, "{problem}", whole=True)  # braces of the content are content
     assert shown[0] == conversation[0]
     assert shown[1]["content"].startswith("{target}\n") and "\n{problem}\n" in shown[1]["content"]
+
+
+def scores(tokenizer: tokenizers.Tokenizer) -> Callable[[dict[str, Any]], tuple[int, Any]]:
+    """What `vllm serve` answers with a model of ``tokenizer``."""
+
+    def answer(request: dict[str, Any]) -> tuple[int, Any]:
+        tokens: list[int] = request["prompt"]
+        if max(tokens) >= tokenizer.get_vocab_size():
+            return 400, {"error": {"message": f"Token id {max(tokens)} is out of vocabulary"}}
+        rest = [
+            {str(token): {"logprob": -token / 1000, "rank": 1, "decoded_token": tokenizer.decode([token], False)}}
+            for token in tokens[1:]
+        ]
+        choice = {"index": 0, "text": "x", "finish_reason": "length", "prompt_logprobs": [None, *rest]}
+        return 200, {"id": "x", "object": "text_completion", "created": 0, "model": "m", "choices": [choice]}
+
+    return answer
+
+
+def test_an_endpoint_is_asked_about_its_tokens(teacher: tuple[Teacher, str]) -> None:
+    state, name = teacher
+    tokenizer = tokenizers.Tokenizer.from_file(str(SHIPPED / "tokenizer.json"))
+    config = composed(f"teacher.model={name}")
+    state.answer = scores(tokenizer)
+    check_teacher(config, SHIPPED)
+    endpoint = EndpointTeacher(*(endpoint_of(name) or ()))
+    assert asyncio.run(endpoint.log_probs([5, 6], [7, 9])) == [-0.007, -0.009]
+
+    def refused(answer: Callable[[dict[str, Any]], tuple[int, Any]], words: str) -> None:
+        state.answer = answer
+        with pytest.raises(InputError, match=words):
+            check_teacher(config, SHIPPED)
+
+    content = json.loads(tokenizer.to_str())
+    tokens = content["model"]["vocab"]
+    tokens["a"], tokens["b"] = tokens["b"], tokens["a"]
+    other = tokenizers.Tokenizer.from_str(json.dumps(content))
+    refused(scores(other), "another tokenizer than that of .*: the token .* is 'a' here and 'b' there")
+    refused(scores(tokenizers.Tokenizer(tokenizers.models.BPE())), "does not score tokens of .*out of vocabulary")
+    plain = {"id": "x", "object": "text_completion", "created": 0, "model": "m"}
+    refused(lambda _: (200, {**plain, "choices": [{"index": 0, "text": "x"}]}), "it returns no prompt_logprobs")
+    refused(lambda _: (404, {"error": {"message": "no such model"}}), "no such model. Check the address")
