@@ -77,6 +77,16 @@ def assert_same(unbroken: Training, broken: Training) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("teacher", ["base", "policy"])
+def test_a_killed_run_gets_the_same_scores_from_its_teacher(teacher: str, tmp_path: Path) -> None:
+    settings = {"teacher__model": teacher, "mixed__distillation__sees_target": "true"}
+    unbroken, broken = run_and_break(tmp_path, "luffy_opd", signal.SIGKILL, SETTINGS | settings)
+    assert_same(unbroken, broken)
+    assert all(record["data"]["distillation/kl"] != 0 for record in broken.metrics())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_a_killed_run_remembers_what_it_replays_and_what_waits_for_a_supervised_step(tmp_path: Path) -> None:
     """Short problems at a high temperature: the embedded model solves most of them sometimes, few always or never."""
     settings = {

@@ -16,7 +16,7 @@ from training.verl_hooks.agent_loop import OffPolicyOutput
 from training.verl_hooks.prompts.shown_target import show_target
 
 # What vLLM is asked for: the log-probability of each token of the prompt, and a token that nobody reads.
-SCORE = {"max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0}
+SCORE = {"max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0, "detokenize": False}
 CONCURRENCY, RETRIES, TIMEOUT_S = 32, 5, 600
 
 
