@@ -17,7 +17,7 @@ from assets.shared.options import TrainingOptions
 from assets.shared.profile import Names, Profile, profile_asset
 from assets.shared.references import ModelReference, PolicyReference, TrainReference
 from assets.shared.storage import Storage
-from assets.shared.training_metadata import against_champion, curves, finite, prediction, samples
+from assets.shared.training_metadata import against_champion, curves, explanation, finite, prediction, samples
 from assets.targets import TRAIN
 from core.code_digest import POLICY_CODE, code_version
 from core.metrics import REWARD, SFT_LOSS, is_live
@@ -192,6 +192,7 @@ def _result(
             **curves(records),
             **against_champion(registry, digest, records),
             **prediction(out, records),
+            **explanation(out),
             **samples(out / "rollouts"),
         },
     )

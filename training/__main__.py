@@ -90,6 +90,22 @@ def browse(run: Run, out: Annotated[Path, typer.Option(metavar="FILE.html", help
 
 
 @app.command()
+def examine(
+    request: Annotated[
+        Path, typer.Option(metavar="FILE.json", help="Request of a training, such as RUN/request.json.")
+    ],
+    samples: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.parquet", help="Answers of the base model that `evaluate generate` drew."),
+    ] = None,
+) -> int:
+    """Look for known faults in 20 prompts of a training before it starts: template, tokenizer, verifier."""
+    from training.commands import examine as command
+
+    return command.examine(request, samples)
+
+
+@app.command()
 def export(
     run: Run,
     out: Annotated[Path, typer.Option(metavar="DIR", help="The folder to create.")],

@@ -1,4 +1,4 @@
-"""Optional capabilities of a training (predict, estimate cost, publish), each imported when it is called.
+"""Optional capabilities of a training (predict, estimate cost, find faults, publish), each imported when it is called.
 
 Nothing on the way from the traces to the champion imports these modules, so none of them can break it or slow its
 start. To add one, write it and add its line.
@@ -16,6 +16,8 @@ EXTENSIONS: Mapping[str, str] = {
     "cost_figures": "training.cost.estimate:cost_figures",
     "figures": "training.resources.prediction_summary:figures",
     "figures_table": "training.resources.prediction_summary:table",
+    "warn_before": "training.explain.before:warn_before",
+    "first_look": "training.explain.before:first_look",
     "open_runs": "training.job.trackers:open_runs",
     "publish": "training.job.trackers:publish",
     "push_to_hub": "training.export.upload:push_to_hub",

@@ -79,6 +79,22 @@ def prediction(out: Path, records: list[dict[str, Any]]) -> dict[str, Any]:
     return metadata
 
 
+def explanation(out: Path) -> dict[str, Any]:
+    """Why the run in folder ``out`` does not learn: the first cause with its evidence, or that none is known."""
+    from evaluation.report.figures import training_curves
+    from training.explain import report
+    from training.explain.causes import explain
+    from training.explain.record import read_record
+
+    record = read_record(out)
+    findings = explain(record)
+    text = report.markdown(record, findings)
+    shown = report.curve_titles(findings[0].evidence.curve) if findings else {}
+    if drawn := training_curves(record.records, shown):
+        text += f"\n\n{pictures(*drawn).value}"
+    return {"explanation": dg.MetadataValue.md(text)}
+
+
 def samples(folder: Path) -> dict[str, Any]:
     """Some samples of the first and of the last step, as a table in which nothing is interpreted."""
     from training.job.records import rollout_log

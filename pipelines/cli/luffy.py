@@ -75,15 +75,30 @@ def ui(port: Port = 3000, host: Host = "127.0.0.1", profile: Profile = None) -> 
     serve(host, port, profile)
 
 
-@app.command(rich_help_panel=START, epilog=examples("luffy doctor --machine-only", "luffy doctor --hardware gpu"))
+@app.command(rich_help_panel=START, epilog=examples("luffy doctor --machine-only", "luffy doctor --profile small"))
 def doctor(
     hardware: Annotated[
         str, typer.Option(metavar="NAME", help="Hardware profile to train with.", autocompletion=hardware_profiles)
     ] = "cpu",
     port: Port = 3000,
     machine_only: Annotated[bool, typer.Option("--machine-only", help="Only look at the machine.")] = False,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Look for known faults in 20 prompts of the training of this profile instead.",
+            autocompletion=profiles,
+        ),
+    ] = None,
+    overrides: Overrides = None,
 ) -> int:
-    """Say what this machine lacks, then train and evaluate the built-in model on it."""
+    """Say what this machine lacks, then train and evaluate the built-in model on it; or examine a training."""
+    if profile is not None:
+        from pipelines.cli.examine import examine_profile
+
+        return examine_profile(profile, overrides or [])
+    if overrides:
+        raise InputError("--set: it changes settings of a profile: name the profile with --profile")
     from pipelines.cli.doctor import doctor
 
     return doctor(hardware, port, machine_only=machine_only, python=_interpreter().path())
@@ -140,6 +155,23 @@ def verify(
 @app.command(cls=PackageCommand, rich_help_panel=DATA)
 def train() -> None:
     """Train a policy on prepared targets, without Dagster."""
+
+
+@app.command(
+    rich_help_panel=DATA,
+    epilog=examples(
+        "luffy explain var/storage/training/policy/3f2a9c81d0e4b765",
+        "luffy explain results/runs/drift/stale_8_none-2.zip --page explain.html",
+    ),
+)
+def explain(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a training, or a recorded run (.zip).")],
+    page: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Also write an HTML page.")] = None,
+) -> None:
+    """Say why a training does not learn: the first cause, its evidence, and the setting to change."""
+    from pipelines.cli.explain import explain_run
+
+    explain_run(run, page)
 
 
 @app.command(cls=PackageCommand, rich_help_panel=DATA)

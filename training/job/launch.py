@@ -84,6 +84,8 @@ def run_job(request: TrainingRequest, report: Report) -> bool:
             folder.claim(request)
             model, first = _first_stage(request, config, folder, report)
             plan = _plan(config, folder, model, report)
+            if not latest_step(folder.checkpoints):
+                extension("warn_before")(config, data.path, model, partial(warn, report))
             environment = _prepare(config, folder, data.path, model)
             budget = _estimate(config, folder, plan, report)
             _write_config(config, folder)
@@ -252,6 +254,7 @@ def _train(
     folder.attempts.mkdir(exist_ok=True)
     total, earlier = config.trainer.total_training_steps, attempts(folder.attempts)
     task = partial(_task, request, folder, environment)
+    look = extension("first_look")(config, folder.rollouts, partial(warn, report))
     if earlier and backend.reattach(task(earlier[-1])):
         attempt, done = earlier[-1], latest_step(folder.checkpoints)
     else:
@@ -260,6 +263,11 @@ def _train(
         remove_old(folder.checkpoints, config.run.keep_checkpoints)  # a kill may have come between saving and removing
         if done >= total:
             return
+
+    def after_step() -> None:
+        look()
+        budget.check(latest_step(folder.checkpoints), partial(measured_pace, folder.attempts, ""))
+
     follow(
         attempt,
         backend,
@@ -269,7 +277,7 @@ def _train(
         stall_seconds=config.run.stall_seconds,
         alerts=AlertOptions.of(config),
         trackers=list(own_trackers(config).values()),
-        after_step=lambda: budget.check(latest_step(folder.checkpoints), partial(measured_pace, folder.attempts, "")),
+        after_step=after_step,
         report=report,
     )
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,6 +33,8 @@ FIELDS: tuple[str, ...] = (
     "requests",
     "rollout_versions",
 )
+# What the log of rollouts says of a sample beside its texts and score, with what stands for a sample that has none.
+LOGGED: dict[str, int | str] = {"prefix_length": 0, "tokens": 0, "error": ""}
 
 
 def fit_width(values: torch.Tensor, width: int) -> torch.Tensor:
@@ -89,6 +92,11 @@ class Samples:
     @cached_property
     def solved(self) -> torch.Tensor:
         return self.rows["solved"]
+
+    def log_entries(self) -> list[dict[str, Any]]:
+        """The entries of `LOGGED` of each row: its off-policy tokens, its response tokens, why its verifier failed."""
+        columns = self.rows["prefix_length"].tolist(), self.mask.sum(-1).tolist(), self.errors
+        return [dict(zip(LOGGED, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 @dataclass(frozen=True)

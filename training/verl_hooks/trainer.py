@@ -20,6 +20,7 @@ from verl.workers.utils.padding import response_to_nested
 
 from core.files import digest_bytes
 from core.ledger import LEDGER
+from core.metrics import CUT_SHARE
 from training.algorithms.methods.sft_schedule import sft_coefficient
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.schedules.entropy import EntropyController
@@ -30,7 +31,7 @@ from training.job.user_reward import VERIFIERS
 from training.resources.fit_check import require_disk
 from training.verl_hooks.actor_worker import PolicyWorker
 from training.verl_hooks.balance import order_of_updates
-from training.verl_hooks.batch import FIELDS, TARGET, Samples, compute_advantages
+from training.verl_hooks.batch import FIELDS, LOGGED, TARGET, Samples, compute_advantages
 from training.verl_hooks.ledger import Ledger, supervised_uses, target_uses
 from training.verl_hooks.loss import mixed_policy_loss
 from training.verl_hooks.metrics import (
@@ -67,7 +68,7 @@ class MixedPolicy(PromptTrainer):
     def __init__(self, config: Any):
         adaptive_entropy = mixed_options(config).adaptive_entropy
         self.entropy = EntropyController(adaptive_entropy, config.actor_rollout_ref.actor.entropy_coeff)
-        self._prefix_lengths: dict[str, int] = {}  # of this step's samples, by their key
+        self._logged: dict[str, dict[str, Any]] = {}  # of this step's samples, by their key: for the log of rollouts
         self.ledger = Ledger(Path(config.paths.run) / LEDGER)
         self._counts = Counter[str]()  # of this step; verl averages the metrics of mini-batches that it samples apart
         super().__init__(config)
@@ -196,7 +197,7 @@ class MixedPolicy(PromptTrainer):
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         """Compute the inputs of the update over the whole batch, and put them beside the samples."""
         samples, nested_mask = self._read(batch)
-        sampled, prefix_lengths = samples.sampled, samples.rows["prefix_length"]
+        sampled = samples.sampled
         scores = samples.rows["rm_scores"].sum(-1)
         on_policy, solved, index = samples.on_policy[sampled], samples.solved[sampled], samples.index[sampled.numpy()]
         metrics.update(group_metrics(scores[sampled], solved, index, on_policy, self.options))
@@ -220,7 +221,7 @@ class MixedPolicy(PromptTrainer):
         counted = [name for name in metrics if name.startswith("batch/") or name == "reward/errors"]
         self._counts.update({name: metrics[name] for name in counted})
         self.ledger.add(target_uses(samples, signal.fields, self.options, self.global_steps, self.sft_coef))
-        self._prefix_lengths |= zip(batch.keys, prefix_lengths.tolist(), strict=True)
+        self._logged |= zip(batch.keys, samples.log_entries(), strict=True)
 
         nested = {name: response_to_nested(value.float(), nested_mask) for name, value in signal.fields.items()}
         batch = tq.kv_batch_put(keys=batch.keys, partition_id=TRAIN, fields=TensorDict(nested, batch_size=len(batch)))
@@ -256,7 +257,7 @@ class MixedPolicy(PromptTrainer):
 
     def on_step_begin(self) -> None:
         super().on_step_begin()
-        self._prefix_lengths.clear()
+        self._logged.clear()
         self._counts.clear()
         self.ledger.begin()
         if self.options.replay.use:
@@ -267,6 +268,9 @@ class MixedPolicy(PromptTrainer):
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
         metrics.update(self._counts)
+        lengths, limit = [entry["tokens"] for entry in self._logged.values()], self.config.data.max_response_length
+        # verl's counts those that are as long as the longest of the batch.
+        metrics[CUT_SHARE] = sum(length >= limit for length in lengths) / max(len(lengths), 1)
         self.ledger.write(global_steps)
         for name in [name for name in metrics if name.startswith(OF_ALL_SAMPLES)]:
             del metrics[name]
@@ -286,8 +290,9 @@ class MixedPolicy(PromptTrainer):
         super()._log_rollout_data(sampled, timing_raw, rollout_data_dir)
 
     def _dump_generations(self, *args: Any, reward_extra_infos_dict: dict[str, list[Any]], **kwargs: Any) -> None:
-        lengths = [self._prefix_lengths.get(key, 0) for key in reward_extra_infos_dict["uid"]]
-        extra = {**reward_extra_infos_dict, "prefix_length": lengths}
+        entries = [self._logged.get(key, {}) for key in reward_extra_infos_dict["uid"]]
+        named = {name: [entry.get(name, default) for entry in entries] for name, default in LOGGED.items()}
+        extra = {**reward_extra_infos_dict, **named}
         super()._dump_generations(*args, reward_extra_infos_dict=extra, **kwargs)
 
     def _val_metrics_update(

@@ -151,7 +151,7 @@ def step(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, float], KVBatchMeta
     hooks.use_reference_policy, hooks.memory = False, PromptMemory(hooks.options, n=2)
     hooks.has_verifiers = hooks.has_several_sources = False
     hooks.ledger = Ledger(Path())
-    hooks.global_steps, hooks.parameter_sync_step, hooks._counts, hooks._prefix_lengths = 4, 1, Counter(), {}
+    hooks.global_steps, hooks.parameter_sync_step, hooks._counts, hooks._logged = 4, 1, Counter(), {}
     hooks.config = OmegaConf.create(
         {
             "algorithm": {"use_kl_in_reward": False},

@@ -14,6 +14,8 @@ class Rollout:
     """One sample: what the policy read and wrote, the gold answer and the reward.
 
     ``prefix_length`` is the number of off-policy tokens at the head of the response; 0 for an on-policy sample.
+    ``tokens`` are those of the response with its end token, and ``error`` says why its verifier failed, "" if it did
+    not.
     """
 
     prompt: str
@@ -21,6 +23,8 @@ class Rollout:
     gold: str
     reward: float
     prefix_length: int
+    tokens: int = 0
+    error: str = ""
 
 
 def steps(folder: Path) -> list[int]:
@@ -47,6 +51,8 @@ def _complete(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
 def _sample(line: str, where: str) -> Rollout:
     try:
         row = json.loads(line)
-        return Rollout(row["input"], row["output"], str(row["gts"]), float(row["score"]), int(row["prefix_length"]))
+        texts = row["input"], row["output"], str(row["gts"])
+        more = int(row.get("tokens", 0)), str(row.get("error", ""))
+        return Rollout(*texts, float(row["score"]), int(row["prefix_length"]), *more)
     except (ValueError, TypeError, KeyError) as error:
         raise InputError(f"{where}: not a sample ({first_line(error)}); remove the file of this step") from error

@@ -1,0 +1,111 @@
+"""``luffy doctor --profile``: look for known faults in 20 prompts of a profile's training, before it starts.
+
+The targets and the base model are prepared as a run prepares them, which then reuses them.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.references import ModelReference, TrainReference
+from assets.shared.storage import Storage
+from core.code_digest import PROJECT
+from core.files import write_table
+from core.plugins.user_code import python_path
+from pipelines.cli.run import run_graph
+from pipelines.definitions.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SELECTION = "+key:targets/train or +key:models/base"
+NAME = "prompts"  # of the benchmark that the prompts are sampled as
+DRAWN = "drawn"  # folder of their answers
+SAMPLES = 2  # of a prompt
+CHEAP = 200e6  # parameters of a model that a CPU samples from within a minute
+
+
+def examine_profile(profile: str, overrides: Sequence[str]) -> int:
+    """Prepare, sample and test; the exit status: 1 if a fault shows."""
+    if status := run_graph(profile, overrides, SELECTION, 2):
+        return status
+    settings = load_settings()
+    storage = Storage(root=settings.storage.root)
+    train, base = (
+        storage.read_reference("targets/train", TrainReference),
+        storage.read_reference("models/base", ModelReference),
+    )
+    python = TrainingInterpreter(python=settings.interpreter.python).executable()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        command = ["training", "examine", "--request", str(_write_request(settings, train, base, folder))]
+        if settings.training.hardware != "cpu" or base.parameters <= CHEAP:
+            if status := _call(python, "evaluation", "generate", *_sampling(settings, train, base, folder)):
+                return status
+            command += ["--samples", str(folder / DRAWN / f"{NAME}.parquet")]
+        else:
+            sys.stdout.write(f"the base model has {base.parameters:,} parameters, too many to sample from on a CPU\n")
+        return _call(python, *command)
+
+
+def _write_request(settings: Settings, train: TrainReference, base: ModelReference, folder: Path) -> Path:
+    from core.model.manifest import InputRecord
+    from training.config.keys import read_by
+    from training.job.request import TrainingRequest
+
+    options = settings.training
+    request = TrainingRequest(
+        recipe=options.recipe,
+        hardware=options.hardware,
+        overrides=tuple(read_by(options.recipe, options.overrides)[0]),
+        seed=options.seed,
+        targets=InputRecord(path=Path(train.path), digest=train.digest),
+        model=InputRecord(path=Path(base.path), digest=base.digest),
+        heldout=InputRecord(path=Path(train.heldout), digest=""),
+        out=folder / "run",
+    )
+    return request.write(folder / "request.json")
+
+
+def _sampling(settings: Settings, train: TrainReference, base: ModelReference, folder: Path) -> list[str]:
+    """The arguments with which `evaluation generate` samples as rollouts do: at temperature 1, all tokens."""
+    write_table(prompts(Path(train.path)), folder / "suite.parquet")
+    limit = next(
+        (text.partition("=")[2] for text in reversed(settings.training.overrides) if "max_response_length=" in text),
+        str(settings.evaluation.max_tokens),
+    )
+    arguments = ["--model", base.path, "--suite", str(folder / "suite.parquet"), "--out", str(folder / DRAWN)]
+    arguments += ["--temperature", "1", "--top-p", "1", "--max-tokens", limit, "--template", "tokenizer"]
+    return [*arguments, "--samples", str(SAMPLES), "--cache", str(folder / "cache")]
+
+
+def prompts(targets: Path) -> "pa.Table":
+    """The problems of the rows that are looked at, as a suite."""
+    import pyarrow as pa
+
+    from core.schemas import BENCHMARK
+    from evaluation.statistics.solve_rate import as_suite
+    from training.explain.sampled_rows import sample_rows
+
+    rows = [
+        {
+            "benchmark": NAME,
+            "id": str(number),
+            "problem": row["prompt"][-1]["content"],
+            "prompt": row["prompt"],
+            "gold": str(row["reward_model"]["ground_truth"]),
+            "verifier": "math",  # nothing grades them: the training's own reward does
+        }
+        for number, row in enumerate(sample_rows(targets))
+    ]
+    return as_suite(pa.Table.from_pylist(rows, schema=BENCHMARK), SAMPLES)
+
+
+def _call(python: Path | str, *arguments: str) -> int:
+    variables = {**os.environ, "PYTHONPATH": python_path()}
+    return subprocess.run([str(python), "-m", *arguments], cwd=PROJECT, env=variables, check=False).returncode

@@ -1,0 +1,58 @@
+"""``luffy explain``: name the first cause for which a run does not learn, on the terminal and as a page."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from core.files import atomic_write
+from training.explain import report
+from training.explain.causes import CAUSES, Finding, explain
+from training.explain.record import RunRecord, read_record
+
+
+def explain_run(run: Path, page: Path | None) -> None:
+    """Write what is known of the run in the folder or file ``run``, and the same to the HTML file ``page``."""
+    record = read_record(run)
+    findings = explain(record)
+    for line in report.lines(record, findings):
+        sys.stdout.write(f"{line}\n")
+    if page is not None:
+        write_page(record, findings, run.resolve().name, page)
+        sys.stdout.write(f"{page}: written\n")
+
+
+def write_page(record: RunRecord, findings: list[Finding], name: str, page: Path) -> None:
+    """Write the page, which opens without a network; nothing in a sample becomes mark-up."""
+    from evaluation.report.html_page import environment
+
+    html = (
+        environment()
+        .get_template("explain.html.jinja")
+        .render(
+            name=name,
+            summary=report.summary(record),
+            notes=list(report.unknown(record)),
+            known=len(CAUSES),
+            findings=[_on_page(record, finding) for finding in findings],
+        )
+    )
+    page.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(page) as temporary:
+        temporary.write_text(html, encoding="utf-8")
+
+
+def _on_page(record: RunRecord, finding: Finding) -> dict[str, Any]:
+    from evaluation.report.figures import training_curves
+    from evaluation.report.html_page import figures
+
+    cause, evidence = finding.cause, finding.evidence
+    drawn = training_curves(record.records, report.curve_titles(evidence.curve))
+    return {
+        "name": cause.name,
+        "title": cause.title,
+        "keys": cause.keys,
+        "link": cause.link,
+        "text": evidence.text,
+        "samples": evidence.samples,
+        "figure": figures(drawn)[0] if drawn else None,
+    }

@@ -1,0 +1,156 @@
+"""The tests that need no training, on a few targets before a run starts and on the samples of its first step.
+
+The first step's samples are the base model's, drawn before any update, so looking at them costs no sampling.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from core.model.prompts import render_target
+from core.model.tokens import Lengths, load_lengths
+from grading.grader import Verdict
+from grading.row_fields import row_fields
+from grading.verifiers.spec import VerifierSpec, open_verifier, parse_spec
+from training.explain.causes import Finding, early_causes, explain
+from training.explain.record import RunRecord
+from training.explain.sampled_rows import sample_rows
+from training.job import rollout_log, user_reward
+from training.job.configuration import chat_template
+from training.job.input_checks import MATH, read_verifiers
+from training.job.rollout_log import Rollout
+from training.job.user_reward import SHIPPED, VERIFIERS, RewardError
+
+SECONDS = 2.0  # for all of them, at least one: 1% of a training of three minutes
+BORROWED = 2  # answers to other problems that a verifier should not take for right
+COSTLY = "judge"  # type of a verifier whose verdicts cost money
+WHOLE_TEXT = "compute_score_whole_text"
+
+Warn = Callable[[int, str], None]  # of a step
+Score = Callable[[Mapping[str, Any], str], tuple[float, str]]  # of a row and a response: score, and why it failed
+
+
+def examine(
+    config: DictConfig, targets: Path, model: Path, drawn: Mapping[str, Sequence[tuple[str, int]]] | None = None
+) -> list[Finding]:
+    """The causes that can be seen in some targets of a run, before it starts.
+
+    Args:
+        config: of the run, as it was composed.
+        targets: the file of its training set.
+        model: the folder of its base model.
+        drawn: by problem, the base model's responses with their tokens; without them the verifier is tried on answers
+            to other problems.
+    """
+    rows = sample_rows(targets)
+    verifiers = read_verifiers(targets)
+    lengths = load_lengths(model, chat_template(config).kwargs)
+    samples: list[Rollout] = []
+    ended = time.monotonic() + SECONDS
+    with _scores(config, verifiers) as score:
+        for number, row in enumerate(rows):
+            if number and time.monotonic() > ended:
+                break
+            samples.append(_sample(row, row["target"][-1]["content"], lengths, score, whole=True))
+            if drawn is None:
+                others = [rows[(number + 1 + k) % len(rows)] for k in range(min(BORROWED, len(rows) - 1))]
+                texts = [other["target"][-1]["content"] for other in others]
+                samples += [_sample(row, text, lengths, score) for text in texts]
+            else:
+                for text, tokens in drawn.get(row["prompt"][-1]["content"], ()):
+                    samples.append(_sample(row, text, lengths, score, tokens=tokens))
+    return explain(RunRecord(_with_verifiers(config, verifiers), samples={0: samples}), early_causes())
+
+
+def warn_before(config: DictConfig, targets: Path, model: Path, warn: Warn) -> None:
+    """Warn of the causes that can be seen in the targets of a run that is about to start."""
+    if config.objective == "rl":
+        for finding in examine(config, targets, model):
+            warn(0, warning(finding))
+
+
+def first_look(config: DictConfig, rollouts: Path, warn: Warn) -> Callable[[], None]:
+    """A function to call after each step: once the samples of the first one are written, it warns of what they show."""
+    looked = False
+
+    def look() -> None:
+        nonlocal looked
+        steps = rollout_log.steps(rollouts)
+        if looked or len(steps) < 2:  # the last one may be half written
+            return
+        looked = True
+        if steps[0] == 1:
+            samples = rollout_log.read(rollouts, 1)
+            record = RunRecord(OmegaConf.to_container(config), samples={1: samples})
+            for finding in explain(record, early_causes()):
+                warn(1, warning(finding))
+
+    return look
+
+
+def warning(finding: Finding) -> str:
+    """A finding in one line."""
+    cause = finding.cause
+    return f"{cause.title}: {finding.evidence.text}. Change {cause.keys}; see {cause.link}"
+
+
+def _sample(
+    row: Mapping[str, Any], text: str, lengths: Lengths, score: Score, *, whole: bool = False, tokens: int = 0
+) -> Rollout:
+    """``text`` as a response to the row's prompt; with ``whole`` as the off-policy sample that it is in a run."""
+    prompt = lengths.prompt_text(row["prompt"])
+    response = render_target(prompt, text, lengths.chat.eos_token) if whole else text
+    (counted,) = [tokens] if tokens else lengths.count([response])
+    reward, error = score(row, response)
+    gold = str(row["reward_model"]["ground_truth"])
+    return Rollout(prompt, response, gold, reward, counted if whole else 0, counted, error)
+
+
+@contextmanager
+def _scores(config: DictConfig, verifiers: Mapping[str, VerifierSpec]) -> Iterator[Score]:
+    """The reward of the run, whose processes end with the block."""
+    section = OmegaConf.to_container(config.reward.custom_reward_function)
+    if section["path"] != SHIPPED:
+        yield partial(_by_function, section)
+        return
+    with ExitStack() as stack:
+        rule = parse_spec("math_whole_text", "rule") if section["name"] == WHOLE_TEXT else MATH
+        specs = {name: rule if spec == MATH else spec for name, spec in verifiers.items()}
+        opened = {spec: stack.enter_context(open_verifier(spec, workers=1)) for spec in {*specs.values()}}
+
+        def by_verifier(row: Mapping[str, Any], response: str) -> tuple[float, str]:
+            spec, info = specs[row["data_source"]], row["extra_info"]
+            if spec.type == COSTLY:
+                return 0.5, ""  # neither right nor wrong
+            fields = row_fields(row["data_source"], row["prompt"][-1]["content"], info.get("fields"))
+            grade = opened[spec].verify(response, row["reward_model"]["ground_truth"], fields=fields, thinking=True)
+            return grade.score, grade.reason if grade.verdict is Verdict.ERROR and spec != MATH else ""
+
+        yield by_verifier
+
+
+def _by_function(section: Mapping[str, Any], row: Mapping[str, Any], response: str) -> tuple[float, str]:
+    gold, source = row["reward_model"]["ground_truth"], row["data_source"]
+    sample = {"data_source": source, "solution_str": response, "ground_truth": gold, "extra_info": row["extra_info"]}
+    try:
+        scored = asyncio.run(user_reward.compute_score(function=section, **sample))
+    except RewardError as error:
+        return 0.0, str(error)
+    return float(scored["score"] if isinstance(scored, Mapping) else scored), ""
+
+
+def _with_verifiers(config: DictConfig, verifiers: Mapping[str, VerifierSpec]) -> dict[str, Any]:
+    """The configuration as the run has it, with the verifiers of its sources."""
+    resolved: Any = OmegaConf.to_container(config)
+    section = resolved["reward"]["custom_reward_function"]
+    if section["path"] == SHIPPED:
+        specs = {name: spec.to_json() for name, spec in verifiers.items()}
+        section["reward_kwargs"] = {VERIFIERS: json.dumps(specs)}
+    return resolved

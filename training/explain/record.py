@@ -1,0 +1,176 @@
+"""The record of a run: what the tests of `training.explain.causes` look at, from its folder or from a recorded run."""
+
+import json
+import tempfile
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.backends.monitor import attempts
+from core.errors import InputError
+from core.files import read_object, read_yaml
+from core.ledger import LEARNED_FILE
+from core.metrics import REWARD
+from core.model.manifest import MANIFEST
+from training.job import rollout_log
+from training.job.metrics_log import merge_attempts, read_metrics
+from training.job.rollout_log import Rollout
+from training.job.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+WINDOW = 5  # steps at either end of a curve, at most; a quarter of the steps of a shorter run
+SAMPLES = 512  # read of a step
+STEPS = 12  # whose samples are read
+ROSE = 0.1  # a reward that rose by this much was learned from
+KEPT = 0.5  # share of its best reward that a run which learns still has at its end
+LARGEST = 1 << 28  # bytes of a recorded run
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What is known of a run. Before a training there are samples alone: no metrics, and nothing learned.
+
+    Attributes:
+        config: the resolved configuration.
+        records: the metrics of its steps, as ``metrics.jsonl`` has them.
+        samples: by step; the first step's were drawn before any update.
+        learned: its `core.schemas.LEARNED`; None without a ledger.
+        error: why it ended, if an error ended it.
+    """
+
+    config: Mapping[str, Any]
+    records: Sequence[Mapping[str, Any]] = ()
+    samples: Mapping[int, Sequence[Rollout]] = field(default_factory=dict)
+    learned: "pa.Table | None" = None
+    error: str = ""
+
+    def value(self, key: str, default: Any = None) -> Any:
+        """The value of a key of the configuration, such as ``data.max_response_length``."""
+        section: Any = self.config
+        for name in key.split("."):
+            if not isinstance(section, Mapping) or name not in section:
+                return default
+            section = section[name]
+        return section
+
+    def curve(self, metric: str) -> list[float]:
+        """The values of ``metric``, step by step."""
+        return [record["data"][metric] for record in self.records if record["data"].get(metric) is not None]
+
+    def ends(self, metric: str) -> tuple[float, float] | None:
+        """The means of ``metric`` over the first steps and over the last; None if it was not recorded twice."""
+        values = self.curve(metric)
+        if len(values) < 2:
+            return None
+        width = max(1, min(WINDOW, len(values) // 4))
+        return sum(values[:width]) / width, sum(values[-width:]) / width
+
+    @cached_property
+    def limit(self) -> int:
+        """The tokens of a response, at most."""
+        return int(self.value("data.max_response_length", 0))
+
+    @cached_property
+    def learns(self) -> bool:
+        """Whether the reward of on-policy samples rose and did not fall back."""
+        if (ends := self.ends(REWARD)) is None:
+            return False
+        first, last = ends
+        return last - first >= ROSE and last >= KEPT * max(self.curve(REWARD))
+
+    @cached_property
+    def both_ends(self) -> list[list[Rollout]]:
+        """The on-policy samples of the first step and those of the last; one list where there is one step."""
+        own = [[one for one in self.samples[step] if not one.prefix_length] for step in sorted(self.samples)]
+        drawn = [step for step in own if step]
+        return drawn[:1] if len(drawn) < 2 else [drawn[0], drawn[-1]]
+
+    @cached_property
+    def all_samples(self) -> list[Rollout]:
+        """Those of all steps that were read, first to last."""
+        return [one for step in sorted(self.samples) for one in self.samples[step]]
+
+    @cached_property
+    def off_policy(self) -> list[Rollout]:
+        """The samples that start with a target, or are one."""
+        return [one for one in self.all_samples if one.prefix_length]
+
+    def is_cut(self, sample: Rollout) -> bool:
+        """Whether ``sample`` filled the limit of a response."""
+        return 0 < self.limit <= sample.tokens
+
+
+def read_record(run: Path) -> RunRecord:
+    """The record of the run in folder ``run``, or in a file of a recorded run (.zip).
+
+    Raises:
+        InputError: there is no run, or a file of it is damaged.
+    """
+    if run.is_file():
+        with tempfile.TemporaryDirectory() as name:
+            _unpack(run, Path(name))
+            return _read(Path(name), run)
+    return _read(run, run)
+
+
+def _unpack(file: Path, folder: Path) -> None:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            if (size := sum(member.file_size for member in archive.infolist())) > LARGEST:
+                raise InputError(f"{file}: {size:,} bytes of content; expected at most {LARGEST:,}")
+            archive.extractall(folder)  # never outside of it
+    except (zipfile.BadZipFile, OSError, EOFError, RuntimeError) as error:
+        raise InputError(f"{file}: not a recorded run ({error}); give the folder of a run, or its .zip") from error
+
+
+def _read(folder: Path, named: Path) -> RunRecord:
+    run = RunFolder(folder)
+    manifest = next((file for file in (folder / MANIFEST, run.policy / MANIFEST) if file.is_file()), None)
+    if run.config.is_file():
+        config = read_yaml(run.config, "configuration")
+    elif manifest:
+        config = read_object(manifest).get("config") or {}
+    else:
+        raise InputError(
+            f"{named}: no config.yaml in it, so it is not a run: give the folder that training/policy shows as `run "
+            "folder`, or a recorded run (.zip)"
+        )
+    ended = attempts(run.attempts) if run.attempts.is_dir() else []
+    error = ended[-1].read_record().reason if ended else ""
+    return RunRecord(config, _metrics(run, folder), _samples(run.rollouts), _learned(folder), error)
+
+
+def _metrics(run: RunFolder, folder: Path) -> list[dict[str, Any]]:
+    """Those of a finished run, or of the attempts so far."""
+    try:
+        if run.metrics.is_file():
+            return read_metrics(run.metrics)
+        if not run.attempts.is_dir():
+            return []
+        with tempfile.TemporaryDirectory() as temporary:
+            return merge_attempts(
+                [attempt.records for attempt in attempts(run.attempts)], Path(temporary) / run.metrics.name
+            )
+    except (json.JSONDecodeError, KeyError) as error:
+        raise InputError(f"{run.metrics}: not the metrics of a run ({error}); remove the file") from error
+
+
+def _samples(folder: Path) -> dict[int, list[Rollout]]:
+    """The samples of the first and the last step, and of some between."""
+    steps = rollout_log.steps(folder) if folder.is_dir() else []
+    every = max(1, -(-len(steps) // STEPS))
+    return {step: rollout_log.read(folder, step, SAMPLES) for step in sorted({*steps[::every], *steps[-1:]})}
+
+
+def _learned(folder: Path) -> "pa.Table | None":
+    import pyarrow.parquet as pq
+
+    from core.schemas import LEARNED
+
+    file = folder / LEARNED_FILE
+    return pq.read_table(file, schema=LEARNED) if file.is_file() else None
