@@ -33,7 +33,7 @@ def examine(file: Path, samples: Path | None) -> int:
         if finding := found.get(cause.name):
             line = f"FAIL  {cause.title}: {finding.evidence.text}: change {cause.keys}; see {cause.link}"
         else:
-            line = f"ok    not so: {cause.title[0].lower()}{cause.title[1:]}"
+            line = f"ok    {cause.name}: not seen"
         sys.stdout.write(f"{line}\n")
     return int(bool(found))
 

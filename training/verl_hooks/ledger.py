@@ -10,6 +10,7 @@ import torch
 from core.files import write_table
 from core.schemas import USES
 from training.algorithms.methods.sft import sft_token_loss
+from training.algorithms.methods.srft import row_entropy, supervised_scale
 from training.algorithms.mixed_loss import off_policy_ratio, recorded_probs
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.registry import LOSSES
@@ -51,6 +52,58 @@ def supervised_uses(targets: Sequence[tuple[str, str]], step: int) -> list[dict[
     ]
 
 
+def row_figures(
+    log_prob: torch.Tensor, losses: torch.Tensor, mask: torch.Tensor, offsets: torch.Tensor, rows: torch.Tensor
+) -> list[list[float]]:
+    """The figures of each row of a supervised micro-batch, as `row_uses` reads them from the workers' metrics.
+
+    Args:
+        log_prob: ``[tokens]`` of the rows one after the other, as are the next two.
+        losses: of the tokens.
+        mask: the tokens of targets.
+        offsets: ``[rows + 1]``: where the rows start and end.
+        rows: ``[rows]``: the number of each in the dataset.
+    """
+    ends = offsets.tolist()
+    figures: list[list[float]] = []
+    for row, start, end in zip(rows.tolist(), ends[:-1], ends[1:], strict=True):
+        tokens = mask[start:end].bool()
+        probs = log_prob[start:end].detach()[tokens].float().exp()
+        loss = float(losses[start:end].detach()[tokens].sum())
+        figures.append([row, len(probs), float(probs.mean()), float(probs.quantile(LOW)), loss])
+    return figures
+
+
+def row_uses(figures: Sequence[Any], targets: Sequence[tuple[str, str]], step: int) -> list[dict[str, Any]]:
+    """The uses in a supervised update from the figures of its rows, in lists of lists by rank and micro-batch.
+
+    ``targets``: the (id, source) of each row of the dataset.
+    """
+    flat: list[Sequence[float]] = []
+    pending: list[Any] = list(figures)
+    while pending:
+        part = pending.pop()
+        if isinstance(part[0], list):
+            pending += part
+        else:
+            flat.append(part)
+    total = sum(loss for *_, loss in flat) or 1.0
+    return [
+        {
+            "step": step,
+            "target": targets[int(row)][0],
+            "data_source": targets[int(row)][1],
+            "sample": 0,
+            "tokens": int(tokens),
+            "prob": prob,
+            "low_prob": low_prob,
+            "loss_share": loss / total,
+            "gate": 1.0,
+        }
+        for row, tokens, prob, low_prob, loss in flat
+    ]
+
+
 def target_uses(
     samples: Samples,
     fields: Mapping[str, torch.Tensor],
@@ -83,7 +136,11 @@ def target_uses(
         )
         loss += losses.abs()
     if options.sft_multitask.use:
-        loss += sft_coef * sft_token_loss(log_prob, off_policy, options.sft_multitask.weight)
+        supervised = sft_coef * sft_token_loss(log_prob, off_policy, options.sft_multitask.weight)
+        if options.srft.use:
+            entropy = row_entropy(samples.rows["entropy"][index].float(), samples.mask[index])
+            supervised = supervised * supervised_scale(entropy, options.srft)
+        loss += supervised
     weight = off_policy_ratio(log_prob, phi, off_policy, options) if options.use_off_policy_loss else None
     shares = (loss * gate).sum(-1)
     shares = shares / shares.sum().clamp(min=torch.finfo(shares.dtype).tiny)

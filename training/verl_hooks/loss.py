@@ -25,6 +25,7 @@ from training.algorithms.mixed_loss import Stats, recorded_probs
 from training.algorithms.options import MixedPolicyOptions
 from training.algorithms.registry import LOSSES, MEAN_AGG_MODES
 from training.algorithms.tensors import mask_of_prefix
+from training.verl_hooks.ledger import row_figures
 from training.verl_hooks.metrics import pair_of_sums
 
 Losses = tuple[Tensor, dict[str, Metric]]
@@ -223,10 +224,15 @@ def sft_update_loss(model_output: dict[str, Tensor], data: TensorDict) -> Losses
 def supervised_loss(weight: str, model_output: dict[str, Tensor], data: TensorDict, dp_group: Any = None) -> Losses:
     """The share of one micro-batch of targets in the mean of ``-w log_prob`` over the target tokens of its update.
 
+    Its metrics are the figures of its rows for the ledger, as they are before the update.
+
     ``weight``: the name of ``w`` (`training.algorithms.methods.sft`).
     """
     log_prob = model_output["log_probs"].values().unsqueeze(0)  # the rows one after the other, without padding
     # The log-probability of a token stands where the token before it does.
     mask = cast("Tensor", data["loss_mask"]).values().roll(-1).unsqueeze(0)
     size = BatchSize(tokens=data["batch_num_tokens"], ranks=data["dp_size"])
-    return agg_loss(sft_token_loss(log_prob, mask, weight), mask, "token-mean", size), {}
+    losses = sft_token_loss(log_prob, mask, weight)
+    offsets, rows = cast("Tensor", data["loss_mask"]).offsets(), cast("Tensor", data["row"]).values()
+    uses: Any = row_figures(log_prob[0], losses[0], mask[0], offsets, rows)  # verl joins the lists of micro-batches
+    return agg_loss(losses, mask, "token-mean", size), {"uses": uses}

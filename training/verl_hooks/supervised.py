@@ -28,11 +28,14 @@ from verl.workers.config import TrainingWorkerConfig
 from verl.workers.engine_workers import TrainingWorker
 
 from core.errors import InputError
+from core.ledger import LEDGER
 from core.model.prompts import CHAT, Template, encode_example
 from training.job.checkpoints import TrainerState, folder_of, latest_step, mark_complete
 from training.job.configuration import chat_template, mixed_options
+from training.job.records.ledger import target_ids
 from training.job.records.metrics_log import require_finite
 from training.resources.fit_check import require_disk
+from training.verl_hooks.ledger import Ledger, row_uses
 from training.verl_hooks.loss import supervised_loss
 
 DATA = "data.pt"
@@ -41,12 +44,16 @@ DATA = "data.pt"
 class TargetDataset(Dataset[dict[str, torch.Tensor]]):
     """Prompt and target of each row, tokenized as an off-policy sample of a mixed-policy run is.
 
+    ``targets`` are the ids and sources of the rows.
+
     Raises:
         InputError: a row has no target.
     """
 
     def __init__(self, path: Path, tokenizer: PreTrainedTokenizerBase, template: Template = CHAT) -> None:
-        self._rows = pq.read_table(path, columns=["prompt", "target"])
+        table = pq.read_table(path, columns=["prompt", "target", "extra_info", "data_source"])
+        self._rows = table.select(["prompt", "target"])
+        self.targets = list(zip(target_ids(table), table["data_source"].to_pylist(), strict=True))
         self._tokenizer, self._template = tokenizer, template
         for row, target in enumerate(self._rows["target"]):
             if not target.is_valid or not len(target):
@@ -60,7 +67,8 @@ class TargetDataset(Dataset[dict[str, torch.Tensor]]):
         example = encode_example(prompt, target[0]["content"], self._tokenizer, self._template)
         ids = torch.tensor(example.prompt + example.response)
         positions = torch.arange(len(ids))
-        return {"input_ids": ids, "position_ids": positions, "loss_mask": (positions >= len(example.prompt)).long()}
+        mask = (positions >= len(example.prompt)).long()
+        return {"input_ids": ids, "position_ids": positions, "loss_mask": mask, "row": torch.tensor([index])}
 
 
 class SupervisedTrainer:
@@ -71,7 +79,7 @@ class SupervisedTrainer:
         self.checkpoints = Path(config.trainer.default_local_dir)
         model = omega_conf_to_dataclass(config.actor_rollout_ref.model)
         self.pad_token_id = model.tokenizer.pad_token_id
-        dataset = TargetDataset(Path(config.data.train_files), model.tokenizer, chat_template(config))
+        self.dataset = dataset = TargetDataset(Path(config.data.train_files), model.tokenizer, chat_template(config))
         self.loader = StatefulDataLoader(
             dataset,
             batch_size=config.data.train_batch_size,
@@ -80,6 +88,7 @@ class SupervisedTrainer:
             num_workers=config.data.dataloader_num_workers,
             drop_last=True,
         )
+        self.ledger = Ledger(Path(config.paths.run) / LEDGER)
         self.workers = self._build_workers(model)
 
     def _build_workers(self, model: Any) -> Any:
@@ -123,7 +132,7 @@ class SupervisedTrainer:
                     batches = iter(self.loader)
                     rows = next(batches)
                 with marked_timer("update_actor", timing):
-                    metrics = self._update(rows)
+                    metrics = self._update(rows, step)
                 require_finite(step, metrics, ("actor/sft_loss", "actor/grad_norm"))
                 if step % trainer.save_freq == 0 or step == trainer.total_training_steps:
                     with marked_timer("save_checkpoint", timing):
@@ -133,8 +142,8 @@ class SupervisedTrainer:
             tracking.log(data=metrics, step=step)
         tracking.finish(exit_code=0)
 
-    def _update(self, rows: dict[str, Any]) -> dict[str, float]:
-        """One optimiser step on a batch; its metrics under the names of the other recipes."""
+    def _update(self, rows: dict[str, Any], step: int) -> dict[str, float]:
+        """One optimiser step on a batch, which the ledger notes; its metrics under the names of the other recipes."""
         actor = self.config.actor_rollout_ref.actor
         lengths = rows["input_ids"].offsets().diff().tolist()
         targets = rows["loss_mask"].values().sum().item()
@@ -153,6 +162,9 @@ class SupervisedTrainer:
         )
         tu.assign_non_tensor(batch, update_lr_scheduler=True, global_token_num=NonTensorData(lengths))
         output = tu.get(self.workers.train_batch(batch).get(), "metrics")
+        self.ledger.begin()
+        self.ledger.add(row_uses(output["uses"], self.dataset.targets, step))
+        self.ledger.write(step)
         metrics = {name: value for name, value in output.items() if name.startswith("perf/")}
         return metrics | {
             "actor/sft_loss": output["loss"],

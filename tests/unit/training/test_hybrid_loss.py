@@ -129,7 +129,7 @@ def test_micro_batches_and_ranks_do_not_matter(mode: str, method: str) -> None:
 
 def test_dft_weighs_a_token_by_its_probability() -> None:
     masks = nested([[0.0, 1.0, 1.0], [0.0, 0.0, 1.0]])
-    data = tu.get_tensordict({"loss_mask": masks}, {"batch_num_tokens": 3, "dp_size": 1})
+    data = tu.get_tensordict({"loss_mask": masks, "row": nested([[0], [1]])}, {"batch_num_tokens": 3, "dp_size": 1})
     # Of a response's token: one before it.
     output = {"log_probs": nested([[-1.0, -2.0, -4.0], [-8.0, -0.5, -32.0]])}
     loss, _ = supervised_loss("p", output, data)

@@ -1,5 +1,6 @@
 """The ledger: what is written of each use of a target, and what the uses come to."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from training.algorithms.options import MixedPolicyOptions
 from training.job.derived_seeds import prompt_id
 from training.job.records.ledger import learned, target_ids, verdicts, write_ledger
 from training.verl_hooks.batch import Samples
-from training.verl_hooks.ledger import Ledger, supervised_uses, target_uses
+from training.verl_hooks.ledger import Ledger, row_uses, supervised_uses, target_uses
 
 NAN = float("nan")
 
@@ -89,6 +90,28 @@ def test_a_supervised_loss_and_a_gate_count_in_the_share():
     first, second = target_uses(made, {**fields, "gate": gate}, options, step=1, sft_coef=0.5)
     assert (first["loss_share"], second["loss_share"], second["gate"]) == (1.0, 0.0, 0.0)
     assert first["weight"] is None
+
+
+def test_the_entropy_of_a_row_scales_its_supervised_share_in_srft():
+    made, fields = samples()
+    made.rows["entropy"] = torch.zeros(7, 3)
+    made.rows["entropy"][3] = math.log(4.0)  # the second target: its supervised loss has a quarter of the weight
+    plain = {"use_off_policy_loss": False, "sft_multitask": {"use": True}, "prefix": {"n_prefix": 1}}
+    shares = []
+    for more in ({}, {"srft": {"use": True}, "on_policy_loss": "reinforce", "loss_remove_clip": True}):
+        first, second = target_uses(made, fields, MixedPolicyOptions(**plain, **more), step=1, sft_coef=0.5)
+        shares.append(second["loss_share"] / first["loss_share"])
+    assert shares[1] == pytest.approx(shares[0] / 4)
+
+
+def test_the_uses_of_a_supervised_update_come_from_the_figures_of_its_rows():
+    figures = [[[1, 4, 0.5, 0.25, 3.0]], [[0, 2, 0.75, 0.5, 1.0], [1, 4, 0.5, 0.25, 0.0]]]  # of two ranks
+    uses = {(use["target"], use["loss_share"]): use for use in row_uses(figures, [("a", "x"), ("b", "y")], 9)}
+    assert set(uses) == {("b", 0.75), ("a", 0.25), ("b", 0.0)}
+    use = uses["b", 0.75]
+    assert (use["step"], use["data_source"], use["tokens"], use["prob"], use["low_prob"]) == (9, "y", 4, 0.5, 0.25)
+    table = pa.Table.from_pylist([*uses.values()], schema=USES)
+    assert table["solved"].null_count == table["samples"].null_count == 3
 
 
 def test_a_step_that_is_made_again_replaces_its_file(tmp_path: Path):

@@ -1,5 +1,6 @@
 """What each worker differentiates, and that a new loss and a new recipe take one entry and one file each."""
 
+import math
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -77,8 +78,12 @@ def test_every_registered_name_has_a_function(table: Registry) -> None:
 def test_the_supervised_loss_is_verls() -> None:
     counts = {"batch_num_tokens": 5, "dp_size": 2}
     masks = nested([0, 1, 1], [0, 0, 1, 1])
-    data = tu.get_tensordict({"loss_mask": masks}, counts)
+    data = tu.get_tensordict({"loss_mask": masks, "row": nested([7], [3])}, counts)
     output = {"log_probs": nested([-1.0, -2.0, -4.0], [-8.0, -16.0, -32.0, -64.0])}
-    ours, _ = supervised_loss("one", output, data)
+    ours, metrics = supervised_loss("one", output, data)
     theirs, _ = sft_loss(None, output, data)
     assert ours.item() == pytest.approx(theirs.item()) == pytest.approx(2 * (1 + 2 + 16 + 32) / 5)
+    first, second = [math.exp(-1), math.exp(-2)], [math.exp(-16), math.exp(-32)]
+    low = [min(probs) + 0.1 * (max(probs) - min(probs)) for probs in (first, second)]
+    expected = [[7, 2, sum(first) / 2, low[0], 3.0], [3, 2, sum(second) / 2, low[1], 48.0]]
+    assert [pytest.approx(figures) for figures in expected] == metrics["uses"]

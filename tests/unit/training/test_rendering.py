@@ -121,6 +121,7 @@ def test_every_room_reads_the_same_tokens(model: Path, tokenizer: Any, tmp_path:
     assert loop._example({**row, "session_id": 0, "global_steps": 1}) == example
     # Supervised training.
     rows = {"prompt": [CONVERSATION], "target": [[{"role": "assistant", "content": TARGET}]]}
+    rows |= {"extra_info": [row["extra_info"]], "data_source": ["x"]}
     pq.write_table(pa.table(rows), tmp_path / "targets.parquet")
     item = TargetDataset(tmp_path / "targets.parquet", tokenizer)[0]
     assert item["input_ids"].tolist() == example.prompt + example.response
