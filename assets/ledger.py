@@ -5,27 +5,35 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.shared.metadata import cell
+from assets.shared.metadata import cell, pictures
 from assets.shared.profile import profile_asset
 from assets.shared.references import PolicyReference, Reference
+from assets.shared.storage import Storage
+from assets.targets import REJECTED
 from assets.training import POLICY
-from core.code_digest import code_version
+from core.code_digest import code_version, identity
+from core.files import digest_file
 from core.ledger import LEARNED_FILE, VERDICTS
 
 LEDGER = dg.AssetKey(["training", "ledger"])
+VERSION = code_version("assets/ledger.py", "training/job/records/ledger.py", "core/browser", "targets/trace_browser.py")
+PAGE = "ledger.html"
 
 
 @profile_asset(
     key=LEDGER,
     group_name=LEDGER.path[0],
     kinds={"parquet"},
-    code_version=code_version("assets/ledger.py", "training/job/records/ledger.py"),
-    ins={"policy": dg.AssetIn(POLICY)},
+    code_version=VERSION,
+    ins={"policy": dg.AssetIn(POLICY), "rejected": dg.AssetIn(REJECTED)},
     description="What the training made of each target: taught, imitated, known before, contradicted, not learned or "
-    "not used. Its tables have one row per target, and one per use of a target in an update. The setting "
+    "not used. Its tables have one row per target, and one per use of a target in an update; its page has every trace "
+    "with its verdict, to filter by. The setting "
     "targets.ledger leaves targets out of the next preparation by these verdicts.",
 )
-def ledger(context: dg.AssetExecutionContext, policy: PolicyReference) -> dg.MaterializeResult[Reference]:
+def ledger(
+    context: dg.AssetExecutionContext, policy: PolicyReference, rejected: Reference, storage: Storage
+) -> dg.MaterializeResult[Reference]:
     from core.model.manifest import read_manifest
 
     counts = read_manifest(Path(policy.path)).ledger
@@ -38,12 +46,25 @@ def ledger(context: dg.AssetExecutionContext, policy: PolicyReference) -> dg.Mat
     return dg.MaterializeResult(
         value=Reference(path=str(run), digest=policy.digest),
         data_version=dg.DataVersion(policy.digest),
-        metadata={} if counts is None else _metadata(counts, run),
+        metadata={} if counts is None else _metadata(counts, run) | _page(Path(rejected.path).parent, run, storage),
     )
+
+
+def _page(prepared: Path, run: Path, storage: Storage) -> dict[str, dg.MetadataValue]:
+    """The page of the traces of a preparation with what the training made of each."""
+    from targets.prepared import read_prepared
+    from targets.trace_browser import browse
+
+    folder = storage.folder("training", "ledger", identity(prepared.name, digest_file(run / LEARNED_FILE), VERSION))
+    if not folder.exists():
+        with storage.writing(folder) as temporary:
+            browse(read_prepared(prepared), temporary / PAGE, run)
+    return {"page": storage.link(folder / PAGE)}
 
 
 def _metadata(counts: Mapping[str, Mapping[str, int]], run: Path) -> dict[str, dg.MetadataValue]:
     """The verdicts by source, what they mean, and the targets that weighed most."""
+    from evaluation.report import charts
     from evaluation.report.scorecard.scorecard_text import learned_table
     from training.job.records.ledger import USES_FILE, heaviest
 
@@ -52,7 +73,14 @@ def _metadata(counts: Mapping[str, Mapping[str, int]], run: Path) -> dict[str, d
     rows = ["| target | problem | share of the loss | uses | p, first to last | solved, first to last | verdict |"]
     rows.append("|---|---|--:|--:|--:|--:|---|")
     rows += [f"| {' | '.join(map(cell, row))} |" for row in heaviest(run)]
+    bars = [
+        (f"{source}: {title}" if len(counts) > 1 else title, of[name])
+        for source, of in sorted(counts.items())
+        for name, title in ((name, name.replace("_", " ")) for name in VERDICTS)
+        if name in of
+    ]
     return {
+        "figure": pictures(charts.counts("Targets by what the training made of them", bars)),
         "targets by verdict": dg.MetadataValue.md("\n".join([table.to_markdown(), "", *meanings])),
         "heaviest targets": dg.MetadataValue.md("\n".join(rows)),
         "targets": dg.MetadataValue.path(str(run / LEARNED_FILE)),

@@ -29,6 +29,7 @@ Prepared = Annotated[Path, typer.Argument(metavar="OUT", help="Folder of a prepa
         "luffy targets --source 'traces/*.parquet' --tokenizer models/policy --benchmarks paper --benchmark-root data "
         "--out out --check --docs out/docs",
         "luffy targets browse out --out page.html",
+        "luffy targets browse out --out page.html --ledger runs/luffy",
         "luffy targets diff last-week out",
     ),
 )
@@ -45,7 +46,12 @@ def prepare(context: typer.Context, **given: Any) -> int:
 
 @app.command()
 def browse(
-    folder: Prepared, out: Annotated[Path, typer.Option(metavar="FILE.html", help="The page to write.")]
+    folder: Prepared,
+    out: Annotated[Path, typer.Option(metavar="FILE.html", help="The page to write.")],
+    ledger: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Folder of a training on these targets: adds what it made of each."),
+    ] = None,
 ) -> None:
     """Write all traces of a preparation, kept and rejected, on one HTML page, which opens without a network.
 
@@ -54,7 +60,7 @@ def browse(
     from targets.prepared import read_prepared
     from targets.trace_browser import browse
 
-    typer.echo(f"{out}: {browse(read_prepared(folder), out):,} rows")
+    typer.echo(f"{out}: {browse(read_prepared(folder), out, ledger):,} rows")
 
 
 @app.command()

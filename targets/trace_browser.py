@@ -1,26 +1,69 @@
 """``python -m targets browse``: all traces of a preparation, kept and rejected, on one page for people."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from core.browser.page import Page, Row, write_page
+from core.ledger import VERDICTS
+from core.parquet import read_table
+from core.schemas import LEARNED
 from targets.prepared import Prepared
+from targets.select.learned import ADVICE, learned_file
 from targets.target_tables import iter_batches
 
 KEPT = "kept"
 FACETS = ("reason", "source", "verdict")
+LEARNED_FACET, NOT_TRAINED = "training", "not in the training"
+
+Learned = Mapping[str, Mapping[str, Any]]  # rows of `core.schemas.LEARNED` by target
 
 
-def browse(prepared: Prepared, out: Path) -> int:
-    """Write the page of ``prepared`` to ``out``; returns the number of rows on it."""
+def browse(prepared: Prepared, out: Path, run: Path | None = None) -> int:
+    """Write the page of ``prepared`` to ``out``; returns the number of rows on it.
+
+    Args:
+        prepared: a preparation.
+        out: the file of the page.
+        run: a training on its targets; its ledger then adds a facet with the verdict of each target, and its figures.
+    """
+    learned = None if run is None else _read(run)
     counts = prepared.counts
     summary = {"read": f"{counts['read']:,}", KEPT: f"{counts['kept']:,}"}
     summary |= {step["filter"]: f"{step['removed']:,}" for step in prepared.filter_counts}
-    page = Page("Targets", FACETS, summary, review=True)
-    rows = chain(_kept(prepared), _rejected(prepared))
-    return write_page(page, rows, counts["read"], out)
+    rows: Iterator[Row] = chain(_kept(prepared), _rejected(prepared))
+    facets = FACETS
+    if learned is not None:
+        facets, rows = (*FACETS, LEARNED_FACET), (_with_training(row, learned) for row in rows)
+        verdicts = Counter(row["verdict"] for row in learned.values())
+        summary |= {name.replace("_", " "): f"{verdicts[name]:,}" for name in VERDICTS if name in verdicts}
+    return write_page(Page("Targets", facets, summary, review=True), rows, counts["read"], out)
+
+
+def _read(run: Path) -> Learned:
+    counted = ("target", "verdict", "uses", "loss_share")
+    table = read_table(learned_file(run), LEARNED, ADVICE, optional=[n for n in LEARNED.names if n not in counted])
+    return {row["target"]: row for row in table.to_pylist()}
+
+
+def _with_training(row: Row, learned: Learned) -> Row:
+    """``row`` with what a training made of it."""
+    if (made := learned.get(row.id)) is None:
+        return replace(row, facets=(*row.facets, NOT_TRAINED))
+    notes = {
+        "uses": f"{made['uses']:,}",
+        "share of the loss": f"{made['loss_share']:.3f}",
+        "probability, first to last": _ends(made["first_prob"], made["last_prob"]),
+        "solved, first to last": _ends(made["first_solved"], made["last_solved"]),
+    }
+    return replace(row, facets=(*row.facets, made["verdict"].replace("_", " ")), notes=row.notes | notes)
+
+
+def _ends(first: float | None, last: float | None) -> str:
+    return "" if first is None or last is None else f"{first:.2f} to {last:.2f}"
 
 
 def _kept(prepared: Prepared) -> Iterator[Row]:

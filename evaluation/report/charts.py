@@ -204,6 +204,20 @@ def funnel(title: str, stages: Sequence[tuple[str, int]]) -> str:
 
 
 @_style()
+def counts(title: str, rows: Sequence[tuple[str, int]]) -> str:
+    """Plot numbers as bars, one per (name, number), each with its number and its share of all of them."""
+    most, total = max((number for _, number in rows), default=0) or 1, sum(number for _, number in rows) or 1
+    chart = _bars(title, [name for name, _ in rows], right=_text_width(f"{most:,}") + 24)
+    for y, (name, number) in enumerate(rows):
+        (bar,) = chart.axes.barh(y, number, 0.6, color=LIGHT["policy"])
+        chart.note(bar, f"{name}: {number:,} of {total:,} ({number / total:.1%})")
+        style = {"textcoords": "offset points", "va": "center_baseline", "fontsize": SMALL, "annotation_clip": False}
+        chart.axes.annotate(f"{number:,}", (number, y), (8, 0), color=LIGHT["soft"], **style)
+    chart.axes.set_xlim(0, most)
+    return chart.svg()
+
+
+@_style()
 def histogram(title: str, values: Sequence[float], *, limit: float, bins: int = 32) -> str:
     """Plot how many of ``values`` lie in each of ``bins`` equal intervals from 0 to ``limit``, the maximum."""
     chart = _Chart(title, WIDE, 190, left=60, right=24, top=34, bottom=26)

@@ -27,15 +27,18 @@ class Learned:
             trace.reject(Rejection("ledger", f"{verdict}: {VERDICTS[verdict]}"))
 
 
+def learned_file(path: str | Path) -> Path:
+    """The table of a run's folder, or ``path`` if it is that file."""
+    return Path(path) / LEARNED_FILE if Path(path).is_dir() else Path(path)
+
+
 def read_learned(path: str | None, drop: Sequence[str]) -> Learned:
     """The verdicts ``drop`` of the run or file at ``path``; InputError if it cannot be read or holds something else."""
     if path is None:
         return Learned()
     import pyarrow as pa
 
-    file = Path(path)
-    if file.is_dir():
-        file /= LEARNED_FILE
+    file = learned_file(path)
     table = read_table(file, pa.schema([LEARNED.field("target"), LEARNED.field("verdict")]), ADVICE)
     dropped = {}
     for number, row in enumerate(table.to_pylist(), start=1):

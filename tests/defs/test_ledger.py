@@ -1,20 +1,32 @@
 """The asset training/ledger, the scorecard's table of it, and the documentation's."""
 
+import base64
+import json
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pages import page_data
+from preparing import trace
 
 from core.ledger import LEARNED_FILE, VERDICTS
 from core.model.manifest import write_manifest
 from core.schemas import LEARNED
 from evaluation.report.scorecard.lineage_summary import Lineage
+from targets.config import build_config
+from targets.prepare import prepare
 from tests import manifests
 from tests.defs.test_scorecard_and_champion import Written
+from training.embedded_model.resolve_model import SHIPPED
 
 
 def metadata(written: Written, **changes: object) -> dict[str, str]:
     written.policy("p", arithmetic=0.5)
+    source = written.project.storage / "t.jsonl"
+    source.write_text("".join(json.dumps(trace(k)) + "\n" for k in range(3)))
+    settings = build_config({"source": str(source), "workers": 1})
+    prepared = prepare(settings, written.project.storage / "prepared", tokenizer_json=SHIPPED)
+    written.refer("targets/rejected", prepared.rejected, "j" * 64)
     folder = Path(written.reference("training/policy")["path"])
     write_manifest(folder, manifests.manifest(**changes))
     result = written.project.run("training/ledger")
@@ -28,7 +40,7 @@ def test_the_verdicts_and_the_heaviest_targets_are_shown(build):
     run = written.project.storage / "training" / "policy" / "p"
     run.mkdir(parents=True)
     row = {
-        "target": "a",
+        "target": "t.jsonl:0",
         "data_source": "s",
         "problem": "1 | 2",
         "uses": 2,
@@ -43,6 +55,14 @@ def test_the_verdicts_and_the_heaviest_targets_are_shown(build):
     assert "| s | 3 | 1 | 0 |" in shown["targets by verdict"]
     assert "1,200" in shown["targets by verdict"] and VERDICTS["taught"] in shown["targets by verdict"]
     assert "| 50.00% | 2 | 0.25 to 0.20 |  | not learned |" in shown["heaviest targets"]
+    assert shown["figure"].startswith("![picture](data:image/svg+xml;base64,")
+    figure = base64.b64decode(shown["figure"].partition("base64,")[2].rstrip(")")).decode()
+    assert "t|u: unused: 1,200 of 1,204 (99.7%)" in figure
+    page = written.project.storage / shown["page"].split("/", 2)[2]
+    index, texts = page_data(page)
+    training = next(facet for facet in index["facets"] if facet["name"] == "training")
+    assert [training["values"][code] for code in training["codes"]] == ["not learned", *["not in the training"] * 2]
+    assert texts[0][5]["probability, first to last"] == "0.25 to 0.20" and texts[0][5]["uses"] == "2"
 
 
 def test_a_recipe_without_a_ledger_says_so(build):

@@ -168,9 +168,8 @@ def _samples(folder: Path) -> dict[int, list[Rollout]]:
 
 
 def _learned(folder: Path) -> "pa.Table | None":
-    import pyarrow.parquet as pq
-
+    from core.parquet import read_table
     from core.schemas import LEARNED
 
     file = folder / LEARNED_FILE
-    return pq.read_table(file, schema=LEARNED) if file.is_file() else None
+    return read_table(file, LEARNED, "remove the file", optional=LEARNED.names) if file.is_file() else None

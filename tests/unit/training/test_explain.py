@@ -1,0 +1,228 @@
+"""Why a run does not learn: each cause is seen where it is, not where it is not, and said with what to change."""
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from core.errors import InputError
+from core.schemas import LEARNED
+from training.explain import report
+from training.explain.causes import CAUSES, early_causes, explain
+from training.explain.record import RunRecord, read_record
+from training.explain.updates import between_steps
+from training.job.rollout_log import Rollout
+from training.job.user_reward import SHIPPED
+
+ROOT = Path(__file__).resolve().parents[3]
+RECORDED = sorted((ROOT / "results" / "runs").glob("*/*.zip"))
+LIMIT = 100
+CONFIG: dict[str, Any] = {
+    "data": {"max_response_length": LIMIT},
+    "reward": {"custom_reward_function": {"path": SHIPPED, "name": "compute_score"}},
+    "mixed": {"rollout_correction": {"type": "none"}, "gate": {"type": "none"}},
+    "actor_rollout_ref": {
+        "actor": {"optim": {"lr": 1e-4}},
+        "model": {"override_config": {"attn_implementation": "sdpa"}},
+        "rollout": {"max_model_len": 200, "temperature": 1.0},
+    },
+}
+
+
+def sample(number: int, **changes: Any) -> Rollout:
+    """A sample of one of four problems: right in one case of two."""
+    answer = number % 4 + 10 * (number % 2)
+    figures = {"prompt": f"user\nproblem {'x' * (number % 4)}\nassistant\n", "gold": str(number % 4)}
+    figures |= {"response": f"<think>\nhm {number}\n</think>\n\n\\boxed{{{answer}}}", "reward": float(number % 2 == 0)}
+    return Rollout(**{**figures, "prefix_length": 0, "tokens": 40, **changes})
+
+
+def target(number: int, **changes: Any) -> Rollout:
+    return sample(number, **{"prefix_length": 40, "reward": 1.0, **changes})
+
+
+def metrics(**curves: list[float]) -> list[dict[str, Any]]:
+    """The records of six steps of a run in order, with other ``curves`` ("__" stands for "/")."""
+    usual = {
+        "reward/on_policy": [0.1, 0.1, 0.1, 0.12, 0.1, 0.12],
+        "reward/off_policy": [1.0] * 6,
+        "actor/off_policy_prob": [0.80, 0.81, 0.83, 0.84, 0.86, 0.87],
+        "actor/entropy": [0.2] * 6,
+        "actor/grad_norm": [0.1] * 6,
+        "groups/solve_partial": [0.3] * 6,
+        "groups/solve_none": [0.7] * 6,
+        "groups/off_policy": [1.0] * 6,
+        "rollout_correction/abs_log_ratio_mean": [0.01] * 6,
+        "staleness/mean": [0.0] * 6,
+    }
+    usual |= {name.replace("__", "/"): values for name, values in curves.items()}
+    return [{"step": k + 1, "data": {name: values[k] for name, values in usual.items()}} for k in range(6)]
+
+
+def run(samples: Any = sample, targets: Any = target, config: dict[str, Any] | None = None, **more: Any) -> RunRecord:
+    """A run in order, but for what is given: samples and targets of steps 1 to 6 by their number."""
+    drawn = {step: [samples(n) for n in range(16)] + [targets(n) for n in range(4)] for step in range(1, 7)}
+    return RunRecord(**{"config": config or CONFIG, "records": metrics(), "samples": drawn, **more})
+
+
+def changed(key: str, value: Any) -> dict[str, Any]:
+    """The configuration with another value of ``key``."""
+    config = json.loads(json.dumps(CONFIG))
+    section = config
+    *parents, name = key.split(".")
+    for parent in parents:
+        section = section.setdefault(parent, {})
+    section[name] = value
+    return config
+
+
+def rambling(number: int) -> Rollout:
+    return sample(number, response=f"\\boxed{{{number}}} and so on and so on {number}", tokens=LIMIT)
+
+
+def sorted_by_length() -> dict[int, list[Rollout]]:
+    return {
+        step: [sample(n, prompt="p" * (10 * step + n % 4)) for n in range(16)] for step in range(1, 7)
+    }  # four prompts of a step are alike
+
+
+OPENED = "user\nproblem\nassistant\n<think>\n"
+MODEL = "actor_rollout_ref.model.override_config"
+FAULTY = {
+    "context": run(config=changed(MODEL, {"max_position_embeddings": 4096})),
+    "thoughts_twice": run(targets=lambda n: target(n, prompt=OPENED, response="\n<think>\n1\n</think>\\boxed{1}")),
+    "end_token": run(rambling),
+    "cut": run(lambda n: sample(n, response=f"hm {n}", tokens=LIMIT, reward=0.0)),
+    "no_box": run(lambda n: sample(n, response=f"it is {n}", reward=0.0)),
+    "verifier_errors": run(lambda n: sample(n, error="no sympy" if n == 3 else "")),
+    "always_right": run(lambda n: sample(n, response=f"</think>\\boxed{{{n}}}", reward=1.0)),
+    "always_wrong": run(lambda n: sample(n, reward=0.0), lambda n: target(n, reward=0.0)),
+    "order": RunRecord(CONFIG, metrics(), sorted_by_length()),
+    "alike": run(
+        lambda n: sample(n, reward=0.0, response=f"\\boxed{{{n % 4 + 70}}}"),
+        records=metrics(groups__solve_partial=[0.01] * 6, groups__off_policy=[0.0] * 6),
+    ),
+    "stale": run(records=metrics(staleness__mean=[0.0, 1.0, 2.0, 3.0, 4.0, 5.0])),
+    "drift": run(records=metrics(rollout_correction__abs_log_ratio_mean=[0.4] * 6)),
+    "learning_rate": run(records=metrics(actor__off_policy_prob=[0.8, 0.6, 0.3, 0.2, 0.1, 0.1])),
+    "targets_not_learned": run(records=metrics(actor__off_policy_prob=[0.8] * 6)),
+}
+
+
+def test_a_run_in_order_has_no_cause():
+    assert explain(run()) == []
+
+
+def test_every_cause_has_a_case_here_and_a_section_in_the_documentation():
+    assert [cause.name for cause in CAUSES] == list(FAULTY)
+    page = (ROOT / "docs" / "explain.md").read_text(encoding="utf-8")
+    for cause in CAUSES:
+        assert f'<a id="{cause.name}"></a>' in page, cause.name
+        assert cause.title in page, cause.name
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_a_fault_is_named_first_with_its_evidence(name: str):
+    first, *_ = explain(FAULTY[name])
+    assert first.cause.name == name
+    assert len(first.evidence.samples) <= 3 and (first.evidence.samples or name == "learning_rate")
+    assert any(character.isdigit() for character in first.evidence.text)
+
+
+@pytest.mark.parametrize("name", [cause.name for cause in CAUSES if cause.early])
+def test_what_needs_no_training_is_seen_in_the_samples_alone(name: str):
+    record = FAULTY[name]
+    before = RunRecord(record.config, samples={1: record.samples[1]})
+    assert next(finding.cause.name for finding in explain(before, early_causes())) == name
+
+
+def test_a_format_that_the_run_learns_or_loses_is_no_fault_of_the_format():
+    faulty, healthy = FAULTY["no_box"].samples[1], run().samples[1]
+    for first, last in ((faulty, healthy), (healthy, faulty)):
+        assert explain(RunRecord(CONFIG, metrics(), {1: first, 6: last})) == []
+
+
+def test_a_run_that_learns_is_not_blamed_for_its_updates():
+    rising = [0.0, 0.1, 0.2, 0.3, 0.5, 0.6]
+    for name in ("order", "alike", "stale", "drift", "learning_rate", "targets_not_learned"):
+        record = FAULTY[name]
+        data = [{**one, "data": {**one["data"], "reward/on_policy": rising[k]}} for k, one in enumerate(record.records)]
+        assert explain(RunRecord(record.config, data, record.samples)) == [], name
+
+
+def test_a_correction_is_for_stale_samples():
+    records = metrics(staleness__mean=[0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
+    assert explain(run(records=records, config=changed("mixed.rollout_correction.type", "tis"))) == []
+
+
+def test_a_stretched_context_is_none_that_is_too_short():
+    override = {"max_position_embeddings": 4096, "rope_parameters": {"rope_theta": 40000.0}}
+    assert explain(run(config=changed(MODEL, override))) == []
+
+
+def test_groups_of_one_text_name_the_temperature():
+    records = metrics(groups__solve_partial=[0.0] * 6, groups__off_policy=[0.0] * 6)
+    cold = run(lambda n: sample(n % 4, reward=0.0), config=changed("actor_rollout_ref.rollout.temperature", 0.01))
+    (finding,) = explain(RunRecord(cold.config, records, cold.samples))
+    assert "rollout.temperature is 0.01" in finding.evidence.text
+
+
+def test_the_ledger_says_more_of_targets_than_their_mean():
+    record = FAULTY["targets_not_learned"]
+    rows = [{"target": str(k), "uses": 3, "first_prob": 0.5, "last_prob": 0.6} for k in range(4)]
+    learned = pa.Table.from_pylist(rows, schema=LEARNED)
+    assert explain(RunRecord(record.config, record.records, record.samples, learned)) == []
+
+
+def test_the_error_that_ended_a_run_is_evidence():
+    stopped = "RuntimeError: step 1: the verifier of x failed on 12 of 64 samples, more than 5%; the first: no sympy"
+    (first, *_) = explain(RunRecord(CONFIG, error=stopped))
+    assert first.cause.name == "verifier_errors" and "12 of 64" in first.evidence.text
+    (first, *_) = explain(RunRecord(CONFIG, error="FloatingPointError: step 3: actor/grad_norm is inf"))
+    assert first.cause.name == "learning_rate" and "lr=0.0001" in first.evidence.text
+
+
+def test_the_variance_between_shuffled_steps_is_that_of_chance():
+    between, chance = between_steps([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
+    assert between == pytest.approx(0.0) and chance == pytest.approx(1 / 5)
+
+
+def test_the_report_has_cause_evidence_key_and_link():
+    record = FAULTY["drift"]
+    text = "\n".join(report.lines(record, explain(record)))
+    for part in ("first cause: vLLM samples", "evidence: the mean |log-ratio|", "change: rollout_precision"):
+        assert part in text
+    assert "read: docs/explain.md#drift" in text and "sample 1, reward" in text and "0.4 to 0.4" in text
+    nothing = "\n".join(report.lines(run(), []))
+    assert f"none of the {len(CAUSES)} known causes has evidence" in nothing
+
+
+def test_a_sample_is_only_text_in_markdown():
+    hostile = run(lambda n: sample(n, response=f"<script>|`x` {n}", reward=0.0))
+    text = report.markdown(hostile, explain(hostile))
+    assert "<script>" not in text and "First cause: Answers have no box" in text
+
+
+@pytest.mark.parametrize("file", RECORDED, ids=lambda file: f"{file.parent.name}-{file.stem}")
+def test_no_recorded_run_that_learns_raises_an_alarm(file: Path):
+    record = read_record(file)
+    findings = [finding.cause.name for finding in explain(record)]
+    if record.learns:
+        assert findings == []
+    elif "stale" in file.stem and file.stem.split("-")[0].endswith("_none"):
+        assert findings[:1] in ([], ["stale"])
+
+
+def test_what_is_no_run_is_told(tmp_path: Path):
+    with pytest.raises(InputError, match=r"no config\.yaml in it, so it is not a run"):
+        read_record(tmp_path)
+    (tmp_path / "x.zip").write_text("no zip")
+    with pytest.raises(InputError, match=r"x\.zip: not a recorded run .*give the folder of a run, or its \.zip"):
+        read_record(tmp_path / "x.zip")
+    with zipfile.ZipFile(tmp_path / "y.zip", "w") as archive:
+        archive.writestr("metrics.jsonl", "")
+    with pytest.raises(InputError, match=r"y\.zip: no config\.yaml"):
+        read_record(tmp_path / "y.zip")
