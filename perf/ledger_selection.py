@@ -1,35 +1,36 @@
 """Train again without the targets that a ledger drops: ``.venv/bin/python -m perf.ledger_selection``.
 
-For each seed a policy is trained on all targets, a second one without those that the ledger of the first calls known or
-not learned, and a third one on as many targets drawn by chance, each for the same number of steps. The policies are
-scored on problems of the same distribution, none of which is a target. Trainings and scores that are complete in
-``--out`` are reused, so an interrupted comparison continues where it stopped. The result is the table of
+For each seed a policy is trained on all targets, and a second one without those that the ledger of the first calls
+known or not learned, each for the same number of steps; with ``--control`` also a third one, on as many targets drawn
+by chance. The policies are scored on problems of the same distribution, none of which is a target. Trainings that are
+complete in ``--out`` are reused, so an interrupted comparison continues where it stopped. The result is the table of
 docs/results/ledger.md.
 """
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import stats
 
+from core.arithmetic import problems
 from core.code_digest import PROJECT
 from core.files import write_table
-from core.ledger import VERDICTS
-from core.schemas import BENCHMARK
-from evaluation.benchmarks.benchmark_problems import read_suite
-from evaluation.benchmarks.suite import load_suite
-from evaluation.statistics.scores import summarize
+from core.ledger import LEARNED_FILE, VERDICTS
+from core.metrics import VALIDATION_SCORE
+from core.schemas import TARGET
 from perf.learning_rates import TRAINING, call
 from training.embedded_model.resolve_model import SHIPPED
 from training.job.ledger import verdict_counts
 
 DROPPED = ("known", "not_learned")
-BENCHMARK_NAME, PROBLEMS = "arithmetic", 200
-ALL, LEFT, CHANCE = "all", "left", "chance"  # the three trainings of a seed
+PROBLEMS = 200
+ALL, LEFT, CHANCE = "all", "left", "chance"  # the trainings of a seed
 # The setting of the profile drift with fresh samples: 20 steps in which the policy learns most of the task.
 OVERRIDES = (
     "data.train_batch_size=16",
@@ -40,44 +41,55 @@ OVERRIDES = (
     "reward.truncated=zero",
     "actor_rollout_ref.actor.optim.lr=2e-4",
 )
-SAMPLING = ("--temperature", "0.6", "--top-p", "0.95", "--max-tokens", "192")
 
 
-def prepare(out: Path, rows: int, suite: Path, *more: str) -> Path:
+def prepare(out: Path, rows: int, *more: str) -> Path:
     """Prepare the targets in ``out`` unless they are there; their file."""
     if not (out / "train.parquet").exists():
-        settings = ["embedded_rows=" + str(rows), "max_prompt_tokens=64", "max_target_tokens=144", "workers=1"]
+        settings = [f"embedded_rows={rows}", "max_prompt_tokens=64", "max_target_tokens=144", "workers=1"]
         command = [sys.executable, "-m", "targets", "--source", "embedded", "--tokenizer", SHIPPED, "--out", out]
-        command += ["--benchmarks", suite, *(part for text in settings for part in ("--set", text)), *more]
-        call(*command)
+        call(*command, *(part for text in settings for part in ("--set", text)), *more)
     return out / "train.parquet"
 
 
-def train(run: Path, targets: Path, seed: int, steps: int, suite: Path) -> float:
-    """The score of the policy of the run in folder ``run``, which is trained unless it is there."""
+def write_problems(file: Path) -> Path:
+    """The problems that the policies are scored on: sums of the same lengths, none of which is a target."""
+    table = [
+        {
+            "data_source": "arithmetic",
+            "prompt": [{"role": "user", "content": one.problem}],
+            "target": [{"role": "assistant", "content": one.trace}],
+            "ability": "math",
+            "reward_model": {"style": "rule", "ground_truth": one.answer},
+            "extra_info": {"split": "test", "index": number, "id": one.id, "source": "embedded"},
+        }
+        for number, one in enumerate(problems("test", PROBLEMS))
+    ]
+    write_table(pa.Table.from_pylist(table, schema=TARGET), file)
+    return file
+
+
+def train(run: Path, targets: Path, seed: int, steps: int, asked: Path) -> float:
+    """The score of the policy of the run in folder ``run``, which is trained unless it is there: by its validation."""
     command = [TRAINING, "-m", "training", "--recipe", "luffy", "--targets", targets, "--model", SHIPPED, "--out", run]
-    overrides = [*OVERRIDES, f"trainer.total_training_steps={steps}", f"trainer.save_freq={steps}"]
+    lengths = (f"trainer.{key}={steps}" for key in ("total_training_steps", "save_freq", "test_freq"))
+    overrides = [*OVERRIDES, *lengths, f"data.val_files={asked}", f"data.val_max_samples={PROBLEMS}"]
     call(*command, "--seed", str(seed), *(part for text in overrides for part in ("--set", text)))
-    if not (run / "graded").exists():
-        command = [TRAINING, "-m", "evaluation", "generate", "--model", run / "policy", "--suite", suite]
-        call(*command, *SAMPLING, "--cache", run / "cache", "--out", run / "samples")
-        command = [TRAINING, "-m", "evaluation", "grade", "--suite", suite]
-        call(*command, "--samples", run / "samples", "--out", run / "graded")
-    return summarize(pq.read_table(run / "graded" / f"{BENCHMARK_NAME}.parquet")).mean
+    return json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])["data"][VALIDATION_SCORE]
 
 
-def compare(seed: int, out: Path, rows: int, steps: int, suite: Path) -> dict[str, tuple[int, float]]:
+def compare(seed: int, out: Path, rows: int, steps: int, *, control: bool) -> dict[str, tuple[int, float]]:
     """{training: (targets, score)} of one seed."""
-    files = {ALL: prepare(out / "targets", rows, suite)}
-    scores = {ALL: train(out / f"{ALL}-{seed}", files[ALL], seed, steps, suite)}
+    asked, files, scores = write_problems(out / "problems.parquet"), {ALL: prepare(out / "targets", rows)}, {}
+    scores[ALL] = train(out / f"{ALL}-{seed}", files[ALL], seed, steps, asked)
     drop = ["--set", f"ledger={out / f'{ALL}-{seed}'}", "--set", f"ledger_drop=[{','.join(DROPPED)}]"]
-    files[LEFT] = prepare(out / f"targets-{LEFT}-{seed}", rows, suite, *drop)
-    left = pq.read_metadata(files[LEFT]).num_rows
-    more = ["--max-rows", str(left), "--set", f"seed={seed + 1}"]
-    files[CHANCE] = prepare(out / f"targets-{CHANCE}-{seed}", rows, suite, *more)
-    for name in (LEFT, CHANCE):
-        scores[name] = train(out / f"{name}-{seed}", files[name], seed, steps, suite)
-    return {name: (pq.read_metadata(files[name]).num_rows, scores[name]) for name in scores}
+    files[LEFT] = prepare(out / f"targets-{LEFT}-{seed}", rows, *drop)
+    if control:
+        more = ["--max-rows", str(pq.read_metadata(files[LEFT]).num_rows), "--set", f"seed={seed + 1}"]
+        files[CHANCE] = prepare(out / f"targets-{CHANCE}-{seed}", rows, *more)
+    for name in files.keys() - {ALL}:
+        scores[name] = train(out / f"{name}-{seed}", files[name], seed, steps, asked)
+    return {name: (pq.read_metadata(files[name]).num_rows, scores[name]) for name in files}
 
 
 def difference(first: Sequence[float], second: Sequence[float]) -> str:
@@ -96,28 +108,25 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(5)))
     parser.add_argument("--targets", type=int, default=160, help="of the first training (default %(default)s)")
     parser.add_argument("--steps", type=int, default=20, help="of each training (default %(default)s)")
+    parser.add_argument("--control", action="store_true", help="also train on as many targets drawn by chance")
     parser.add_argument("--out", type=Path, default=PROJECT / "var/ledger_selection")
     options = parser.parse_args()
     out: Path = options.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    suite = out / "suite.parquet"
-    entries = [entry for entry in load_suite("embedded") if entry.name == BENCHMARK_NAME]
-    table = read_suite(entries, [], limit=PROBLEMS, seed=0)
-    assert table.schema.names == BENCHMARK.names
-    write_table(table, suite)
-    print("| seed | targets | left | score, all | score, left | score, as many by chance | verdicts |")
-    print("|--:|--:|--:|--:|--:|--:|---|", flush=True)
-    scores: dict[str, list[float]] = {name: [] for name in (ALL, LEFT, CHANCE)}
+    names = [ALL, LEFT, *([CHANCE] if options.control else [])]
+    scores: dict[str, list[float]] = {name: [] for name in names}
+    print("| seed | targets | left |" + "".join(f" score, {name} |" for name in names) + " verdicts |")
+    print("|--:|--:|--:|" + "--:|" * len(names) + "---|", flush=True)
     for seed in options.seeds:
-        of_seed = compare(seed, out, options.targets, options.steps, suite)
-        for name, (_, score) in of_seed.items():
-            scores[name].append(score)
-        (counts,) = verdict_counts(pq.read_table(out / f"{ALL}-{seed}" / "targets.parquet")).values()
+        of_seed = compare(seed, out, options.targets, options.steps, control=options.control)
+        for name in names:
+            scores[name].append(of_seed[name][1])
+        (counts,) = verdict_counts(pq.read_table(out / f"{ALL}-{seed}" / LEARNED_FILE)).values()
         verdicts = ", ".join(f"{counts[name]} {name.replace('_', ' ')}" for name in VERDICTS if name in counts)
-        cells = [str(seed), str(of_seed[ALL][0]), str(of_seed[LEFT][0])]
-        cells += [f"{of_seed[name][1]:.1%}" for name in (ALL, LEFT, CHANCE)]
+        cells = [str(seed), *(str(of_seed[name][0]) for name in (ALL, LEFT))]
+        cells += [f"{of_seed[name][1]:.1%}" for name in names]
         print(f"| {' | '.join(cells)} | {verdicts} |", flush=True)
-    for name in (ALL, CHANCE):
+    for name in (name for name in names if name != LEFT):
         print(f"left minus {name}, points: {difference(scores[LEFT], scores[name])}")
 
 

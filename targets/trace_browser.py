@@ -28,7 +28,7 @@ def browse(prepared: Prepared, out: Path, run: Path | None = None) -> int:
     Args:
         prepared: a preparation.
         out: the file of the page.
-        run: a training on its targets; its ledger then adds a facet with the verdict of each target, and its figures.
+        run: a training on its targets; its ledger adds a first facet, the verdict of each target, and its figures.
     """
     learned = None if run is None else _read(run)
     counts = prepared.counts
@@ -37,7 +37,7 @@ def browse(prepared: Prepared, out: Path, run: Path | None = None) -> int:
     rows: Iterator[Row] = chain(_kept(prepared), _rejected(prepared))
     facets = FACETS
     if learned is not None:
-        facets, rows = (*FACETS, LEARNED_FACET), (_with_training(row, learned) for row in rows)
+        facets, rows = (LEARNED_FACET, *FACETS), (_with_training(row, learned) for row in rows)
         verdicts = Counter(row["verdict"] for row in learned.values())
         summary |= {name.replace("_", " "): f"{verdicts[name]:,}" for name in VERDICTS if name in verdicts}
     return write_page(Page("Targets", facets, summary, review=True), rows, counts["read"], out)
@@ -52,14 +52,14 @@ def _read(run: Path) -> Learned:
 def _with_training(row: Row, learned: Learned) -> Row:
     """``row`` with what a training made of it."""
     if (made := learned.get(row.id)) is None:
-        return replace(row, facets=(*row.facets, NOT_TRAINED))
+        return replace(row, facets=(NOT_TRAINED, *row.facets))
     notes = {
         "uses": f"{made['uses']:,}",
         "share of the loss": f"{made['loss_share']:.3f}",
         "probability, first to last": _ends(made["first_prob"], made["last_prob"]),
         "solved, first to last": _ends(made["first_solved"], made["last_solved"]),
     }
-    return replace(row, facets=(*row.facets, made["verdict"].replace("_", " ")), notes=row.notes | notes)
+    return replace(row, facets=(made["verdict"].replace("_", " "), *row.facets), notes=row.notes | notes)
 
 
 def _ends(first: float | None, last: float | None) -> str:

@@ -50,7 +50,7 @@ def _on_page(record: RunRecord, finding: Finding) -> dict[str, Any]:
     return {
         "name": cause.name,
         "title": cause.title,
-        "keys": cause.keys,
+        "change": cause.keys,
         "link": cause.link,
         "text": evidence.text,
         "samples": evidence.samples,

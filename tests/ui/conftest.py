@@ -1,6 +1,7 @@
-"""One Chromium for the tests of a module."""
+"""One Chromium for the tests of a module, and the screenshots that the documentation shows."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,3 +22,16 @@ def browser() -> Iterator[Any]:
         opened = playwright.chromium.launch(executable_path=str(CHROMIUM), args=QUIET)
         yield opened
         opened.close()
+
+
+@pytest.fixture
+def screenshot(tmp_path: Path) -> Callable[[Any, str], Path]:
+    """Takes the picture NAME.png of a page, in the folder that the variable SCREENSHOTS names (docs), or in none."""
+
+    def take(page: Any, name: str) -> Path:
+        file = Path(os.environ.get("SCREENSHOTS", tmp_path)) / f"{name}.png"
+        page.screenshot(path=file)
+        assert file.stat().st_size > 10_000  # an empty page has less
+        return file
+
+    return take

@@ -6,18 +6,28 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from preparing import trace
 
-from core.browser.page import Page, Row, write_page
+from core.browser.page import Page, Row
+from core.browser.page import write_page as write_rows
+from core.ledger import LEARNED_FILE
+from core.schemas import LEARNED
+from pipelines.cli.explain import explain_run, write_page
 from targets import trace_browser
 from targets.__main__ import main
 from targets.config import build_config
 from targets.prepare import prepare
 from targets.prepared import Prepared
 from targets.select.split import reconcile, select_train
+from training.explain.causes import explain
+from training.explain.record import RunRecord
+from training.job.rollout_log import Rollout
 
-MODEL = Path(__file__).resolve().parents[2] / "training" / "embedded_model" / "model"
+ROOT = Path(__file__).resolve().parents[2]
+MODEL = ROOT / "training" / "embedded_model" / "model"
 HOSTILE = (
     "<script>window.pwned = 1</script><img src=x onerror='window.pwned = 1'></script><svg onload=alert(1)>"
     "$\\href{javascript:window.pwned=1}{x}$ $\\includegraphics{http://127.0.0.1:9/x.png}$ $\\htmlData{a=b}{x}$ "
@@ -31,7 +41,7 @@ def opened(browser) -> Iterator[Callable[[Path], Any]]:
     with browser.new_context(viewport={"width": 1400, "height": 900}, offline=True) as context:
         wrong: list[str] = []
 
-        def open_file(file: Path, *, violation: bool = False) -> Any:
+        def open_file(file: Path, *, violation: bool = False, heading: str = "article h2") -> Any:
             page = context.new_page()
             page.set_default_timeout(20_000)
             if not violation:
@@ -40,7 +50,7 @@ def opened(browser) -> Iterator[Callable[[Path], Any]]:
             page.on("dialog", lambda dialog: wrong.append(dialog.message))
             page.on("request", lambda request: None if request.url == file.as_uri() else wrong.append(request.url))
             page.goto(file.as_uri())
-            page.locator("article h2").wait_for()
+            page.locator(heading).wait_for()
             return page
 
         yield open_file
@@ -97,6 +107,45 @@ def test_every_trace_is_listed_with_its_reason_and_can_be_filtered(opened, targe
     page.get_by_text("No row fits the filters.").wait_for()
 
 
+def test_traces_are_filtered_by_what_a_training_made_of_them(opened, screenshot, targets: Path) -> None:
+    rows = [
+        {"target": f"t.jsonl:{k}", "verdict": verdict, "uses": 2, "loss_share": 0.25, "first_prob": 0.5, "last_prob": p}
+        for k, verdict, p in ((0, "taught", 0.75), (1, "not_learned", 0.4))
+    ]
+    run = targets / "run"
+    run.mkdir()
+    pq.write_table(pa.Table.from_pylist(rows, schema=LEARNED), run / LEARNED_FILE)
+    assert main(["browse", str(targets / "out"), "--out", str(targets / "l.html"), "--ledger", str(run)]) == 0
+    page = opened(targets / "l.html")
+    count(page, "5 of 5 rows")
+    page.select_option("select[name=training]", label="not in the training (3)")
+    count(page, "3 of 5 rows")
+    page.select_option("select[name=training]", label="not learned (1)")
+    count(page, "1 of 5 rows")
+    assert "not learned" in lines(page)[0]
+    page.get_by_text("0.50 to 0.40").wait_for()
+    page.get_by_text("probability, first to last").wait_for()
+    screenshot(page, "ledger")
+
+
+def test_the_page_of_an_explanation_has_the_first_cause_and_its_curve(opened, screenshot, tmp_path: Path) -> None:
+    explain_run(ROOT / "results/runs/drift/stale_8_none-2.zip", tmp_path / "page.html")
+    page = opened(tmp_path / "page.html", heading="h1")
+    first = page.locator("section").first
+    assert first.get_attribute("id") == "stale" and "8.0 updates old" in first.inner_text()
+    assert "max_staleness, or mixed.rollout_correction.type=seq-mask-tis" in first.inner_text()
+    assert first.locator("svg path").count() > 2 and page.locator("script").count() == 0
+    screenshot(page, "explain")
+
+
+def test_a_hostile_sample_of_a_run_is_only_text(opened, tmp_path: Path) -> None:
+    record = RunRecord({"data": {"max_response_length": 9}}, samples={1: [Rollout("p", HOSTILE, HOSTILE, 0, 0, 9)] * 4})
+    write_page(record, explain(record), HOSTILE, tmp_path / "page.html")
+    page = opened(tmp_path / "page.html", heading="h1")
+    assert page.evaluate("window.pwned") is None and "onerror=" in page.locator("pre").nth(1).inner_text()
+    assert page.locator("body img, body script, body svg[onload]").count() == 0
+
+
 def test_a_row_shows_thoughts_and_answer_beside_the_gold_answer_and_the_duplicate(opened, targets: Path) -> None:
     page = opened(targets / "page.html")
     page.fill("#query", "x_2^2")
@@ -129,7 +178,7 @@ def test_a_hostile_row_is_only_text(opened, targets: Path) -> None:
 
 def test_a_page_runs_no_script_but_its_own(opened, tmp_path: Path) -> None:
     row = Row(HOSTILE, (HOSTILE, ""), HOSTILE, HOSTILE, HOSTILE, 9, {HOSTILE: HOSTILE}, HOSTILE, HOSTILE)
-    write_page(Page(HOSTILE, (HOSTILE, "b"), {HOSTILE: HOSTILE}, review=True), [row], 1, tmp_path / "page.html")
+    write_rows(Page(HOSTILE, (HOSTILE, "b"), {HOSTILE: HOSTILE}, review=True), [row], 1, tmp_path / "page.html")
     page = opened(tmp_path / "page.html", violation=True)
     assert page.title().startswith("<script>window.pwned = 1</script>")
     assert page.locator("h2").inner_text().startswith("<script>")
@@ -187,7 +236,7 @@ def test_ten_thousand_rows_are_listed_filtered_and_searched(opened, tmp_path: Pa
         )
         for k in range(10_000)
     )
-    assert write_page(Page("Many", ("reason", "source")), rows, 10_000, tmp_path / "page.html") == 10_000
+    assert write_rows(Page("Many", ("reason", "source")), rows, 10_000, tmp_path / "page.html") == 10_000
     page = opened(tmp_path / "page.html")
     count(page, "10,000 of 10,000 rows")
     assert page.locator(".line").count() < 200
