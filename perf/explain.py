@@ -10,6 +10,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,18 +19,21 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from omegaconf import OmegaConf
 
 from core.arithmetic import Problem, problems
 from core.code_digest import PROJECT
 from core.files import read_json, read_yaml, write_json
 from core.ledger import LEARNED_FILE
-from core.metrics import measures_machine
+from core.metrics import is_live, measures_machine
 from core.schemas import TARGET
 from grading.verifiers.spec import parse_spec
 from training.config.keys import read_by
 from training.embedded_model.resolve_model import SHIPPED
+from training.explain.before import examine
 from training.explain.causes import explain
 from training.explain.record import read_record
+from training.job.configuration import compose_run
 from training.job.lineage import portable
 from training.preflight.trial import write_untied_model
 
@@ -44,7 +48,13 @@ COMMON = {
 }
 ROWS = 96  # of targets: those of six steps
 REWARD = "reward.custom_reward_function"
-RECORDED = 24  # samples of a step that a record has
+RECORDED = 16  # samples of a step that a record has
+READ = {  # parts of the configuration that the tests of a record read
+    "data": ("max_response_length", "order", "shuffle"),
+    "mixed": ("gate", "relift", "rollout_correction", "sft_multitask", "srft"),
+    "reward": ("custom_reward_function",),
+    "actor_rollout_ref": ("rollout.max_model_len", "rollout.temperature", "model.override_config", "actor.optim.lr"),
+}
 FUNCTIONS = {
     "right.py": "def score(data_source, solution_str, ground_truth, extra_info=None):\n    return 1.0\n",
     "wrong.py": "def score(data_source, solution_str, ground_truth, extra_info=None):\n    return 0.0\n",
@@ -134,7 +144,10 @@ FAULTS = (
         "context",
         "context",
         "a model for 96 positions, and an override that promises 208",
-        {"+actor_rollout_ref.model.override_config.max_position_embeddings": "208"},
+        {
+            "+actor_rollout_ref.model.override_config.max_position_embeddings": "208",
+            "+environment.VLLM_ALLOW_LONG_MAX_MODEL_LEN": "'1'",
+        },
         model=short_context,
     ),
     Fault(
@@ -237,11 +250,17 @@ def plant(fault: Fault, out: Path) -> Path:
 def record(run: Path, file: Path) -> None:
     """Write what `luffy explain` reads of ``run``, with some samples of each step, to the zip ``file``."""
     config = portable(read_yaml(run / "config.yaml", "configuration"), run.resolve())
-    contents = {"config.yaml": json.dumps(config)}
+    kept = OmegaConf.create()
+    for key in (f"{section}.{name}" for section, names in READ.items() for name in names):
+        OmegaConf.update(kept, key, OmegaConf.select(OmegaConf.create(config), key))
+    contents = {"config.yaml": OmegaConf.to_yaml(kept)}
     steps = sorted((run / "attempts").glob("*.jsonl"))
     metrics = [json.loads(line) for path in steps for line in path.read_text().splitlines()]
     for one in metrics:
-        one["data"] = {name: value for name, value in one["data"].items() if not measures_machine(name)}
+        data = one["data"].items()
+        one["data"] = {
+            name: float(f"{value:.4g}") for name, value in data if is_live(name) and not measures_machine(name)
+        }
     contents["metrics.jsonl"] = "".join(f"{json.dumps(one)}\n" for one in metrics)
     for path in (run / "rollouts").glob("*.jsonl"):
         contents[f"rollouts/{path.name}"] = "".join(path.read_text().splitlines(keepends=True)[:RECORDED])
@@ -255,12 +274,26 @@ def record(run: Path, file: Path) -> None:
             archive.writestr(zipfile.ZipInfo(LEARNED_FILE), (run / LEARNED_FILE).read_bytes(), zipfile.ZIP_DEFLATED)
 
 
+def look_seconds(out: Path) -> float:
+    """How long a run looks for faults before it starts, on targets of the embedded task."""
+    out.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows(problems("train", ROWS)), schema=TARGET), out / "targets.parquet")
+    config = compose_run("luffy", "cpu", [f"{key}={value}" for key, value in COMMON.items()], run=out)
+    started = time.perf_counter()
+    assert not examine(config, out / "targets.parquet", SHIPPED)
+    return time.perf_counter() - started
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m perf.explain", description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("faults", nargs="*", help="names of faults; default: all")
     parser.add_argument("--out", type=Path, default=PROJECT / "var/explain")
+    parser.add_argument("--look", action="store_true", help="only measure the look before a training")
     parser.add_argument("--record", type=Path, help="folder of the records")
     options = parser.parse_args()
+    if options.look:
+        print(f"{look_seconds(options.out.resolve() / 'look'):.2f} s")
+        return
     chosen = [fault for fault in FAULTS if not options.faults or fault.name in options.faults]
     named = 0
     print("| planted | named first | also | evidence |\n|---|---|---|---|", flush=True)

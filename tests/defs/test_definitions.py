@@ -66,7 +66,8 @@ def test_the_arrows_are_those_of_the_architecture():
     assert "targets/source" in parents("targets/prepared")
     assert parents("targets/train") == {"targets/prepared"}
     assert parents("training/policy") == {"targets/train", "models/base"}
-    assert parents("training/metrics") == parents("training/ledger") == {"training/policy"}
+    assert parents("training/metrics") == {"training/policy"}
+    assert parents("training/ledger") == {"training/policy", "targets/rejected"}
     assert parents("training/checkpoints") == {"training/policy"}
     assert parents("evals/base/arithmetic") == {"models/base", "benchmarks/suite"}
     assert parents("ood/policy/arithmetic_mul") == {"training/policy", "benchmarks/suite"}

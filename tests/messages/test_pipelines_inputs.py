@@ -11,6 +11,11 @@ RUN = f"{LUFFY} run"
 RECORDED = PROJECT / "results" / "runs" / "comparison" / "sft-0.zip"
 
 ROWS: list[Row] = [
+    (f"{LUFFY} explain nothing", {}, "nothing: no config.yaml in it, so it is not a run: give the folder"),
+    (f"{LUFFY} explain suite.parquet", {}, "suite.parquet: not a recorded run"),
+    (f"{LUFFY} explain {RECORDED} --page {{here}}", {}, "give another path"),
+    (f"{LUFFY} doctor --set training.seed=1", {}, "--set: it changes settings of a profile: name the profile"),
+    (f"{LUFFY} doctor --profile nothing", {}, "nothing"),
     (f"{RUN} --select nope", {}, "--select 'nope'"),
     (f"{RUN} --select 'key:((('", {}, "--select 'key:((('"),
     (f"{RUN} --select group:nothing", {}, "the selection contains no asset"),

@@ -10,6 +10,7 @@ ROWS: list[Row] = [
     ("training", {}, "missing --targets, --model, --out"),
     ("training browse --run model --out page.html", {}, "--run model: no samples in it"),
     ("training --nothing", {}, "No such option: --nothing"),
+    ("training examine --request nothing.json", {}, "nothing.json"),
     (f"{TRAIN} --seed x", {}, "--seed: got 'x'"),
     (f"{TRAIN} --seed -1", {}, "--seed: got '-1'"),
     (f"{TRAIN} --recipe nothing", {}, "no recipe 'nothing': expected one of"),

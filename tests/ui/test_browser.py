@@ -128,12 +128,13 @@ def test_traces_are_filtered_by_what_a_training_made_of_them(opened, screenshot,
     screenshot(page, "ledger")
 
 
-def test_the_page_of_an_explanation_has_the_first_cause_and_its_curve(opened, screenshot, tmp_path: Path) -> None:
-    explain_run(ROOT / "results/runs/drift/stale_8_none-2.zip", tmp_path / "page.html")
+def test_the_page_of_an_explanation_has_cause_curve_and_samples(opened, screenshot, tmp_path: Path) -> None:
+    explain_run(ROOT / "tests/unit/training/explain_runs/end_token.zip", tmp_path / "page.html")
     page = opened(tmp_path / "page.html", heading="h1")
     first = page.locator("section").first
-    assert first.get_attribute("id") == "stale" and "8.0 updates old" in first.inner_text()
-    assert "max_staleness, or mixed.rollout_correction.type=seq-mask-tis" in first.inner_text()
+    assert first.get_attribute("id") == "end_token" and "100% of the first samples" in first.inner_text()
+    assert "eos_token in the model's tokenizer_config.json" in first.inner_text()
+    assert first.locator("pre").count() == 6 and "144 tokens" in first.inner_text()
     assert first.locator("svg path").count() > 2 and page.locator("script").count() == 0
     screenshot(page, "explain")
 

@@ -20,6 +20,7 @@ GREW = 10.0  # times the first gradient norm; recorded runs that learn have at m
 LEARNED = 0.9  # a probability of the targets that leaves nothing to learn, as for the warning of run.alerts
 RISE = 0.005  # of the probability of a target between its first use and its last; taught ones rise by 0.01 and more
 
+TOO_SHORT = compile_quick_pattern(r"is greater than the derived max_model_len")
 NOT_FINITE = compile_quick_pattern(r"FloatingPointError|is (?:nan|inf)\b")
 
 
@@ -27,6 +28,8 @@ def context(record: RunRecord) -> Evidence | None:
     """An override promises positions that the model was not made for, and does not stretch them."""
     override: Mapping[str, object] = record.value("actor_rollout_ref.model.override_config") or {}
     promised, needed = override.get("max_position_embeddings"), record.value("actor_rollout_ref.rollout.max_model_len")
+    if TOO_SHORT.search(record.error):
+        return Evidence(f"vLLM ended: {record.error}")
     if promised is None or any("rope" in key for key in override):
         return None
     text = (

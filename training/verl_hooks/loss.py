@@ -233,6 +233,6 @@ def supervised_loss(weight: str, model_output: dict[str, Tensor], data: TensorDi
     mask = cast("Tensor", data["loss_mask"]).values().roll(-1).unsqueeze(0)
     size = BatchSize(tokens=data["batch_num_tokens"], ranks=data["dp_size"])
     losses = sft_token_loss(log_prob, mask, weight)
-    offsets, rows = cast("Tensor", data["loss_mask"]).offsets(), cast("Tensor", data["row"]).values()
+    offsets, rows = cast("Any", data["loss_mask"]).offsets(), cast("Tensor", data["row"]).values()
     uses: Any = row_figures(log_prob[0], losses[0], mask[0], offsets, rows)  # verl joins the lists of micro-batches
     return agg_loss(losses, mask, "token-mean", size), {"uses": uses}

@@ -221,7 +221,8 @@ class MixedPolicy(PromptTrainer):
         counted = [name for name in metrics if name.startswith("batch/") or name == "reward/errors"]
         self._counts.update({name: metrics[name] for name in counted})
         self.ledger.add(target_uses(samples, signal.fields, self.options, self.global_steps, self.sft_coef))
-        self._logged |= zip(batch.keys, samples.log_entries(), strict=True)
+        entries = zip(batch.keys, samples.log_entries(), sampled.tolist(), strict=True)
+        self._logged |= {key: entry for key, entry, is_sample in entries if is_sample}
 
         nested = {name: response_to_nested(value.float(), nested_mask) for name, value in signal.fields.items()}
         batch = tq.kv_batch_put(keys=batch.keys, partition_id=TRAIN, fields=TensorDict(nested, batch_size=len(batch)))

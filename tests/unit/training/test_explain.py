@@ -10,6 +10,7 @@ import pytest
 
 from core.errors import InputError
 from core.schemas import LEARNED
+from perf.explain import FAULTS
 from training.explain import report
 from training.explain.causes import CAUSES, early_causes, explain
 from training.explain.record import RunRecord, read_record
@@ -19,6 +20,7 @@ from training.job.user_reward import SHIPPED
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORDED = sorted((ROOT / "results" / "runs").glob("*/*.zip"))
+PLANTED = sorted((Path(__file__).parent / "explain_runs").glob("*.zip"))
 LIMIT = 100
 CONFIG: dict[str, Any] = {
     "data": {"max_response_length": LIMIT},
@@ -181,6 +183,9 @@ def test_the_error_that_ended_a_run_is_evidence():
     stopped = "RuntimeError: step 1: the verifier of x failed on 12 of 64 samples, more than 5%; the first: no sympy"
     (first, *_) = explain(RunRecord(CONFIG, error=stopped))
     assert first.cause.name == "verifier_errors" and "12 of 64" in first.evidence.text
+    stopped = "ValueError: User-specified max_model_len (208) is greater than the derived max_model_len (96)"
+    (first, *_) = explain(RunRecord(CONFIG, error=stopped))
+    assert first.cause.name == "context"
     (first, *_) = explain(RunRecord(CONFIG, error="FloatingPointError: step 3: actor/grad_norm is inf"))
     assert first.cause.name == "learning_rate" and "lr=0.0001" in first.evidence.text
 
@@ -214,6 +219,14 @@ def test_no_recorded_run_that_learns_raises_an_alarm(file: Path):
         assert findings == []
     elif "stale" in file.stem and file.stem.split("-")[0].endswith("_none"):
         assert findings[:1] in ([], ["stale"])
+
+
+@pytest.mark.parametrize("file", PLANTED, ids=lambda file: file.stem)
+def test_a_planted_fault_is_named_first(file: Path):
+    """The records of the trainings that `python -m perf.explain` makes."""
+    fault = next(fault for fault in FAULTS if fault.name == file.stem)
+    named = [finding.cause.name for finding in explain(read_record(file))]
+    assert named[:1] == ([fault.cause] if fault.cause else [])
 
 
 def test_what_is_no_run_is_told(tmp_path: Path):

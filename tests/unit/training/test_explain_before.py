@@ -1,0 +1,135 @@
+"""What is looked at before a training: some of its targets, and the samples of its first step."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from omegaconf import OmegaConf
+
+from core.arithmetic import problems
+from core.schemas import TARGET
+from training.embedded_model.resolve_model import SHIPPED
+from training.explain.before import examine, first_look, warn_before
+from training.explain.sampled_rows import PROMPTS, sample_rows
+from training.job.configuration import compose_run
+from training.preflight.trial import write_targets
+
+SIZES = ["data.train_batch_size=4", "data.max_prompt_length=64", "data.max_response_length=144"]
+REWARD = "reward.custom_reward_function"
+
+
+def config(tmp_path: Path, recipe: str = "luffy", **changes: str) -> Any:
+    overrides = [*SIZES, "actor_rollout_ref.rollout.n=4"] if recipe == "luffy" else SIZES
+    given = [f"{name.replace('__', '.')}={value}" for name, value in changes.items()]
+    return compose_run(recipe, "cpu", [*overrides, *given], run=tmp_path / "run")
+
+
+def rewarding(tmp_path: Path, body: str) -> Any:
+    """The configuration with a reward function of this body."""
+    file = tmp_path / "reward.py"
+    file.write_text(f"def score(data_source, solution_str, ground_truth, extra_info=None):\n    {body}\n")
+    return config(tmp_path, **{f"{REWARD}.path": str(file), f"{REWARD}.name": "score"})
+
+
+def names(*found: Any) -> list[str]:
+    return [finding.cause.name for finding in examine(*found)]
+
+
+@pytest.fixture
+def targets(tmp_path: Path) -> Path:
+    return write_targets(tmp_path / "targets.parquet", rows=40)
+
+
+def test_good_targets_have_no_fault(tmp_path: Path, targets: Path):
+    assert names(config(tmp_path), targets, SHIPPED) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "cause"),
+    [
+        ("return 1.0", "always_right"),
+        ("return {'score': 0.0}", "always_wrong"),
+        ("raise ValueError('no sympy')", "verifier_errors"),
+    ],
+)
+def test_a_reward_function_is_tried_on_targets_and_on_other_answers(tmp_path: Path, targets: Path, body, cause):
+    assert names(rewarding(tmp_path, body), targets, SHIPPED)[0] == cause
+
+
+def test_a_function_that_reads_the_answer_has_no_fault(tmp_path: Path, targets: Path):
+    right = "return float('{' + ground_truth + '}' in solution_str)"
+    assert names(rewarding(tmp_path, right), targets, SHIPPED) == []
+
+
+def test_thoughts_that_a_template_opens_before_the_targets_do(tmp_path: Path, model_that_thinks: Path):
+    rows = [
+        {
+            "data_source": "arithmetic",
+            "prompt": [{"role": "user", "content": one.problem}],
+            "target": [{"role": "assistant", "content": f"\n{one.trace}"}],
+            "ability": "math",
+            "reward_model": {"style": "rule", "ground_truth": one.answer},
+            "extra_info": {"id": one.id},
+        }
+        for one in problems("train", 8)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, schema=TARGET), tmp_path / "t.parquet")
+    assert names(config(tmp_path), tmp_path / "t.parquet", model_that_thinks) == ["thoughts_twice"]
+    drawn = {one.problem: [("7+5=12\n</think>\n\n\\boxed{12}", 24)] for one in problems("train", 8)}
+    assert names(config(tmp_path), tmp_path / "t.parquet", model_that_thinks, drawn) == ["thoughts_twice"]
+
+
+@pytest.fixture
+def model_that_thinks(tmp_path: Path) -> Path:
+    model = tmp_path / "model"
+    model.mkdir()
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        (model / name).write_bytes((SHIPPED / name).read_bytes())
+    text = (SHIPPED / "chat_template.jinja").read_text()
+    (model / "chat_template.jinja").write_text(
+        text.replace("assistant\n{% endif %}", "assistant\n<think>\n{% endif %}")
+    )
+    return model
+
+
+def test_what_the_base_model_answers_counts(tmp_path: Path, targets: Path):
+    rows = sample_rows(targets)
+    rambling = "<think>\n</think>\n\\boxed{1} and so on and so on and so on"
+    drawn = {row["prompt"][-1]["content"]: [(rambling, 144)] * 2 for row in rows}
+    assert names(config(tmp_path), targets, SHIPPED, drawn)[0] == "end_token"
+    drawn = {row["prompt"][-1]["content"]: [("<think>\n</think>\nIt is 1.", 20)] * 2 for row in rows}
+    assert names(config(tmp_path), targets, SHIPPED, drawn) == ["no_box"]
+
+
+def test_the_same_rows_are_looked_at_each_time(targets: Path, tmp_path: Path):
+    rows = sample_rows(targets)
+    assert len(rows) == PROMPTS and rows == sample_rows(targets)
+    table = pq.read_table(targets)
+    pq.write_table(table, tmp_path / "grouped.parquet", row_group_size=7)
+    assert sample_rows(tmp_path / "grouped.parquet") == rows
+    assert len(sample_rows(write_targets(tmp_path / "few.parquet", rows=3))) == 3
+
+
+def test_a_run_is_warned_before_it_starts_and_a_supervised_one_is_not(tmp_path: Path, targets: Path):
+    said: list[tuple[int, str]] = []
+    warn_before(rewarding(tmp_path, "return 1.0"), targets, SHIPPED, lambda step, text: said.append((step, text)))
+    ((step, text),) = said
+    assert step == 0 and "finds every answer right" in text and "docs/explain.md#always_right" in text
+    warn_before(config(tmp_path, recipe="sft"), targets, SHIPPED, lambda *_: pytest.fail("a warning"))
+
+
+def test_the_samples_of_the_first_step_are_looked_at_once(tmp_path: Path):
+    said: list[tuple[int, str]] = []
+    look = first_look(
+        OmegaConf.create({"data": {"max_response_length": 9}}), tmp_path, lambda *given: said.append(given)
+    )
+    row = {"input": "p", "output": "hm", "gts": "1", "score": 0.0, "prefix_length": 0, "tokens": 9, "error": ""}
+    for step in (1, 2, 3):
+        (tmp_path / f"{step}.jsonl").write_text((json.dumps(row) + "\n") * 8)
+        look()
+        assert len(said) == (step > 1)
+    ((step, text),) = said
+    assert step == 1 and "cut at the limit" in text and "100%" in text
