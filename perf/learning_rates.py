@@ -8,7 +8,6 @@ complete in ``--out`` are reused, so an interrupted search continues where it st
 
 import argparse
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -20,24 +19,17 @@ from core.code_digest import PROJECT
 from core.files import write_table
 from evaluation.benchmarks.benchmark_problems import read_suite
 from evaluation.statistics.scores import summarize
+from perf.commands import TRAINING, call
 from pipelines.cli.run import configure
 from pipelines.definitions.settings import Settings, load_settings
 from training.config.keys import read_by
 from training.embedded_model.resolve_model import resolve_base
 
-TRAINING = str(PROJECT / ".venv-train/bin/python")
 RATE = "actor_rollout_ref.actor.optim.lr"
 RATES = ("1e-4", "2e-4")
 SEED = 100
 VALIDATION_SEED = 1
 PROBLEMS = 200
-
-
-def call(*command: str | Path) -> None:
-    """Run a command; if it fails, end with the last lines of its errors."""
-    done = subprocess.run([str(part) for part in command], cwd=PROJECT, check=False, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"error: {' '.join(map(str, command))} ended with status {done.returncode}:\n{done.stderr[-2000:]}")
 
 
 def shortened(override: str) -> str:

@@ -24,7 +24,7 @@ from core.files import write_table
 from core.ledger import LEARNED_FILE, VERDICTS
 from core.metrics import VALIDATION_SCORE
 from core.schemas import TARGET
-from perf.learning_rates import TRAINING, call
+from perf.commands import TRAINING, call
 from training.embedded_model.resolve_model import SHIPPED
 from training.job.ledger import verdict_counts
 
