@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -169,23 +170,51 @@ def is_locked(path: Path) -> bool:
 def build_on_top(base: Path, folder: Path, *, force: bool = False) -> None:
     """Make an environment in ``folder`` that has the packages of ``base`` and those that it lacks.
 
+    What was in ``folder`` stays there unless this succeeds.
+
     Raises:
         InputError: ``base`` is no Python that can train, or a package that it lacks does not go with those it has.
     """
+    folder = folder.resolve()
+    if base.parent.resolve().is_relative_to(folder):
+        raise InputError(f"{base} is of {folder}, which is made anew: choose the Python that it is to be built on")
     python = ExistingPython.look(base)
     sys.stdout.write(f"setup: {base} has {python.tested() or 'none of torch, verl and vLLM'}\n")
     findings = python.requirements()
     findings.refuse(base, force=force, on_top=True)
+    with _replacing(folder):
+        done = subprocess.run([base, "-m", "venv", folder], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise InputError(f"{base} -m venv {folder}: {done.stdout.strip() or done.stderr.strip()}")
+        site = next(folder.glob("lib/python*/site-packages"))
+        lines = [f"import site; site.addsitedir({path!r})\n" for path in python.folders if Path(path).is_dir()]
+        (site / "on_top_of.pth").write_text("".join(lines), encoding="utf-8")
+        if findings.missing:
+            sys.stdout.write(f"setup: {folder} adds {', '.join(findings.missing)}\n")
+            _add(folder / "bin" / "python", findings.missing, python.packages)
+        (folder / BASE).write_text(f"{base}\n", encoding="utf-8")
+
+
+@contextmanager
+def _replacing(folder: Path) -> Iterator[None]:
+    """Put ``folder`` aside while another one is made in its place, and back unless that succeeds.
+
+    An environment cannot be made elsewhere and moved, because its scripts hold its path.
+    """
+    former = folder.with_name(f"{folder.name}.former")
+    if former.exists():  # the process that replaced it was killed
+        shutil.rmtree(folder, ignore_errors=True)
+        former.rename(folder)
     if folder.exists():
-        shutil.rmtree(folder)
-    subprocess.run([base, "-m", "venv", folder], check=True)
-    site = next(folder.glob("lib/python*/site-packages"))
-    lines = [f"import site; site.addsitedir({path!r})\n" for path in python.folders if Path(path).is_dir()]
-    (site / "on_top_of.pth").write_text("".join(lines), encoding="utf-8")
-    if findings.missing:
-        sys.stdout.write(f"setup: {folder} adds {', '.join(findings.missing)}\n")
-        _add(folder / "bin" / "python", findings.missing, python.packages)
-    (folder / BASE).write_text(f"{base}\n", encoding="utf-8")
+        folder.rename(former)
+    try:
+        yield
+    except BaseException:  # Ctrl-C, too
+        shutil.rmtree(folder, ignore_errors=True)
+        if former.exists():
+            former.rename(folder)
+        raise
+    shutil.rmtree(former, ignore_errors=True)
 
 
 def _add(python: Path, requirements: list[str], fixed: dict[str, str]) -> None:

@@ -78,6 +78,38 @@ def test_a_missing_package_that_does_not_go_with_the_others_is_refused(tmp_path:
         build_on_top(base, tmp_path / "top")
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_failure_leaves_the_environment_that_was_there(tmp_path: Path, killed: bool):
+    top = tmp_path / "top"
+    build_on_top(python_with(tmp_path / "base"), top)
+    if killed:  # the process that made another one of it, which had put it aside
+        top.rename(tmp_path / "top.former")
+        (top / "bin").mkdir(parents=True)
+    other = python_with(tmp_path / "other", submitit=None, cloudpickle="0.1")
+    with pytest.raises(InputError, match="pip could not add"):
+        build_on_top(other, top)
+    assert examine(top / "bin" / "python")
+    assert (top / "on-top-of").read_text() == f"{tmp_path}/base/bin/python\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["base", "other", "top"]
+
+
+def test_an_environment_is_not_built_on_itself(tmp_path: Path):
+    python = python_with(tmp_path / "base")
+    with pytest.raises(InputError, match="which is made anew: choose the Python that it is to be built on"):
+        build_on_top(python, tmp_path / "base")
+    assert examine(python)
+
+
+def test_a_python_that_can_make_no_environment_is_refused(tmp_path: Path):
+    python = python_with(tmp_path / "base")
+    (next((tmp_path / "base").glob("lib/python*/site-packages")) / "sitecustomize.py").write_text(
+        "import sys; sys.modules['venv'] = None\n"  # as where the system's package python3-venv is not installed
+    )
+    with pytest.raises(InputError, match=r"-m venv .*top: .*venv"):
+        build_on_top(python, tmp_path / "top")
+    assert not (tmp_path / "top").exists()
+
+
 def test_versions_that_are_not_supported_are_tried_by_force(tmp_path: Path):
     base = python_with(tmp_path / "base", numpy="1.26.4")
     with pytest.raises(InputError, match="FORCE=1"):
