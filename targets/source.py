@@ -20,7 +20,7 @@ from pydantic import (
 
 from core.errors import InputError, explain_validation, first_line
 from core.files import read_yaml
-from core.plugins.config_files import entries
+from core.plugins.config_files import check_not_declared, entries
 from core.plugins.user_code import load_function
 from grading.answers.gold import AnswerForm
 from grading.gym_tasks import ENTRY, GYM, task_of
@@ -97,8 +97,10 @@ def ready_mappings() -> dict[str, ColumnMapping]:
     """
     ready = {name: ColumnMapping(**columns) for name, columns in read_yaml(MAPPINGS, "mappings").items()}
     for name, path in entries(ADDED).items():
+        if name in ready:
+            check_not_declared(name, ADDED)
         try:
-            ready.setdefault(name, ColumnMapping.model_validate(load_function(path)))
+            ready[name] = ColumnMapping.model_validate(load_function(path))
         except ValidationError as error:
             raise InputError(f"mapping {name} of {path}: {explain_validation(error, ColumnMapping)}") from None
         except (ImportError, AttributeError) as error:

@@ -3,7 +3,8 @@
 A package adds files by an entry point that names a package whose folder holds them. `docs/plugins.md` lists the groups.
 """
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -20,9 +21,29 @@ YAML = (".yaml", ".yml")
 SELF = "_self_"  # in the parents of a recipe: its own place among them
 
 
-def entries(group: str) -> dict[str, str]:
-    """The entry points of ``group``: name -> ``module`` or ``module:function``. Reading them takes 20 to 40 ms."""
-    return {point.name: point.value for point in entry_points(group=group)}
+def entries(group: str) -> Mapping[str, str]:
+    """The entry points of ``group``: name -> ``module`` or ``module:function``.
+
+    Raises:
+        InputError: two packages declare one name.
+    """
+    return _entries(group, tuple(sys.path))
+
+
+@cache  # reading them takes 20 to 40 ms
+def _entries(group: str, _folders: tuple[str, ...]) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for point in entry_points(group=group):
+        if found.setdefault(point.name, point.value) != point.value:
+            both = f"{found[point.name]} and {point.value}"
+            raise InputError(f"{group}: two packages declare {point.name}: {both}; rename one of them, or uninstall it")
+    return found
+
+
+def check_not_declared(name: str, group: str) -> None:
+    """Raise InputError if a package declares ``name``, which is one of the project's own, in ``group``."""
+    if value := entries(group).get(name):
+        raise InputError(f"{group}: {value} is declared as {name}, which is a name of the project; rename yours")
 
 
 def config_names(folder: str) -> list[str]:
@@ -40,23 +61,31 @@ def config_file(folder: str, name: str, *, beside: Path | None = None) -> Path:
     Raises:
         InputError: there is none, or a file of the user's has the name of a shipped one.
     """
-    here = PROJECT / folder
+    here, kind = PROJECT / folder, _kind(folder)
     shipped = here / f"{name}.yaml"
     if shipped.is_file() and ".." not in Path(name).parts and not Path(name).is_absolute():
+        for package in _packages(folder):
+            _refuse_name_of_shipped(package / shipped.name, folder)
         return shipped
     path, near = Path(name).expanduser(), [beside.parent] if beside else []
     if is_path(name):
-        places = near or [Path()]
+        places = [near or [Path()]]
     else:
-        path, places = path.with_name(f"{path.name}.yaml"), [*near, *_packages(folder)]
-    kind = _kind(folder)
-    for place in places if folder in GROUPS else ():
-        if (found := (place / path).absolute()).is_file():
-            if found.stem in _shipped(folder) and found.parent != here:
-                raise InputError(f"{kind} {found}: {found.stem} is the name of a shipped one; rename the file")
-            return found
+        path, places = path.with_name(f"{path.name}.yaml"), [near, _packages(folder)]
+    for group in places if folder in GROUPS else ():
+        found = [file for place in group if (file := (place / path).absolute()).is_file()]
+        if len(found) > 1:
+            raise InputError(f"{kind} {name}: two packages have it: {found[0]} and {found[1]}; give one of the paths")
+        if found:
+            _refuse_name_of_shipped(found[0], folder)
+            return found[0]
     names = ", ".join(config_names(folder)) + (", or the path of a YAML file" if folder in GROUPS else "")
     raise InputError(f"no {kind} {name!r}: expected one of {names}")
+
+
+def _refuse_name_of_shipped(file: Path, folder: str) -> None:
+    if file.is_file() and file.stem in _shipped(folder) and file.parent != PROJECT / folder:
+        raise InputError(f"{_kind(folder)} {file}: {file.stem} is the name of a shipped one; rename the file")
 
 
 def config_files(folder: str, name: str, *, beside: Path | None = None) -> Iterator[Path]:

@@ -88,7 +88,7 @@ def named_in_errors(path: str) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except Exception as error:  # of the user's function, whatever it is
+        except (Exception, SystemExit) as error:  # of the user's function, whatever it is
             raise UserFunctionError(f"{path} raised {type(error).__name__}: {first_line(error)}") from error
 
     return call
@@ -104,7 +104,9 @@ def check_function(path: str, arguments: Iterable[str]) -> None:
         function = load_function(path)
     except AttributeError:
         raise InputError(f"{path}: there is no such function in it") from None
-    except Exception as error:  # of the user's module, whatever it is
+    except InputError:
+        raise
+    except (Exception, SystemExit) as error:  # of the user's module, whatever it is
         raise InputError(f"{path}: its import raised {type(error).__name__}: {first_line(error)}") from error
     names = ", ".join(arguments)
     try:
@@ -118,16 +120,44 @@ def import_function(module: str, name: str) -> Callable[..., Any]:
 
     Raises:
         ImportError, AttributeError: there is none.
+        InputError: a file imports one beside it, in whose place Python has another module of that name.
         Exception: whatever its import raises.
     """
     if not module.endswith(".py"):
         return getattr(importlib.import_module(module), name)
-    spec = importlib.util.spec_from_file_location(f"user_code_{Path(module).stem}", module)
+    _check_names_beside(Path(module))
+    unique = f"user_code_{Path(module).stem}_{digest_bytes(module.encode())[:8]}"  # two files may have one name
+    spec = importlib.util.spec_from_file_location(unique, module)
     assert spec and spec.loader
     imported = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = imported  # as dataclasses and pickle expect
     spec.loader.exec_module(imported)
     return getattr(imported, name)
+
+
+def _check_names_beside(file: Path) -> None:
+    """Raise InputError if Python would take another module for one beside ``file`` that it imports.
+
+    Two files of the user's from different folders may import helpers of one name, and a helper may have the name of a
+    package: one of the two would run, and the identity would cover the other.
+    """
+    root = _root(file)
+    try:
+        beside = [path.relative_to(root).parts[0] for path in source_files(file) if path != file]
+    except InputError:
+        return  # not Python: its import says where
+    for top in beside if root == file.parent else ():  # the modules of a package have its name
+        other = _origin(top.removesuffix(".py"))
+        if other and other not in (path.resolve() for path in (root / top, root / top / "__init__.py")):
+            raise InputError(f"{file} imports {root / top}, but Python has {other} under that name: rename yours")
+
+
+def _origin(top: str) -> Path | None:
+    """The file that Python takes for the module ``top``; None if it finds none, or a folder without `__init__.py`."""
+    spec = getattr(sys.modules[top], "__spec__", None) if top in sys.modules else importlib.util.find_spec(top)
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).resolve() if spec.has_location else Path(spec.origin)
 
 
 def user_code_digest(file: Path) -> str:

@@ -83,6 +83,8 @@ def load(path: str, kwargs: Mapping[str, Any]) -> Callable[..., Any]:
         if module.endswith(".py"):
             sys.path.insert(0, str(Path(module).parent))  # it may import what is beside it
         function = import_function(module, name)
+    except InputError as error:
+        raise InputError(f"verifier {path}: {error}") from None
     except (Exception, SystemExit) as error:  # of the user's module, whatever it is
         if isinstance(error, AttributeError) and error.name == name:
             raise InputError(f"verifier {path}: {module} has no function {name}") from None

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from core.code_digest import identity
 from core.errors import InputError, explain_validation
-from core.plugins.config_files import entries
+from core.plugins.config_files import check_not_declared, entries
 
 if TYPE_CHECKING:
     from grading.verifiers.verifier import Verifier, VerifierOptions
@@ -95,7 +95,9 @@ def parse_spec(value: Any, where: str, *, folder: Path | None = None) -> Verifie
             f"{{type: choice, options: 4}}; got {value!r:.80}"
         )
     name, options = given["type"], {key: option for key, option in given.items() if key != "type"}
-    if name not in TYPES:
+    if name in TYPES:
+        check_not_declared(name, GROUP)
+    else:
         options, name = _of_entry_point(name, options, where), PYTHON
     plain = _options(name, options, where, folder or Path.cwd()).model_dump(mode="json", exclude_defaults=True)
     return VerifierSpec(name, json.dumps(plain, sort_keys=True))

@@ -107,7 +107,10 @@ def filters_with(paths: tuple[str, ...]) -> tuple[Filter, ...]:
         name = function_name(path)
         if name in {entry.name for entry in FILTERS}:
             raise InputError(f"filters: {path}: {name} is the name of a filter of the project; rename the function")
-        check_function(path, ["trace"])
+        try:
+            check_function(path, ["trace"])
+        except InputError as error:
+            raise InputError(f"filters: {error}") from error
         title = (load_function(path).__doc__ or "a filter of yours").strip().partition("\n")[0].rstrip(".")
         own.append(Filter(name, title, Stage.TARGET, partial(_own_rule, path)))
     at = next(number for number, entry in enumerate(FILTERS) if entry.stage is Stage.ANSWER)

@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 
 from core.backends import BACKENDS
 from core.errors import InputError
-from core.plugins.config_files import entries
+from core.plugins.config_files import check_not_declared, entries
 from core.plugins.user_code import check_function, function_path
 from training.config.rollout_modes import SEPARATE
 from training.export import DTYPES
@@ -34,6 +34,7 @@ def check_run(config: DictConfig) -> None:
         if name not in TRACKERS:
             names = ", ".join([*TRACKERS, *entries(OWN_TRACKERS)])
             raise InputError(f"run.trackers: got {name!r}, expected some of {names}, or FILE.py:FUNCTION")
+        check_not_declared(name, OWN_TRACKERS)
         if importlib.util.find_spec(TRACKERS[name]) is None:
             raise InputError(f"run.trackers: {name} is not installed: {sys.executable} -m pip install {name}")
     if config.policy_dtype not in DTYPES:

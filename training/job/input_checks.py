@@ -16,6 +16,7 @@ from core.model.manifest import InputRecord, TargetsRecord
 from core.model.model_folder import check_model
 from core.model.prompts import TEMPLATE_KWARGS
 from core.model.tokens import Lengths, load_lengths
+from core.plugins.config_files import check_not_declared
 from core.plugins.user_code import check_function
 from core.schemas import PASS_RATE, TARGET, TARGET_LOG_PROBS
 from grading.verifiers.spec import VerifierSpec, parse_spec
@@ -128,9 +129,12 @@ def check_reward(config: DictConfig) -> None:
 
 
 def check_functions(config: DictConfig) -> None:
-    """Raise InputError for a function of the user's that cannot be imported or takes other arguments."""
+    """Raise InputError for a function that cannot be imported, takes other arguments, or has a name of the project."""
     for key, registry in KEYS.items():
-        if (path := registry.outside(OmegaConf.select(config, key))) is not None:
+        value = OmegaConf.select(config, key)
+        if value in registry:
+            check_not_declared(value, registry.group)
+        elif (path := registry.outside(value)) is not None:
             try:
                 check_function(path, registry.arguments)
             except InputError as error:

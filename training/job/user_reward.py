@@ -36,7 +36,9 @@ def check_reward_function(section: Mapping[str, Any]) -> None:
         function = load(section["path"], section["name"])
     except AttributeError:
         raise InputError(f"{where} has no function {section['name']!r}: name one with ...name") from None
-    except Exception as error:  # of the user's module, whatever it is
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+    except (Exception, SystemExit) as error:  # of the user's module, whatever it is
         raise InputError(f"{where}: its import raised {type(error).__name__}: {first_line(error)}") from error
     try:
         inspect.signature(function).bind(**dict.fromkeys(ARGUMENTS), **(section.get("reward_kwargs") or {}))
@@ -65,7 +67,7 @@ async def compute_score(*, function: Mapping[str, Any], **sample: Any) -> Any:
             score = await call(**sample, **kwargs)
         else:
             score = await asyncio.to_thread(call, **sample, **kwargs)
-    except Exception as error:  # of the user's function, whatever it is
+    except (Exception, SystemExit) as error:  # of the user's function, whatever it is
         raise RewardError(_text(function, sample, f"raised {type(error).__name__}: {first_line(error)}")) from error
     number = score.get("score") if isinstance(score, Mapping) else score
     try:

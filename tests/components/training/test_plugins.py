@@ -1,13 +1,17 @@
 """Functions and recipes of the user's: found by path and by name, part of the identity, refused in one message."""
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from core.errors import InputError
 from core.model.manifest import InputRecord
-from core.plugins.user_code import UserFunctionError
-from training.algorithms.registry import CORRECTIONS, KEYS, LOSSES
+from core.plugins.config_files import RECIPES, _packages, config_file
+from core.plugins.user_code import UserFunctionError, check_function
+from training.algorithms.registry import CORRECTIONS, GATES, KEYS, LOSSES
+from training.config.run_checks import check_run
 from training.job.configuration import compose_run, mixed_options
 from training.job.input_checks import check_functions
 from training.job.request import TrainingRequest, has_first_stage
@@ -25,6 +29,17 @@ def gate(successes, n, options):
     return (options.kwargs["weight"], 1.0)
 """
 RECIPE = "defaults:\n  - luffy\nmixed:\n  loss: loss.py:mine\n"
+
+
+@pytest.fixture(autouse=True)
+def unloaded(tmp_path: Path) -> Iterator[None]:
+    """Each test is a process of its own as far as the user's modules are concerned."""
+    folders = [*sys.path]
+    yield
+    sys.path[:] = folders
+    for name, module in [*sys.modules.items()]:
+        if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
+            del sys.modules[name]
 
 
 @pytest.fixture
@@ -89,13 +104,88 @@ def test_the_content_of_a_plugin_is_part_of_the_identity_and_its_folder_is_not(p
         ("loss.py:short", r"mixed\.loss: .*loss\.py:short: expected a function of \(old_log_prob, .*; too many"),
         ("gone.py:mine", r"recipe .*mine\.yaml: mixed\.loss: gone\.py:mine: no file .*gone\.py"),
         ("nowhere.losses:mine", r"mixed\.loss: nowhere\.losses:mine: its import raised ModuleNotFoundError"),
+        ("exits.py:mine", r"mixed\.loss: .*exits\.py:mine: its import raised SystemExit: 3"),
+        ("clash.py:mine", r"clash\.py imports .*grading\.py, but Python has .*grading/__init__\.py .*: rename yours"),
+        ("library.py:mine", r"library\.py imports .*statistics\.py, but Python has .*/lib/.* under that name"),
         ("mined", r"loss: got 'mined', expected one of mixed_policy, or FILE\.py:FUNCTION"),
     ],
 )
 def test_a_function_that_cannot_be_called_is_refused_by_name(plugin: Path, text: str, message: str) -> None:
+    (plugin / "exits.py").write_text("import sys\nsys.exit(3)\n")
+    for name, beside in (("clash", "grading"), ("library", "statistics")):
+        (plugin / f"{name}.py").write_text(f"import {beside}\n")
+        (plugin / f"{beside}.py").write_text("ONE = 1\n")
     (plugin / "mine.yaml").write_text(RECIPE.replace("loss.py:mine", text))
     with pytest.raises(InputError, match=message):
         check_functions(compose_run(str(plugin / "mine.yaml"), "cpu", [], run=plugin))
+
+
+def test_two_files_of_one_name_run_and_two_helpers_of_one_name_are_refused(plugin: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    for folder, number in ((plugin, 2), (tmp_path / "other", 3)):
+        (folder / "gates.py").write_text(f"def g(successes, n, options):\n    return {number}\n")
+        (folder / "helper.py").write_text(f"POWER = {number}\n")
+        (folder / "helped.py").write_text(LOSS.replace("from weights", "from helper"))
+    assert [GATES.function(f"{folder}/gates.py:g")(0, 1, None) for folder in (plugin, tmp_path / "other")] == [2, 3]
+    check_function(f"{plugin}/helped.py:mine", LOSSES.arguments)
+    with pytest.raises(InputError, match=r"other/helped\.py imports .*/other/helper\.py, but Python has .*plugin/h"):
+        check_function(f"{tmp_path}/other/helped.py:mine", LOSSES.arguments)
+
+
+def declare(folder: Path, package: str, *entries: str) -> None:
+    """Install a package that declares entry points: ``GROUP NAME = VALUE`` each."""
+    info = folder / f"{package}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    lines = (entry.split(" ", 1) for entry in entries)
+    (info / "entry_points.txt").write_text("".join(f"[{group}]\n{point}\n" for group, point in lines))
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "override"),
+    [
+        ("luffy.losses", "mixed_policy", "mixed.loss=mixed_policy"),
+        ("luffy.gates", "none", "mixed.gate.type=none"),
+        ("luffy.corrections", "tis", "mixed.rollout_correction.type=tis"),
+        ("luffy.trackers", "tensorboard", "run.trackers=[tensorboard]"),
+    ],
+)
+def test_a_package_cannot_take_a_name_of_the_project(
+    group: str, name: str, override: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declare(tmp_path, "taker", f"{group} {name} = taker:f")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(InputError, match=f"{group}: taker:f is declared as {name}, which is a name of the project"):
+        config = compose_run("luffy", "cpu", [override], run=tmp_path)
+        check_functions(config)
+        check_run(config)
+
+
+def test_two_packages_with_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in ("one", "two"):
+        declare(tmp_path, package, f"luffy.losses same = {package}:f")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(InputError, match=r"luffy\.losses: two packages declare same: .*:f and .*:f; rename one"):
+        compose_run("luffy", "cpu", ["mixed.loss=same"], run=tmp_path)
+
+
+def test_a_recipe_of_two_packages_and_one_with_the_name_of_a_shipped_one_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("here", "there"):
+        declare(tmp_path, package, f"luffy.recipes {package} = {package}_recipes")
+        (tmp_path / f"{package}_recipes").mkdir()
+        for file, text in (("__init__.py", ""), ("twin.yaml", RECIPE), ("hpt.yaml", RECIPE)):
+            (tmp_path / f"{package}_recipes" / file).write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    _packages.cache_clear()
+    try:
+        with pytest.raises(InputError, match=r"recipe twin: two packages have it: .*twin\.yaml and .*; give one of"):
+            config_file(RECIPES, "twin")
+        with pytest.raises(InputError, match=r"recipe .*/here_recipes/hpt\.yaml: hpt is the name of a shipped one"):
+            config_file(RECIPES, "hpt")
+    finally:
+        _packages.cache_clear()
 
 
 def test_a_recipe_with_the_name_of_a_shipped_one_is_refused(plugin: Path) -> None:
