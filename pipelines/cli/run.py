@@ -24,12 +24,12 @@ from core.code_digest import PROJECT
 from core.errors import InputError
 from core.progress import Terminal
 from pipelines.cli.terminal import LINE_SECONDS, RunMonitor, RunView
-from pipelines.cli.user_paths import from_user_folder, profile_from_user_folder
 from pipelines.definitions.database import wait_for_database
 from pipelines.definitions.executor import preload
 from pipelines.definitions.instance import CANCEL, COMMAND, end_dead_runs, prepare_home
 from pipelines.definitions.jobs import EVERYTHING, OBSERVE
 from pipelines.definitions.settings import PREFIX, PROFILE, load_settings, profile_file, read_profile
+from pipelines.user_paths import from_user_folder, profile_from_user_folder
 
 NEEDS_TRAINING_PYTHON = {"training", "evals", "ood"}  # groups
 
@@ -72,7 +72,8 @@ def load_definitions() -> dg.Definitions:
 def configure(profile: str | None, overrides: Sequence[str]) -> None:
     """Put the command line's settings into the environment, where this process and the run's steps find them.
 
-    Relative paths in them, in the user's own profile and in variables are of the folder that the user is in.
+    Relative paths in them, in variables, and in the user's own profile unless they lead somewhere beside it, are of the
+    folder that the user is in.
     """
     if chosen := profile or os.environ.get(PROFILE):
         os.environ[PROFILE] = profile_from_user_folder(chosen)

@@ -39,11 +39,12 @@ from assets.shared.options import (
 from core.code_digest import PROJECT
 from core.errors import InputError, explain_validation
 from core.files import read_yaml
-from core.plugins.config_files import PROFILES, below_project, config_file
+from core.plugins.config_files import PROFILES, below_project, config_file, is_path
 from core.text.parse import parse_yaml
 from evaluation.benchmarks.suite import Benchmark, Benchmarks, load_suite
 from pipelines.definitions.catalog import CatalogSettings
 from pipelines.definitions.notices import NotifySettings
+from pipelines.user_paths import locate
 from targets.check.expectations import SUITE
 
 PROFILE = "LUFFY_PROFILE"
@@ -254,13 +255,23 @@ def read_profile(file: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, An
         chain = " -> ".join(path.stem for path in (*extended_by, file))
         raise InputError(f"profile {file}: it is a base of itself ({chain}); remove a line `base:`")
     profile = read_yaml(file, "profile")
+    if file.parent != PROJECT / PROFILES:
+        profile = {section: _located(section, values, file.parent) for section, values in profile.items()}
     if BASE not in profile:
         return profile
     name = profile.pop(BASE)
     if not isinstance(name, str):
         raise InputError(f"profile {file}: base: expected the name of a profile or a YAML file, got {name!r}")
-    base = file_of_profile(name, f"it is the base of {file}")
+    beside = file.parent / name
+    base = beside if is_path(name) and beside.is_file() else file_of_profile(name, f"it is the base of {file}")
     return _merged(read_profile(base, (*extended_by, file)), profile)
+
+
+def _located(section: str, values: Any, folder: Path) -> Any:
+    """The settings of a section of a user's profile, with the paths of what is beside it as absolute ones."""
+    if not isinstance(values, dict):
+        return values
+    return {key: locate(f"{section}.{key}", value, folder) for key, value in values.items()}
 
 
 def _merged(base: Any, changes: Any, path: str = "") -> Any:

@@ -9,8 +9,8 @@ from core.errors import InputError
 from evaluation.command_requests import DifficultyRequest
 from grading.spec_values import read_spec
 from pipelines.cli.run import configure
-from pipelines.cli.user_paths import from_user_folder, profile_from_user_folder
-from pipelines.definitions.settings import load_settings
+from pipelines.definitions.settings import load_settings, read_settings
+from pipelines.user_paths import from_user_folder, profile_from_user_folder
 
 FUNCTION = {"type": "python", "path": "{here}/mine.py:f"}
 
@@ -48,6 +48,14 @@ FUNCTION = {"type": "python", "path": "{here}/mine.py:f"}
         ("model.source", "suites", "{here}/suites"),
         ("storage.root", "not/there/yet", "{here}/not/there/yet"),
         ("training.overrides", "[a.seed=1, r.path=rows.jsonl]", ["a.seed=1", "r.path={here}/rows.jsonl"]),
+        (
+            "training.overrides",
+            "['run.trackers=[tensorboard,mine.py:f]', mixed.loss=mine.py:f]",
+            ["run.trackers=[tensorboard,{here}/mine.py:f]", "mixed.loss={here}/mine.py:f"],
+        ),
+        ("training.recipe", "mine.yaml", "{here}/mine.yaml"),
+        ("experiments.variants", "{a: {recipe: mine.yaml}}", {"a": {"recipe": "{here}/mine.yaml"}}),
+        ("targets.filters", "[typo.py:f]", ["{here}/typo.py:f"]),  # so that the message names the user's folder
     ],
 )
 def test_what_is_in_the_users_folder_is_meant(tmp_path, monkeypatch, key, value, expected):
@@ -66,15 +74,18 @@ def test_what_is_in_the_users_folder_is_meant(tmp_path, monkeypatch, key, value,
         ("targets.source", "embedded"),
         ("targets.source", "open-r1/OpenR1-Math-220k"),
         ("targets.source", "s3://bucket/rows.parquet"),
-        ("targets.source", "{path: embedded, verifier: {type: python, path: not_here.py:f}}"),
         ("targets.source", "{path: embedded, verifier: {type: python, path: a.module:f}}"),
         ("targets.min_rows", "3"),
         ("storage.root", "s3://bucket/outputs"),
         ("training.overrides", "[rows.jsonl]"),
+        ("training.recipe", "luffy"),  # and no folder of that name
+        ("suite.name", "luffy"),
+        ("experiments.variants", "{a: {recipe: luffy}}"),
     ],
 )
 def test_what_is_no_path_here_stays(tmp_path, monkeypatch, key, value):
     (tmp_path / "rows.jsonl").write_text("{}")
+    (tmp_path / "luffy").mkdir()
     monkeypatch.chdir(tmp_path)
     assert from_user_folder(key, value, "here") == value
     assert profile_from_user_folder("embedded") == "embedded"
@@ -95,10 +106,29 @@ def test_variables_of_the_environment_are_seen_from_the_users_folder(tmp_path, m
     assert os.environ["LUFFY_PROFILE"] == str(tmp_path / "mine.yaml")
     assert json.loads(os.environ["LUFFY__TARGETS__SOURCE"]) == [str(tmp_path / "rows.jsonl")]
     assert os.environ["LUFFY__TARGETS__MIN_ROWS"] == "3"
-    assert json.loads(os.environ["LUFFY__BENCHMARKS__ROOTS"]) == [str(tmp_path)]  # of the profile
+    assert load_settings().benchmarks.roots == [str(tmp_path)]  # of the profile
     monkeypatch.setenv("LUFFY__TARGETS__SOURCE", "[rows.jsonl")
     with pytest.raises(InputError, match="variable LUFFY__TARGETS__SOURCE"):
         configure(None, [])
+
+
+def test_what_is_beside_a_profile_is_found_from_every_folder(tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "mine.py").write_text("def f(trace): return None\n")
+    (tmp_path / "data" / "mine.yaml").write_text("defaults:\n  - luffy\n")
+    (tmp_path / "data" / "below.yaml").write_text(json.dumps({"training": {"recipe": "mine.yaml"}}))
+    profile = {"base": "below.yaml", "targets": {"filters": ["mine.py:f"]}, "suite": {"name": "suite.yaml"}}
+    (tmp_path / "data" / "profile.yaml").write_text(json.dumps(profile))
+    (tmp_path / "suite.yaml").write_text("benchmarks: []\n")  # in the user's folder, and not beside the profile
+    embedded = read_settings(str(tmp_path / "data" / "profile.yaml"), {})
+    monkeypatch.setattr(os, "environ", {**os.environ})
+    monkeypatch.chdir(tmp_path)
+    configure("data/profile.yaml", [])
+    monkeypatch.chdir("/")
+    for settings in (embedded, load_settings()):
+        assert settings.targets.filters == [f"{tmp_path}/data/mine.py:f"]
+        assert settings.training.recipe == f"{tmp_path}/data/mine.yaml"
+    assert load_settings().suite.name == f"{tmp_path}/suite.yaml"
 
 
 def test_a_verifiers_file_is_found_from_any_process(tmp_path, monkeypatch):

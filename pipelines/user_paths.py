@@ -1,0 +1,129 @@
+"""Relative paths that a user gives are seen from the user's folder, those in a profile from its own folder first.
+
+A path that leads nowhere there may be one in the project, where our own profiles name their files.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from core.files import PROJECT
+from core.plugins.config_files import is_path
+from core.text.parse import parse_yaml
+from core.text.patterns import compile_full_match, compile_pattern
+
+# Settings that name files or folders, alone, in a list, or as the `path` of a mapping; a verifier in it has paths, too.
+PATHS = (
+    "targets.source",
+    "targets.review",
+    "targets.difficulty",
+    "targets.filters",
+    "model.source",
+    "benchmarks.roots",
+    "suite.benchmarks",
+    "generate.problems",
+    "generate.teacher",
+)
+FILES = ("suite.name", "checks.suite", "training.recipe")  # the path of a YAML file, or a name
+VARIANTS = ("experiments.variants", "experiments.matrix")  # by name, and in a list: with the recipe of each
+OVERRIDES = "training.overrides"  # a list of KEY=VALUE, whose values may be files
+OUTPUTS = "storage.root"  # a folder that need not exist yet
+GLOB = "*?["
+VERIFIERS = ("verifier", "verifiers")  # keys with one spec, or with several
+FUNCTION = compile_full_match(r"(?P<file>.*\.py):(?P<name>\w+)")  # of a file of the user's
+FUNCTIONS = compile_pattern(r"[^\s\[\],{}'\"=]+\.py:\w+")  # among others in the value of an override
+
+
+def from_user_folder(key: str, value: str, where: str) -> str:
+    """The YAML ``value`` of the setting ``key``, with the paths in it that lead somewhere here as absolute ones.
+
+    What leads nowhere here stays: it may be a name, an id of the hub, or a path in the project.
+
+    Raises:
+        InputError: ``value`` is not YAML; the message starts with ``where``.
+    """
+    if key not in (*PATHS, *FILES, *VARIANTS, OVERRIDES, OUTPUTS):
+        return value
+    parsed = parse_yaml(value, where)
+    if key == OUTPUTS and isinstance(parsed, str) and "://" not in parsed:
+        return json.dumps(str(Path(parsed).expanduser().absolute()))
+    located = locate(key, parsed, Path.cwd())
+    return value if located == parsed else json.dumps(located)  # YAML, too
+
+
+def locate(key: str, value: Any, folder: Path) -> Any:
+    """The ``value`` of the setting ``key``, with the relative paths in it that lead somewhere in ``folder`` as absolute
+    ones."""
+    if key == OVERRIDES:
+        return _overrides(value, folder)
+    if key in FILES:
+        return _located_file(value, folder)
+    if key in VARIANTS:
+        return _located_recipes(value, folder)
+    return _located(value, folder) if key in PATHS else value
+
+
+def profile_from_user_folder(name: str) -> str:
+    """A profile's name, or the absolute path of the YAML file that it is seen as from here."""
+    return _located_file(name, Path.cwd())
+
+
+def _overrides(value: Any, folder: Path) -> Any:
+    """Overrides of the training, with the files that their values name as absolute paths."""
+    if not isinstance(value, list):
+        return value
+    pairs = [entry.partition("=") if isinstance(entry, str) else (entry, "", "") for entry in value]
+    return [
+        f"{name}={_located_value(path, folder)}" if path else entry
+        for entry, (name, _, path) in zip(value, pairs, strict=True)
+    ]
+
+
+def _located_value(value: str, folder: Path) -> str:
+    """The value of an override: the path of a file, or a text with functions of files in it."""
+    if (folder / Path(value).expanduser()).is_file():
+        return _located(value, folder)
+    return FUNCTIONS.sub(lambda found: _located(found[0], folder), value)
+
+
+def _located_file(value: Any, folder: Path) -> Any:
+    return _located(value, folder) if isinstance(value, str) and is_path(value) else value
+
+
+def _located_recipes(value: Any, folder: Path) -> Any:
+    if isinstance(value, list):
+        return [_located_recipes(part, folder) for part in value]
+    if not isinstance(value, dict):
+        return value
+    recipe = {"recipe": _located_file(value["recipe"], folder)} if "recipe" in value else {}
+    return {name: _located_recipes(part, folder) for name, part in value.items()} | recipe
+
+
+def _located(value: Any, folder: Path) -> Any:
+    if isinstance(value, list):
+        return [_located(part, folder) for part in value]
+    if isinstance(value, dict):
+        return {
+            key: _located(part, folder) if key == "path" else _located_verifier(key, part, folder)
+            for key, part in value.items()
+        }
+    if not isinstance(value, str) or "://" in value:
+        return value
+    if function := FUNCTION(value):
+        file = _located(function["file"], folder)
+        somewhere = any((other / Path(file).expanduser()).is_file() for other in (Path.cwd(), PROJECT))
+        return f"{file if somewhere else (folder / file).absolute()}:{function['name']}"
+    pattern = any(mark in value for mark in GLOB) and not Path(value).is_absolute()
+    path = folder / Path(value).expanduser()
+    here = any(folder.glob(value)) if pattern else bool(value) and path.exists()
+    return str(path.absolute()) if here else value
+
+
+def _located_verifier(key: str, value: Any, folder: Path) -> Any:
+    """The value of the key ``verifier`` or ``verifiers``, with the files of functions in it as absolute paths."""
+    if key in VERIFIERS and isinstance(value, list):
+        return [_located_verifier(VERIFIERS[0], spec, folder) for spec in value]
+    if key not in VERIFIERS or not isinstance(value, dict):
+        return value
+    located = {"path": _located(value["path"], folder)} if FUNCTION(str(value.get("path"))) else {}
+    return {name: _located_verifier(name, part, folder) for name, part in value.items()} | located
