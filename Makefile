@@ -117,7 +117,7 @@ SELECT :=
 # Every run of pytest adds its counts to this file; the last line of the tests sums them up.
 COUNTED = export LUFFY_TEST_COUNTS=$$(mktemp);
 SUMMARY = $(ORCHESTRATION) tests/summary.py $$LUFFY_TEST_COUNTS; rm -f $$LUFFY_TEST_COUNTS
-TEST_PACKAGES := bubblewrap chromium postgresql slurm-wlm strace
+TEST_PACKAGES := bubblewrap chromium openssh-server postgresql slurm-wlm strace
 TRAININGS := $(wildcard tests/integration/test_training*.py)
 
 test: setup  ## unit, definition, UI and integration tests, in both environments
@@ -129,7 +129,7 @@ test: setup  ## unit, definition, UI and integration tests, in both environments
 test-all: setup  ## the same with the slow ones: every recipe, resumes, killed processes, a browser that trains
 	+@$(COUNTED) $(PARTS) units definitions others-orchestration trainings others-training; status=$$?; $(SUMMARY); exit $$status
 
-test-deps:  ## install what some tests need: bubblewrap, Chromium, strace, PostgreSQL and Slurm (Debian, Ubuntu; as root)
+test-deps:  ## install what some tests need: bubblewrap, Chromium, OpenSSH, strace, PostgreSQL and Slurm (Debian, Ubuntu; as root)
 	@command -v apt-get >/dev/null || { echo "error: no apt-get: install $(TEST_PACKAGES) by your package manager" >&2; exit 2; }
 	@dpkg-query --show $(TEST_PACKAGES) >/dev/null 2>&1 || \
 	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends $(TEST_PACKAGES) >/dev/null; }

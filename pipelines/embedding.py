@@ -36,8 +36,9 @@ def luffy_definitions(
             of jobs, schedules, sensors and resources, so two calls with different prefixes can stand side by side.
         group_prefix: The beginning of every group's name.
         settings: Values by section and key that override those of the profile.
-        ray: A resource of dagster-ray with ``lifecycle=Lifecycle(create=False)``. Each step that trains or samples
-            starts its cluster, in the place of ``interpreter.backend``, and ends it.
+        ray: A resource of dagster-ray with ``lifecycle=Lifecycle(create=False)``, or the ``ComputeResource`` of
+            dagster-slurm. Each step that trains or samples starts its cluster, in the place of
+            ``interpreter.backend``, and ends it.
 
     Raises:
         InputError: the profile, a setting, a prefix or the resource is wrong.

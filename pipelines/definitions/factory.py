@@ -19,7 +19,7 @@ from assets.registry.retention import retention
 from assets.report import scorecard, scorecard_inputs
 from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.profile import IO_MANAGER, Names, Profile
-from assets.shared.ray_cluster import ClusterInterpreter
+from assets.shared.ray_cluster import on_cluster
 from assets.shared.storage import ReferenceIOManager, Storage
 from assets.targets import SOURCE, SOURCE_SPEC, prepared, prepared_inputs, source, train, upstream_assets
 from assets.training import POLICY, metrics_spec, policy
@@ -40,7 +40,8 @@ def build_defs(
         settings: of the installation.
         names: Prefixes of keys, groups, jobs, sensors, schedules and resources.
         executor: of all jobs. None: that of the definitions which these are merged into.
-        ray: a resource of dagster-ray, the cluster of each step that needs GPUs. None: ``settings.interpreter`` says.
+        ray: a resource of dagster-ray or dagster-slurm, the cluster of each step that needs GPUs. None:
+            ``settings.interpreter`` says.
     """
     suite = settings.benchmark_suite()
     last = CheckpointOptions(**settings.evaluation.model_dump(), benchmark=suite[0].name)
@@ -115,7 +116,5 @@ def _resources(settings: Settings, names: Names, ray: Any) -> dict[str, Any]:
             experiments=settings.experiments,
             promotion=settings.promotion,
         ),
-        "interpreter": TrainingInterpreter(**interpreter)
-        if ray is None
-        else ClusterInterpreter(**interpreter, cluster=ray),
+        "interpreter": TrainingInterpreter(**interpreter) if ray is None else on_cluster(ray, interpreter),
     }

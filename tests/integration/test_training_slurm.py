@@ -1,9 +1,6 @@
 """The Slurm backend on a real cluster of one node: jobs run, outlive their command, are found again and cancelled."""
 
-import os
-import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,7 +10,7 @@ from pathlib import Path
 import psutil
 import pyarrow.parquet as pq
 import pytest
-from training_runs import Training, free_port, write_targets
+from training_runs import Training, write_targets
 
 from core.backends.monitor import Attempt, attempts
 from core.backends.slurm import SlurmBackend
@@ -23,64 +20,19 @@ from core.files import write_table
 from core.model.manifest import read_manifest
 from evaluation.benchmarks.benchmark_problems import read_suite
 from evaluation.benchmarks.suite import load_suite
+from tests.slurm_cluster import NEEDS_SLURM, slurm_cluster
 from training.embedded_model.resolve_model import SHIPPED
 from training.job.attempts import follow
 
 ROOT = Path(__file__).resolve().parents[2]
-MISSING = [name for name in ("slurmctld", "slurmd", "sbatch", "srun") if shutil.which(name) is None]
-pytestmark = [
-    pytest.mark.skipif(bool(MISSING), reason=f"{', '.join(MISSING)} not installed (Debian: slurm-wlm)"),
-    pytest.mark.skipif(os.geteuid() != 0, reason="slurmd runs jobs for other users, so it needs root"),
-]
+pytestmark = NEEDS_SLURM
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of a controller and a compute node that run here, without accounting; Slurm's commands use them."""
-    folder = tmp_path_factory.mktemp("slurm")
-    host = socket.gethostname()
-    for name in ("state", "spool"):
-        (folder / name).mkdir()
-    (folder / "slurm.conf").write_text(f"""
-ClusterName=test
-SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort={free_port()}
-SlurmdPort={free_port()}
-SlurmUser=root
-SlurmdUser=root
-AuthType=auth/none
-CredType=cred/none
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
-KillWait=15
-NodeName={host} NodeAddr=127.0.0.1 CPUs={os.cpu_count()} State=UNKNOWN
-PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP
-""")
-    patched = pytest.MonkeyPatch()
-    patched.setenv("SLURM_CONF", str(folder / "slurm.conf"))
-    daemons = []
-    try:
-        for daemon in ("slurmctld", "slurmd"):
-            with (folder / f"{daemon}.log").open("wb") as log:
-                daemons.append(subprocess.Popen([daemon, "-D"], stdout=log, stderr=log))
-        deadline = time.monotonic() + 60
-        while b"idle" not in subprocess.run(["sinfo"], capture_output=True, check=False).stdout:
-            logs = "\n".join(file.read_text() for file in folder.glob("*.log"))
-            assert all(daemon.poll() is None for daemon in daemons) and time.monotonic() < deadline, logs
-            time.sleep(0.5)
+    """The folder of a cluster that runs here."""
+    with slurm_cluster(tmp_path_factory.mktemp("slurm")) as folder:
         yield folder
-    finally:
-        subprocess.run(["scancel", "--user=root"], check=False)
-        for daemon in reversed(daemons):
-            daemon.terminate()
-            daemon.wait(60)
-        patched.undo()
 
 
 def stand_in(folder: Path, number: int, steps: int, ending: str) -> tuple[Attempt, Task]:
