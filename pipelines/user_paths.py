@@ -64,8 +64,9 @@ def locate(key: str, value: Any, folder: Path) -> Any:
 
 
 def profile_from_user_folder(name: str) -> str:
-    """A profile's name, or the absolute path of the YAML file that it is seen as from here."""
-    return _located_file(name, Path.cwd())
+    """A profile's name, or the absolute path of the YAML file that it is seen as from here, also if there is none."""
+    located = _located_file(name, Path.cwd())
+    return str(Path(name).expanduser().absolute()) if is_path(located) and not (PROJECT / located).exists() else located
 
 
 def _overrides(value: Any, folder: Path) -> Any:

@@ -88,13 +88,34 @@ def _refuse_name_of_shipped(file: Path, folder: str) -> None:
         raise InputError(f"{_kind(folder)} {file}: {file.stem} is the name of a shipped one; rename the file")
 
 
-def config_files(folder: str, name: str, *, beside: Path | None = None) -> Iterator[Path]:
-    """The file ``name`` of `RECIPES` or `HARDWARE`, and the files that it names as parents; those of each after it."""
-    file = config_file(folder, name, beside=beside)
+def config_files(
+    folder: str, name: str, *, beside: Path | None = None, extended_by: tuple[Path, ...] = ()
+) -> Iterator[Path]:
+    """The file ``name`` of `RECIPES` or `HARDWARE`, and the files that it names as parents; those of each after it.
+
+    Args:
+        folder: of the project.
+        name: as `config_file` takes it.
+        beside: likewise.
+        extended_by: the files whose parent it is, the first one first.
+
+    Raises:
+        InputError: there is no such file or parent, or a file is a parent of itself.
+    """
+    try:
+        file = config_file(folder, name, beside=beside)
+    except InputError as error:
+        raise InputError(f"{_kind(folder)} {beside}: defaults: {error}" if beside else str(error)) from None
+    if file in extended_by:
+        chain = " -> ".join(path.stem for path in (*extended_by, file))
+        raise InputError(f"{_kind(folder)} {file}: it is a parent of itself ({chain}); remove it from `defaults`")
     yield file
-    for parent in read_yaml(file, _kind(folder)).get("defaults", []):
+    parents = read_yaml(file, _kind(folder)).get("defaults", [])
+    if not isinstance(parents, list) or not all(isinstance(parent, str) and not is_path(parent) for parent in parents):
+        raise InputError(f"{_kind(folder)} {file}: defaults: got {parents!r:.80}, expected a list of names")
+    for parent in parents:
         if parent != SELF:
-            yield from config_files(folder, parent, beside=file)
+            yield from config_files(folder, parent, beside=file, extended_by=(*extended_by, file))
 
 
 def is_shipped(file: Path) -> bool:

@@ -50,7 +50,12 @@ def run_experiments(
     copy_to = copy_to and copy_to.absolute()
     if copy_to and copy_to.exists() and not copy_to.is_dir():
         raise InputError(f"--copy-to {copy_to}: is a file; expected a folder")
-    own = {recipe_name(recipe): {"recipe": str(Path(recipe).absolute())} for recipe in recipes if is_path(recipe)}
+    files = dict.fromkeys(Path(recipe).absolute() for recipe in recipes if is_path(recipe))
+    own = {file.stem: {"recipe": str(file)} for file in files}
+    if twice := [file for file in files if own[file.stem]["recipe"] != str(file)]:
+        raise InputError(
+            f"two recipes are called {twice[0].stem}: {', '.join(map(str, files))}; rename one of the files"
+        )
     configure(profile, [*overrides, *([f"experiments.variants={json.dumps(own)}"] if own else [])])
     recipes = [recipe_name(recipe) for recipe in recipes]
     os.chdir(PROJECT)

@@ -118,6 +118,12 @@ ROWS: list[Row] = [
     (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": b"\x80abc"}, "p.yaml: not YAML"),
     (f"{RUN} --profile {{here}}/p.yaml", {"p.yaml": "a: 1\na: !!python/name:os.system"}, "p.yaml: not YAML"),
     (f"{LUFFY} experiments nothing", {}, "unknown recipe nothing"),
+    (
+        f"{LUFFY} compare a/mine.yaml b/mine.yaml",
+        {},
+        "two recipes are called mine: {here}/a/mine.yaml, {here}/b/mine.yaml",
+    ),
+    (f"{RUN} --profile nothing.yaml", {}, "no profile '{here}/nothing.yaml'"),
     (f"{LUFFY} experiments --set x", {}, "expected SECTION.KEY=VALUE"),
     (f"{LUFFY} experiments --profile nothing", {}, "profile 'nothing'"),
     (f"{LUFFY} experiments luffy --copy-to {{here}}/traces.jsonl", {}, "traces.jsonl"),

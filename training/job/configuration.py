@@ -38,6 +38,7 @@ from training.cost.budget import BudgetOptions
 from training.job.alerts import AlertOptions
 
 CONFIG = PROJECT / "training" / "config"
+PLAIN = "on_policy"  # has the keys of every recipe
 # Without them a run has no batch, no length or no policy.
 NEEDED = (
     "data.train_batch_size",
@@ -195,6 +196,25 @@ def _check_files(recipe: str, hardware: str) -> None:
         for file in config_files(group, name):
             for key in leaves(read_yaml(file, "configuration")):
                 check_key(key, f"{Path(group).name} {file.stem}")
+    files = [*config_files(RECIPES, recipe)]
+    parent = next((file.stem for file in files if is_shipped(file)), PLAIN)
+    for file in (file for file in files if not is_shipped(file)):
+        _check_keys_exist(file, parent, hardware)
+
+
+def _check_keys_exist(recipe: Path, parent: str, hardware: str) -> None:
+    """Raise InputError for a key of a user's recipe that its shipped ``parent`` has not: a typing error."""
+    known = _composed(parent, hardware)
+    for key in leaves(read_yaml(recipe, "recipe")):
+        section, _, name = key.rpartition(".")
+        there = OmegaConf.select(known, section) if section else known
+        if (
+            key == "defaults"
+            or within(key, (*OPEN, "first_stage"))
+            or (isinstance(there, DictConfig) and name in there)
+        ):
+            continue
+        raise InputError(f"recipe {recipe}: {_unknown(key, parent, hardware)}")
 
 
 def mixed_options(config: DictConfig) -> MixedPolicyOptions:
@@ -335,14 +355,19 @@ def _explain(error: Exception, recipe: str, hardware: str) -> str:
     unknown = message.partition("Could not override '")[2].partition("'")[0]
     if not unknown:
         return f"configuration: {message}"
+    return _unknown(unknown, recipe, hardware, " in --set")
+
+
+def _unknown(unknown: str, recipe: str, hardware: str, where: str = "") -> str:
+    """Name the key that somebody means who wrote the ``unknown`` one, which ``recipe`` has not."""
     config = OmegaConf.to_container(_composed(recipe, hardware), resolve=False)
     candidates = [key for key in leaves(config) if not within(key, rules().refused) and not key.endswith("._target_")]
     if guess := nearest(unknown, candidates, _common_keys()):
-        return f"unknown key {unknown!r} in --set: did you mean {guess!r}?"
+        return f"unknown key {unknown!r}{where}: did you mean {guess!r}?"
     section = unknown.rpartition(".")[0]
     siblings = [key.removeprefix(f"{section}.") for key in candidates if section and key.startswith(f"{section}.")]
     hint = f"{section} has {', '.join(siblings)}" if siblings else "--print-config prints those there are"
-    return f"unknown key {unknown!r} in --set: {hint}"
+    return f"unknown key {unknown!r}{where}: {hint}"
 
 
 def _common_keys() -> set[str]:

@@ -194,6 +194,28 @@ def test_a_recipe_with_the_name_of_a_shipped_one_is_refused(plugin: Path) -> Non
         compose_run(str(file), "cpu", [], run=plugin)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("defaults: luffy", r"recipe .*mine\.yaml: defaults: got 'luffy', expected a list of names"),
+        ("defaults: [{a: b}]", r"mine\.yaml: defaults: got .*, expected a list of names"),
+        ("defaults: [nothing]", r"recipe .*mine\.yaml: defaults: no recipe 'nothing': expected one of"),
+        ("defaults: [child]", r"mine\.yaml: it is a parent of itself \(mine -> child -> mine\); remove it"),
+        (
+            "defaults: [luffy]\nmixd: {loss: mixed_policy}",
+            r"recipe .*mine\.yaml: unknown key 'mixd\.loss': did you mean",
+        ),
+        ("defaults: [luffy]\nmixed: {los: x}", r"mine\.yaml: unknown key 'mixed\.los': did you mean 'mixed\.loss'"),
+        ("data: {train_batchsize: 3}", r"unknown key 'data\.train_batchsize': did you mean 'data\.train_batch_size'"),
+    ],
+)
+def test_a_recipe_with_a_wrong_parent_or_key_is_one_message(plugin: Path, text: str, message: str) -> None:
+    (plugin / "child.yaml").write_text("defaults:\n  - mine\n")
+    (plugin / "mine.yaml").write_text(text)
+    with pytest.raises(InputError, match=message):
+        compose_run(str(plugin / "mine.yaml"), "cpu", [], run=plugin)
+
+
 def test_options_that_nothing_reads_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"kwargs=.* contradicts .*only a function of yours reads them"):
         mixed_options(compose_run("luffy", "cpu", ["mixed.kwargs.power=1"], run=tmp_path))
