@@ -26,7 +26,7 @@ from core.metrics import VALIDATION_SCORE
 from core.schemas import TARGET
 from perf.commands import TRAINING, call
 from training.embedded_model.resolve_model import SHIPPED
-from training.job.ledger import verdict_counts
+from training.job.records.ledger import verdict_counts
 
 DROPPED = ("known", "not_learned")
 PROBLEMS = 200

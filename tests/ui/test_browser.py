@@ -24,7 +24,7 @@ from targets.prepared import Prepared
 from targets.select.split import reconcile, select_train
 from training.explain.causes import explain
 from training.explain.record import RunRecord
-from training.job.rollout_log import Rollout
+from training.job.records.rollout_log import Rollout
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "training" / "embedded_model" / "model"

@@ -11,11 +11,11 @@ from typing import Any
 from core.metrics import CUT_SHARE, REWARD
 from core.model.prompts import OPEN_THOUGHTS
 from core.text.patterns import compile_quick_pattern
-from grading.answers import BOXED
+from grading.answers.extraction import BOXED
 from grading.verifiers.spec import parse_spec
 from training.explain.evidence import Evidence, share
 from training.explain.record import RunRecord
-from training.job.rollout_log import Rollout
+from training.job.records.rollout_log import Rollout
 from training.job.user_reward import SHIPPED, VERIFIERS
 
 NO_BOX = 0.9  # of the samples: a base model that boxes one answer in ten can be rewarded for it

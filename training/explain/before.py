@@ -22,10 +22,11 @@ from grading.verifiers.spec import VerifierSpec, open_verifier, parse_spec
 from training.explain.causes import Finding, early_causes, explain
 from training.explain.record import RunRecord
 from training.explain.sampled_rows import sample_rows
-from training.job import rollout_log, user_reward
+from training.job import user_reward
 from training.job.configuration import chat_template
 from training.job.input_checks import MATH, read_verifiers
-from training.job.rollout_log import Rollout
+from training.job.records import rollout_log
+from training.job.records.rollout_log import Rollout
 from training.job.user_reward import SHIPPED, VERIFIERS, RewardError
 
 SECONDS = 2.0  # for all of them, at least one: 1% of a training of three minutes

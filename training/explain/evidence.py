@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from training.job.rollout_log import Rollout
+from training.job.records.rollout_log import Rollout
 
 SHOWN = 3  # samples
 

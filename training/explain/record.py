@@ -15,9 +15,9 @@ from core.files import read_object, read_yaml
 from core.ledger import LEARNED_FILE
 from core.metrics import REWARD
 from core.model.manifest import MANIFEST
-from training.job import rollout_log
-from training.job.metrics_log import merge_attempts, read_metrics
-from training.job.rollout_log import Rollout
+from training.job.records import rollout_log
+from training.job.records.metrics_log import merge_attempts, read_metrics
+from training.job.records.rollout_log import Rollout
 from training.job.run_folder import RunFolder
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 
 from core.metrics import OFF_POLICY_REWARD, REWARD
 from core.text.patterns import compile_quick_pattern
-from grading.answers import extract_boxed
+from grading.answers.extraction import extract_boxed
 from training.explain.evidence import Evidence, share
 from training.explain.record import RunRecord
-from training.job.rollout_log import Rollout
+from training.job.records.rollout_log import Rollout
 
 ERRORS = "reward/errors"
 FAILS = 0.01  # of the samples: a verifier that works fails on none, and 5% in a step end the run

@@ -15,7 +15,7 @@ from training.explain import report
 from training.explain.causes import CAUSES, early_causes, explain
 from training.explain.record import RunRecord, read_record
 from training.explain.updates import between_steps
-from training.job.rollout_log import Rollout
+from training.job.records.rollout_log import Rollout
 from training.job.user_reward import SHIPPED
 
 ROOT = Path(__file__).resolve().parents[3]
