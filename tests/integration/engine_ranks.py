@@ -197,8 +197,8 @@ def measure(folder: Path, name: str, options: dict[str, Any], rank: int, ranks: 
         with engine.eval_mode():
             output = engine.forward_backward_batch(batch(*share, packed=packed, fused=fused), None, forward_only=True)
         for key in ("log_probs", "entropy"):
-            values = output["model_output"][key]
-            total = (values.values() if values.is_nested else values).double().sum()
+            rows = output["model_output"][key].unbind()  # the last token of each is followed by another row, or none
+            total = torch.stack([row[:-1].double().sum() for row in rows]).sum()
             dist.all_reduce(total)
             result[key + when] = total.item() / parallel
         if not when:

@@ -24,19 +24,28 @@ def run_ranks(folder: Path, *models: str, seconds: float = 500) -> Results:
     common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
     common |= {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
     common |= {"TORCHDYNAMO_DISABLE": "1", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, str(script), str(folder), f"training.platforms.cpu,{MODULES}", *models],
-            env={**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    outputs = [process.communicate(timeout=seconds) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], "\n".join(errors[-3000:] for _, errors in outputs)
-    lines = [json.loads(line) for line in outputs[0][0].splitlines() if line.startswith('{"layout"')]
+    logs = [folder / f"rank{rank}.log" for rank in range(2)]  # a pipe that nobody reads would fill up
+    processes: list[subprocess.Popen[str]] = []
+    for rank, log in enumerate(logs):
+        with log.open("w") as stream:
+            process = subprocess.Popen(
+                [sys.executable, str(script), str(folder), f"training.platforms.cpu,{MODULES}", *models],
+                env={**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                stdout=subprocess.PIPE if rank == 0 else stream,
+                stderr=stream,
+                text=True,
+            )
+        processes.append(process)
+    try:
+        output, _ = processes[0].communicate(timeout=seconds)
+        processes[1].wait(timeout=60)
+    except subprocess.TimeoutExpired:
+        output = ""
+    finally:
+        for process in processes:  # one that failed leaves the other one waiting
+            process.kill()
+    assert [process.wait() for process in processes] == [0, 0], "\n".join(log.read_text()[-3000:] for log in logs)
+    lines = [json.loads(line) for line in output.splitlines() if line.startswith('{"layout"')]
     return {line.pop("layout"): line for line in lines}
 
 
@@ -47,7 +56,6 @@ def log_probs_of(folder: Path) -> float:
     for length in LENGTHS:
         ids = torch.randint(5, 250, (length,), generator=draw)
         with torch.no_grad():
-            log_probs = model(ids[None]).logits[0].log_softmax(-1)
-        # The engine scores each token with the next one, and the last one with the first.
-        total += log_probs.gather(-1, ids.roll(-1)[:, None]).double().sum().item()
+            log_probs = model(ids[None]).logits[0, :-1].log_softmax(-1)
+        total += log_probs.gather(-1, ids[1:, None]).double().sum().item()
     return total
