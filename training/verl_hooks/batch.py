@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from tensordict import TensorDict
+from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
 
 from training.algorithms.advantage import apply_prefix_weights, group_advantage
 from training.algorithms.correction import rollout_correction
@@ -156,3 +157,27 @@ def compute_advantages(
     if options.has_teacher_log_probs:
         fields["off_policy_log_probs"] = fit_width(rows["off_policy_log_probs"], mask.shape[1])
     return Advantages(fields, metrics)
+
+
+def order_of_updates(lengths: Sequence[int], ranks: int, rows: int) -> list[int]:
+    """An order in which every rank has about as much to compute as the others in each update, not only in all of them.
+
+    A rank takes its samples from the front, ``rows`` per update, and the others wait for the slowest.
+
+    >>> order_of_updates([9, 8, 2, 1, 9, 1, 8, 2], ranks=2, rows=2)  # updates of 17 and 3 tokens, and of 10 twice
+    [0, 3, 1, 2, 4, 5, 6, 7]
+
+    Args:
+        lengths: tokens of each sample; those of a rank are neighbours.
+        ranks: that share the samples evenly.
+        rows: samples of an update on each rank.
+    """
+    share = len(lengths) // ranks
+    updates, work = share // rows, calculate_workload(torch.tensor(lengths))
+    order: list[int] = []
+    for first in range(0, len(lengths), share):
+        of_rank = work[first : first + share].tolist()
+        partitions: Any = get_seqlen_balanced_partitions(of_rank, k_partitions=updates, equal_size=True)
+        for update in partitions:
+            order += [first + row for row in update]
+    return order

@@ -30,8 +30,7 @@ from training.job.records.metrics_log import require_finite
 from training.job.user_reward import VERIFIERS
 from training.resources.fit_check import require_disk
 from training.verl_hooks.actor_worker import PolicyWorker
-from training.verl_hooks.balance import order_of_updates
-from training.verl_hooks.batch import FIELDS, LOGGED, TARGET, Samples, compute_advantages
+from training.verl_hooks.batch import FIELDS, LOGGED, TARGET, Samples, compute_advantages, order_of_updates
 from training.verl_hooks.ledger import Ledger, supervised_uses, target_uses
 from training.verl_hooks.loss import mixed_policy_loss
 from training.verl_hooks.metrics import (

@@ -9,7 +9,7 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils.seqlen_balancing import rearrange_micro_batches
 
-from training.verl_hooks.balance import order_of_updates
+from training.verl_hooks.batch import order_of_updates
 
 RANKS, UPDATES, ROWS = 8, 2, 64  # of the published run: 128 prompts x 8 samples
 LIMIT = 20480  # tokens of a micro-batch, in the profiles for GPUs
