@@ -209,9 +209,33 @@ def measure(folder: Path, name: str, options: dict[str, Any], rank: int, ranks: 
     return result
 
 
+def exchange(
+    outputs: list[torch.Tensor], inputs: list[torch.Tensor], group: Any = None, async_op: bool = False
+) -> None:
+    """``all_to_all`` for gloo, which lacks it in the torch of the GPU lock; there NCCL has it."""
+    everything = [torch.empty_like(torch.stack(inputs)) for _ in inputs]
+    dist.all_gather(everything, torch.stack(inputs), group=group)
+    for output, sent in zip(outputs, everything, strict=True):
+        output.copy_(sent[dist.get_rank(group)])
+
+
+def has_all_to_all(ranks: int) -> bool:
+    """Whether the backend has it; every rank must ask."""
+    parts = [torch.zeros(1) for _ in range(ranks)]
+    try:
+        dist.all_to_all([torch.zeros(1) for _ in parts], parts)
+    except RuntimeError as error:
+        if "does not support alltoall" not in str(error):
+            raise
+        return False
+    return True
+
+
 def main() -> None:
     folder, rank, ranks = Path(sys.argv[1]), int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     dist.init_process_group("gloo", rank=rank, world_size=ranks)
+    if not has_all_to_all(ranks):
+        dist.all_to_all = exchange
     layouts = LAYOUTS
     if models := sys.argv[3:]:
         layouts = {f"{model} {name}": {**zoo, "model": model} for name, zoo in ZOO_LAYOUTS.items() for model in models}
