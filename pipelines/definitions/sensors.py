@@ -29,7 +29,7 @@ from pipelines.definitions.source_watch import SourceState, changing_sources
 
 STOPPED = dg.DefaultSensorStatus.STOPPED
 OBSERVATIONS = 200  # read at once
-ELSEWHERE_SECONDS = 90.0  # in which a pod that is being replaced ends its runs
+ELSEWHERE_SECONDS = 50.0  # in which a pod that is being replaced ends its runs
 
 
 def build_sensors(names: Names, jobs: Mapping[str, Job], settings: Settings) -> list[dg.SensorDefinition]:
