@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 MODEL = "teacher.model"
-POLICY, BASE = "policy", "base"
+SELF, BASE = "self", "base"  # the policy with its present weights, and the model that a run starts from
 # Tokens of the words around a target in a prompt: fewer than their bytes.
 WORDING = 256
 # What the server of a teacher has from that of the rollouts.
@@ -47,7 +47,7 @@ def endpoint_of(model: str) -> tuple[str, str] | None:
 def has_server(config: "DictConfig") -> bool:
     """Whether the run starts vLLM for its teacher."""
     model = config.teacher.model
-    return config.mixed.distillation.use and model not in (None, POLICY) and endpoint_of(model) is None
+    return config.mixed.distillation.use and model not in (None, SELF) and endpoint_of(model) is None
 
 
 def teacher_gpus(config: "DictConfig") -> int:
@@ -62,14 +62,14 @@ def check_distillation(config: "DictConfig") -> None:
         return
     if model is not None:
         endpoint_of(model)
-    if model == POLICY and not distillation.sees_target:
+    if model == SELF and not distillation.sees_target:
         raise InputError(
-            f"{MODEL}={POLICY} and mixed.distillation.sees_target=false contradict each other: the policy agrees with "
+            f"{MODEL}={SELF} and mixed.distillation.sees_target=false contradict each other: the policy agrees with "
             "itself on every token. Set mixed.distillation.sees_target=true, or name another teacher"
         )
-    if model == POLICY and config.rollouts != "sync":
+    if model == SELF and config.rollouts != "sync":
         raise InputError(
-            f"{MODEL}={POLICY} and rollouts={config.rollouts} contradict each other: the weights can change between a "
+            f"{MODEL}={SELF} and rollouts={config.rollouts} contradict each other: the weights can change between a "
             "sample and its score. Set rollouts=sync, or name another teacher, such as base"
         )
     if (temperature := config.actor_rollout_ref.rollout.temperature) != 1:
@@ -87,7 +87,7 @@ def check_distillation(config: "DictConfig") -> None:
 def lengthen_context(config: "DictConfig") -> None:
     """Raise the context of vLLM by the target, where a prompt can hold it."""
     distillation, rollout = config.mixed.distillation, config.actor_rollout_ref.rollout
-    scores = distillation.use and distillation.sees_target and config.teacher.model == POLICY
+    scores = distillation.use and distillation.sees_target and config.teacher.model == SELF
     shows = config.mixed.prefix.place == "prompt" and config.mixed.prefix.n_prefix != 0
     if scores or shows:
         share = 1.0 if scores else config.mixed.prefix.max

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InputError, first_line
 from core.files import read_object
 from core.model.model_folder import HUB_ID, check_model, download_model
-from training.config.teacher import BASE, MODEL, POLICY, endpoint_of, has_server, shown_tokens
+from training.config.teacher import BASE, MODEL, SELF, endpoint_of, has_server, shown_tokens
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -30,7 +30,7 @@ def teacher_folder(name: str) -> Path:
         return download_model(hub["repository"], hub["revision"])[0]
     raise InputError(
         f"{MODEL}: got {name!r}, expected a model folder, a hub id (owner/name[@revision]), MODEL@URL of an endpoint, "
-        f"{BASE} (the model that the run starts from) or {POLICY}"
+        f"{BASE} (the model that the run starts from) or {SELF}"
     )
 
 
@@ -48,7 +48,7 @@ def check_teacher(config: "DictConfig", model: Path) -> None:
         InputError: none is named, it is not there or not whole, its context is too short, it has another tokenizer, or
             an endpoint does not return what it should.
     """
-    if not config.mixed.distillation.use or config.teacher.model == POLICY:
+    if not config.mixed.distillation.use or config.teacher.model == SELF:
         return
     if config.teacher.model is None:
         raise InputError(

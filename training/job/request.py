@@ -17,7 +17,7 @@ from core.plugins.config_files import RECIPES, config_file, first_stage, is_ship
 from core.plugins.user_code import function_file, module_file, user_code_digest
 from training.algorithms.registry import KEYS, outside_function
 from training.config.keys import MODULE, key_of, leaf_values, read_by, rules
-from training.config.teacher import BASE, POLICY, endpoint_of
+from training.config.teacher import BASE, SELF, endpoint_of
 from training.config.teacher import MODEL as TEACHER
 from training.config.teacher_checks import teacher_folder
 
@@ -159,7 +159,7 @@ def _teacher_digest(recipe: str, hardware: str, overrides: Sequence[str]) -> dic
     for override in overrides:
         if key_of(override) == TEACHER:
             name, folder = override.partition("=")[2].strip("'\""), Path.cwd()
-    if name in (None, *NO_FILE, BASE, POLICY) or endpoint_of(name):
+    if name in (None, *NO_FILE, BASE, SELF) or endpoint_of(name):
         return {}
     beside = folder / Path(name).expanduser()
     return {TEACHER: model_digest(teacher_folder(str(beside) if beside.is_dir() else name))}

@@ -10,7 +10,7 @@ import ray
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
 from core.model.prompts import encode_prompt
-from training.config.teacher import POLICY, endpoint_of
+from training.config.teacher import SELF, endpoint_of
 from training.job.configuration import chat_template, mixed_options
 from training.verl_hooks.agent_loop import OffPolicyOutput
 from training.verl_hooks.prompts.shown_target import show_target
@@ -91,7 +91,7 @@ class _TeacherLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # 
         self.sees_target = mixed_options(self.config).distillation.sees_target
         self.template = chat_template(self.config)
         model = self.config.teacher.model
-        if model == POLICY:
+        if model == SELF:
             self.teacher: Teacher = PolicyTeacher(self.llm_client)
         elif endpoint := endpoint_of(model):
             self.teacher = EndpointTeacher(*endpoint)

@@ -121,7 +121,7 @@ def test_a_teacher_that_does_not_fit_is_refused(overrides: list[str], gpus: int,
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["teacher.model=policy"], "teacher.model=policy and mixed.distillation.sees_target=false"),
+        (["teacher.model=self"], "teacher.model=policy and mixed.distillation.sees_target=false"),
         (["teacher.model=m@http://user:secret@host/v1"], "the variable OPENAI_API_KEY"),
         (["actor_rollout_ref.rollout.temperature=0.8"], "those at temperature 1"),
         (["algorithm.filter_groups.enable=true"], "groups of one outcome"),
@@ -134,7 +134,7 @@ def test_what_contradicts_a_teacher_is_refused(overrides: list[str], message: st
 
 
 def test_a_policy_that_changes_while_it_is_asked_is_refused() -> None:
-    with pytest.raises(InputError, match=r"teacher.model=policy and rollouts=colocate_async"):
+    with pytest.raises(InputError, match=r"teacher.model=self and rollouts=colocate_async"):
         composed("rollouts=colocate_async", recipe="opsd")
     composed("rollouts=colocate_async", "teacher.model=base", recipe="opsd")
 
