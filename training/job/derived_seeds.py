@@ -1,9 +1,12 @@
 """Deterministic random numbers: equal on every machine, rank and restart."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core.files import digest_bytes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Messages = Sequence[Mapping[str, str]]  # of a prompt: each with its role and content
 
@@ -25,3 +28,16 @@ def prompt_id(row: dict[str, Any]) -> str:
     extra = row["extra_info"]
     named = extra.get("id") or extra.get("index")
     return str(prompt_key(row["raw_prompt"]) if named is None else named)
+
+
+def target_ids(targets: "pa.Table") -> list[str]:
+    """The id of each row, as `prompt_id` says it of the row that verl reads."""
+    info = targets["extra_info"].combine_chunks()
+    names = [field.name for field in info.type]
+    columns = [info.field(name).to_pylist() if name in names else [None] * len(info) for name in ("id", "index")]
+    ids = [identifier or index for identifier, index in zip(*columns, strict=True)]
+    prompts = targets["prompt"]
+    return [
+        str(prompt_key(prompts[row].as_py()) if identifier is None else identifier)
+        for row, identifier in enumerate(ids)
+    ]

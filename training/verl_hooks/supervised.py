@@ -32,7 +32,7 @@ from core.ledger import LEDGER
 from core.model.prompts import CHAT, Template, encode_example
 from training.job.checkpoints import TrainerState, folder_of, latest_step, mark_complete
 from training.job.configuration import chat_template, mixed_options
-from training.job.records.ledger import target_ids
+from training.job.derived_seeds import target_ids
 from training.job.records.metrics_log import require_finite
 from training.resources.fit_check import require_disk
 from training.verl_hooks.ledger import Ledger, row_uses

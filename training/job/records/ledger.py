@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from core.files import write_table
 from core.ledger import KNOWN, LEARNED_FILE, LEDGER, SOLVED, VERDICTS
 from core.schemas import LEARNED, USES
-from training.job.derived_seeds import prompt_key
+from training.job.derived_seeds import target_ids
 
 USES_FILE = "ledger.parquet"
 
@@ -124,19 +124,6 @@ def heaviest(run: Path, count: int = 20) -> list[list[str]]:
 
 def _ends(first: float | None, last: float | None) -> str:
     return "" if first is None or last is None else f"{first:.2f} to {last:.2f}"
-
-
-def target_ids(targets: pa.Table) -> list[str]:
-    """The id of each row, as `training.job.derived_seeds.prompt_id` says it of the row that verl reads."""
-    info = targets["extra_info"].combine_chunks()
-    names = [field.name for field in info.type]
-    columns = [info.field(name).to_pylist() if name in names else [None] * len(info) for name in ("id", "index")]
-    ids = [identifier or index for identifier, index in zip(*columns, strict=True)]
-    prompts = targets["prompt"]
-    return [
-        str(prompt_key(prompts[row].as_py()) if identifier is None else identifier)
-        for row, identifier in enumerate(ids)
-    ]
 
 
 def _by_step(uses: pa.Table) -> pa.Table:
