@@ -38,15 +38,15 @@ from training.job.lineage import portable
 from training.preflight.trial import write_untied_model
 
 COMMON = {
-    "data.train_batch_size": "16",
+    "data.train_batch_size": "8",
     "data.max_prompt_length": "64",
     "data.max_response_length": "144",
     "actor_rollout_ref.rollout.n": "4",
     "actor_rollout_ref.actor.optim.lr": "1e-4",
-    "trainer.total_training_steps": "6",
-    "trainer.save_freq": "6",
+    "trainer.total_training_steps": "4",
+    "trainer.save_freq": "4",
 }
-ROWS = 96  # of targets: those of six steps
+ROWS = 32  # of targets: those of four steps
 REWARD = "reward.custom_reward_function"
 RECORDED = 16  # samples of a step that a record has
 READ = {  # parts of the configuration that the tests of a record read
@@ -59,7 +59,7 @@ FUNCTIONS = {
     "right.py": "def score(data_source, solution_str, ground_truth, extra_info=None):\n    return 1.0\n",
     "wrong.py": "def score(data_source, solution_str, ground_truth, extra_info=None):\n    return 0.0\n",
     "fails.py": "def score(data_source, solution_str, ground_truth, extra_info=None):\n"
-    "    if len(solution_str) % 40 == 3:\n        raise ValueError('cannot read ' + solution_str[-6:])\n"
+    "    if sum(map(ord, solution_str)) % 48 == 3:\n        raise ValueError('cannot read ' + solution_str[-6:])\n"
     "    return float(('{' + ground_truth + '}') in solution_str)\n",
 }
 
@@ -196,7 +196,7 @@ FAULTS = (
         "stale",
         "samples up to 8 updates old, without a correction",
         {"rollouts": "separate_async", "max_staleness": "8", "trainer.total_training_steps": "10"},
-        targets=lambda: rows(problems("train_hard", 10 * 16)),
+        targets=lambda: rows(problems("train_hard", 80)),
     ),
     Fault(
         "drift",
@@ -210,7 +210,7 @@ FAULTS = (
         "targets_not_learned",
         "lr=1e-9, on terse targets",
         {"actor_rollout_ref.actor.optim.lr": "1e-9"},
-        targets=lambda: rows(problems("train_hard", 32, terse=1.0)),
+        targets=lambda: rows(problems("train_hard", ROWS // 2, terse=1.0)),
     ),
 )
 
