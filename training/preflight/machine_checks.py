@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from core.errors import InputError
-from core.existing_python import PROJECT, examine, is_locked
+from core.existing_python import PROJECT, check_imports, examine, is_locked
 from core.machine.package_lock import differences, summary
 from training.preflight.checks import HOST, TRAINING, TRAINING_GPU, Check, Examination
 
@@ -88,7 +88,9 @@ def _environment(folder: Path, lock: str) -> str:
 def _packages(examination: Examination) -> str:
     """The packages of this environment against its lock, or against what the training needs."""
     if not is_locked(Path(sys.executable)):
-        return examine(Path(sys.executable))
+        versions = examine(Path(sys.executable))
+        check_imports(Path(sys.executable))
+        return versions
     lock = PROJECT / "requirements" / f"train-{examination.kind}.lock"
     if different := differences(lock):
         raise InputError(summary(different))

@@ -24,6 +24,9 @@ def python_with(folder: Path, **changed: str | None) -> Path:
             folder = site / f"{name.replace('-', '_')}-{version}.dist-info"
             folder.mkdir()
             (folder / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+    for module in ("transformers/image_utils", "verl/utils/fsdp_utils", "vllm/version"):
+        (site / module).parent.mkdir(parents=True)
+        (site / f"{module}.py").touch()
     return python
 
 
@@ -91,6 +94,20 @@ def test_a_failure_leaves_the_environment_that_was_there(tmp_path: Path, killed:
     assert examine(top / "bin" / "python")
     assert (top / "on-top-of").read_text() == f"{tmp_path}/base/bin/python\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["base", "other", "top"]
+
+
+def test_packages_that_do_not_fit_one_another_are_named(tmp_path: Path):
+    base = python_with(tmp_path / "base")
+    site = next((tmp_path / "base").glob("lib/python*/site-packages"))
+    (site / "torchvision.py").write_text("raise RuntimeError('operator torchvision::nms does not exist\\nand more')\n")
+    (site / "transformers" / "image_utils.py").write_text(
+        "try:\n    import torchvision\nexcept RuntimeError as error:\n    raise ImportError('Bloom') from error\n"
+    )
+    with pytest.raises(
+        InputError, match=r"torchvision\.py: RuntimeError: operator torchvision::nms does not exist: its"
+    ):
+        build_on_top(base, tmp_path / "top")
+    assert not (tmp_path / "top").exists()
 
 
 def test_an_environment_is_not_built_on_itself(tmp_path: Path):
