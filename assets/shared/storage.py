@@ -108,8 +108,8 @@ class Storage(dg.ConfigurableResource):
             reference = kind.model_validate_json(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise InputError(
-                f"{key}: not materialized in storage {self.path} yet; materialize it first (a selection that "
-                "begins with + also includes its dependencies)"
+                f"{key}: not materialized in storage {self.path} yet; materialize it first (a selection that begins "
+                "with +key: includes everything that it needs; + without key: includes one layer)"
             ) from None
         except ValidationError as error:
             raise InputError(
