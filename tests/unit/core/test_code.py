@@ -41,7 +41,6 @@ WITHOUT_NUMBERS = {
     "training.config.ranges": "refuses numbers out of their range",
     "training.config.teacher_checks": "finds the teacher, whose digest is part of the identity, or refuses it",
     "training.job.alerts": "warns",
-    "training.job.records.ledger": "names the targets that were used, and says what came of them",
     "training.job.records.metrics_log": "reads and checks metrics",
 }
 
