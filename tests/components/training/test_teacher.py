@@ -121,7 +121,7 @@ def test_a_teacher_that_does_not_fit_is_refused(overrides: list[str], gpus: int,
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["teacher.model=self"], "teacher.model=policy and mixed.distillation.sees_target=false"),
+        (["teacher.model=self"], "teacher.model=self and mixed.distillation.sees_target=false"),
         (["teacher.model=m@http://user:secret@host/v1"], "the variable OPENAI_API_KEY"),
         (["actor_rollout_ref.rollout.temperature=0.8"], "those at temperature 1"),
         (["algorithm.filter_groups.enable=true"], "groups of one outcome"),
