@@ -1,8 +1,10 @@
 """Find benchmark problems among training problems, so that a score does not measure memory.
 
 A shared run of eight words makes a pair a candidate. A candidate is a match if the texts are nearly equal (an edit
-similarity of at least 90 of 100) or if shared runs cover at least half of the benchmark problem. open-r1's rule, which
-rejects every candidate, would remove 747 of 7,474 MATH-train problems, most of them for common phrases. Of texts with
+similarity of at least 90 of 100) or if shared runs cover at least half of the benchmark problem, unless more than one
+number or variable of it is another one: then both follow one template. Of MATH's 7,474 training problems, 56 match one
+of MATH-500 so, of which 23 state the same or differ in one word; open-r1's rule, which rejects every candidate, would
+remove 747. Of texts with
 few words (``7+5-3=?``, "Compute $2^8$."), and of problems that a generator makes from templates, only equal ones match,
 because different ones look alike. The same problem occurs with and without its drawing (``[asy]…[/asy]``), so equality
 and similarity ignore drawings. Coverage does not: without its drawing, a benchmark problem may be little more than
@@ -11,14 +13,14 @@ and similarity ignore drawings. Coverage does not: without its drawing, a benchm
 
 import json
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from core.parquet import read_table
+from core.parquet import is_there, read_table, shards
 from core.text.patterns import compile_quick_pattern
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 GRAM = 8
 RATIO = 90.0
 COVERAGE = 0.5
+REPLACED = 1  # numbers and variables that may be others
+ARTICLES = frozenset({"a", "i"})  # words of one letter
 FEWEST_WORDS = 5  # of two letters or more; a text with fewer is compared for equality only
 BASE = 0x9E3779B97F4A7C15  # odd; runs of word numbers are hashed as polynomials in it modulo 2**64
 
@@ -63,7 +67,7 @@ class BenchmarkIndex:
         entries = json.loads((benchmark.schema.metadata or {}).get(ENTRIES_KEY, b"[]"))
         generated = {entry["name"] for entry in entries if entry.get("generator")}
         self._exact: dict[str, int] = {}
-        self._texts: dict[int, tuple[str, np.ndarray]] = {}
+        self._texts: dict[int, tuple[str, np.ndarray, Counter[str]]] = {}
         numbers: list[np.ndarray] = []  # of the words of each problem
         owners: list[int] = []  # problems whose words these are
         lengths: list[int] = []
@@ -94,22 +98,23 @@ class BenchmarkIndex:
             return None
         runs = _runs(_numbers(tokens))
         text, best = _words(problem), None
+        symbols = _symbols(problem)
         for number in self._candidates(runs):
-            other, its_runs = self._text_and_runs(number)
+            other, its_runs, its_symbols = self._features(number)
             ratio = fuzz.ratio(text, other, score_cutoff=RATIO)
             covered = _coverage(its_runs, runs)
-            if ratio < RATIO and covered < COVERAGE:
+            if (ratio < RATIO and covered < COVERAGE) or _replaced(symbols, its_symbols) > REPLACED:
                 continue
             row, ratio = self._rows[number], fuzz.ratio(text, other)
             if best is None or (ratio, covered) > (best.ratio, best.coverage):
                 best = Match(row["benchmark"], row["id"], row["problem"], round(ratio, 1), round(covered, 3))
         return best
 
-    def _text_and_runs(self, number: int) -> "tuple[str, np.ndarray]":
-        """Return words and runs of a benchmark problem; cached, because common phrases make it a candidate often."""
+    def _features(self, number: int) -> "tuple[str, np.ndarray, Counter[str]]":
+        """Return words, runs and symbols of a benchmark problem; cached, because a common one is often a candidate."""
         if number not in self._texts:
             problem = self._rows[number]["problem"]
-            self._texts[number] = _words(problem), _runs(_numbers(_tokens(problem)))
+            self._texts[number] = _words(problem), _runs(_numbers(_tokens(problem))), _symbols(problem)
         return self._texts[number]
 
     def _candidates(self, runs: "np.ndarray") -> list[int]:
@@ -144,7 +149,8 @@ def search_targets(path: Path, benchmark: "pa.Table") -> Contamination:
     from core.schemas import TARGET
 
     schema = pa.schema([TARGET.field("prompt")])
-    prompts = read_table(path, schema, "give the file of targets/train")["prompt"].to_pylist()
+    tables = [read_table(file, schema, "give the file of targets/train") for file in shards(path)]
+    prompts = [prompt for table in tables for prompt in table["prompt"].to_pylist()]
     problems = [next((m["content"] for m in reversed(prompt) if m["role"] == "user"), "") for prompt in prompts]
     pairs = zip(problems, overlaps(problems, benchmark), strict=True)
     matches = tuple((problem, match) for problem, match in pairs if match)
@@ -155,7 +161,7 @@ def search_lineage(lineage: Mapping[str, Any], checkpoint: Path, benchmark: "pa.
     """`search_targets` in the file that the ``lineage.json`` of ``checkpoint`` names; None if the file is gone."""
     name = lineage.get("targets", {}).get("path")
     path = Path(os.path.normpath(checkpoint.resolve() / name)) if name else None
-    return search_targets(path, benchmark) if path and path.is_file() else None
+    return search_targets(path, benchmark) if path and is_there(path) else None
 
 
 def overlaps(problems: list[str], benchmark: "pa.Table") -> list[Match | None]:
@@ -172,6 +178,21 @@ def _words(text: str) -> str:
     """The text that similarity compares: the words, without a drawing if enough is left."""
     without = _tokens(_DRAWING.sub(" ", text))
     return " ".join(without if _wordy(without) else _tokens(text))
+
+
+def _symbols(text: str) -> Counter[str]:
+    """The numbers and variables of a problem, without its drawing."""
+    tokens = _tokens(_DRAWING.sub(" ", text))
+    return Counter(token for token in tokens if (len(token) == 1 or not token.isalpha()) and token not in ARTICLES)
+
+
+def _replaced(first: Counter[str], second: Counter[str]) -> int:
+    """How many symbols of one problem are others in the other; those that only one of them has more of do not count.
+
+    >>> _replaced(Counter("xx2"), Counter("xx3")), _replaced(Counter("x2"), Counter("x2abc"))
+    (1, 0)
+    """
+    return min((first - second).total(), (second - first).total())
 
 
 def _spellings(text: str) -> list[str]:

@@ -33,6 +33,7 @@ def table(*texts: str) -> pa.Table:
         PROBLEM,
         PROBLEM.upper().replace(" ", "  "),
         PROBLEM.replace("9", "7").replace("Aya", "Ana"),
+        PROBLEM.replace("9", "nine").replace("4 hours", "hours"),
         "Read carefully. " + PROBLEM + " Find the number of minutes in which she would walk if she walked faster.",
     ],
 )
@@ -52,6 +53,14 @@ def test_copies_variants_and_extensions_are_found(text):
             "Let $a$ be a positive real number such that all the roots of $x^3+ax^2+ax+1=0$ are real. Find $a$.",
             "Find the volume of the solid whose base is the unit disc, where all the roots of the polynomial that Tom "
             "wrote on the board in class this morning are its heights, and round to the nearest integer at the end.",
+        ),
+        (
+            "What is the largest root of the equation $(2.6)x + 3.6 = 17$? Express your answer as a common fraction.",
+            "What is the largest root of the equation $20x + 36 = 52$? Express your answer as a common fraction.",
+        ),
+        (
+            "Find the inverse of $27$ modulo $28$. Express your answer as an integer from $0$ to $27$, inclusive.",
+            "Compute $997^{-1}$ modulo $1000$. Express your answer as an integer from $0$ to $999$, inclusive.",
         ),
         ("", "7+5=?"),
     ],
