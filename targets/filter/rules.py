@@ -7,6 +7,7 @@ from collections import Counter
 
 from core.text.patterns import compile_full_match, compile_pattern, compile_quick_pattern
 from targets.filter.context import FilterContext
+from targets.filter.language import identify_language
 from targets.filter.profile import compression_ratio
 from targets.read.response_format import BOX
 from targets.trace import Trace
@@ -123,22 +124,11 @@ def foreign_script(trace: Trace, context: FilterContext) -> str | None:
     return f"{len(foreign)} of {len(trace.target)} characters: {''.join(dict.fromkeys(foreign))[:12]}"
 
 
-def prompt_too_long(trace: Trace, context: FilterContext) -> str | None:
-    return _over(trace.prompt_tokens or 0, context.config.max_prompt_tokens)
-
-
-def target_too_long(trace: Trace, context: FilterContext) -> str | None:
-    return _over(trace.target_tokens or 0, context.config.max_target_tokens)
-
-
-def no_log_probs(trace: Trace, context: FilterContext) -> str | None:
-    if trace.target_log_probs is not None or not context.config.require_log_probs:
-        return None
-    return "the source has none, or they are of other tokens than those that the policy is trained on"
-
-
-def _over(tokens: int, limit: int) -> str | None:
-    return f"{tokens} tokens (limit {limit})" if tokens > limit else None
+def language(trace: Trace, context: FilterContext) -> str | None:
+    """Reject targets in other languages than ``languages``."""
+    expected = context.config.languages
+    identified = identify_language(trace.target) if expected else None
+    return None if identified is None or identified in expected else f"{identified} (languages: {', '.join(expected)})"
 
 
 def repeated_run(text: str, limit: int) -> tuple[str, int]:
