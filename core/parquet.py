@@ -1,13 +1,15 @@
 """Read parquet files from users in batches under a memory limit, or refuse them with one message."""
 
 import contextlib
-from collections.abc import Collection, Iterator
+import glob
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError, first_line
 from core.files import read_parquet
 from core.machine.limits import memory_limit
+from core.text.patterns import compile_full_match
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -16,6 +18,73 @@ ROWS_PER_READ = 256
 # Of address space that reading one batch may take; Arrow's allocator reserves 1 GiB of it before it uses any.
 READ_BYTES = 3 << 30
 BUFFER_BYTES = 1 << 20
+SHARD = compile_full_match(r"([^/]{1,200})-\d{5}-of-\d{5}")
+
+
+def shard_path(path: Path, number: int, count: int) -> Path:
+    """The file with this number of the ``count`` files of the table ``path``: ``path`` itself if it is the only one.
+
+    >>> shard_path(Path("out/train.parquet"), 1, 12).name
+    'train-00001-of-00012.parquet'
+    """
+    return path if count == 1 else path.with_name(f"{path.stem}-{number:05d}-of-{count:05d}{path.suffix}")
+
+
+def shard_files(path: Path) -> list[Path]:
+    """The files beside ``path`` whose names say that they are a part of this table, in order."""
+    return sorted(path.parent.glob(f"{glob.escape(path.stem)}-?????-of-?????{glob.escape(path.suffix)}"))
+
+
+def table_of_shard(path: Path) -> Path | None:
+    """The table that ``path`` is one of several files of, by its name; None for any other name.
+
+    >>> table_of_shard(Path("out/train-00001-of-00012.parquet")).as_posix()
+    'out/train.parquet'
+    """
+    parts = SHARD(path.stem)
+    return path.with_name(f"{parts.group(1)}{path.suffix}") if parts else None
+
+
+def shards(path: Path) -> list[Path]:
+    """The files of the table ``path``, in order: itself, or the ``NAME-00000-of-000NN.parquet`` beside it.
+
+    If there is neither, it is ``path``, so that reading it fails with its name.
+
+    Raises:
+        InputError: one of several files is missing, or there are files of several tables of this name.
+    """
+    path = Path(path)
+    there = shard_files(path)
+    if not there:
+        return [path]
+    expected = [shard_path(path, number, int(there[0].stem[-5:])) for number in range(int(there[0].stem[-5:]))]
+    if path.exists() or there != expected:
+        named = ", ".join(file.name for file in [*([path] if path.exists() else []), *there][:4])
+        raise InputError(
+            f"{path}: expected {expected[0].name} to {expected[-1].name}, or {path.name} alone; found {named}, …: "
+            "remove what does not belong there, or write the files again"
+        )
+    return there
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is a table ``path``, in one or several files; InputError like `shards`."""
+    return shards(path)[0].is_file()
+
+
+def count_rows(path: Path) -> int:
+    """The rows of the table ``path``."""
+    import pyarrow.parquet as pq
+
+    return sum(pq.read_metadata(file).num_rows for file in shards(path))
+
+
+def read_batches(path: Path, rows: int, columns: Sequence[str] | None = None) -> "Iterator[pa.RecordBatch]":
+    """The rows of the table ``path``, at most ``rows`` at a time."""
+    import pyarrow.parquet as pq
+
+    for file in shards(path):
+        yield from pq.ParquetFile(file, pre_buffer=False).iter_batches(rows, columns=columns)
 
 
 def open_parquet(stream: Any, where: str) -> Any:
@@ -106,7 +175,7 @@ def read_table(
     else:
         present = schema.names
         with contextlib.suppress(OSError, pa.ArrowInvalid):  # `read_parquet` says what is wrong
-            present = pq.read_schema(path).names
+            present = pq.read_schema(shards(path)[0]).names
         table = read_parquet(path, advice, columns=[name for name in schema.names if name in present])
     if missing := [name for name in schema.names if name not in table.schema.names and name not in optional]:
         raise InputError(f"{path}: no column {', '.join(missing)}; {advice}")

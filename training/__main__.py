@@ -17,6 +17,7 @@ from core.command_options import options_of, request_of
 from core.errors import InputError
 from core.metrics import REWARD, VALIDATION_SCORE
 from core.model.manifest import InputRecord
+from core.parquet import is_there
 from core.progress import reporter
 from training.export import DTYPES
 from training.job.request import TrainingRequest, has_first_stage
@@ -50,7 +51,7 @@ def train(
     request = request_of(TrainingRequest, context, given)
     if request.heldout is None and has_first_stage(request.recipe):
         heldout = request.targets.path.with_name("heldout.parquet")
-        if not heldout.is_file():
+        if not is_there(heldout):
             raise InputError(
                 f"recipe {request.recipe}: its second stage trains on held-out targets, and there is no {heldout}: "
                 "give --heldout, or prepare the targets with a heldout share"

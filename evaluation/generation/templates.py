@@ -13,6 +13,7 @@ from typing import Any
 from core.errors import InputError
 from core.model.manifest import MANIFEST, parse_manifest
 from core.model.prompts import CHAT, Template, templates
+from core.parquet import is_there, read_batches
 
 TRAINING = "training"
 
@@ -67,12 +68,10 @@ def training_system(model: Path) -> str | None:
     if prepared.get("system_prompt") is not None:
         return prepared["system_prompt"]
     path = targets.locate(Path(model))
-    if not path.is_file():
+    if not is_there(path):
         raise InputError(
             f"{Path(model) / MANIFEST}: it names targets at {path}, which are not there, so the prompt of the "
             f"training is not known; choose the template yourself, one of {', '.join(templates())}"
         )
-    import pyarrow.parquet as pq
-
-    rows = next(pq.ParquetFile(path).iter_batches(1, columns=["prompt"])).to_pylist()
+    rows = next(read_batches(path, 1, ["prompt"])).to_pylist()
     return next((message["content"] for message in rows[0]["prompt"] if message["role"] == "system"), "")

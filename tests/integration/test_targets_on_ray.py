@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.errors import InputError
+from core.parquet import shards
 from core.schemas import BENCHMARK
 from targets.config import build_config
 from targets.prepare import prepare
@@ -111,18 +112,23 @@ def chat_tokenizer(tokenizer: Path) -> Any:
     return loaded
 
 
-def test_verl_reads_the_training_file(tmp_path: Path, tokenizer: Path, chat_tokenizer: Any) -> None:
+@pytest.mark.parametrize(("rows_per_file", "files"), [(50_000, 1), (200, 3)])
+def test_verl_reads_the_training_file(
+    tmp_path: Path, tokenizer: Path, chat_tokenizer: Any, rows_per_file: int, files: int
+) -> None:
     from omegaconf import OmegaConf
     from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
 
-    prepared = run("embedded", tmp_path / "out", tokenizer, embedded_rows=60)
+    prepared = run("embedded", tmp_path / "out", tokenizer, embedded_rows=600, rows_per_file=rows_per_file)
     split = select_train(prepared, tmp_path / "out")
+    assert len(shards(split.train)) == files
     settings = {"prompt_key": "prompt", "max_prompt_length": 1024, "filter_overlong_prompts": False}
     settings |= {"cache_dir": str(tmp_path / "verl"), "return_raw_chat": True, "truncation": "error"}
-    dataset = RLHFDataset(str(split.train), chat_tokenizer, OmegaConf.create(settings))
-    rows = pq.read_table(split.train).to_pylist()
+    dataset = RLHFDataset([str(file) for file in shards(split.train)], chat_tokenizer, OmegaConf.create(settings))
+    rows = [row for file in shards(split.train) for row in pq.read_table(file).to_pylist()]
     assert len(dataset) == len(rows) == split.rows
     batch = collate_fn([dataset[k] for k in range(4)])
+    assert [dataset[k]["index"] for k in (0, 300, 599)] == [0, 300, 599]
     for k in range(4):
         assert batch["raw_prompt"][k][-1]["content"] == rows[k]["prompt"][-1]["content"]
         assert batch["reward_model"][k]["ground_truth"] == rows[k]["reward_model"]["ground_truth"]

@@ -16,6 +16,7 @@ from core.model.manifest import InputRecord, TargetsRecord
 from core.model.model_folder import check_model
 from core.model.prompts import TEMPLATE_KWARGS
 from core.model.tokens import Lengths, load_lengths
+from core.parquet import count_rows, read_batches, shards
 from core.plugins.config_files import check_not_declared
 from core.plugins.user_code import check_function
 from core.schemas import PASS_RATE, TARGET, TARGET_LOG_PROBS
@@ -65,33 +66,33 @@ def check_targets(targets: InputRecord, model: Path, config: DictConfig, least: 
     """
     path = targets.path
     try:
-        file = pq.ParquetFile(path)
+        schema, rows = pq.read_schema(shards(path)[0]), count_rows(path)
     except FileNotFoundError:
         raise InputError(
             f"targets {path}: no such file: materialize targets/train or give --targets a parquet"
         ) from None
     except (OSError, ValueError) as error:
         raise InputError(f"targets {path}: not a readable parquet file ({error})") from error
-    missing = [name for name in TARGET.names if name not in file.schema_arrow.names]
+    missing = [name for name in TARGET.names if name not in schema.names]
     if missing:
         raise InputError(
             f"targets {path}: no column {', '.join(missing)}; expected {', '.join(TARGET.names)}: "
             "prepare them with `python -m targets`"
         )
-    rows, batch = file.metadata.num_rows, config.data.train_batch_size
+    batch = config.data.train_batch_size
     if rows < (batch if least is None else least):
         raise InputError(f"targets {path}: {rows} rows are less than one batch of data.train_batch_size={batch}")
     read_verifiers(path)
-    metadata = {key.decode(): value.decode() for key, value in (file.schema_arrow.metadata or {}).items()}
+    metadata = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
     lengths = load_lengths(model, chat_template(config).kwargs)
     limits = {"prompt": config.data.max_prompt_length, "target": config.data.max_response_length}
     if not _prepared_for(metadata, lengths, limits):
         start = 0
-        for table in file.iter_batches(ROWS, columns=["prompt", "target", "reward_model"]):
+        for table in read_batches(path, ROWS, ["prompt", "target", "reward_model"]):
             _check_rows(path, start, table.to_pylist(), lengths, limits)
             start += table.num_rows
     if config.mixed.use_target_probs:
-        _check_log_probs(path, file, lengths)
+        _check_log_probs(path, schema, lengths)
     kept = {key: value for key, value in metadata.items() if key not in ("ARROW:schema", "pandas")}
     return TargetsRecord(path=path, digest=targets.digest, rows=rows, metadata=kept)
 
@@ -103,8 +104,8 @@ def read_verifiers(targets: Path) -> dict[str, VerifierSpec]:
         InputError: a row is of a source without a verifier, or what a verifier reads outside of the project has
             changed since the targets were prepared.
     """
-    sources = pq.read_table(targets, columns=["data_source"])["data_source"].unique().to_pylist()
-    recorded = (pq.read_schema(targets).metadata or {}).get(VERIFIERS_KEY)
+    sources = pq.read_table(shards(targets), columns=["data_source"])["data_source"].unique().to_pylist()
+    recorded = (pq.read_schema(shards(targets)[0]).metadata or {}).get(VERIFIERS_KEY)
     if recorded is None:
         return dict.fromkeys(sources, MATH)
     records = json.loads(recorded)
@@ -152,14 +153,14 @@ def check_pass_rates(path: Path, config: DictConfig) -> None:
         )
     else:
         return
-    name, schema = PASS_RATE.name, pq.read_schema(path)
+    name, schema = PASS_RATE.name, pq.read_schema(shards(path)[0])
     remedy = f"(targets/difficulty, or python -m evaluation difficulty), or set {instead}"
     if name not in schema.names or not pa.types.is_floating(schema.field(name).type):
         raise InputError(
             f"targets {path}: no column {name} of numbers, which {reader} reads: prepare the targets with the pass "
             f"rates of the base model {remedy}"
         )
-    rates = pq.read_table(path, columns=[name])[name].to_pylist()
+    rates = pq.read_table(shards(path), columns=[name])[name].to_pylist()
     absent = [row for row, rate in enumerate(rates) if rate is None or not 0 <= rate <= 1]
     if absent:
         named = ", ".join(map(str, absent[:NAMED_ROWS])) + (", …" if len(absent) > NAMED_ROWS else "")
@@ -169,11 +170,17 @@ def check_pass_rates(path: Path, config: DictConfig) -> None:
         )
 
 
+def verl_files(targets: Path) -> str | list[str]:
+    """The files of targets as verl's configuration has them: a text if there is one only."""
+    files = [str(file.resolve()) for file in shards(targets)]
+    return files if len(files) > 1 else files[0]
+
+
 def order_targets(targets: Path, config: DictConfig, folder: Path) -> Path:
     """Return the file to train on: ``targets``, or for ``data.order=easy_first`` a sorted copy in ``folder``."""
     if config.data.order != EASY_FIRST:
         return targets
-    rows = pq.read_table(targets)
+    rows = pq.read_table(shards(targets))
     order = easy_first(rows[PASS_RATE.name].to_pylist(), config.data.train_batch_size, config.data.seed)
     write_table(rows.take(order), folder / "train.parquet")
     return folder / "train.parquet"
@@ -192,7 +199,7 @@ def split_validation(targets: Path, config: DictConfig, folder: Path) -> tuple[P
         InputError: a problem of ``data.val_files`` is one of ``targets``, or too few rows are left to train on.
     """
     count, batch = config.data.val_max_samples, config.data.train_batch_size
-    rows, given = pq.read_table(targets), config.data.val_files
+    rows, given = pq.read_table(shards(targets)), config.data.val_files
     problems = _problems(rows)
     if given:
         source = pq.read_table(given)
@@ -268,17 +275,17 @@ def _check_rows(
                 )
 
 
-def _check_log_probs(path: Path, file: pq.ParquetFile, lengths: Lengths) -> None:
+def _check_log_probs(path: Path, schema: pa.Schema, lengths: Lengths) -> None:
     """Check that each target has one log-probability for each of its tokens and its end token."""
     column = TARGET_LOG_PROBS.name
-    if column not in file.schema_arrow.names:
+    if column not in schema.names:
         raise InputError(
             f"targets {path}: no column {column}, which mixed.use_target_probs=true reads: give the teacher's "
             "log-probability of each token of the target and its end token, or set it to false"
         )
     absent: list[int] = []
     start = 0
-    for table in file.iter_batches(ROWS, columns=["prompt", "target", column]):
+    for table in read_batches(path, ROWS, ["prompt", "target", column]):
         rows = table.to_pylist()
         examples = [(row["prompt"], row["target"][0]["content"] if row["target"] else "") for row in rows]
         counts = lengths.count_examples(examples)

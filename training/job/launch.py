@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from core.backends import build_backend
@@ -20,6 +19,7 @@ from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
 from core.files import atomic_write, digest_bytes
 from core.model.manifest import InputRecord, Manifest, TargetsRecord, read_manifest
+from core.parquet import count_rows
 from training.algorithms.schedules.prompt_order import SHUFFLE
 from training.config.run_checks import TRACKERS, check_run, own_trackers
 from training.config.teacher import lay_out_teacher
@@ -48,6 +48,7 @@ from training.job.input_checks import (
     order_targets,
     read_verifiers,
     split_validation,
+    verl_files,
 )
 from training.job.lineage import build_manifest
 from training.job.records.ledger import write_ledger
@@ -145,7 +146,7 @@ def _prepare(config: DictConfig, folder: RunFolder, data: Path, model: Path) -> 
     validates = config.trainer.test_freq > 0
     training, problems = split_validation(data, config, folder.path) if validates else (data, data)
     training = order_targets(training, config, folder.path)
-    rows = pq.read_metadata(training).num_rows
+    rows = count_rows(training)
     return _fill_in(config, data=training, problems=problems, rows=rows, model=model)
 
 
@@ -225,9 +226,9 @@ def _fill_in(config: DictConfig, *, data: Path, problems: Path, rows: int, model
     with open_dict(config):
         if config.trainer.total_training_steps is None:
             config.trainer.total_training_steps = config.trainer.total_epochs * (rows // config.data.train_batch_size)
-        config.data.train_files = str(data.resolve())
+        config.data.train_files = verl_files(data)
         config.data.shuffle = config.data.shuffle and config.data.order == SHUFFLE
-        config.data.val_files = str(problems.resolve())  # verl demands a file, also where nothing is validated
+        config.data.val_files = verl_files(problems)  # verl demands a file, also where nothing is validated
         config.data.val_max_samples = -1 if config.trainer.test_freq > 0 else 1
         config.actor_rollout_ref.model.path = str(model.resolve())
         section = config.reward.custom_reward_function

@@ -10,9 +10,10 @@ from pydantic import BeforeValidator, Field
 from core.backends import Placement
 from core.code_digest import PROJECT, code_digest, identity, policy_code, policy_files
 from core.errors import InputError
-from core.files import digest_file, read_object, read_yaml
+from core.files import digest_bytes, digest_file, read_object, read_yaml
 from core.model.manifest import InputRecord, RequestRecord
 from core.model.model_folder import model_digest
+from core.parquet import is_there, shards, table_of_shard
 from core.plugins.config_files import RECIPES, config_file, first_stage, is_shipped, recipe_name
 from core.plugins.user_code import function_file, module_file, user_code_digest
 from training.algorithms.registry import KEYS, outside_function
@@ -92,9 +93,14 @@ class TrainingRequest(Placement):
         Raises:
             InputError: one of the files does not exist.
         """
-        if not self.targets.path.is_file():
+        if not is_there(self.targets.path):
             raise InputError(
                 f"targets {self.targets.path}: no such file: materialize targets/train or give --targets a parquet"
+            )
+        if whole := table_of_shard(self.targets.path):
+            raise InputError(
+                f"targets {self.targets.path}: one of the files of {whole}: give --targets {whole}, which names all of "
+                "them"
             )
         if not (self.model.path / "config.json").is_file():
             raise InputError(f"model {self.model.path}: no config.json there: expected a Hugging Face model folder")
@@ -247,7 +253,10 @@ def targets_digest(path: Path) -> str:
     import pyarrow.parquet as pq
 
     try:
-        metadata: Mapping[bytes, bytes] = pq.read_metadata(path).metadata or {}
+        metadata: Mapping[bytes, bytes] = pq.read_metadata(shards(path)[0]).metadata or {}
     except (OSError, ValueError) as error:
         raise InputError(f"targets {path}: not a readable parquet file ({error})") from error
-    return metadata[b"rows_digest"].decode() if b"rows_digest" in metadata else digest_file(path)
+    if b"rows_digest" in metadata:
+        return metadata[b"rows_digest"].decode()
+    digests = [digest_file(file) for file in shards(path)]
+    return digests[0] if len(digests) == 1 else digest_bytes("".join(digests).encode())

@@ -50,7 +50,7 @@ class TargetDataset(Dataset[dict[str, torch.Tensor]]):
         InputError: a row has no target.
     """
 
-    def __init__(self, path: Path, tokenizer: PreTrainedTokenizerBase, template: Template = CHAT) -> None:
+    def __init__(self, path: Path | list[str], tokenizer: PreTrainedTokenizerBase, template: Template = CHAT) -> None:
         table = pq.read_table(path, columns=["prompt", "target", "extra_info", "data_source"])
         self._rows = table.select(["prompt", "target"])
         self.targets = list(zip(target_ids(table), table["data_source"].to_pylist(), strict=True))
@@ -71,6 +71,12 @@ class TargetDataset(Dataset[dict[str, torch.Tensor]]):
         return {"input_ids": ids, "position_ids": positions, "loss_mask": mask, "row": torch.tensor([index])}
 
 
+def _files(config: DictConfig) -> Path | list[str]:
+    """What `training.job.input_checks.verl_files` gave."""
+    files = config.data.train_files
+    return Path(files) if isinstance(files, str) else list(files)
+
+
 class SupervisedTrainer:
     """The loop: one update per batch of targets, with checkpoints and metrics like those of verl's trainer."""
 
@@ -79,7 +85,7 @@ class SupervisedTrainer:
         self.checkpoints = Path(config.trainer.default_local_dir)
         model = omega_conf_to_dataclass(config.actor_rollout_ref.model)
         self.pad_token_id = model.tokenizer.pad_token_id
-        self.dataset = dataset = TargetDataset(Path(config.data.train_files), model.tokenizer, chat_template(config))
+        self.dataset = dataset = TargetDataset(_files(config), model.tokenizer, chat_template(config))
         self.loader = StatefulDataLoader(
             dataset,
             batch_size=config.data.train_batch_size,

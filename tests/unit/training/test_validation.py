@@ -6,10 +6,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from transformers import AutoTokenizer
 
 from core.errors import InputError
+from core.model.manifest import InputRecord
+from core.parquet import count_rows, shard_path
 from core.schemas import TARGET
 from training.cost.usage import seconds_of
+from training.embedded_model.resolve_model import SHIPPED
 from training.job.checkpoints import (
     TrainerState,
     best_step,
@@ -21,9 +25,10 @@ from training.job.checkpoints import (
     scores,
 )
 from training.job.configuration import compose_run
-from training.job.input_checks import split_validation
+from training.job.input_checks import check_targets, split_validation, verl_files
 from training.job.records.metrics_log import time_by_phase
 from training.verl_hooks.metrics import validation_metrics
+from training.verl_hooks.supervised import TargetDataset
 
 
 def write(file: Path, problems: list[str]) -> Path:
@@ -124,3 +129,24 @@ def test_the_policy_comes_from_the_last_or_the_best(tmp_path: Path) -> None:
         config(tmp_path, "policy_from=first")
     with pytest.raises(InputError, match=r"policy_from has no effect with trainer\.test_freq=-1"):
         compose_run("luffy", "cpu", ["policy_from=best"], run=tmp_path)
+
+
+def test_targets_in_several_files_are_read_like_one(tmp_path: Path) -> None:
+    problems = [f"{number}+1=?" for number in range(40)]
+    whole = write(tmp_path / "whole.parquet", problems)
+    table = pq.read_table(whole)
+    for number in range(4):
+        pq.write_table(table.slice(10 * number, 10), shard_path(tmp_path / "train.parquet", number, 4))
+    targets = tmp_path / "train.parquet"
+    settings = config(tmp_path, "data.train_batch_size=4")
+    record = check_targets(InputRecord(path=targets, digest="d"), SHIPPED, settings)
+    assert record.rows == 40 and count_rows(targets) == 40
+    assert [Path(file).name for file in verl_files(targets)] == [f"train-{n:05d}-of-00004.parquet" for n in range(4)]
+    assert verl_files(whole) == str(whole)
+    first, second = (split_validation(file, settings, tmp_path / file.stem) for file in (whole, targets))
+    assert [users(file) for file in first] == [users(file) for file in second]
+    dataset = TargetDataset(verl_files(targets), AutoTokenizer.from_pretrained(SHIPPED))
+    assert len(dataset) == 40
+    shard_path(targets, 2, 4).unlink()
+    with pytest.raises(InputError, match=r"train\.parquet: expected train-00000-of-00004\.parquet to"):
+        check_targets(InputRecord(path=targets, digest="d"), SHIPPED, settings)
