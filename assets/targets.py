@@ -29,6 +29,7 @@ from assets.shared.targets_metadata import prepared_metadata, rejected_metadata,
 from core.code_digest import PREPARATION_CODE, SHORT_DIGEST, code_version, identity
 from core.errors import InputError
 from core.files import write_json
+from core.parquet import is_there, shards
 from core.progress import Progress
 
 if TYPE_CHECKING:
@@ -244,7 +245,7 @@ def _prepare(
         try:
             interpreter.run(context, arguments, lambda _: None)
         except dg.Failure:
-            if not (folder / PREPARED_FILE).exists():
+            if not is_there(folder / PREPARED_FILE):
                 raise  # else it has rejected every trace, and its files say so
 
 
@@ -281,7 +282,7 @@ def _rejected_result(names: Names, prepared: "Prepared", reused: bool) -> dg.Mat
 
     from core.files import digest_table
 
-    table = pq.read_table(prepared.rejected)
+    table = pq.read_table(shards(prepared.rejected))
     digest = digest_table(table)
     return dg.MaterializeResult(
         asset_key=names.key(REJECTED),
@@ -334,20 +335,18 @@ def _train_result(
     """The files of a split; ``previous``: the profile of the version before."""
     import pyarrow.parquet as pq
 
-    from targets.select.split import HELDOUT
-    from targets.select.split import TRAIN as TRAIN_FILE
+    from targets.select.split import read_split
 
-    file = pq.ParquetFile(folder / TRAIN_FILE)
-    heldout = pq.read_metadata(folder / HELDOUT).num_rows
-    digest = file.metadata.metadata[b"rows_digest"].decode()
-    rows = file.metadata.num_rows
+    split = read_split(folder)
+    digest, rows, heldout = split.digest, split.rows, split.heldout_rows
+    columns = pq.read_schema(shards(split.train)[0]).names
     return dg.MaterializeResult(
         value=TrainReference(
-            path=str(folder / TRAIN_FILE),
+            path=str(split.train),
             digest=digest,
             rows=rows,
             heldout_rows=heldout,
-            heldout=str(folder / HELDOUT),
+            heldout=str(split.heldout),
             profile=prepared.profile,
             previous=previous,
             prepared_digest=prepared.digest,
@@ -356,8 +355,8 @@ def _train_result(
         ),
         data_version=dg.DataVersion(digest),
         metadata={
-            **train_metadata(file, folder / TRAIN_FILE, previous, prepared.profile),
-            "dagster/column_lineage": column_lineage(names, copied_columns(file.schema_arrow.names, PREPARED)),
+            **train_metadata(split.train, previous, prepared.profile),
+            "dagster/column_lineage": column_lineage(names, copied_columns(columns, PREPARED)),
             "held out": heldout,
             "reused": reused,
         },
@@ -371,4 +370,4 @@ def _previous(storage: Storage, profile: str) -> str | None:
     except InputError:
         return None  # never materialized, or gone
     earlier = last.previous if last.profile == profile else last.profile
-    return earlier if earlier and Path(earlier).is_file() else None
+    return earlier if earlier and is_there(Path(earlier)) else None

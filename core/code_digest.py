@@ -37,6 +37,7 @@ GRADING_CODE = (
     "core/schemas.py",
 )  # of files with verdicts
 PREPARATION_CODE = (
+    "targets/engines",
     "targets/filter",
     "targets/read",
     "targets/select",

@@ -120,9 +120,14 @@ DECISION = pa.schema(
         ("metadata", pa.map_(pa.string(), pa.string())),  # what the source says of the trace
         ("answer", pa.string()),  # the boxed answer that was verified
         PROFILE.field("problem_digest"),
-        ("dedupe_key", pa.string()),  # what near duplicates have in common exactly
-        ("target_digest", pa.string()),
+        # What duplicates have in common, as numbers of 64 bits (`targets.select.dedupe.describe`):
+        ("spelling_key", pa.int64()),  # the spelling of the problem
+        ("text_key", pa.int64()),  # the problem, whatever its case and blanks
+        ("gold_key", pa.int64()),  # that, and the gold answer
+        ("near_key", pa.int64()),  # numbers, operators and gold answer: near duplicates
+        ("target_key", pa.int64()),
         ("target_bytes", pa.int64()),
+        ("has_log_probs", pa.bool_()),
         ("minhash", pa.binary()),  # of the target, where alike traces are compared
         *(field for field in PROFILE if field.name not in ("id", "source", "problem_digest")),
     ]

@@ -32,7 +32,7 @@ def changed_inputs(rows: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for number in range(FILES):
-            _write(folder / "in" / f"{number}.jsonl", rows // FILES, number)
+            write_generated(folder / "in" / f"{number}.jsonl", rows // FILES, number)
         _prepare(folder, "first", "everything", {})
         review = folder / "review.csv"
         review.write_text("id,decision,reviewer,note\n0.jsonl:5,refuse,me,\n")
@@ -40,13 +40,23 @@ def changed_inputs(rows: int) -> None:
         _prepare(folder, "review", "one review", {"review": str(review)})
         _prepare(folder, "keep", "keep=shortest", {"keep": "shortest"})
         _prepare(folder, "near", "near_duplicate=90", {"near_duplicate": 90})
-        _prepare(folder, "length", "max_target_tokens", {"max_target_tokens": 8000})
+        _prepare(folder, "length", "late: max_target_tokens", {"max_target_tokens": 8000})
+        _prepare(folder, "loop", "early: max_repeats", {"max_repeats": 19})
         _prepare(folder, "benchmark", "one more benchmark problem", {}, "What is the sum of all the digits of 2026?")
-        _write(folder / "in" / f"{FILES}.jsonl", rows // FILES, FILES)
+        other = _other_tokenizer(folder / "tokenizer")
+        _prepare(folder, "tokenizer", "tokenizer", {}, tokenizer=other)
+        _prepare(folder, "verifier", "verifier", {"source": {"path": str(folder / "in"), "verifier": "exact"}})
+        last = folder / "in" / f"{FILES - 1}.jsonl"
+        last.rename(folder / "removed.jsonl")
+        _prepare(folder, "removed", "one file removed", {})
+        (folder / "removed.jsonl").rename(last)
+        write_generated(folder / "in" / f"{FILES}.jsonl", rows // FILES, FILES)
         _prepare(folder, "file", "one more file", {})
 
 
-def _prepare(folder: Path, out: str, what: str, settings: Mapping[str, Any], *benchmarks: str) -> None:
+def _prepare(
+    folder: Path, out: str, what: str, settings: Mapping[str, Any], *benchmarks: str, tokenizer: Path = TOKENIZER
+) -> None:
     """Prepare with the decisions of the first version, and print what it takes."""
     cache = folder / "decisions"
     if cache.exists() and out != "first":
@@ -55,15 +65,29 @@ def _prepare(folder: Path, out: str, what: str, settings: Mapping[str, Any], *be
     problems = ("How many primes are there below one hundred?", *benchmarks)
     items = [{"benchmark": "b", "id": str(n), "problem": problem} for n, problem in enumerate(problems)]
     config = build_config({"source": str(folder / "in"), "workers": PROCESSES, **settings})
-    began, used = time.perf_counter(), _cpu()
+    began, used, own = time.perf_counter(), _cpu(), time.process_time()
     table = pa.Table.from_pylist(items, schema=BENCHMARK)
-    prepare(config, folder / out, tokenizer_json=TOKENIZER, benchmarks=table, cache=cache)
-    clock, cpu = time.perf_counter() - began, _cpu() - used
+    prepare(config, folder / out, tokenizer_json=tokenizer, benchmarks=table, cache=cache)
+    clock, cpu, main = time.perf_counter() - began, _cpu() - used, time.process_time() - own
     again = sum(pq.read_metadata(file).num_rows for file in set(cache.glob("*.parquet")) - there)
-    print(f"{what:28}{again:>10,} filtered{cpu:9.1f} CPU s{clock:9.1f} s", flush=True)
+    print(f"{what:28}{again:>10,} filtered{cpu:9.1f} CPU s, {main:6.1f} of the main process{clock:9.1f} s", flush=True)
+    if out != "first":
+        shutil.rmtree(cache)
+        shutil.rmtree(folder / out)
 
 
-def _write(path: Path, rows: int, number: int) -> None:
+def _other_tokenizer(folder: Path) -> Path:
+    """A tokenizer that splits some texts in another way."""
+    shutil.copytree(TOKENIZER, folder)
+    file = folder / "tokenizer.json"
+    settings = json.loads(file.read_text(encoding="utf-8"))
+    settings["model"]["merges"] = settings["model"]["merges"][:-1]
+    file.write_text(json.dumps(settings), encoding="utf-8")
+    return folder
+
+
+def write_generated(path: Path, rows: int, number: int) -> None:
+    """A file of generated traces, all of them different; ``number``: of the file."""
     random = Random(number)
     path.parent.mkdir(exist_ok=True)
     with path.open("w", encoding="utf-8") as file:

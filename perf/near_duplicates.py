@@ -6,8 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+import pyarrow as pa
+
+from core.schemas import DECISION
 from targets.config import build_config
-from targets.select.dedupe import Duplicates, dedupe_key, problem_text, spelling_digest
+from targets.select.dedupe import Duplicates, describe, problem_text, search_near
 from targets.trace import Trace
 
 COMPARED_PAIRWISE = 2000  # problems; the time of all pairs grows with their square
@@ -56,15 +59,17 @@ def _problems(size: int, template: str) -> list[str]:
 
 def _merged(problems: list[str]) -> set[int]:
     """The positions of the problems that the preparation rejects."""
-    with tempfile.TemporaryDirectory() as folder, Duplicates(Path(folder) / "duplicates", build_config({})) as found:
-        found.add(map(_trace, range(len(problems)), problems))
-        found.decide()
-        return {position for position, _ in found.rejections()}
+    traces = [_trace(*numbered) for numbered in enumerate(problems)]
+    with tempfile.TemporaryDirectory() as folder:
+        found = Duplicates(build_config({}), Path(folder))
+        found.add(pa.Table.from_pylist([trace.decision_row() for trace in traces], schema=DECISION))
+        pairs = search_near(found.find_problems(), lambda n: problem_text(problems[n]), build_config({}).near_duplicate)
+        return set(found.decide(pairs).positions.tolist())
 
 
 def _trace(number: int, problem: str) -> Trace:
-    trace = Trace(str(number), "source", number, problem=problem, gold="Yes", target_digest=str(number), target_bytes=1)
-    trace.problem_digest, trace.dedupe_key = spelling_digest(problem), dedupe_key(problem, "Yes")
+    trace = Trace(str(number), "source", number, problem=problem, gold="Yes", target=str(number))
+    describe(trace)
     return trace
 
 

@@ -1,7 +1,7 @@
 """Compare the preparation of targets with the usual way, on the same real rows, one after the other.
 
     .venv/bin/python -m perf.targets [speed] --source FILE ... [--rows N]  # rows per second, decisions, workers
-    .venv/bin/python -m perf.targets memory --source FILE [--rows 100000 1000000]    # peak memory at two sizes
+    .venv/bin/python -m perf.targets memory [--source FILE] [--rows 100000 1000000] [--workers N]  # memory and CPU
     .venv/bin/python -m perf.targets scale --source FILE [--rows 1000 4000]  # time of 46,000 long traces
     .venv/bin/python -m perf.targets duplicates [--rows 1000 10000 100000]  # near duplicates of one gold answer
     .venv/bin/python -m perf.targets changes [--rows 100000]  # what is done again after a change
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing here is on a hub
 
 from core.model.tokens import END_TOKEN, load_lengths
-from perf.changed_inputs import changed_inputs
+from perf.changed_inputs import TOKENIZER, changed_inputs, write_generated
 from perf.near_duplicates import duplicates
 from targets.config import PrepareConfig, build_config
 from targets.filter.context import FilterContext, FilterInputs
@@ -256,41 +256,60 @@ def scale(source: Path, sizes: list[int]) -> None:
     print(f"{PAPER_ROWS:,} rows of {PAPER_TOKENS:,} tokens: {minutes:.1f} minutes")
 
 
-def memory(source: Path, sizes: list[int], folder: Path) -> None:
-    """Print the peak memory of a preparation at each number of rows, each in a separate process."""
+def memory(source: Path | None, sizes: list[int], folder: Path, more: list[str]) -> None:
+    """Print peak memory, speed and CPU seconds of a preparation at each number of rows, each in a separate process.
+
+    Args:
+        source: its shortest rows are repeated. None: generated rows, all of them different.
+        more: options of the preparation.
+    """
     peaks = []
     with tempfile.TemporaryDirectory(dir=folder) as name:
         here = Path(name)
-        texts = [trace.response or "" for trace in read_source(build_config({"source": str(source)}))]
-        tokenizer = train_tokenizer(texts[:2000], here)
+        tokenizer = TOKENIZER
+        if source:
+            texts = [trace.response or "" for trace in read_source(build_config({"source": str(source)}))]
+            tokenizer = train_tokenizer(texts[:2000], here)
         for rows in sizes:
-            repeated(source, rows, here / "rows.parquet")
-            command = [sys.executable, "-m", "targets", "--source", str(here / "rows.parquet")]
-            command += ["--out", str(here / f"out{rows}"), "--tokenizer", str(tokenizer), "--workers", str(PROCESSES)]
+            file = here / ("rows.parquet" if source else f"{rows}.jsonl")
+            if source:
+                repeated(source, rows, file)
+            else:
+                write_generated(file, rows, 0)
+            command = [sys.executable, "-m", "targets", "--source", str(file), "--tokenizer", str(tokenizer)]
+            command += ["--out", str(here / f"out{rows}"), "--prepare-only", *more]
             began = time.perf_counter()
             process = psutil.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            peak = _peak(process)
+            peak, main, all_processes = _watch(process)
             if process.returncode:
                 sys.exit(f"error: {' '.join(command)} ended with status {process.returncode}")
             seconds = time.perf_counter() - began
             peaks.append(peak)
-            print(f"{rows:>9,} rows: peak {peak / 2**20:,.0f} MiB, {rows / seconds:,.0f} rows/s", flush=True)
+            print(
+                f"{rows:>9,} rows, {' '.join(more)}: peak {peak / 2**20:,.0f} MiB, {rows / seconds:,.0f} rows/s, "
+                f"{all_processes:,.0f} CPU s, the main process {main:,.1f} ({main / all_processes:.1%})",
+                flush=True,
+            )
     if len(sizes) > 1:
         growth = (peaks[-1] - peaks[0]) / (sizes[-1] - sizes[0])
         print(f"growth from {sizes[0]:,} to {sizes[-1]:,} rows: {growth:.1f} bytes per row")
 
 
-def _peak(process: "psutil.Popen") -> int:
-    """The largest sum of proportional set sizes of a process and its descendants, in bytes, until it ends."""
-    peak = 0
+def _watch(process: "psutil.Popen") -> tuple[int, float, float]:
+    """The largest sum of proportional set sizes of a process and its descendants, in bytes, until it ends; the CPU
+    seconds of the process alone, and of all of them."""
+    peak, main, others = 0, 0.0, dict[psutil.Process, float]()
     while process.poll() is None:
         size = 0
         with suppress(psutil.Error):
+            main = sum(process.cpu_times()[:2])
             for member in (process, *process.children(recursive=True)):
                 size += member.memory_full_info().pss
+                if member != process:
+                    others[member] = sum(member.cpu_times()[:2])
         peak = max(peak, size)
         time.sleep(SAMPLE_EVERY_S)
-    return peak
+    return peak, main, main + sum(others.values())
 
 
 def main() -> None:
@@ -300,6 +319,8 @@ def main() -> None:
     )
     parser.add_argument("--source", type=Path, nargs="+", default=[], help="files of real traces")
     parser.add_argument("--rows", type=int, nargs="+", help="speed: at most so many rows; else: the sizes")
+    parser.add_argument("--workers", type=int, default=PROCESSES, help="processes of memory")
+    parser.add_argument("--engine", default="local", help="engine of memory")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where memory writes")
     options = parser.parse_args()
     if options.what == "duplicates":
@@ -308,14 +329,15 @@ def main() -> None:
     if options.what == "changes":
         changed_inputs((options.rows or [100_000])[0])
         return
+    if options.what == "memory":
+        more = ["--workers", str(options.workers), "--engine", options.engine]
+        memory(next(iter(options.source), None), options.rows or [100_000, 1_000_000], options.folder, more)
+        return
     if not options.source:
         parser.error("the following arguments are required: --source")
     for source in options.source:
         if not source.is_file():
             sys.exit(f"error: {source}: no such file; give --source a file with traces")
-    if options.what == "memory":
-        memory(options.source[0], options.rows or [100_000, 1_000_000], options.folder)
-        return
     if options.what == "scale":
         scale(options.source[-1], options.rows or [1000, 4000])
         return

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.errors import InputError
-from core.parquet import read_table
+from core.parquet import is_there, read_table
 from core.plugins.user_code import python_path
 from core.progress import Progress, Terminal
 from targets.check.expectations import SUITE, load_checks, validate
@@ -36,7 +36,7 @@ def prepare_targets(request: PrepareRequest) -> int:
     chosen = request.model_dump(include={"source", "engine", "workers"}, exclude_none=True, mode="json")
     config = build_config({**config.model_dump(), **chosen}, where="command line")
     previous = request.previous / PROFILE_FILE if request.previous else None
-    if previous and not previous.is_file():
+    if previous and not is_there(previous):
         raise InputError(
             f"--previous {request.previous}: no {PROFILE_FILE} in it; expected the folder of a preparation"
         )

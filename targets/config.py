@@ -31,7 +31,17 @@ FILTERS = "luffy.filters"  # entry points of packages
 NOT_FILTERING = frozenset(
     {"source", "mapping", "split", "subset", "revision", "limit", "seed"}
     | {"embedded_rows", "embedded_split", "embedded_terse"}
-    | {"near_duplicate", "traces_per_problem", "keep", "min_rows", "pass_rate"}
+    | {
+        "near_duplicate",
+        "traces_per_problem",
+        "keep",
+        "min_rows",
+        "pass_rate",
+        "rows_per_file",
+        "domain_caps",
+        "token_budget",
+    }
+    | {"max_prompt_tokens", "max_target_tokens", "require_log_probs"}
 )
 
 
@@ -120,6 +130,10 @@ class PrepareConfig(BaseModel):
     max_foreign_share: float = Field(
         default=0.001, ge=0, le=1, description="Largest share of characters that are of other scripts or U+FFFD."
     )
+    languages: list[str] = Field(
+        default=[],
+        description="Languages of the targets, such as [en, de], as py3langid identifies them. Empty: any language.",
+    )
     reject_figures: bool = Field(
         default=True, description="Reject problems that need a figure, an [asy] drawing or a link."
     )
@@ -150,6 +164,12 @@ class PrepareConfig(BaseModel):
         description="Which verified traces of a problem become targets: the first, the shortest, or the least alike "
         "(diverse).",
     )
+    domain_caps: dict[str, Annotated[int, Field(ge=1)]] = Field(
+        default={}, description="Most targets of each domain, such as {math: 20000, law: 5000}; of others: any number."
+    )
+    token_budget: int | None = Field(
+        default=None, ge=1, description="Most tokens of all targets together, in the policy's tokens. None: any number."
+    )
     pass_rate: Annotated[list[float], Field(min_length=2, max_length=2)] | None = Field(
         default=None,
         description="[low, high]: keep only problems that the base model solves in this share of its samples, by the "
@@ -174,6 +194,13 @@ class PrepareConfig(BaseModel):
         default=["known", "not_learned"], description="Verdicts of that ledger; their targets are left out."
     )
     min_rows: int = Field(default=1, ge=1, description="Fewest targets that pass the quality check.")
+
+    rows_per_file: int = Field(
+        default=50_000,
+        ge=1,
+        description="Targets from which the output is several files, NAME-00000-of-000NN.parquet, each of about so "
+        "many targets.",
+    )
 
     # --- where the filters run: the output does not depend on these
     engine: Literal["local", "ray"] = Field(
@@ -206,7 +233,9 @@ class PrepareConfig(BaseModel):
     def _in_order(self) -> Self:
         if self.pass_rate is not None and not 0 <= self.pass_rate[0] <= self.pass_rate[1] <= 1:
             raise ValueError(f"pass_rate {self.pass_rate}: expected [low, high] with 0 <= low <= high <= 1")
-        _ = self.sources
+        domains = dict.fromkeys(source.ability for source in self.sources)
+        if unknown := [domain for domain in self.domain_caps if domain not in domains]:
+            raise ValueError(f"domain_caps: no source has the domain {unknown[0]!r}; expected {', '.join(domains)}")
         return self
 
     @property

@@ -2,12 +2,11 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from grading.answers.gold import suggest
-from targets.filter.filters import Filter
 from targets.source import OF_ONE_TRACE
 from targets.target_tables import IdDigest
 from targets.trace import Trace
@@ -25,20 +24,20 @@ MOST_GOLDS = 1000
 
 
 class Breakdown:
-    """Counts traces by each of their metadata."""
+    """Counts traces by each of their metadata. Values that come late among many are counted together."""
 
     def __init__(self) -> None:
         self._counts: dict[str, dict[str, Counter[str]]] = {}
 
-    def add(self, trace: Trace, what: str) -> None:
-        """Count ``trace`` as ``what`` ("read" or "kept"). Values that come late among many are counted together."""
-        for name, value in trace.metadata.items():
+    def add(self, metadata: Mapping[str, str], what: str, count: int = 1) -> None:
+        """Count traces with ``metadata`` as ``what`` ("read" or "kept")."""
+        for name, value in metadata.items():
             if name in OF_ONE_TRACE:
                 continue
             values = self._counts.setdefault(name, {})
             if value not in values and len(values) >= MOST_VALUES:
                 value = OTHERS
-            values.setdefault(value, Counter())[what] += 1
+            values.setdefault(value, Counter())[what] += count
 
     def values(self) -> dict[str, dict[str, dict[str, int]]]:
         """{name: {value: {"read": n, "kept": n}}}, the most frequent first."""
@@ -51,31 +50,27 @@ def _by_size(values: dict[str, Any]) -> dict[str, dict[str, int]]:
 
 
 @dataclass
-class Counts:
-    """The counts of the traces that were read, and of their outcomes."""
+class Tally:
+    """Counts of the traces of some pieces. They travel as JSON, and add up in any order."""
 
-    filters: Sequence[Filter]  # in the order in which they apply
-    read: IdDigest = field(default_factory=IdDigest)
+    ids: IdDigest = field(default_factory=IdDigest)
     reasons: Counter[str] = field(default_factory=Counter)  # the first of each rejected trace
     all_reasons: Counter[str] = field(default_factory=Counter)
-    sources: dict[str, Counter[str]] = field(default_factory=dict)
     response_formats: Counter[str] = field(default_factory=Counter)
     disagreements: Counter[str] = field(default_factory=Counter)
-    breakdown: Breakdown = field(default_factory=Breakdown)
     log_probs: Counter[str] = field(default_factory=Counter)  # of kept targets, where a source has some
-    golds: dict[str, list[str]] = field(default_factory=dict)  # the first of each source block
     unfit: Counter[str] = field(default_factory=Counter)  # traces of each source block that `UNFIT` rejects
+    sources: dict[str, Counter[str]] = field(default_factory=dict)
     by_source: dict[str, Counter[str]] = field(default_factory=dict)  # of each source block: read, kept, first reasons
+    metadata: Counter[str] = field(default_factory=Counter)  # of traces: {its metadata as JSON: count}
 
-    def add(self, trace: Trace) -> None:
-        self.read.add(trace.id)
+    def read(self, trace: Trace) -> None:
+        """Count a trace with the decisions of the filters."""
+        self.ids.add(trace.id)
         self.sources.setdefault(trace.source, Counter())["read"] += 1
-        self.breakdown.add(trace, "read")
         self.by_source.setdefault(trace.data_source, Counter())["read"] += 1
         self.unfit[trace.data_source] += not UNFIT.isdisjoint(trace.reasons)
-        golds = self.golds.setdefault(trace.data_source, [])
-        if trace.gold and len(golds) < MOST_GOLDS:
-            golds.append(trace.gold)
+        self._describe(trace.metadata)
         if trace.response_format:
             self.response_formats[trace.response_format] += 1
         if trace.upstream_correct is True and trace.verdict not in (None, "correct"):
@@ -83,32 +78,90 @@ class Counts:
         elif trace.upstream_correct is False and trace.verdict == "correct":
             self.disagreements["source says wrong, graded correct"] += 1
 
-    def keep(self, trace: Trace) -> None:
-        self.sources[trace.source]["kept"] += 1
-        self.by_source[trace.data_source]["kept"] += 1
-        self.breakdown.add(trace, "kept")
+    def keep(self, source: str, data_source: str, metadata: Mapping[str, str]) -> None:
+        """Count a target."""
+        self.sources.setdefault(source, Counter())["kept"] += 1
+        self.by_source.setdefault(data_source, Counter())["kept"] += 1
+        self._describe(metadata)
 
     def reject(self, trace: Trace) -> None:
+        """Count a trace that does not become a target."""
         self.reasons[trace.reasons[0]] += 1
-        self.by_source[trace.data_source][trace.reasons[0]] += 1
+        self.by_source.setdefault(trace.data_source, Counter())[trace.reasons[0]] += 1
         self.all_reasons.update(trace.reasons)
+
+    def _describe(self, metadata: Mapping[str, str]) -> None:
+        if described := {name: value for name, value in metadata.items() if name not in OF_ONE_TRACE}:
+            self.metadata[json.dumps(described)] += 1
+
+    def merge(self, other: "Tally") -> None:
+        """Add the counts of other pieces."""
+        self.ids.merge(other.ids)
+        for counts in FLAT:
+            getattr(self, counts).update(getattr(other, counts))
+        for counts in NESTED:
+            for name, values in getattr(other, counts).items():
+                getattr(self, counts).setdefault(name, Counter()).update(values)
+
+    def to_json(self) -> str:
+        """The text that `from_json` reads."""
+        values = {name: getattr(self, name) for name in (*FLAT, *NESTED)}
+        return json.dumps({**values, "ids": [self.ids.count, self.ids.hexdigest()]})
+
+    @classmethod
+    def from_json(cls, text: str) -> "Tally":
+        values = json.loads(text)
+        tally = cls(IdDigest.of(*values["ids"]))
+        for name in FLAT:
+            getattr(tally, name).update(values[name])
+        for name in NESTED:
+            getattr(tally, name).update({key: Counter(counts) for key, counts in values[name].items()})
+        return tally
+
+
+FLAT = ("reasons", "all_reasons", "response_formats", "disagreements", "log_probs", "unfit", "metadata")
+NESTED = ("sources", "by_source")
+
+
+@dataclass
+class Counts:
+    """The counts of the traces that were read, and of their outcomes."""
+
+    filters: Sequence[tuple[str, str]]  # name and title, in the order in which they apply
+    all: Tally = field(default_factory=Tally)
+    breakdown: Breakdown = field(default_factory=Breakdown)
+    golds: Callable[[str], list[str]] = lambda _: []  # the first `MOST_GOLDS` gold answers of a source block
+
+    def read(self, tally: Tally) -> None:
+        """Add what was read of a piece; pieces come in order."""
+        self.all.merge(tally)
+        self._break_down(tally, "read")
+
+    def decided(self, tally: Tally) -> None:
+        """Add what became of pieces, in order, when all have been read."""
+        self.all.merge(replace(tally, ids=IdDigest()))
+        self._break_down(tally, "kept")
+
+    def _break_down(self, tally: Tally, what: str) -> None:
+        for metadata, count in tally.metadata.items():
+            self.breakdown.add(json.loads(metadata), what, count)
 
     def filter_counts(self) -> list[dict[str, Any]]:
         """What each filter removed and left, in their order; filters that removed nothing are left out."""
-        left, steps = self.read.count, []
-        for entry in self.filters:
-            if removed := self.reasons[entry.name]:
+        left, steps = self.all.ids.count, []
+        for name, title in self.filters:
+            if removed := self.all.reasons[name]:
                 left -= removed
-                steps.append({"filter": entry.name, "title": entry.title, "removed": removed, "left": left})
+                steps.append({"filter": name, "title": title, "removed": removed, "left": left})
         return steps
 
     def hints(self) -> dict[str, str]:
         """Advice on source blocks: a verifier that fits their golds, and what helps where most questions are alike."""
-        advice = {name: "; ".join(self._advice(name, counts)) for name, counts in self.by_source.items()}
+        advice = {name: "; ".join(self._advice(name, counts)) for name, counts in self.all.by_source.items()}
         return {name: text for name, text in advice.items() if text}
 
     def _advice(self, name: str, counts: Counter[str]) -> Iterator[str]:
-        if self.unfit[name] > counts["read"] / 2 and (text := suggest(self.golds[name])):
+        if self.all.unfit[name] > counts["read"] / 2 and (text := suggest(self.golds(name))):
             yield text
         for reason, remedy in ALIKE.items():
             if counts[reason] > MOST_ALIKE * counts["read"]:
@@ -116,17 +169,18 @@ class Counts:
 
     def metadata(self, kept: int) -> dict[str, str]:
         """The counts in the form that the files record."""
+        of = self.all
         values = {
-            "counts": {"read": self.read.count, "kept": kept, **self.reasons},
-            "all_reasons": self.all_reasons,
+            "counts": {"read": of.ids.count, "kept": kept, **of.reasons},
+            "all_reasons": of.all_reasons,
             "filter_counts": self.filter_counts(),
-            "sources": {name: {"read": n["read"], "kept": n["kept"]} for name, n in sorted(self.sources.items())},
-            "by_source": self.by_source,
+            "sources": {name: {"read": n["read"], "kept": n["kept"]} for name, n in sorted(of.sources.items())},
+            "by_source": of.by_source,
             "breakdown": self.breakdown.values(),
             "hints": self.hints(),
-            "log_probs": self.log_probs,
-            "response_formats": self.response_formats,
-            "disagreements": self.disagreements,
-            "ids_read": [self.read.count, self.read.hexdigest()],
+            "log_probs": of.log_probs,
+            "response_formats": of.response_formats,
+            "disagreements": of.disagreements,
+            "ids_read": [of.ids.count, of.ids.hexdigest()],
         }
         return {name: json.dumps(value, sort_keys=name != "breakdown") for name, value in values.items()}

@@ -1,13 +1,14 @@
 """Raw traces in; targets, their profile and the rejected rows out. Every trace read is in exactly one of the two.
 
-First every part of the source is filtered by an `Engine`, unless the decisions on it are cached. Then two passes over
-the decisions, so that memory holds a batch of texts and never all of them: the first collects what decides between
-duplicates, the second writes.
+The processes of an `Engine` do all that reads or writes texts: they filter each piece of the sources, unless the
+decisions on it are cached, compare problems that may be near duplicates, and write the files. This process only passes
+over the keys of the accepted traces, to decide between duplicates.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -16,27 +17,26 @@ import pyarrow as pa
 from core.errors import InputError
 from core.files import digest_bytes, digest_table
 from core.model.tokens import load_lengths
-from core.schemas import PASS_RATE, PROFILE, REJECTED, TARGET_LOG_PROBS, metadata_field, target_schema
+from core.parquet import shard_path
 from grading.contamination import BenchmarkIndex
 from targets.config import PrepareConfig
-from targets.counts import Counts
-from targets.filter.cache import DecisionCache, code_digest, read_decisions
+from targets.counts import MOST_GOLDS, Counts
+from targets.engines.build import build_engine
+from targets.engines.tasks import Engine
+from targets.filter.cache import REMEDY, DecisionCache, Decisions, code_digest
 from targets.filter.context import FilterInputs
-from targets.filter.engines import build_engine
 from targets.filter.filters import filters_with
+from targets.filter.language import check_languages
 from targets.prepared import PREPARED, PROFILE_FILE, REJECTED_FILE, Prepared, find_unchanged, read_prepared
 from targets.read.sources import Part, find_parts
-from targets.select.dedupe import Duplicates
-from targets.select.selection import Choices, Selection
-from targets.select.source_caps import SourceCaps
+from targets.select.near_search import Places, read_accepted
+from targets.select.output import CheckFiles, Layout, WriteFiles, Written
+from targets.select.selection import KEY_COLUMNS, Choices, Outcome, Selection
 from targets.staging import clear_staging, staging
-from targets.target_tables import IdDigest, RowDigest, TableWriter, digest_ids
-from targets.trace import Trace
+from targets.target_tables import IdDigest, combined_digest, iter_batches, readable
 
 FORMAT_VERSION = "6"
-COUNTED_COLUMNS = ["id", "source", "row", "of", "reasons", "detail", "response_format", "verdict", "upstream_correct"]
-COUNTED_COLUMNS += ["data_source", "metadata"]
-SELECT_COLUMNS = ["problem", "gold", "problem_digest", "dedupe_key", "target_digest", "target_bytes", "minhash"]
+READ_PER_FILE = 4
 
 Progress = Callable[[str, int, int | None], None]  # stage, rows done, rows in all where known
 
@@ -89,6 +89,7 @@ def prepare(
     choices = Choices.read(config)
     # Before anything is written: a filter or a mapping may not fit.
     filters_with(tuple(config.filters))
+    check_languages(config.languages)
     mappings = [part.mapping.model_dump() | {"source": part.number} for part in parts]
     inputs = {
         "format": "luffy-targets",
@@ -113,117 +114,123 @@ def prepare(
     def filter_inputs() -> FilterInputs:
         return FilterInputs(config, tokenizer_json, None if benchmarks is None else BenchmarkIndex(benchmarks))
 
-    with staging(out_dir, (REJECTED_FILE, PROFILE_FILE, PREPARED)) as staging_dir:
-        decisions = DecisionCache(config, lengths, benchmarks_digest, cache or staging_dir / "decisions")
-        run = _Run(config, parts, inputs, report)
-        _write(run, _filter(run, decisions, filter_inputs), choices, staging_dir)
+    run = _Run(config, parts, inputs, report)
+    with (
+        staging(out_dir, (REJECTED_FILE, PROFILE_FILE, PREPARED)) as staging_dir,
+        build_engine(config.engine, filter_inputs, config.workers) as engine,
+    ):
+        folder = cache or staging_dir / "decisions"
+        decided = _filter(run, DecisionCache(config, lengths, benchmarks_digest, folder, cache is not None), engine)
+        outcomes = _select(run, decided, choices, engine, staging_dir)
+        _write(run, decided, outcomes, choices, engine, staging_dir)
     return read_prepared(out_dir)
 
 
-def _filter(run: _Run, decisions: DecisionCache, inputs: Callable[[], FilterInputs]) -> list[Path]:
-    """The file of decisions on each part, together at most ``limit`` rows."""
-    files: list[Path] = []
-    before, left = 0, run.config.limit
-    with build_engine(run.config.engine, inputs, run.config.workers) as engine:
-        for part in run.parts:
-            if left == 0:
-                break
-
-            def report_part(rows: int, total: int | None, before: int = before) -> None:
-                run.report("filter", before + rows, None if total is None else before + total)
-
-            files.append(decisions.file(part, left, engine, report_part))
-            rows = decisions.count_rows(files[-1])
-            before += rows
-            left = None if left is None else left - rows
-    return files
-
-
-def _write(run: _Run, files: Sequence[Path], choices: Choices, staging_dir: Path) -> None:
-    """The three files in ``staging_dir`` from the decisions, proven complete."""
-    counts = Counts(filters_with(tuple(run.config.filters)))
-    with Duplicates(staging_dir / "duplicates.sqlite", run.config) as duplicates:
-        selection = Selection(choices, duplicates, SourceCaps(run.config))
-        for file, part in zip(files, run.parts, strict=False):  # a limit leaves parts out
-            batches = read_decisions([file], COUNTED_COLUMNS + SELECT_COLUMNS)
-            for traces in _in_order(batches, part, limited=run.config.limit is not None):
-                selection.add(traces, part.number)
-                for trace in traces:
-                    counts.add(trace)
-                run.report("deduplicate", counts.read.count, None)
-        if not counts.read.count:
-            raise InputError(f"source {', '.join(run.config.paths)}: no rows; give one with traces")
-        selection.decide(counts.read.count)
-        _write_tables(run, files, selection, counts, staging_dir)
+def _filter(run: _Run, cache: DecisionCache, engine: Engine) -> list[Decisions]:
+    """The decisions on each piece, together on at most ``limit`` traces."""
+    pieces, rows = [], 0
+    for part in run.parts:
+        pieces += part.pieces(None if run.config.limit is None else run.config.limit - rows)
+        rows = sum(piece.stop - piece.start for piece in pieces)
+    missing = [cache.task(piece) for piece in pieces if not cache.path(piece).exists()]
+    lacking = sum(task.piece.stop - task.piece.start for task in missing)
+    done = rows - lacking
+    for task, _ in zip(missing, engine.run(missing, lacking), strict=True):
+        done += task.piece.stop - task.piece.start
+        run.report("filter", done, rows)
+    left, decided = run.config.limit, []
+    for piece in pieces:
+        decisions = cache.read(piece)
+        if left is not None and decisions.rows > left:  # a row has several traces
+            cut = replace(piece, most=left)
+            for _ in engine.run([cache.task(cut)], 1) if left and not cache.path(cut).exists() else ():
+                pass
+            decisions = cache.read(cut) if left else None
+        if decisions is None:
+            break
+        decided.append(decisions)
+        left = None if left is None else left - decisions.rows
+    return decided
 
 
-def _write_tables(run: _Run, files: Sequence[Path], selection: Selection, counts: Counts, staging_dir: Path) -> None:
-    metadata = metadata_field(run.config.metadata_names)
-    log_probs = [TARGET_LOG_PROBS] if any(part.mapping.target_log_probs for part in run.parts) else []
-    pass_rate = [PASS_RATE] if run.config.difficulty else []
-    sources = {str(source.name): source for source in run.config.sources}
-    fields = any(source.fields for source in sources.values())
-    schema = target_schema(*log_probs, *pass_rate, *metadata, fields=fields)
-    with (
-        TableWriter(staging_dir / REJECTED_FILE, REJECTED, run.inputs) as rejected,
-        TableWriter(staging_dir / PREPARED, schema, run.inputs) as kept,
-        TableWriter(staging_dir / PROFILE_FILE, pa.schema([*PROFILE, *metadata]), run.inputs) as profile,
-    ):
-        digest = RowDigest(run.inputs["verifiers"])
-        for trace in selection.decided(chain.from_iterable(read_decisions(files))):
-            if selection.overruled(trace):
-                counts.disagreements[f"a reviewer says keep, rejected as {trace.reasons[0]}"] += 1
-            if trace.reasons:
-                counts.reject(trace)
-                _write_rejected(trace, rejected)
-                continue
-            counts.keep(trace)
-            if log_probs:
-                counts.log_probs["without" if trace.target_log_probs is None else "with"] += 1
-            target = trace.target_row(kept.rows, sources[trace.data_source])
-            digest.add(target)
-            kept.add(target)
-            profile.add(trace.profile_row())
-            run.report("write", kept.rows, None)
-        late = {**counts.metadata(kept.rows), "rows_digest": digest.hexdigest()}
-        for writer in (kept, profile, rejected):
-            writer.close(late)
-        _check_conservation(counts.read, [kept.path, rejected.path], profile.path)
+def _select(run: _Run, decided: Sequence[Decisions], choices: Choices, engine: Engine, folder: Path) -> list[Outcome]:
+    """The outcome of the accepted traces of each piece."""
+    selection, places = Selection(run.config, choices, folder), Places([of.path for of in decided])
+    columns = [*KEY_COLUMNS, *(["minhash"] if run.config.keep == "diverse" else [])]
+    unread = {*choices.review.refused, *choices.review.kept}
+    read = 0
+    for decisions in decided:
+        with readable(decisions.path, REMEDY):
+            keys = read_accepted(decisions.path, columns, unread)
+        selection.add(keys, decisions.piece.part.number)
+        read += decisions.rows
+        run.report("deduplicate", read, None)
+    choices.review.check_ids(read, unread)
+    return selection.decide(lambda groups: places.search(groups, selection.left, run.config.near_duplicate, engine))
 
 
-def _in_order(batches: Iterable[list[Trace]], part: Part, *, limited: bool) -> Iterator[list[Trace]]:
-    """``batches``; RuntimeError if a trace of ``part`` is missing: rows and their generations follow each other."""
-    row, generation, of = -1, 0, 0  # of the last trace
-    for traces in batches:
-        for trace in traces:
-            if trace.row == row:
-                generation += 1
-            elif trace.row == row + 1 and generation == of:
-                row, generation = trace.row, 1
-            else:
-                raise RuntimeError(
-                    f"conservation violated: {part.name}: row {trace.row} follows {generation} of {of} "
-                    f"traces of row {row}"
-                )
-            of = trace.of
-        yield traces
-    rows = part.fingerprint[1]
-    complete = generation == of and rows in (None, row + 1)
-    if not complete and not limited:
-        raise RuntimeError(f"conservation violated: {part.name}: {row + 1} rows read, the source has {rows}")
+def _write(
+    run: _Run, decided: Sequence[Decisions], outcomes: Sequence[Outcome], choices: Choices, engine: Engine, folder: Path
+) -> None:
+    """The files in ``folder`` from the decisions, proven complete."""
+    counts = Counts(
+        [(entry.name, entry.title) for entry in filters_with(tuple(run.config.filters))], golds=partial(_golds, decided)
+    )
+    for decisions in decided:
+        counts.read(decisions.tally)
+    if not counts.all.ids.count:
+        raise InputError(f"source {', '.join(run.config.paths)}: no rows; give one with traces")
+    layout = Layout(run.config, any(part.mapping.target_log_probs for part in run.parts), run.inputs["verifiers"])
+    tasks, kept = [], 0
+    groups = _grouped(run.config.rows_per_file, decided, outcomes)
+    for number, group in enumerate(groups):
+        names = (PREPARED, PROFILE_FILE, REJECTED_FILE)
+        prepared, profile, rejected = (shard_path(folder / name, number, len(groups)) for name in names)
+        pieces = [(of.path, of.piece.part.number, outcome) for of, outcome in group]
+        tasks.append(WriteFiles(pieces, kept, layout, choices, (prepared, profile, rejected), run.inputs))
+        kept += sum(outcome.kept for _, outcome in group)
+    others = []
+    for written in engine.run(tasks[1:], counts.all.ids.count):
+        others.append(written)
+        run.report("write", len(others), len(tasks))
+
+    def describe(first: Written) -> dict[str, str]:
+        for written in (first, *others):
+            counts.decided(written.tally)
+        digests = [written.digest for written in (first, *others)]
+        return {**counts.metadata(kept), "rows_digest": combined_digest(digests), "digests": json.dumps(digests)}
+
+    tasks[0].write(describe)
+    run.report("write", len(tasks), len(tasks))
+    ids = IdDigest()
+    for checked in engine.run([CheckFiles(task.paths) for task in tasks], counts.all.ids.count):
+        ids.merge(checked)
+    if ids != counts.all.ids:
+        raise RuntimeError(f"conservation violated: {counts.all.ids.count} traces read, {ids.count} written, or others")
 
 
-def _write_rejected(trace: Trace, writer: TableWriter) -> None:
-    writer.add(trace.rejected_row())
+def _grouped(
+    rows: int, decided: Sequence[Decisions], outcomes: Sequence[Outcome]
+) -> list[list[tuple[Decisions, Outcome]]]:
+    """The pieces of each file: as many as have ``rows`` targets, or `READ_PER_FILE` times as many traces."""
+    groups, kept, read = [[]], 0, 0
+    for decisions, outcome in zip(decided, outcomes, strict=True):
+        if kept >= rows or read >= READ_PER_FILE * rows:
+            groups.append([])
+            kept = read = 0
+        groups[-1].append((decisions, outcome))
+        kept, read = kept + outcome.kept, read + decisions.rows
+    return groups
 
 
-def _check_conservation(read: IdDigest, files: list[Path], profile: Path) -> None:
-    """Every id read is in exactly one of ``files``, and the profile describes exactly the first; else RuntimeError."""
-    written = digest_ids(files)
-    if written != read:
-        raise RuntimeError(f"conservation violated: {read.count} traces read, {written.count} written, or others")
-    if digest_ids(files[:1]) != digest_ids([profile]):
-        raise RuntimeError("conservation violated: the profile does not describe the prepared rows")
+def _golds(decided: Sequence[Decisions], source: str) -> list[str]:
+    """The first gold answers of a source block."""
+    golds: list[str] = []
+    for decisions in decided:
+        if decisions.piece.part.source.name == source and len(golds) < MOST_GOLDS:
+            rows = chain.from_iterable(iter_batches(decisions.path, ["gold"]))
+            golds += [row["gold"] for row in rows if row["gold"]]
+    return golds[:MOST_GOLDS]
 
 
 def _silent(stage: str, done: int, total: int | None) -> None:

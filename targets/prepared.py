@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InputError
+from core.parquet import shards
 from targets.config import PrepareConfig
 from targets.target_tables import read_metadata
 
@@ -116,5 +117,6 @@ def read_example(rejected: Path, reason: str) -> str:
     """A sentence on the first trace that was rejected for ``reason``; none if it says no more than the reason."""
     import pyarrow.parquet as pq
 
-    rows = pq.read_table(rejected, columns=["id", "detail"], filters=[("reason", "=", reason)]).slice(0, 1).to_pylist()
+    table = pq.read_table(shards(rejected), columns=["id", "detail"], filters=[("reason", "=", reason)])
+    rows = table.slice(0, 1).to_pylist()
     return f" The first, {rows[0]['id']}: {rows[0]['detail']}." if rows and rows[0]["detail"] else ""

@@ -9,6 +9,7 @@ from filelock import FileLock, Timeout
 
 from core.errors import InputError
 from core.files import publish
+from core.parquet import shard_files, shards
 
 STAGING, LOCK = ".preparing", ".preparing.lock"
 
@@ -22,7 +23,7 @@ def clear_staging(out_dir: Path) -> None:
 
 @contextmanager
 def staging(out_dir: Path, names: Sequence[str]) -> Iterator[Path]:
-    """A folder inside ``out_dir``. When the block ends, its files ``names`` move to ``out_dir``, in that order.
+    """A folder inside ``out_dir``. When the block ends, its tables ``names`` move to ``out_dir``, in that order.
 
     Raises InputError while another process prepares into ``out_dir``. What a killed one left behind is cleared. An
     OSError (no space, no permission) gets the folder and the remedy into its message. If the block fails, ``out_dir``
@@ -39,7 +40,11 @@ def staging(out_dir: Path, names: Sequence[str]) -> Iterator[Path]:
         staging_dir.mkdir()
         yield staging_dir
         for name in names:
-            publish(staging_dir / name, out_dir / name)
+            files = shards(staging_dir / name)
+            for file in files:
+                publish(file, out_dir / file.name)
+            for stale in {out_dir / name, *shard_files(out_dir / name)} - {out_dir / file.name for file in files}:
+                stale.unlink(missing_ok=True)
     except Timeout:
         raise InputError(
             f"{out_dir}: another process is preparing targets there: wait, or give another folder"

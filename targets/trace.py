@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.schemas import DECISION, PROFILE, REJECTED
+from core.schemas import DECISION, REJECTED
 from core.text.excerpt import shorten
 from grading.row_fields import row_fields
-from targets.source import Source
 
 OPEN_THINK, CLOSE_THINK = "<think>\n", "\n</think>\n\n"
 # Characters of a rejected trace's texts that the files keep.
@@ -66,9 +65,13 @@ class Trace:
     target: str = ""
     answer: str = ""  # the boxed answer that was verified
     problem_digest: str | None = None
-    dedupe_key: str | None = None
-    target_digest: str | None = None
+    spelling_key: int | None = None
+    text_key: int | None = None
+    gold_key: int | None = None
+    near_key: int | None = None
+    target_key: int | None = None
     target_bytes: int | None = None
+    has_log_probs: bool | None = None
     minhash: bytes | None = None
 
     # --- its profile
@@ -129,25 +132,6 @@ class Trace:
         """The row of a cache file."""
         row = {name: getattr(self, name) for name in DECISION.names}
         return {**row, "fields": self.fields_json}
-
-    def profile_row(self) -> dict[str, Any]:
-        """The PROFILE row of an accepted trace."""
-        return {name: getattr(self, name) for name in (*PROFILE.names, "metadata")}
-
-    def target_row(self, index: int, source: Source) -> dict[str, Any]:
-        """The TARGET row of an accepted trace of ``source``."""
-        fields = {"fields": self.fields_json} if self.fields else {}
-        row: dict[str, Any] = {
-            "data_source": self.data_source,
-            "prompt": self.prompt,
-            "target": [{"role": "assistant", "content": self.target}],
-            "ability": source.ability,
-            "reward_model": {"style": source.spec.type, "ground_truth": self.gold},
-            "extra_info": {"split": "train", "index": index, "id": self.id, "source": self.source, **fields},
-            "metadata": self.metadata,
-            "pass_rate": self.pass_rate,
-        }
-        return row if self.target_log_probs is None else row | {"target_log_probs": self.target_log_probs}
 
     def rejected_row(self) -> dict[str, Any]:
         """The REJECTED row: why, and enough to find the trace again."""

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from core.parquet import shards
 from targets.config import build_config
 from targets.prepare import prepare
 from targets.prepared import Prepared
@@ -87,7 +88,7 @@ def good() -> Callable[..., dict[str, Any]]:
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
-    return pq.read_table(path).to_pylist()
+    return [row for file in shards(path) for row in pq.read_table(file).to_pylist()]
 
 
 def run(

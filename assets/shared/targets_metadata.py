@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.shared.metadata import PREVIEW_ROWS, cell, columns, counts, pictures, preview, rounded
+from core.parquet import count_rows, read_batches, shards
 from grading.spec_values import spec_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     from targets.check.version_diff import Example
     from targets.prepared import Prepared
@@ -32,7 +32,7 @@ def prepared_metadata(prepared: "Prepared") -> dict[str, Any]:
     from evaluation.report.charts import funnel, histogram
     from targets.prepared import hint_texts, log_probs_text
 
-    lengths = pq.read_table(prepared.profile, columns=["prompt_tokens", "target_tokens"])
+    lengths = pq.read_table(shards(prepared.profile), columns=["prompt_tokens", "target_tokens"])
     prompts, tokens = (column.to_numpy() for column in lengths.columns)
     limits = prepared.config.max_prompt_tokens, prepared.config.max_target_tokens
     shapes = [
@@ -41,7 +41,7 @@ def prepared_metadata(prepared: "Prepared") -> dict[str, Any]:
     ]
     return {
         "dagster/row_count": prepared.counts["kept"],
-        "dagster/column_schema": columns(pq.read_schema(prepared.prepared)),
+        "dagster/column_schema": columns(pq.read_schema(shards(prepared.prepared)[0])),
         "read": prepared.counts["read"],
         "share kept": rounded(prepared.counts["kept"] / prepared.counts["read"]),
         "what the filters left": pictures(funnel("Rows after each stage", stages(prepared))),
@@ -56,7 +56,7 @@ def prepared_metadata(prepared: "Prepared") -> dict[str, Any]:
         "target tokens, mean": rounded(tokens.mean()),
         "target tokens, longest": int(tokens.max()),
         "prompt tokens, longest": int(prompts.max()),
-        "preview": _first_rows(pq.ParquetFile(prepared.prepared)),
+        "preview": _first_rows(prepared.prepared),
         "settings": dg.MetadataValue.json(prepared.config.model_dump(mode="json")),
         "file": dg.MetadataValue.path(str(prepared.prepared)),
     }
@@ -79,13 +79,17 @@ def rejected_metadata(prepared: "Prepared", table: "pa.Table") -> dict[str, Any]
     }
 
 
-def train_metadata(file: "pq.ParquetFile", path: Path, previous: str | None, profile: str) -> dict[str, Any]:
-    """Of targets/train, which is ``file`` at ``path``; ``previous``: the profile of the version before."""
+def train_metadata(path: Path, previous: str | None, profile: str) -> dict[str, Any]:
+    """Of targets/train, the table ``path``; ``previous``: the profile of the version before."""
+    import pyarrow.parquet as pq
+
+    files = shards(path)
     return {
-        "dagster/row_count": file.metadata.num_rows,
-        "dagster/column_schema": columns(file.schema_arrow),
+        "dagster/row_count": count_rows(path),
+        "dagster/column_schema": columns(pq.read_schema(files[0])),
         **_comparison(previous, profile),
-        "preview": _first_rows(file),
+        "preview": _first_rows(path),
+        **({"files": len(files)} if len(files) > 1 else {}),
         "file": dg.MetadataValue.path(str(path)),
     }
 
@@ -164,9 +168,9 @@ def _changed(examples: Sequence["Example"], other: str) -> dg.MarkdownMetadataVa
     return dg.MetadataValue.md("\n".join(lines))
 
 
-def _first_rows(file: "pq.ParquetFile") -> dg.MarkdownMetadataValue:
-    """The first TARGET rows of a parquet file, without reading the others."""
+def _first_rows(path: Path) -> dg.MarkdownMetadataValue:
+    """The first TARGET rows of a table, without reading the others."""
     import pyarrow as pa
 
-    batch = next(file.iter_batches(PREVIEW_ROWS, columns=PREVIEW_COLUMNS))
+    batch = next(read_batches(path, PREVIEW_ROWS, PREVIEW_COLUMNS))
     return preview(pa.Table.from_batches([batch]), batch.schema.names)

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from core.parquet import shards
 from targets.target_tables import read_metadata, readable
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ def read_version(profile: Path) -> Version:
     import pyarrow.parquet as pq
 
     with readable(profile, REMEDY):
-        frame = pq.read_table(profile).flatten().to_pandas()  # a struct of metadata becomes columns metadata.NAME
+        table = pq.read_table(shards(profile))
+    frame = table.flatten().to_pandas()  # a struct of metadata becomes columns metadata.NAME
     recorded = read_metadata(profile, REMEDY)
     sources, blocks = (json.loads(recorded.get(name, "{}")) for name in ("sources", "by_source"))
     return Version(frame, sources, blocks, recorded.get("tokenizer_digest", ""))

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.errors import InputError, explain_validation
 from core.files import read_yaml
+from core.parquet import shards
 from core.text.patterns import compile_full_match
 from targets.check.drift import Change, measure
 from targets.check.explanations import explain_construction, explain_failure
@@ -146,7 +147,7 @@ def _read(profile: Path) -> tuple["pd.DataFrame", dict[str, Any]]:
     import pyarrow.parquet as pq
 
     with readable(profile, REMEDY):
-        table = pq.read_table(profile)
+        table = pq.read_table(shards(profile))
     if missing := {"problem_digest", *MUST_HOLD} - set(table.column_names):
         raise InputError(
             f"profile {profile}: no column {', '.join(sorted(missing))}; it has {', '.join(table.column_names)}: "

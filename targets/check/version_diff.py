@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from core.parquet import shards
 from targets.prepared import PREPARED, PROFILE_FILE, REJECTED_FILE
 from targets.target_tables import iter_batches, read_metadata, readable
 
@@ -81,7 +82,7 @@ def _summary(profile: Path) -> dict[str, Any]:
     import pyarrow.parquet as pq
 
     with readable(profile, REMEDY):
-        table = pq.read_table(profile, columns=["id", "source", "problem_digest", "target_tokens"])
+        table = pq.read_table(shards(profile), columns=["id", "source", "problem_digest", "target_tokens"])
         recorded = read_metadata(profile, REMEDY)
         counts, blocks = (json.loads(recorded[name]) for name in ("counts", "by_source"))
     tokens = table["target_tokens"].to_numpy() if table.num_rows else np.zeros(1)
@@ -139,5 +140,6 @@ def _reasons(rejected: Path, ids: set[str]) -> dict[str, str]:
     import pyarrow.parquet as pq
 
     with readable(rejected, REMEDY):
-        rows = pq.read_table(rejected, columns=["id", "reason"], filters=[("id", "in", sorted(ids))]).to_pylist()
-    return {row["id"]: row["reason"] for row in rows}
+        chosen = [("id", "in", sorted(ids))]
+        table = pq.read_table(shards(rejected), columns=["id", "reason"], filters=chosen)
+    return {row["id"]: row["reason"] for row in table.to_pylist()}

@@ -4,16 +4,17 @@ Nothing here depends on how traces are grouped into batches, so the same functio
 processes and on Ray Data.
 """
 
+import json
 from collections.abc import Sequence
 
-from core.files import digest_bytes
 from core.model.prompts import messages
 from grading.grader import Verdict
 from targets.filter.context import FilterContext
 from targets.filter.filters import Stage, rejections
+from targets.filter.memory import TOKENS, VERDICT
 from targets.filter.profile import measure
 from targets.read.response_format import Parts, parse_response
-from targets.select.dedupe import dedupe_key, minhash, spelling_digest
+from targets.select.dedupe import describe
 from targets.source import Source
 from targets.trace import Rejection, Trace
 
@@ -26,6 +27,7 @@ VERDICTS = {
     Verdict.TIMEOUT: "verify_timeout",
     Verdict.ERROR: "verify_error",
 }
+PASSING = frozenset({"verify_timeout", "verify_error"})  # verdicts that a second comparison may not give
 QUOTED = 120  # characters of an answer in a detail
 
 
@@ -71,25 +73,39 @@ def _reject(stage: Stage, trace: Trace, context: FilterContext) -> None:
 
 def _verify(trace: Trace, context: FilterContext) -> None:
     """Compare the answer with the gold answer, using the verifier that also rewards the policy."""
+    texts = [*_gold_texts(trace, context), trace.target]
+    remembered = context.memory.recall(VERDICT, *texts)
+    verdict, text = remembered or _compare(trace, context)
+    trace.verdict = verdict
+    if verdict == "correct":
+        trace.answer = text
+    else:
+        trace.reject(Rejection(verdict, text))
+    if remembered is None and verdict not in PASSING:
+        context.memory.keep(VERDICT, [verdict, text], *texts)
+
+
+def _gold_texts(trace: Trace, context: FilterContext) -> list[str]:
+    """What the gold answer is read by."""
+    more = "" if context.is_mathematics(trace) else json.dumps(trace.verifier_fields)
+    return [context.spec_digest(trace), trace.gold or "", more]
+
+
+def _compare(trace: Trace, context: FilterContext) -> tuple[str, str]:
+    """The verdict, and the answer if it is "correct", or else why not."""
     gold, verifier, mathematics = trace.gold or "", context.verifier(trace), context.is_mathematics(trace)
     fields = trace.verifier_fields
     if not mathematics and (problem := verifier.gold_problem(gold, fields)):
-        trace.verdict = "gold_unparsed"
-        trace.reject(Rejection("gold_unparsed", f"gold {_quote(gold)}: {problem}"))
-        return
+        return "gold_unparsed", f"gold {_quote(gold)}: {problem}"
     grade = verifier.verify(trace.target, gold, fields=fields)
     if not grade.solved:
         detail = f"answer {_quote(grade.extracted)}, gold {_quote(gold)}: {grade.reason}"
         no_box = grade.verdict is Verdict.NO_ANSWER and context.is_boxed(trace)
-        rejection = Rejection("no_box" if no_box else VERDICTS[grade.verdict], detail)
-    elif mathematics and verifier.gold_problem(gold, fields):
+        return "no_box" if no_box else VERDICTS[grade.verdict], detail
+    if mathematics and verifier.gold_problem(gold, fields):
         # Equal texts are correct, but a reward that cannot read the gold answer would reject every other spelling.
-        rejection = Rejection("gold_unparsed", f"gold {_quote(gold)} is only comparable as text")
-    else:
-        trace.verdict, trace.answer = "correct", grade.extracted or ""
-        return
-    trace.verdict = rejection.reason
-    trace.reject(rejection)
+        return "gold_unparsed", f"gold {_quote(gold)} is only comparable as text"
+    return "correct", grade.extracted or ""
 
 
 def _quote(text: str | None) -> str:
@@ -101,11 +117,17 @@ def _filter_lengths(traces: Sequence[Trace], context: FilterContext) -> None:
     """Make the prompts and count tokens, all texts of the batch together."""
     for trace in traces:
         trace.prompt = prompt_of(trace, context.source(trace))
-    counts = context.lengths.count_examples([(trace.prompt, trace.target) for trace in traces])
-    for trace, (prompt, target) in zip(traces, counts, strict=True):
-        trace.prompt_tokens, trace.target_tokens = prompt, target
+    texts = [(json.dumps(trace.prompt), trace.target) for trace in traces]
+    counts = [context.memory.recall(TOKENS, *of) for of in texts]
+    missing = [number for number, count in enumerate(counts) if count is None]
+    counted = context.lengths.count_examples([(traces[number].prompt, traces[number].target) for number in missing])
+    for number, count in zip(missing, counted, strict=True):
+        counts[number] = count
+        context.memory.keep(TOKENS, count, *texts[number])
+    for trace, count in zip(traces, counts, strict=True):
+        assert count is not None
+        trace.prompt_tokens, trace.target_tokens = count
         _align_log_probs(trace, context)
-        _reject(Stage.LENGTH, trace, context)
 
 
 def _align_log_probs(trace: Trace, context: FilterContext) -> None:
@@ -129,13 +151,13 @@ def prompt_of(trace: Trace, source: Source) -> list[dict[str, str]]:
 
 def _describe(trace: Trace, context: FilterContext) -> None:
     """Record the properties of an accepted trace that duplicates and checks need."""
-    problem, gold, text = trace.problem or "", trace.gold or "", trace.target.encode()
     trace.response = trace.system = trace.target_token_ids = None  # the target holds what is needed of it
-    trace.problem_digest, trace.dedupe_key = spelling_digest(problem), dedupe_key(problem, gold)
-    trace.target_digest, trace.target_bytes = digest_bytes(text)[:32], len(text)
-    if context.config.keep == "diverse":
-        trace.minhash = minhash(trace.target)
-    trace.gold_parses = context.verifier(trace).gold_problem(gold, trace.verifier_fields) is None
+    describe(trace, likeness=context.config.keep == "diverse")
+    trace.gold_parses = context.memory.result(VERDICT, lambda: _parses(trace, context), *_gold_texts(trace, context))
     if context.looks_for_benchmarks:
-        trace.benchmark_overlap = context.benchmark_match(problem) is not None
+        trace.benchmark_overlap = context.benchmark_match(trace.problem or "") is not None
     measure(trace, boxed=context.is_boxed(trace))
+
+
+def _parses(trace: Trace, context: FilterContext) -> bool:
+    return context.verifier(trace).gold_problem(trace.gold or "", trace.verifier_fields) is None

@@ -1,94 +1,156 @@
-"""Cache the decisions on each part of a source: equal content, settings and code are filtered once.
+"""Cache the decisions on each piece of a source: equal content, settings and code are filtered once.
 
 ``<cache>/<key>.parquet`` (DECISION), complete or absent, never changed. The key is a digest of everything that decides
-what is in it, so that a new file costs its own rows and a new threshold costs all. Deleting the folder costs time only.
+what is in it, so that a new file costs its own rows. The process that filters a piece writes its file. What does not
+depend on the thresholds of filters is in `targets.filter.memory`. Deleting the folder costs time only.
 """
 
 import importlib.metadata
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
 from pathlib import Path
-
-from filelock import FileLock
 
 from core import code_digest as covered_code
 from core.files import atomic_write, digest_bytes
 from core.model.tokens import Lengths
 from core.schemas import DECISION
 from targets.config import PrepareConfig
-from targets.filter.engines import Engine
-from targets.read.sources import Part
-from targets.target_tables import TableWriter, iter_batches, readable
+from targets.counts import Tally
+from targets.engines.tasks import Tools
+from targets.filter.batch import filter_traces
+from targets.filter.memory import BENCHMARK, TOKENS, VERDICT, Memory
+from targets.read.sources import Part, Piece
+from targets.target_tables import TableWriter, read_metadata
 from targets.trace import Trace
 
 PACKAGES = ("math-verify", "latex2sympy2_extended", "sympy", "antlr4-python3-runtime", "tokenizers", "rensa")
 REMEDY = "delete it, and its rows are filtered again"
+# What the results of `targets.filter.memory` depend on beside the texts that they are of and the inputs.
+RESULT_CODE = {
+    BENCHMARK: ("grading/contamination.py", "core/text/patterns.py"),
+    VERDICT: ("targets/filter/batch.py", *covered_code.VERDICT_CODE),
+    TOKENS: ("core/model/tokens.py", "core/model/chat_template.py", "core/model/special_tokens.py"),
+}
 
 
 @cache
-def code_digest() -> str:
-    """Digest the code and the versions of the packages that decide about a trace."""
-    parts = [covered_code.code_digest(*covered_code.PREPARATION_CODE)]
+def code_digest(*paths: str) -> str:
+    """Digest the code at ``paths`` (none: all that decides about a trace) and the versions of the packages it uses."""
+    parts = [covered_code.code_digest(*(paths or covered_code.PREPARATION_CODE))]
     parts += [f"{name} {importlib.metadata.version(name)}" for name in PACKAGES]
     return digest_bytes("\n".join(parts).encode())
 
 
 @dataclass(frozen=True)
+class Decisions:
+    """The file of the decisions on a piece, and how many traces it has."""
+
+    path: Path
+    piece: Piece
+    rows: int
+    tally: Tally
+
+
+@dataclass(frozen=True)
 class DecisionCache:
-    """The cached decisions in ``folder``, and what they depend on beside the part itself."""
+    """The cached decisions in ``folder``, and what they depend on beside the piece itself.
+
+    ``remembers``: whether the folder stays, so that results are kept in it, too.
+    """
 
     config: PrepareConfig
     lengths: Lengths
     benchmarks_digest: str
     folder: Path
+    remembers: bool
+    _of_part: dict[str, str] = field(default_factory=dict)
 
-    def key(self, part: Part, limit: int | None) -> str:
-        """Name of the decisions on the first ``limit`` traces of ``part``."""
-        decides = [part.name, part.fingerprint[0], part.mapping.model_dump(), limit, self.config.filter_digest()]
-        source = part.source
-        decides += [source.constants, source.metadata, source.name, source.spec.digest, source.fields]
-        decides += [source.system_prompt, source.suffix]
-        decides += [self.lengths.digest, self.benchmarks_digest, code_digest()]
-        return digest_bytes(json.dumps(decides, sort_keys=True).encode())
+    def path(self, piece: Piece) -> Path:
+        """Where the decisions on ``piece`` are, if there are any."""
+        decides = [self._part_digest(piece.part), piece.start, piece.stop, piece.most]
+        return self.folder / f"{digest_bytes(json.dumps(decides).encode())}.parquet"
 
-    def file(self, part: Part, limit: int | None, engine: Engine, report: Callable[[int, int | None], None]) -> Path:
-        """Return the file of decisions on ``part``; ``engine`` makes it if it is missing.
+    def task(self, piece: Piece) -> "FilterPiece":
+        """The task that writes the file of ``piece``."""
+        return FilterPiece(piece, self.path(piece), self._results(piece) if self.remembers else None, self.versions)
 
-        ``report`` is called with the rows so far, and the rows in all where known.
-        """
-        key = self.key(part, limit)
-        path = self.folder / f"{key}.parquet"
-        if path.exists():
-            return path
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.folder / f".{key[:2]}.lock"):  # it stays; so there are 256 of them at most
-            if not path.exists():  # no other preparation has made it meanwhile
-                self._write(path, part, engine.filtered(part, limit), report)
-        return path
+    def read(self, piece: Piece) -> Decisions:
+        """What is recorded about ``piece``; InputError if its file is damaged."""
+        path = self.path(piece)
+        tally = Tally.from_json(read_metadata(path, REMEDY)["tally"])
+        return Decisions(path, piece, tally.ids.count, tally)
 
-    def _write(
-        self, path: Path, part: Part, batches: Iterator[Sequence[Trace]], report: Callable[[int, int | None], None]
-    ) -> None:
-        with atomic_write(path) as temporary, TableWriter(temporary, DECISION, {"part": part.name}) as writer:
-            for traces in batches:
-                for trace in traces:
-                    writer.add(trace.decision_row())
-                report(writer.rows, part.fingerprint[1])
-            writer.close()
+    def _part_digest(self, part: Part) -> str:
+        if part.name not in self._of_part:
+            source = part.source
+            decides = [part.name, part.fingerprint[0], part.mapping.model_dump(), self.config.filter_digest()]
+            decides += [source.constants, source.metadata, source.name, source.spec.digest, source.fields]
+            decides += [source.system_prompt, source.suffix]
+            decides += [self.config.max_target_tokens if part.mapping.target_log_probs else None]
+            decides += [self.lengths.digest, self.benchmarks_digest, code_digest()]
+            self._of_part[part.name] = digest_bytes(json.dumps(decides, sort_keys=True).encode())
+        return self._of_part[part.name]
 
-    def count_rows(self, file: Path) -> int:
-        """Rows of a cache file; InputError if it is damaged."""
-        import pyarrow.parquet as pq
+    @cached_property
+    def versions(self) -> dict[str, str]:
+        """What the results of `Memory` depend on, by their kind."""
+        inputs = {BENCHMARK: self.benchmarks_digest, VERDICT: self.config.grade_limit_s, TOKENS: self.lengths.digest}
+        return {kind: f"{inputs[kind]} {code_digest(*code)}" for kind, code in RESULT_CODE.items()}
 
-        with readable(file, REMEDY):
-            return pq.read_metadata(file).num_rows
+    def _results(self, piece: Piece) -> Path:
+        """The file of `Memory`."""
+        name = digest_bytes(json.dumps([piece.part.fingerprint[0], piece.start, piece.stop, piece.most]).encode())
+        return self.folder / "results" / f"{name}.parquet"
 
 
-def read_decisions(files: Sequence[Path], columns: Sequence[str] | None = None) -> Iterator[list[Trace]]:
-    """The traces in cache files in order, some at a time; InputError for a file that is damaged."""
-    for file in files:
-        with readable(file, REMEDY):
-            for rows in iter_batches(file, columns):
-                yield [Trace.from_decision(row) for row in rows]
+@dataclass(frozen=True)
+class FilterPiece:
+    """The task to filter ``piece`` and write its decisions to ``path``; ``results``, ``versions``: of its `Memory`."""
+
+    piece: Piece
+    path: Path
+    results: Path | None
+    versions: Mapping[str, str]
+
+    def __call__(self, tools: Tools) -> int:
+        context, tally = tools.context, Tally()
+        memory = Memory(self.results, self.versions)
+        context.remember_in(memory)
+        with (
+            atomic_write(self.path) as temporary,
+            TableWriter(temporary, DECISION, {"part": self.piece.part.name}) as writer,
+        ):
+            batches = (filter_traces(traces, context) for traces in self.piece.batches())
+            for trace in in_order(batches, self.piece):
+                tally.read(trace)
+                writer.add(trace.decision_row(), len(trace.target) + len(trace.response or ""))
+            writer.close({"tally": tally.to_json()})
+        memory.save()
+        return writer.rows
+
+    def __str__(self) -> str:
+        return f"filtered {self.piece}"
+
+
+def in_order(batches: Iterable[Iterable[Trace]], piece: Piece) -> Iterator[Trace]:
+    """The traces; RuntimeError if one of ``piece`` is missing: rows and their generations follow each other."""
+    row, generation, of = piece.start - 1, 0, 0  # of the last trace
+    for traces in batches:
+        for trace in traces:
+            if trace.row == row:
+                generation += 1
+            elif trace.row == row + 1 and generation == of:
+                row, generation = trace.row, 1
+            else:
+                raise RuntimeError(
+                    f"conservation violated: {piece.part.name}: row {trace.row} follows {generation} of {of} "
+                    f"traces of row {row}"
+                )
+            of = trace.of
+            yield trace
+    if piece.most is None and (generation != of or row + 1 != piece.stop):
+        raise RuntimeError(
+            f"conservation violated: {piece.part.name}: {row + 1} rows read, the source has {piece.stop}"
+        )

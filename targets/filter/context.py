@@ -1,7 +1,7 @@
 """The tools of the filters in one process: settings, verifiers, token lengths, and the benchmarks."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from grading.spec_values import MATHEMATICS
 from grading.verifiers.spec import VerifierSpec, open_verifier
 from grading.verifiers.verifier import Verifier
 from targets.config import PrepareConfig
+from targets.filter.memory import BENCHMARK, Memory
 from targets.source import Source
 from targets.trace import Trace
 
@@ -32,6 +33,12 @@ class FilterInputs:
     benchmarks: BenchmarkIndex | None
     verdicts: Path | None = None
 
+    def open(self) -> "FilterContext":
+        return FilterContext(self)
+
+    def sharing(self, verdicts: Path | None) -> "FilterInputs":
+        return replace(self, verdicts=verdicts)
+
 
 class FilterContext:
     """The tools of the filters. Use it as a context manager, or call `close` to end the comparing processes."""
@@ -41,11 +48,12 @@ class FilterContext:
         self.lengths = load_lengths(inputs.tokenizer, inputs.config.chat_template_kwargs)
         self._sources = {str(source.name): source for source in inputs.config.sources}
         self._specs = {name: source.spec for name, source in self._sources.items()}
+        self._spec_digests = {name: spec.digest for name, spec in self._specs.items()}
         self._verdicts = inputs.verdicts
         self._verifiers: dict[VerifierSpec, Verifier] = {}
         self.looks_for_benchmarks = inputs.benchmarks is not None
-        match = inputs.benchmarks.match if inputs.benchmarks else _no_match
-        self.benchmark_match: Callable[[str], Match | None] = lru_cache(MATCHES_IN_MEMORY)(match)
+        self._search: Callable[[str], Match | None] = inputs.benchmarks.match if inputs.benchmarks else _no_match
+        self.remember_in(Memory())
 
     def __enter__(self) -> "FilterContext":
         return self
@@ -57,9 +65,22 @@ class FilterContext:
         for verifier in self._verifiers.values():
             verifier.close()
 
+    def remember_in(self, memory: Memory) -> None:
+        """Recall results from ``memory``, that of the piece that is filtered next, and keep them there."""
+        self.memory = memory
+        self.benchmark_match: Callable[[str], Match | None] = lru_cache(MATCHES_IN_MEMORY)(self._match)
+
+    def _match(self, problem: str) -> Match | None:
+        values = self.memory.result(BENCHMARK, lambda: _values(self._search(problem)), problem)
+        return Match(*values) if values else None
+
     def source(self, trace: Trace) -> Source:
         """The source of ``trace``."""
         return self._sources[trace.data_source]
+
+    def spec_digest(self, trace: Trace) -> str:
+        """The digest of the verifier of the source."""
+        return self._spec_digests[trace.data_source]
 
     def is_mathematics(self, trace: Trace) -> bool:
         """Whether the answers of the source are mathematics."""
@@ -80,6 +101,10 @@ class FilterContext:
             limit_s = self.config.grade_limit_s
             self._verifiers[spec] = open_verifier(spec, workers=1, limit_s=limit_s, shared=self._verdicts)
         return self._verifiers[spec]
+
+
+def _values(match: Match | None) -> list[str | float]:
+    return [] if match is None else [match.benchmark, match.id, match.problem, match.ratio, match.coverage]
 
 
 def _no_match(problem: str) -> None:

@@ -18,7 +18,10 @@ from targets.trace import Rejection, Trace
 
 
 class Stage(StrEnum):
-    """When a filter runs. ANSWER and LENGTH take long, so they are skipped for a trace that is rejected already."""
+    """When a filter runs. ANSWER and LENGTH take long, so they are skipped for a trace that is rejected already.
+
+    The results up to LENGTH are cached, but not what `select.lengths` and SELECT make of them.
+    """
 
     READ = "read"  # the row of the source
     PROBLEM = "problem"  # problem and gold answer
@@ -76,19 +79,22 @@ FILTERS: tuple[Filter, ...] = (
     Filter("ngram_loop", "a run of 16 words occurs max_repeats times", Stage.TARGET, rules.ngram_loop),
     Filter("line_loop", "a line occurs max_repeats times", Stage.TARGET, rules.line_loop),
     Filter("foreign_script", "other scripts or replacement characters", Stage.TARGET, rules.foreign_script),
+    Filter("language", "another language than those of the setting languages", Stage.TARGET, rules.language),
     Filter("gold_unparsed", "the verifier does not understand the gold answer", Stage.ANSWER),
     Filter("wrong", "the answer is not the gold answer", Stage.ANSWER),
     Filter("verify_timeout", "comparing the answer took too long", Stage.ANSWER),
     Filter("verify_error", "the answer could not be compared", Stage.ANSWER),
-    Filter("prompt_too_long", "prompt over max_prompt_tokens", Stage.LENGTH, rules.prompt_too_long),
-    Filter("target_too_long", "target over max_target_tokens", Stage.LENGTH, rules.target_too_long),
-    Filter("no_log_probs", "no log-probabilities of its tokens", Stage.LENGTH, rules.no_log_probs),
+    Filter("prompt_too_long", "prompt over max_prompt_tokens", Stage.LENGTH),
+    Filter("target_too_long", "target over max_target_tokens", Stage.LENGTH),
+    Filter("no_log_probs", "no log-probabilities of its tokens", Stage.LENGTH),
     Filter("pass_rate", "the base model solves the problem too rarely or too often", Stage.SELECT),
     Filter("review", "a reviewer refused it", Stage.SELECT),
     Filter("ledger", "an earlier training gave it one of the verdicts of ledger_drop", Stage.SELECT),
     Filter("near_duplicate", "the problem is nearly the same as a kept one", Stage.SELECT),
     Filter("too_many_per_problem", "the problem has enough traces already", Stage.SELECT),
     Filter("over_source_cap", "more than the cap or the weight of its source allows: not drawn", Stage.SELECT),
+    Filter("over_domain_cap", "more than domain_caps allows: not drawn", Stage.SELECT),
+    Filter("over_token_budget", "more tokens than token_budget allows: not drawn", Stage.SELECT),
     Filter("over_max_rows", "more rows than max_rows: not drawn", Stage.SELECT),
 )
 

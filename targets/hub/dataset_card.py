@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from core.parquet import shards
 from core.text.markdown import escape_markdown
 from targets.read.sources import is_hub_id
 
@@ -39,7 +40,9 @@ def dataset_card(
     parts = json.loads(metadata["sources"])
     datasets = [path for entry in sources if is_hub_id(path := entry["path"]) and path in parts]
     licenses = [license] if license else sorted({entry["license"] for entry in sources if entry.get("license")})
-    files = [{"split": name, "path": f"data/{name}.parquet"} for name in sorted(rows, reverse=True)]
+    parquets, schema = shards(train), pq.read_schema(shards(train)[0])
+    ending = ".parquet" if len(parquets) == 1 else "-*.parquet"
+    files = [{"split": name, "path": f"data/{name}{ending}"} for name in sorted(rows, reverse=True)]
     data = DatasetCardData(
         license=(licenses[0] if len(licenses) == 1 else licenses) or None,
         task_categories=["text-generation"],
@@ -60,7 +63,7 @@ def dataset_card(
         _table("Rows of each source", ("part", "read", "kept"), [(n, c["read"], c["kept"]) for n, c in parts.items()]),
         _table("What the filters took", ("filter", "traces", "left"), [*read, ("kept", counts["kept"], "")]),
         _table("Lineage", ("sha256 of", "digest"), [(t, metadata[n]) for n, t in DIGESTS.items() if metadata.get(n)]),
-        _table("Schema", ("column", "type"), [(field.name, str(field.type)) for field in pq.read_schema(train)]),
+        _table("Schema", ("column", "type"), [(field.name, str(field.type)) for field in schema]),
         _table("Settings", ("setting", "value"), [(n, v) for n, v in settings.items() if v is not None]),
     ]
     return "\n".join(lines)

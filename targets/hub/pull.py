@@ -5,12 +5,13 @@ from pathlib import Path
 from core.errors import InputError
 from core.files import atomic_folder
 from core.model.hub import hub_errors
+from core.parquet import is_there, shards
 from core.schemas import TARGET, target_schema
 from targets.hub.push import DATA, HELDOUT_DIGEST, MESSAGES
 from targets.read.arrow_rows import open_file, parquet_rows
 from targets.read.data_files import find_files
 from targets.select.split import HELDOUT, TRAIN
-from targets.target_tables import RowDigest, TableWriter, read_metadata
+from targets.target_tables import RowDigest, TableWriter, combined_digest, read_metadata
 from targets.trace import Rejection
 
 ADVICE = "give a dataset that python -m targets push has written"
@@ -46,11 +47,11 @@ def read_dataset(downloaded: Path, out: Path, more: dict[str, str]) -> str:
         InputError: it is no training set, it is damaged, or its rows are not those that it was pushed with.
     """
     train = downloaded / DATA / TRAIN
-    if not train.is_file():
+    if not is_there(train):
         raise InputError(f"{downloaded}: no {DATA}/{TRAIN} in it; {ADVICE}")
     metadata = {**read_metadata(train, ADVICE), **more}
     expected = {TRAIN: metadata.get("rows_digest")}
-    if (downloaded / DATA / HELDOUT).is_file():
+    if is_there(downloaded / DATA / HELDOUT):
         expected[HELDOUT] = metadata.get(HELDOUT_DIGEST)
     for name, digest in expected.items():
         if digest is None:
@@ -64,7 +65,11 @@ def read_dataset(downloaded: Path, out: Path, more: dict[str, str]) -> str:
 
 
 def _copy(source: Path, out: Path, metadata: dict[str, str]) -> str:
-    """Copy rows without their `MESSAGES`; returns their digest."""
+    """Copy a table without the `MESSAGES` of its rows; returns their digest."""
+    return combined_digest([_copy_file(file, out.with_name(file.name), metadata) for file in shards(source)])
+
+
+def _copy_file(source: Path, out: Path, metadata: dict[str, str]) -> str:
     import pyarrow as pa
 
     [file] = find_files(str(source))
@@ -76,7 +81,7 @@ def _copy(source: Path, out: Path, metadata: dict[str, str]) -> str:
     schema = pa.schema([field for field in given if field.name != MESSAGES])
     digest = RowDigest(metadata.get("verifiers", "{}"))
     with TableWriter(out, schema, metadata) as writer:
-        for number, row in parquet_rows(file, schema.names, None):
+        for number, row in parquet_rows(file, schema.names, 0, float("inf")):
             if isinstance(row, Rejection):
                 raise InputError(f"{source}: row {number}: {row.detail}; {ADVICE}")
             try:

@@ -13,10 +13,11 @@ from typing import Any
 
 from core.errors import InputError
 from core.model.hub import upload_folder
+from core.parquet import count_rows, is_there, shards
 from core.schemas import MESSAGE
 from targets.hub.dataset_card import dataset_card
 from targets.select.split import HELDOUT, TRAIN
-from targets.target_tables import RowDigest, TableWriter, iter_batches, read_metadata, readable
+from targets.target_tables import RowDigest, TableWriter, combined_digest, iter_batches, read_metadata, readable
 
 DATA, MESSAGES, HELDOUT_DIGEST = "data", "messages", "heldout_digest"
 REMEDY = "give the folder of train.parquet, which python -m targets writes"
@@ -44,15 +45,13 @@ def write_dataset(folder: Path, out: Path, repository: str, license: str | None)
     Raises:
         InputError: there is no training set, its rows are not those that its digest names, or one names a folder.
     """
-    import pyarrow.parquet as pq
-
     recorded = read_metadata(folder / TRAIN, REMEDY)
     if "rows_digest" not in recorded:
         raise InputError(f"{folder / TRAIN}: not written by python -m targets; {REMEDY}")
     metadata = portable(recorded)
     heldout = folder / HELDOUT
     rows = {}
-    if heldout.is_file() and pq.read_metadata(heldout).num_rows:
+    if is_there(heldout) and count_rows(heldout):
         rows["heldout"], metadata[HELDOUT_DIGEST] = _copy(heldout, out / DATA / HELDOUT, metadata)
     rows["train"], digest = _copy(folder / TRAIN, out / DATA / TRAIN, metadata)
     if digest != metadata["rows_digest"]:
@@ -89,7 +88,12 @@ def without_folder(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _copy(source: Path, out: Path, metadata: Mapping[str, str]) -> tuple[int, str]:
-    """Copy rows with their `MESSAGES`; returns how many, and their digest."""
+    """Copy a table with the `MESSAGES` of its rows; returns how many there are, and their digest."""
+    copied = [_copy_file(file, out.with_name(file.name), metadata) for file in shards(source)]
+    return sum(rows for rows, _ in copied), combined_digest([digest for _, digest in copied])
+
+
+def _copy_file(source: Path, out: Path, metadata: Mapping[str, str]) -> tuple[int, str]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

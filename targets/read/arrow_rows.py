@@ -20,8 +20,8 @@ def open_file(file: Any) -> Any:
     return open_parquet(file.filesystem.open(file.path, "rb"), f"source {file.address}")
 
 
-def parquet_rows(file: Any, columns: Sequence[str], groups: Sequence[int] | None) -> Iterator[tuple[int, Row]]:
-    """(number, row) of the rows in row ``groups`` (None: all), with only ``columns``.
+def parquet_rows(file: Any, columns: Sequence[str], start: int, stop: float) -> Iterator[tuple[int, Row]]:
+    """(number, row) of the rows from ``start`` to before ``stop``, with only ``columns``.
 
     Raises InputError for a damaged file, and for one whose row groups do not fit into memory.
     """
@@ -29,29 +29,46 @@ def parquet_rows(file: Any, columns: Sequence[str], groups: Sequence[int] | None
 
     where, parquet = f"source {file.address}", open_file(file)
     sizes = [parquet.metadata.row_group(group).num_rows for group in range(parquet.num_row_groups)]
-    chosen = range(len(sizes)) if groups is None else groups
-    number = sum(sizes[: chosen[0] if chosen else 0])
-    for group in chosen:
-        end = number + sizes[group]
+    end = 0
+    for group, size in enumerate(sizes):
+        begin, end = end, end + size
+        if end <= start or begin >= stop:
+            continue
+        number = max(begin, start)
         try:
             batches = parquet.iter_batches(ROWS_PER_READ, columns=list(columns), row_groups=[group], use_threads=False)
-            for row in _rows_of(batches, f"{where}: row group {group}"):
+            for row in _rows_of(_between(batches, start - begin, stop - begin), f"{where}: row group {group}"):
                 yield number, row
                 number += 1
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{where}: damaged after row {number}: {first_line(error)}") from error
-        if number != end:
+        if number != min(end, stop):
             raise InputError(
                 f"{where}: row group {group} ends at row {number:,} where its footer says {end:,}: the file is "
                 "damaged; copy or write it again"
             )
 
 
-def arrow_rows(file: Any, columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
-    """(number, row) of an Arrow file, with only ``columns``. Raises InputError for a damaged file."""
+def arrow_rows(file: Any, columns: Sequence[str], start: int, stop: float) -> Iterator[tuple[int, Row]]:
+    """(number, row) of an Arrow file from ``start`` to before ``stop``, with only ``columns``.
+
+    Raises InputError for a damaged file.
+    """
     with open_arrow(file) as (_, batches):
-        selected = (batch.select(columns) for batch in batches)
-        yield from enumerate(_rows_of(selected, f"source {file.address}"))
+        selected = (batch.select(columns) for batch in _between(batches, start, stop))
+        yield from enumerate(_rows_of(selected, f"source {file.address}"), start)
+
+
+def _between(batches: "Iterator[pa.RecordBatch]", start: int, stop: float) -> "Iterator[pa.RecordBatch]":
+    """The rows of ``batches`` from ``start``, which may be negative, to before ``stop``."""
+    end = 0
+    for batch in batches:
+        begin, end = end, end + batch.num_rows
+        if end > start:
+            first = max(0, start - begin)
+            yield batch.slice(first, int(min(end, stop)) - begin - first)
+        if end >= stop:
+            return
 
 
 @contextmanager

@@ -33,10 +33,14 @@ def holds_array(stream: Any) -> bool:
     return next(filter(None, chunks), b"").startswith(b"[")
 
 
-def lines(chunks: Iterable[bytes]) -> Iterator[bytes | Rejection]:
-    """The lines that are not blank; one of more than `LARGEST_ROW` bytes becomes a `Rejection`."""
+def lines(chunks: Iterable[bytes], begins: list[int] | None = None) -> Iterator[bytes | Rejection]:
+    """The lines that are not blank; one of more than `LARGEST_ROW` bytes becomes a `Rejection`.
+
+    ``begins``: becomes a list of one value, the position in bytes at which the line begins that was given last.
+    """
     kept: list[bytes] = []
     size, blank = 0, True
+    read = 0  # bytes before this line
     for chunk in chunks:
         pieces = chunk.split(b"\n")
         for number, piece in enumerate(pieces):
@@ -46,9 +50,14 @@ def lines(chunks: Iterable[bytes]) -> Iterator[bytes | Rejection]:
             else:
                 kept.clear()
             if number < len(pieces) - 1:  # a newline follows
+                if begins is not None:
+                    begins[:] = [read]
                 if not blank:
                     yield _line(kept, size)
+                read += size + 1
                 kept, size, blank = [], 0, True
+    if begins is not None:
+        begins[:] = [read]
     if not blank:
         yield _line(kept, size)
 

@@ -1,14 +1,14 @@
 """Read traces from their sources: the embedded generator, data files, or a hub data set.
 
-A source is read as parts: a file, a dataset, or what the generator makes. A part is the unit that preparation caches:
-its digest names its content, and its traces are filtered once.
+A source is read as parts: a file, a dataset, or what the generator makes. Its digest names its content. A part has
+pieces, each of which a process reads on its own; the decisions on a piece are what preparation caches.
 """
 
 import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from targets.read.mappings import (
     reject_unreadable,
     to_traces,
 )
-from targets.read.trace_files import Content, inspect, is_empty, read_rows, row_groups
+from targets.read.trace_files import MARKED_ROWS, Content, inspect, is_empty, piece_rows, read_rows
 from targets.source import EMBEDDED, GENERATED, ColumnMapping, Source, top_level
 from targets.trace import Rejection, Trace
 
@@ -111,36 +111,40 @@ class Part:
         settings, digest = metadata.get(b"lineage", b""), metadata.get(b"generation", b"").decode(errors="replace")
         return {digest: settings.decode(errors="replace")} if digest_bytes(settings)[:SHORT_DIGEST] == digest else {}
 
-    def pieces(self) -> list[tuple[int, ...] | None]:
-        """Row groups that can be read independently; [None] where there is one piece only."""
-        groups = row_groups(self.file) if self.file is not None else 1
-        return [(group,) for group in range(groups)] if groups > 1 else [None]
+    def pieces(self, most: int | None = None) -> list["Piece"]:
+        """Its rows, or the first ``most`` of them, in pieces that can be read independently, in order."""
+        rows, step = self.rows, piece_rows(self.rows)
+        if self.source.task:
+            step = max(1, rows)
+        elif self.file is not None:
+            step = self._content.piece_rows()
+        rows = rows if most is None else min(rows, most)
+        begins = self._content.begins if self.file is not None else ()
+        return [
+            Piece(self, start, min(start + step, rows), begin=begins[start // MARKED_ROWS] if begins else None)
+            for start in range(0, rows, step)
+        ]
 
-    def traces(self, piece: tuple[int, ...] | None = None) -> Iterator[Trace]:
-        """Its traces in order, or those of one of its `pieces`. Raises InputError where it cannot be read."""
+    @property
+    def rows(self) -> int:
+        """The number of its rows; a hub data set is loaded to count them."""
+        rows = self.fingerprint[1]
+        return len(_load_hub(self.source)) if rows is None else rows
+
+    def traces(self, start: int = 0, stop: int | None = None, begin: int | None = None) -> Iterator[Trace]:
+        """The traces of its rows from ``start`` to before ``stop`` (None: all) in order.
+
+        ``begin``: where row ``start`` begins in a file of lines, in bytes, if that is known. Raises InputError where
+        the part cannot be read.
+        """
         name = str(self.source.name)
-        for trace in self._traces(piece):
+        for trace in self._traces(start, stop, begin):
             trace.data_source = name
             yield reject_unreadable(trace, self.config)
 
-    def batches(self, limit: int | None = None, piece: tuple[int, ...] | None = None) -> Iterator[list[Trace]]:
-        """Its first ``limit`` traces, or those of one of its `pieces`, in lists of a size that bounds memory."""
-        batch: list[Trace] = []
-        characters = 0
-        for trace in islice(self.traces(piece), limit):
-            batch.append(trace)
-            characters += sum(len(text or "") for text in (trace.response, trace.problem, trace.gold, trace.system))
-            numbers = len(trace.target_log_probs or ()) + len(trace.target_token_ids or ())
-            characters += NUMBER_CHARACTERS * numbers
-            if len(batch) == TRACES_PER_BATCH or characters > CHARACTERS_PER_BATCH:
-                yield batch
-                batch, characters = [], 0
-        if batch:
-            yield batch
-
-    def _traces(self, piece: tuple[int, ...] | None) -> Iterator[Trace]:
+    def _traces(self, start: int, stop: int | None, begin: int | None) -> Iterator[Trace]:
         if self.file is None and self.name == EMBEDDED:
-            for number, p in enumerate(_embedded(self.config)):
+            for number, p in islice(enumerate(_embedded(self.config)), start, stop):
                 yield Trace(
                     f"{EMBEDDED}:{p.id}",
                     EMBEDDED,
@@ -151,7 +155,7 @@ class Part:
                     metadata=self.source.constants,
                 )
         elif self.source.task:
-            for number, entry in enumerate(self._entries):
+            for number, entry in islice(enumerate(self._entries), start, stop):
                 yield Trace(
                     f"{self.name}:{number}",
                     self.name,
@@ -163,22 +167,52 @@ class Part:
                     fields={ENTRY: entry},
                 )
         else:
-            for number, row in self._rows(piece):
+            for number, row in self._rows(start, stop, begin):
                 values = {} if isinstance(row, Rejection) else row
                 metadata, fields = read_metadata_of(values, self.source), read_fields_of(values, self.source)
                 for trace in to_traces(row, self.mapping, self.name, number):
                     trace.metadata, trace.fields = metadata, fields
                     yield trace
 
-    def _rows(self, piece: tuple[int, ...] | None) -> Iterator[tuple[int, Row]]:
+    def _rows(self, start: int, stop: int | None, begin: int | None) -> Iterator[tuple[int, Row]]:
         more = top_level([*self.source.metadata.values(), *self.source.field_paths.values()])
         columns = list(dict.fromkeys([*self.mapping.columns(), *more]))
         if self.file is not None:
-            yield from read_rows(self.file, columns, piece)
+            yield from read_rows(self.file, columns, start, stop, begin)
         else:
             dataset = _load_hub(self.source).select_columns(columns)
+            dataset = dataset.select(range(start, len(dataset) if stop is None else stop))
             batches = dataset.with_format("arrow").iter(batch_size=ROWS_PER_READ)
-            yield from enumerate(chain.from_iterable(batch_rows(batch) for batch in batches))
+            yield from enumerate(chain.from_iterable(batch_rows(batch) for batch in batches), start)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows of a part, from ``start`` to before ``stop``; ``most``: only the first so many of their traces."""
+
+    part: Part
+    start: int
+    stop: int
+    most: int | None = None
+    begin: int | None = None  # see `Part.traces`
+
+    def batches(self) -> Iterator[list[Trace]]:
+        """Its traces, in lists of a size that bounds memory. Raises InputError where they cannot be read."""
+        batch: list[Trace] = []
+        characters = 0
+        for trace in islice(self.part.traces(self.start, self.stop, self.begin), self.most):
+            batch.append(trace)
+            characters += sum(len(text or "") for text in (trace.response, trace.problem, trace.gold, trace.system))
+            numbers = len(trace.target_log_probs or ()) + len(trace.target_token_ids or ())
+            characters += NUMBER_CHARACTERS * numbers
+            if len(batch) == TRACES_PER_BATCH or characters > CHARACTERS_PER_BATCH:
+                yield batch
+                batch, characters = [], 0
+        if batch:
+            yield batch
+
+    def __str__(self) -> str:
+        return f"{self.part.name}: rows {self.start:,} to {self.stop - 1:,}"
 
 
 def find_parts(config: PrepareConfig, generated: Path | None = None) -> list[Part]:
@@ -243,14 +277,24 @@ def is_hub_id(spec: str) -> bool:
 
 
 def _embedded(config: PrepareConfig) -> list[Any]:
+    return _generated_problems(config.embedded_split, config.embedded_rows, config.seed, config.embedded_terse)
+
+
+@lru_cache(1)
+def _generated_problems(*settings: Any) -> list[Any]:
     from core.arithmetic import problems
 
-    return problems(config.embedded_split, config.embedded_rows, config.seed, config.embedded_terse)
+    return problems(*settings)
 
 
 def _load_hub(source: Source) -> Any:
-    where = f"source {source.path}: no such file or folder here, and the hub's dataset of this name"
-    return load_split(source.path, source.subset, source.split, source.revision, where=where)
+    return _loaded(source.path, source.subset, source.split, source.revision)
+
+
+@lru_cache(1)
+def _loaded(path: str, subset: str | None, split: str | None, revision: str | None) -> Any:
+    where = f"source {path}: no such file or folder here, and the hub's dataset of this name"
+    return load_split(path, subset, split, revision, where=where)
 
 
 def _hub_revision(source: Source) -> str:

@@ -6,6 +6,7 @@ be read is a `Rejection` in its place, so that the row is still counted.
 
 import hashlib
 import zlib
+from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,11 +16,14 @@ from typing import Any
 from core.errors import InputError, first_line
 from targets.read.arrow_rows import arrow_rows, open_arrow, open_file, parquet_rows
 from targets.read.csv_rows import csv_columns, csv_rows
-from targets.read.data_files import TABLE_SUFFIXES, DataFile
+from targets.read.data_files import COMPRESSIONS, TABLE_SUFFIXES, DataFile
 from targets.read.json_rows import Row, array_rows, holds_array, lines, parse_line, read_chunks
 from targets.source import OPTIONAL_COLUMNS, REASONING_COLUMNS
 from targets.trace import Rejection
 
+MARKED_ROWS = 256  # rows after each of which a file of lines can be entered
+LARGEST_PIECE = 1024  # rows of a piece, where a file has more than `MOST_PIECES` of them
+MOST_PIECES = 16  # of less, and of what can only be read from its beginning: each of them reads what is before it
 ROWS_TO_SAMPLE = 100  # rows read to learn the columns of a JSON file
 MOST_COLUMNS = 10_000
 HEAD_BYTES = 512  # that show of which kind a file is
@@ -39,13 +43,35 @@ OTHER_KINDS = (  # the beginning of a file, what it is, and the end of a name th
 )
 
 
+def piece_rows(rows: int, read_together: int = 0) -> int:
+    """The rows of a piece, of ``rows`` of which none can be read without up to ``read_together`` before it.
+
+    >>> piece_rows(100), piece_rows(4096), piece_rows(10**6), piece_rows(10**6, read_together=10**6)
+    (256, 256, 1024, 62720)
+    """
+    marks = min(-(-rows // (MOST_PIECES * MARKED_ROWS)), LARGEST_PIECE // MARKED_ROWS)
+    marks = max(1, marks, -(-read_together // (MOST_PIECES * MARKED_ROWS)))
+    return marks * MARKED_ROWS
+
+
 @dataclass(frozen=True)
 class Content:
-    """What a file holds. ``digest``: sha256 of its uncompressed bytes, or the etag of a remote parquet file."""
+    """What a file holds.
+
+    ``digest``: sha256 of its uncompressed bytes, or the etag of a remote parquet file. ``begins``: where each
+    `MARKED_ROWS`-th row begins in a file of lines that is not compressed. ``read_together``: the most rows of which
+    none can be read without those before it.
+    """
 
     digest: str
     rows: int
     columns: list[str]
+    begins: "array[int]"
+    read_together: int
+
+    def piece_rows(self) -> int:
+        """The rows of a piece that is read on its own."""
+        return piece_rows(self.rows, 0 if self.begins else self.read_together)
 
 
 def inspect(file: DataFile) -> Content:
@@ -57,16 +83,21 @@ def inspect(file: DataFile) -> Content:
         local = isinstance(file.filesystem, LocalFileSystem)
         parquet = open_file(file)
         digest = _digest(file) if local else str(file.filesystem.checksum(file.path))
-        return Content(digest, parquet.metadata.num_rows, parquet.schema_arrow.names)
+        groups = [parquet.metadata.row_group(group).num_rows for group in range(parquet.num_row_groups)]
+        return _content(digest, sum(groups), parquet.schema_arrow.names, max(groups, default=0))
     if file.suffix == ".arrow":
         with open_arrow(file) as (schema, batches):
             rows = sum(batch.num_rows for batch in batches)
-        return Content(_digest(file), rows, schema.names)
+        return _content(_digest(file), rows, schema.names)
     if file.suffix in TABLE_SUFFIXES:
         with _opened(file) as stream:
             columns = csv_columns(stream, f"source {file.address}", TABLE_SUFFIXES[file.suffix])
-        return Content(_digest(file), sum(1 for _ in _csv_rows(file)), columns)
+        return _content(_digest(file), sum(1 for _ in _csv_rows(file)), columns)
     return _inspect_json(file)
+
+
+def _content(digest: str, rows: int, columns: list[str], read_together: int | None = None) -> Content:
+    return Content(digest, rows, columns, array("Q"), rows if read_together is None else read_together)
 
 
 def is_empty(file: DataFile) -> bool:
@@ -83,18 +114,28 @@ def is_empty(file: DataFile) -> bool:
     return next(read_rows(file, ()), None) is None
 
 
-def row_groups(file: DataFile) -> int:
-    """Pieces of a parquet file that can be read independently; 1 for any other file."""
-    return open_file(file).num_row_groups if file.is_parquet else 1
+def read_rows(
+    file: DataFile, columns: Sequence[str], start: int = 0, stop: int | None = None, begin: int | None = None
+) -> Iterator[tuple[int, Row]]:
+    """(number, row) of the rows from ``start`` to before ``stop`` (None: all) in order; of tables only ``columns``.
 
-
-def read_rows(file: DataFile, columns: Sequence[str], groups: Sequence[int] | None = None) -> Iterator[tuple[int, Row]]:
-    """(number, row) of every row in order; of a parquet only ``columns``, and only the row ``groups``."""
+    ``begin``: where row ``start`` begins in a file of lines, in bytes, if that is known.
+    """
+    end = float("inf") if stop is None else stop
     if file.is_parquet:
-        return parquet_rows(file, columns, groups)
+        return parquet_rows(file, columns, start, end)
     if file.suffix == ".arrow":
-        return arrow_rows(file, columns)
-    return enumerate(_csv_rows(file) if file.suffix in TABLE_SUFFIXES else _json_rows(file))
+        return arrow_rows(file, columns, start, end)
+    if begin is not None:
+        return islice(enumerate(_lines_from(file, begin), start), None if stop is None else stop - start)
+    rows = _csv_rows(file) if file.suffix in TABLE_SUFFIXES else _json_rows(file)
+    return islice(enumerate(rows), start, stop)
+
+
+def _lines_from(file: DataFile, begin: int) -> Iterator[Row]:
+    with _opened(file) as stream:
+        stream.seek(begin)
+        yield from map(parse_line, lines(read_chunks(stream)))
 
 
 def _csv_rows(file: DataFile) -> Iterator[Row]:
@@ -125,11 +166,19 @@ def _inspect_json(file: DataFile) -> Content:
             last = chunk[-LONGEST_KEY:]
             yield chunk
 
+    begins, at = array("Q"), []
     with _opened(file) as stream:
-        count = sum(1 for _ in lines(hashed(stream)))
+        for _ in lines(hashed(stream), at):
+            if count % MARKED_ROWS == 0:
+                begins.append(at[0])
+            count += 1
     with _opened(file) as stream:
         is_array = holds_array(stream)
-    return Content(digest.hexdigest(), sum(1 for _ in _json_rows(file)) if is_array else count, columns)
+    if is_array:
+        return _content(digest.hexdigest(), sum(1 for _ in _json_rows(file)), columns)
+    if file.path.endswith(tuple(filter(None, COMPRESSIONS))):
+        begins = array("Q")
+    return Content(digest.hexdigest(), count, columns, begins, count)
 
 
 def _sampled_columns(file: DataFile) -> list[str]:

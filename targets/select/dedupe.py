@@ -6,25 +6,25 @@ similarity of at least ``near_duplicate`` percent (`near_duplicates`), AND have 
 same order AND the same gold answer. By similarity alone, problems that differ in one number would be one: of the 294
 pairs of MATH-train problems that reach 95 percent, 280 have different answers.
 
-What the decision needs of each trace is in a database file, so that memory does not grow with their number.
+Processes that filter compute a few keys of each accepted trace (`describe`), so that the decision is a pass over
+numbers, about a hundred bytes per trace. Texts are read only of problems that may be near duplicates.
 """
 
-import sqlite3
-from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from core.files import digest_bytes
 from core.text.patterns import compile_quick_pattern
 from grading.answers.spelling import normalize
 from targets.config import PrepareConfig
-from targets.trace import Rejection, Trace
+from targets.trace import Trace
 
 if TYPE_CHECKING:
-    import numpy as np
+    import pyarrow as pa
 
 DELIMITERS = compile_quick_pattern(r"\\[()\[\]]|\$")
 NUMBERS_AND_OPERATORS = compile_quick_pattern(
@@ -33,7 +33,8 @@ NUMBERS_AND_OPERATORS = compile_quick_pattern(
 PERMUTATIONS = 128  # of the MinHash of a target
 SHINGLE_WORDS = 5
 DIVERSE_AMONG = 64  # verified traces of a problem among which the least alike are chosen
-CACHE_KIB = 32_768  # of the database's pages in memory
+KEYS = ("spelling_key", "text_key", "gold_key", "near_key", "target_key")
+COLUMNS = ("id", *KEYS, "target_bytes")  # of accepted traces
 
 
 def problem_text(problem: str) -> str:
@@ -43,18 +44,16 @@ def problem_text(problem: str) -> str:
 
 def problem_digest(problem: str) -> str:
     """Identify a problem whatever its case and blanks, for pass rates and splits. 32 hex digits."""
-    return digest_bytes(problem_text(problem).replace(" ", "").encode())[:32]
+    return _text_digest(problem_text(problem))
+
+
+def _text_digest(text: str) -> str:
+    return digest_bytes(text.replace(" ", "").encode())[:32]
 
 
 def spelling_digest(problem: str) -> str:
     """Identify a problem by its spelling; only math delimiters and runs of blanks are ignored. 32 hex digits."""
     return digest_bytes(" ".join(DELIMITERS.sub("", problem).split()).encode())[:32]
-
-
-def dedupe_key(problem: str, gold: str) -> str:
-    """What near duplicates share exactly: gold answer, numbers and operators in order. 32 hex digits."""
-    symbols = NUMBERS_AND_OPERATORS.findall(problem_text(problem))
-    return digest_bytes("\0".join([normalize(gold), *symbols]).encode())[:32]
 
 
 def minhash(target: str) -> bytes:
@@ -63,184 +62,195 @@ def minhash(target: str) -> bytes:
     return _minhash_of([" ".join(words[i : i + SHINGLE_WORDS]) for i in range(max(1, len(words) - SHINGLE_WORDS + 1))])
 
 
-class Duplicates:
-    """Collects accepted traces (`add`), then says which of them do not survive (`decide`) and why (`rejections`).
+def key_of(digest: str) -> int:
+    """The first 64 bits of a hex digest, as a signed number."""
+    return int(digest[:16], 16) - (1 << 63)
 
-    ``file``: the database, created here. Positions are those of the accepted traces in order, from 0.
+
+def describe(trace: Trace, *, likeness: bool = False) -> None:
+    """Fill in the keys by which duplicates of an accepted trace are found; ``likeness``: with the `minhash`.
+
+    What near duplicates share exactly are the gold answer, and the numbers and operators in order.
+    """
+    problem, text = problem_text(trace.problem or ""), trace.target.encode()
+    gold = normalize(trace.gold or "")
+    digest = _text_digest(problem)
+    trace.problem_digest = spelling_digest(trace.problem or "")
+    trace.spelling_key, trace.text_key = key_of(trace.problem_digest), key_of(digest)
+    trace.gold_key = key_of(digest_bytes(f"{digest} {gold}".encode()))
+    trace.near_key = key_of(digest_bytes("\0".join([gold, *NUMBERS_AND_OPERATORS.findall(problem)]).encode()))
+    trace.target_key, trace.target_bytes = key_of(digest_bytes(text)), len(text)
+    trace.has_log_probs = trace.target_log_probs is not None
+    if likeness:
+        trace.minhash = minhash(trace.target)
+
+
+Texts = Callable[[int], str]  # `problem_text` of the trace at a position
+Pair = tuple[int, int, float]  # positions of a repeated problem and of the one that it repeats, similarity in percent
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """The traces that do not survive, by position; each array has a value for each of them."""
+
+    positions: np.ndarray
+    near: np.ndarray  # whether its problem is only nearly that of the kept trace
+    details: "pa.Array"
+    kept: "pa.Array"  # the id of the trace that stays instead
+
+
+class Duplicates:
+    """Collects the keys of accepted traces (`add`), then decides which of them survive (`decide`).
+
+    Positions are those of the accepted traces in order, from 0. ``folder`` takes what does not fit into memory.
     """
 
-    def __init__(self, file: Path, config: PrepareConfig) -> None:
+    def __init__(self, config: PrepareConfig, folder: Path) -> None:
         self._config = config
-        self._database = sqlite3.connect(file)
-        self._count = 0
-        for statement in (
-            "PRAGMA journal_mode = OFF",
-            "PRAGMA synchronous = OFF",
-            "PRAGMA temp_store = FILE",
-            f"PRAGMA cache_size = -{CACHE_KIB}",
-            "CREATE TABLE spelling (digest TEXT PRIMARY KEY, problem INTEGER)",
-            "CREATE TABLE problem (number INTEGER PRIMARY KEY, text_and_gold TEXT UNIQUE, dedupe_key TEXT, text TEXT,"
-            " same_as INTEGER, similarity REAL)",
-            "CREATE INDEX of_dedupe_key ON problem (dedupe_key)",
-            "CREATE TABLE trace (position INTEGER PRIMARY KEY, id TEXT, problem INTEGER, target TEXT, bytes INTEGER,"
-            " minhash BLOB)",
-            "CREATE TABLE rejected (position INTEGER PRIMARY KEY, reason TEXT, detail TEXT, duplicate_of TEXT)",
-        ):
-            self._database.execute(statement)
+        self._columns: dict[str, list[np.ndarray]] = {name: [] for name in (*KEYS, "target_bytes")}
+        self._ids: list[pa.Array] = []
+        self._likeness = folder / "minhash"
 
-    def close(self) -> None:
-        self._database.close()
-
-    def __enter__(self) -> "Duplicates":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def add(self, traces: Iterable[Trace]) -> None:
-        """Collect accepted traces."""
-        rows = []
-        for trace in traces:
-            problem = self._problem(trace)
-            rows.append((self._count, trace.id, problem, trace.target_digest, trace.target_bytes, trace.minhash))
-            self._count += 1
-        self._database.executemany("INSERT INTO trace VALUES (?, ?, ?, ?, ?, ?)", rows)
-
-    def decide(self) -> None:
-        """Decide between the traces of each problem."""
-        self._merge_near_duplicates()
-        order = "owner, bytes, position" if self._config.keep == "shortest" else "owner, position"
-        rows = self._database.execute(
-            "SELECT coalesce(same_as, number) AS owner, position, id, problem, target, minhash"
-            f" FROM trace JOIN problem ON problem = number ORDER BY {order}"
-        )
-        for _, group in groupby((_Candidate(*row) for row in rows), key=lambda candidate: candidate.owner):
-            self._database.executemany("INSERT INTO rejected VALUES (?, ?, ?, ?)", self._decide(group))
-
-    def rejections(self) -> Iterator[tuple[int, Rejection]]:
-        """(position, why it goes) of every trace that does not survive, by position."""
-        for position, *why in self._database.execute("SELECT * FROM rejected ORDER BY position"):
-            yield position, Rejection(*why)
-
-    def _problem(self, trace: Trace) -> int:
-        """The number of the trace's problem."""
-        by_spelling = "SELECT problem FROM spelling WHERE digest = ?"
-        if row := self._database.execute(by_spelling, (trace.problem_digest,)).fetchone():
-            return row[0]
-        text_and_gold = f"{problem_digest(trace.problem or '')} {normalize(trace.gold or '')}"
-        by_gold = "SELECT number FROM problem WHERE text_and_gold = ?"
-        if row := self._database.execute(by_gold, (text_and_gold,)).fetchone():
-            (number,) = row
-        else:
-            statement = "INSERT INTO problem (text_and_gold, dedupe_key, text) VALUES (?, ?, ?)"
-            values = (text_and_gold, trace.dedupe_key, problem_text(trace.problem or ""))
-            number = self._database.execute(statement, values).lastrowid
-            assert number is not None
-        self._database.execute("INSERT INTO spelling VALUES (?, ?)", (trace.problem_digest, number))
-        return number
-
-    def _merge_near_duplicates(self) -> None:
-        """Mark each problem that is near an earlier one with the same `dedupe_key`."""
-        keys = self._database.execute("SELECT dedupe_key FROM problem GROUP BY dedupe_key HAVING count(*) > 1")
-        for (key,) in keys:
-            statement = "UPDATE problem SET same_as = ?, similarity = ? WHERE number = ?"
-            self._database.executemany(statement, list(self._near_duplicates(key)))
-
-    def _near_duplicates(self, key: str | None) -> Iterator[tuple[int, float, int]]:
-        """(the repeated problem, similarity, the problem that repeats it) among those with this `dedupe_key`."""
-        from targets.select.near_duplicates import near_duplicates
-
-        rows = self._database.execute("SELECT number FROM problem WHERE dedupe_key = ? ORDER BY number", (key,))
-        numbers = array("q", (number for (number,) in rows))
-        threshold = self._config.near_duplicate
-        pairs = near_duplicates(len(numbers), lambda position: self._look_up("text", numbers[position]), threshold)
-        for position, other, similarity in pairs:
-            yield numbers[other], similarity, numbers[position]
-
-    def _look_up(self, column: str, number: int) -> Any:
-        return self._database.execute(f"SELECT {column} FROM problem WHERE number = ?", (number,)).fetchone()[0]
-
-    def _decide(self, group: Iterable["_Candidate"]) -> Iterator[tuple[int, str, str, str]]:
-        """(position, reason, detail, id of the kept one) of the traces of one problem that do not survive.
-
-        ``group``: its traces in order of preference.
-        """
-        limit = self._config.traces_per_problem
+    def add(self, table: "pa.Table") -> None:
+        """Collect accepted traces: `COLUMNS` of them, and ``minhash`` where `PrepareConfig.keep` is "diverse"."""
+        for name, arrays in self._columns.items():
+            arrays.append(table[name].to_numpy())
+        self._ids += table["id"].cast("large_string").chunks
         if self._config.keep == "diverse":
-            group = _diverse_first(group, limit)
-        kept: dict[str, _Candidate] = {}
-        for candidate in group:
-            same = kept.get(candidate.target)
-            if same is None and len(kept) < limit:
-                kept[candidate.target] = candidate
-                continue
-            first = next(iter(kept.values()))
-            if candidate.problem != first.problem:
-                detail = f"{self._similarity(candidate, first)} {first.id}"
-                yield candidate.position, "near_duplicate", detail, first.id
-            else:
-                detail = f"the same text as {same.id}" if same else f"kept {first.id}"
-                yield candidate.position, "too_many_per_problem", detail, (same or first).id
+            with self._likeness.open("ab") as file:
+                file.writelines(table["minhash"].to_pylist())
 
-    def _similarity(self, candidate: "_Candidate", first: "_Candidate") -> str:
-        for number in (candidate.problem, first.problem):
-            if number != candidate.owner:
-                similarity = self._look_up("similarity", number)
-                if candidate.owner in (candidate.problem, first.problem):
-                    return f"{similarity:.1f}% similar to the problem of"
-        return "both similar to one problem with the problem of"
+    def find_problems(self) -> list[np.ndarray]:
+        """Assign traces to problems; the first positions of those problems that may be near duplicates, by group."""
+        self._keys = {name: np.concatenate(arrays or [np.empty(0, np.int64)]) for name, arrays in self._columns.items()}
+        self._columns.clear()
+        self._problem = _first_of_problem(self._keys["spelling_key"], self._keys["gold_key"])
+        problems = np.unique(self._problem)
+        return list(_groups(problems, self._keys["near_key"][problems]))
+
+    def decide(self, pairs: Iterable[Pair]) -> Repeated:
+        """Choose among the traces of each problem, whose near duplicates are the ``pairs``."""
+        import pyarrow as pa
+
+        similar = {repeated: (owner, similarity) for repeated, owner, similarity in pairs}
+        owners = np.arange(len(self._problem))
+        owners[list(similar)] = [owner for owner, _ in similar.values()]
+        owner = owners[self._problem]
+        order = self._by_preference(owner)
+        kept, first, same = _choose(owner[order], self._keys["target_key"][order], self._config.traces_per_problem)
+        goes = np.flatnonzero(~kept)
+        goes = goes[np.argsort(order[goes])]
+        positions, first, same = order[goes], order[first[goes]], np.where(same[goes] < 0, -1, order[same[goes]])
+        near = self._problem[positions] != self._problem[first]
+        repeats = (same >= 0) & ~near
+        ids = pa.concat_arrays(self._ids) if self._ids else pa.array([], pa.large_string())
+        kept_ids = ids.take(pa.array(np.where(repeats, same, first)))
+        details = _joined(np.where(repeats, "the same text as ", "kept "), kept_ids)
+        for row in np.flatnonzero(near).tolist():
+            problems = int(self._problem[positions[row]]), int(self._problem[first[row]])
+            details[row] = f"{_similarity(problems, int(owner[positions[row]]), similar)} {kept_ids[row]}"
+        return Repeated(positions, near, pa.array(details, pa.string()), kept_ids)
+
+    def _by_preference(self, owner: np.ndarray) -> np.ndarray:
+        """All positions: those of a problem follow each other, the preferred ones first."""
+        keys = [np.arange(len(owner)), owner]
+        if self._config.keep == "shortest":
+            keys.insert(1, self._keys["target_bytes"])
+        order = np.lexsort(keys)
+        if self._config.keep == "diverse" and len(order):
+            likeness = np.memmap(self._likeness, "<u4", "r").reshape(len(order), -1)
+            limit = self._config.traces_per_problem
+            starts = np.flatnonzero(np.diff(owner[order], prepend=-1))
+            for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
+                if end - start > limit > 1:
+                    group = order[start:end].tolist()
+                    targets = self._keys["target_key"][order[start:end]].tolist()
+                    order[start:end] = _diverse_first(group, targets, likeness, limit)
+        return order
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    """The properties of a trace that the choice between the traces of a problem needs."""
+def search_near(groups: Sequence[np.ndarray], text: Texts, threshold: float) -> Iterator[Pair]:
+    """The near duplicates among problems that already agree in all that is compared exactly."""
+    from targets.select.near_duplicates import near_duplicates
 
-    owner: int
-    position: int
-    id: str
-    problem: int
-    target: str
-    minhash: bytes | None
+    for group in groups:
+        texts = [text(position) for position in group.tolist()]
+        for position, other, similarity in near_duplicates(len(texts), texts.__getitem__, threshold):
+            yield int(group[position]), int(group[other]), similarity
 
 
-def _diverse_first(group: Iterable[_Candidate], limit: int) -> Iterator[_Candidate]:
+def _first_of_problem(spellings: np.ndarray, golds: np.ndarray) -> np.ndarray:
+    """The position of the first trace of each trace's problem.
+
+    Traces of one spelling have one problem, and so have spellings whose first traces share a ``golds`` key.
+    """
+    _, first, spelling = np.unique(spellings, return_index=True, return_inverse=True)
+    _, problem = np.unique(golds[first], return_inverse=True)
+    earliest = np.full(problem.max(initial=-1) + 1, len(spellings), np.int64)
+    np.minimum.at(earliest, problem, first)
+    return earliest[problem][spelling]
+
+
+def _groups(positions: np.ndarray, keys: np.ndarray) -> Iterator[np.ndarray]:
+    """The ``positions`` that share a key with others, ascending."""
+    order = np.argsort(keys, kind="stable")
+    _, starts, sizes = np.unique(keys[order], return_index=True, return_counts=True)
+    for start, size in zip(starts[sizes > 1].tolist(), sizes[sizes > 1].tolist(), strict=True):
+        yield positions[order[start : start + size]]
+
+
+def _choose(owner: np.ndarray, target: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The traces that stay, of traces in order of preference, those of a problem following each other.
+
+    Returns:
+        Whether each stays; the first of its problem; the one with the same target that stays, or -1.
+    """
+    count = np.arange(len(owner))
+    begins = np.diff(owner, prepend=-1) != 0
+    first = np.maximum.accumulate(np.where(begins, count, 0))
+    alike = np.lexsort((target, owner))
+    changes = np.diff(owner[alike], prepend=-1) != 0
+    changes[1:] |= np.diff(target[alike]) != 0
+    earliest = np.empty(len(owner), np.int64)  # with the same target
+    earliest[alike] = alike[np.maximum.accumulate(np.where(changes, count, 0))]
+    distinct = np.cumsum(earliest == count)
+    stays = (earliest == count) & (distinct - distinct[first] < limit)
+    return stays, first, np.where(stays[earliest] & ~stays, earliest, -1)
+
+
+def _joined(texts: np.ndarray, ids: "pa.Array") -> list[str]:
+    return [text + identity for text, identity in zip(texts.tolist(), ids.to_pylist(), strict=True)]
+
+
+def _similarity(problems: tuple[int, int], owner: int, similar: dict[int, tuple[int, float]]) -> str:
+    if owner in problems:
+        other = next(problem for problem in problems if problem != owner)
+        return f"{similar[other][1]:.1f}% similar to the problem of"
+    return "both similar to one problem with the problem of"
+
+
+def _diverse_first(group: list[int], targets: list[int], likeness: np.ndarray, limit: int) -> list[int]:
     """The traces of a problem, reordered: the first, then ``limit`` - 1 times the one that is least like any chosen so
     far (of equals the earlier), then the others."""
-    among: dict[str, _Candidate] = {}
-    rest: list[_Candidate] = []  # only what comes before the pool is full
-    stream = iter(group)
-    for candidate in stream:
-        if candidate.target in among:
-            rest.append(candidate)
-        else:
-            among[candidate.target] = candidate
-        if len(among) == DIVERSE_AMONG:
-            break
-    pool = list(among.values())
+    earliest: dict[int, int] = {}
+    for target, position in zip(targets, group, strict=True):
+        earliest.setdefault(target, position)
+    pool = list(earliest.values())[:DIVERSE_AMONG]
     chosen = [pool.pop(0)]
     while pool and len(chosen) < limit:
-        likeness = [max(jaccard(_values(c.minhash), _values(other.minhash)) for other in chosen) for c in pool]
-        chosen.append(pool.pop(likeness.index(min(likeness))))
-    yield from chosen
-    yield from sorted([*pool, *rest], key=lambda candidate: candidate.position)
-    yield from stream
+        alike = [max(jaccard(likeness[c], likeness[other]) for other in chosen) for c in pool]
+        chosen.append(pool.pop(alike.index(min(alike))))
+    return [*chosen, *(position for position in group if position not in set(chosen))]
 
 
-def jaccard(first: "np.ndarray", second: "np.ndarray") -> float:
+def jaccard(first: np.ndarray, second: np.ndarray) -> float:
     """The Jaccard similarity of two sets, estimated from their MinHash values."""
     return float((first == second).mean())
 
 
 def _minhash_of(shingles: list[str]) -> bytes:
-    import numpy as np
     from rensa import RMinHash  # pyright: ignore[reportAttributeAccessIssue]  # a compiled module without stubs
 
     minhash = RMinHash(num_perm=PERMUTATIONS, seed=0)
     minhash.update(shingles)
     return np.array(minhash.digest(), "<u4").tobytes()
-
-
-def _values(packed: bytes | None) -> "np.ndarray":
-    import numpy as np
-
-    return np.frombuffer(packed or b"", "<u4")

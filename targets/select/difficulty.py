@@ -6,13 +6,18 @@ its text, as duplicates are: blanks, case and math delimiters do not matter.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from core.errors import InputError
 from core.files import digest_bytes
 from core.parquet import read_table
-from targets.select.dedupe import problem_digest
+from targets.select.dedupe import key_of, problem_digest
 from targets.trace import Rejection, Trace
+
+if TYPE_CHECKING:
+    import numpy as np
 
 ADVICE = "give the file that python -m evaluation difficulty wrote"
 
@@ -29,7 +34,7 @@ class Difficulty:
         """Give an accepted ``trace`` the pass rate of its problem; reject it if that is out of bounds or not known."""
         if trace.reasons:
             return
-        rate = trace.pass_rate = self.rates.get(problem_digest(trace.problem or ""))
+        rate = trace.pass_rate = self._by_key.get(trace.text_key or 0)
         if self.bounds is None:
             return
         low, high = self.bounds
@@ -39,6 +44,23 @@ class Difficulty:
             trace.reject(
                 Rejection("pass_rate", f"solved in {rate:.0%} of the samples (pass_rate: {low:g} to {high:g})")
             )
+
+    def rates_of(self, text_keys: "np.ndarray") -> list[float | None]:
+        """The pass rates of the problems with these keys."""
+        return [self._by_key.get(key) for key in text_keys.tolist()]
+
+    def rejects(self, text_keys: "np.ndarray") -> "np.ndarray":
+        """Whether `apply` rejects each of the accepted traces with these keys."""
+        import numpy as np
+
+        if self.bounds is None:
+            return np.zeros(len(text_keys), bool)
+        low, high = self.bounds
+        return np.array([rate is None or not low <= rate <= high for rate in self.rates_of(text_keys)], bool)
+
+    @cached_property
+    def _by_key(self) -> dict[int, float]:
+        return {key_of(digest): rate for digest, rate in self.rates.items()}
 
 
 def read_difficulty(path: str | None, bounds: list[float] | None) -> Difficulty:

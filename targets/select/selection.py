@@ -1,17 +1,26 @@
-"""Select targets among the accepted traces: by what files say about them, duplicates and the caps of sources."""
+"""Select targets among the accepted traces: by what files say of them, lengths, duplicates and caps of sources."""
 
-import heapq
-from collections.abc import Iterable, Iterator, Sequence
-from operator import itemgetter
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from targets.config import PrepareConfig
-from targets.select.dedupe import Duplicates
+from targets.select.dedupe import COLUMNS, Duplicates, Pair
 from targets.select.difficulty import Difficulty, read_difficulty
 from targets.select.learned import Learned, read_learned
+from targets.select.lengths import apply_lengths, over_lengths
 from targets.select.review import Review, read_review
 from targets.select.source_caps import SourceCaps
-from targets.trace import Trace
+from targets.trace import Rejection, Trace
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+KEY_COLUMNS = (*COLUMNS, "prompt_tokens", "target_tokens", "has_log_probs")
+KEPT, CHOSEN_AGAINST, REPEATED = 0, 1, 2  # outcomes of accepted traces; REPEATED: see `Outcome.reasons`
 
 
 class Choices(NamedTuple):
@@ -35,49 +44,79 @@ class Choices(NamedTuple):
         digests = {"review_digest": self.review.digest, "difficulty_digest": self.difficulty.digest}
         return digests | ({"ledger_digest": self.learned.digest} if self.learned.digest else {})
 
+    def apply(self, trace: Trace, config: PrepareConfig) -> None:
+        """Reject ``trace`` for its lengths, its pass rate, by a reviewer, or by an earlier training."""
+        apply_lengths(trace, config)
+        self.difficulty.apply(trace)
+        self.review.apply(trace)
+        self.learned.apply(trace)
+
+    def rejects(self, keys: "pa.Table", config: PrepareConfig) -> np.ndarray:
+        """Whether `apply` rejects each of the accepted traces with `KEY_COLUMNS` ``keys``."""
+        rejects = over_lengths(keys, config) | self.difficulty.rejects(keys["text_key"].to_numpy())
+        if against := {**self.review.refused, **self.learned.dropped}:
+            rejects |= np.array([identity in against for identity in keys["id"].to_pylist()], bool)
+        return rejects
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What becomes of the accepted traces of a piece, in order; of those that are `REPEATED`, why."""
+
+    states: np.ndarray  # int8
+    reasons: Sequence[Rejection]
+
+    @property
+    def kept(self) -> int:
+        return int((self.states == KEPT).sum())
+
 
 class Selection:
-    """Collects traces (`add`), decides among them (`decide`), and says of each what was decided (`decided`)."""
+    """Collects the keys of pieces (`add`), decides among their traces (`decide`), and says what was decided."""
 
-    def __init__(self, choices: Choices, duplicates: Duplicates, caps: SourceCaps) -> None:
-        self._difficulty, self._review, self._learned = choices
-        self._duplicates, self._caps = duplicates, caps
-        self._unread = {*self._review.refused, *self._review.kept}  # ids that the review decides about
+    def __init__(self, config: PrepareConfig, choices: Choices, folder: Path) -> None:
+        self._config, self._choices = config, choices
+        self._duplicates, self._caps = Duplicates(config, folder), SourceCaps(config)
+        self._states: list[np.ndarray] = []
 
-    def add(self, traces: Sequence[Trace], source: int) -> None:
-        """Collect traces of the source with this number, in order."""
-        for trace in traces:
-            self._apply(trace)
-            self._unread.discard(trace.id)
-        accepted = [trace for trace in traces if not trace.reasons]
-        self._duplicates.add(accepted)
-        self._caps.add(accepted, source)
+    def add(self, keys: "pa.Table", source: int) -> None:
+        """Collect the accepted traces of a piece of the source with this number, with their `KEY_COLUMNS`."""
+        import pyarrow as pa
 
-    def decide(self, read: int) -> None:
-        """Choose among the ``read`` traces; InputError if the review decides about none of them."""
-        self._review.check_ids(read, self._unread)
-        self._duplicates.decide()
-        self._caps.draw(position for position, _ in self._duplicates.rejections())
+        against = self._choices.rejects(keys, self._config)
+        self._states.append(np.where(against, CHOSEN_AGAINST, KEPT).astype(np.int8))
+        left = keys.filter(pa.array(~against))
+        self._duplicates.add(left)
+        self._caps.add(left, source)
 
-    def decided(self, traces: Iterable[Trace]) -> Iterator[Trace]:
-        """Yield ``traces`` in the same order; those that do not become targets have a reason."""
-        rejections = heapq.merge(self._duplicates.rejections(), self._caps.rejections(), key=itemgetter(0))
-        upcoming = next(rejections, None)
-        position = 0  # among the accepted ones
-        for trace in traces:
-            self._apply(trace)
-            if not trace.reasons:
-                if upcoming is not None and upcoming[0] == position:
-                    trace.reject(upcoming[1])
-                    upcoming = next(rejections, None)
-                position += 1
-            yield trace
+    def left(self) -> list[np.ndarray]:
+        """The numbers of the accepted traces of each piece among which the positions count."""
+        return [np.flatnonzero(states == KEPT) for states in self._states]
 
-    def _apply(self, trace: Trace) -> None:
-        self._difficulty.apply(trace)
-        self._review.apply(trace)
-        self._learned.apply(trace)
+    def decide(self, search: Callable[[Sequence[np.ndarray]], Iterable[Pair]]) -> list[Outcome]:
+        """Choose among the traces; the outcome of each piece.
 
-    def overruled(self, trace: Trace) -> bool:
-        """Whether a filter rejected a trace that a reviewer wants to keep."""
-        return bool(trace.reasons) and trace.id in self._review.kept
+        ``search``: finds the near duplicates in groups of problems, by the positions of their first traces among those
+        that the choices leave.
+        """
+        repeated = self._duplicates.decide(search(self._duplicates.find_problems()))
+        reasons = np.where(repeated.near, "near_duplicate", "too_many_per_problem")
+        excess = self._caps.draw(repeated.positions)
+        over = list(excess)
+        positions = np.concatenate([repeated.positions, np.array(over, np.int64)])
+        order = np.argsort(positions, kind="stable")
+        positions = positions[order]
+        outcomes, begin, first = [], 0, 0
+        for states in self._states:
+            left = np.flatnonzero(states == KEPT)
+            last = int(np.searchsorted(positions, begin + len(left)))
+            states[left[positions[first:last] - begin]] = REPEATED
+            why = [
+                Rejection(str(reasons[n]), repeated.details[n].as_py(), repeated.kept[n].as_py())
+                if n < len(reasons)
+                else excess[over[n - len(reasons)]]
+                for n in order[first:last].tolist()
+            ]
+            outcomes.append(Outcome(states, why))
+            begin, first = begin + len(left), last
+        return outcomes

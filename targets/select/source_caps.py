@@ -1,4 +1,5 @@
-"""Limit the share of each source in the targets: by its cap, and by its weight beside the other sources.
+"""Limit the share of each source in the targets (by its cap, and by its weight beside the others), then that of each
+domain, then the tokens of all of them.
 
 Targets are only left out, never repeated. Which ones stay is drawn by a hash of their ids, so that the draw is the same
 in any order of work, and more rows of one source move few targets of another.
@@ -6,54 +7,84 @@ in any order of work, and more rows of one source move few targets of another.
 
 import hashlib
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from targets.config import PrepareConfig
 from targets.source import Source
-from targets.trace import Rejection, Trace
+from targets.trace import Rejection
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+    Limit = tuple[np.ndarray, Callable[[int], Rejection]]
 
 
 class SourceCaps:
-    """Collects accepted traces (`add`), draws among those that are no duplicates (`draw`), and says which are left out.
+    """Collects accepted traces (`add`), and draws among those that are no duplicates (`draw`).
 
-    Positions are those of the accepted traces in order, from 0. Ten bytes of memory per trace, none where no source has
-    a cap or a weight.
+    Positions are those of the accepted traces in order, from 0. Fourteen bytes of memory per trace, none where nothing
+    is limited.
     """
 
     def __init__(self, config: PrepareConfig) -> None:
-        self._seed, self._sources = config.seed, config.sources
-        self._limited = any(source.cap or source.weight for source in self._sources)
-        self._owners, self._ranks = array("H"), array("Q")
-        self._excess: list[int] = []
+        self._config, self._sources = config, config.sources
+        self._limited = bool(config.domain_caps or config.token_budget)
+        self._limited |= any(source.cap or source.weight for source in self._sources)
+        self._owners, self._ranks, self._tokens = array("H"), array("Q"), array("I")
 
-    def add(self, traces: Iterable[Trace], number: int) -> None:
+    def add(self, keys: "pa.Table", number: int) -> None:
         """Collect accepted traces of the source with this number."""
-        for trace in traces if self._limited else ():
-            self._owners.append(number)
-            self._ranks.append(rank(f"{self._seed}/mixture/{trace.id}"))
+        if self._limited:
+            self._owners.extend([number] * len(keys))
+            self._ranks.extend(rank(f"{self._config.seed}/mixture/{name}") for name in keys["id"].to_pylist())
+            self._tokens.extend(keys["target_tokens"].to_pylist())
 
-    def draw(self, duplicates: Iterable[int]) -> None:
-        """Choose among the traces whose positions are not in ``duplicates``."""
+    def draw(self, duplicates: "np.ndarray") -> dict[int, Rejection]:
+        """Why each trace goes that is over a limit; the traces at the positions ``duplicates`` are not among them."""
         import numpy as np
 
+        goes: dict[int, Rejection] = {}
         if not self._limited:
-            return
-        left = np.ones(len(self._owners), bool)
-        left[np.fromiter(duplicates, np.int64)] = False
-        owners, ranks = np.asarray(self._owners), np.asarray(self._ranks)
-        positions = [np.flatnonzero(left & (owners == number)) for number in range(len(self._sources))]
-        for own, quota in zip(positions, quotas([len(own) for own in positions], self._sources), strict=True):
-            self._excess += own[np.argsort(ranks[own], kind="stable")][quota:].tolist()
-        self._excess.sort()
+            return goes
+        order = np.argsort(np.asarray(self._ranks), kind="stable")
+        left = np.ones(len(order), bool)
+        left[duplicates] = False
+        owners = np.asarray(self._owners)
+        for over, why in self._limits(owners, order, left):
+            positions = over[left[over]]
+            left[positions] = False
+            goes |= {position: why(position) for position in positions.tolist()}
+        return goes
 
-    def rejections(self) -> Iterator[tuple[int, Rejection]]:
-        """(position, why it goes) of every trace over the cap or the weight of its source, by position."""
-        for position in self._excess:
-            source = self._sources[self._owners[position]]
-            limits = {"cap": source.cap, "weight": source.weight}
-            detail = ", ".join(f"{name} {value:g}" for name, value in limits.items() if value is not None)
-            yield position, Rejection("over_source_cap", f"not drawn from {source.path} ({detail})")
+    def _limits(self, owners: "np.ndarray", order: "np.ndarray", left: "np.ndarray") -> "Iterator[Limit]":
+        """The positions over each limit, and why they go; ``left``: the traces that the limits before have left."""
+        import numpy as np
+
+        drawn = order[left[order]]  # the first ones stay
+        of_source = [drawn[owners[drawn] == number] for number in range(len(self._sources))]
+        for own, quota in zip(of_source, quotas([len(own) for own in of_source], self._sources), strict=True):
+            yield own[quota:], lambda position: Rejection("over_source_cap", self._source_limits(owners[position]))
+        for domain, cap in self._config.domain_caps.items():
+            numbers = [number for number, source in enumerate(self._sources) if source.ability == domain]
+            drawn = order[left[order] & np.isin(owners[order], numbers)]
+            rejection = Rejection("over_domain_cap", f"not among the {cap:,} targets of {domain}")
+            yield drawn[cap:], lambda _, rejection=rejection: rejection
+        if self._config.token_budget:
+            drawn = order[left[order]]
+            tokens = np.cumsum(np.asarray(self._tokens)[drawn], dtype=np.int64)
+            rejection = Rejection(
+                "over_token_budget", f"not among the targets drawn ({self._config.token_budget:,} tokens)"
+            )
+            yield drawn[tokens > self._config.token_budget], lambda _: rejection
+
+    def _source_limits(self, number: int) -> str:
+        source = self._sources[number]
+        limits = {"cap": source.cap, "weight": source.weight}
+        detail = ", ".join(f"{name} {value:g}" for name, value in limits.items() if value is not None)
+        return f"not drawn from {source.path} ({detail})"
 
 
 def quotas(available: Sequence[int], sources: Sequence[Source]) -> list[int]:

@@ -5,24 +5,38 @@ is in exactly one of train, heldout, left_out and rejected: `reconcile` proves i
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from core.errors import InputError
+from core.parquet import count_rows, shard_path, shards
 from core.schemas import REJECTED
+from targets.engines.build import build_engine
+from targets.engines.tasks import Engine, NoInputs, Tools
 from targets.prepared import Prepared
 from targets.select.dedupe import problem_digest
 from targets.select.source_caps import rank
 from targets.staging import staging
-from targets.target_tables import RowDigest, TableWriter, digest_ids, iter_batches, read_metadata
+from targets.target_tables import (
+    RowDigest,
+    TableWriter,
+    combined_digest,
+    digest_ids,
+    iter_batches,
+    read_columns,
+    read_metadata,
+)
 from targets.trace import Rejection, rejected_target_row
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
+
+    Ranks = tuple[np.ndarray, np.ndarray]
+    Mask = tuple[np.ndarray | None, np.ndarray | None]
 
 TRAIN, HELDOUT, LEFT_OUT = "train.parquet", "heldout.parquet", "left_out.parquet"
 REMEDY = "run python -m targets"
@@ -70,37 +84,144 @@ def select_train(
     out_dir = Path(out_dir)
     if earlier := _find_split(out_dir, metadata):
         return earlier
-    suffixes = {str(source.name): source.suffix for source in prepared.config.sources}
-    shares, order = _ranks(prepared.prepared, suffixes, seed)
-    held = shares < heldout_share
-    if held.all():
-        raise InputError(f"{prepared.prepared}: all {len(held)} rows would be held out; lower heldout_share")
-    train = _smallest(order, ~held, max_rows)
-    left_out = Rejection("over_max_rows", f"not among the {max_rows} rows drawn")
-    digest, schema = RowDigest(metadata["verifiers"]), _schema(prepared.prepared)
-    with (
-        staging(out_dir, (LEFT_OUT, HELDOUT, TRAIN)) as staging_dir,
-        TableWriter(staging_dir / TRAIN, schema, metadata) as train_writer,
-        TableWriter(staging_dir / HELDOUT, schema, metadata) as heldout_writer,
-        TableWriter(staging_dir / LEFT_OUT, REJECTED, metadata) as left_out_writer,
-    ):
-        for position, row in enumerate(chain.from_iterable(iter_batches(prepared.prepared, schema.names))):
-            if train[position]:
-                digest.add(row)
-                _add_target(row, "train", train_writer)
-            elif held[position]:
-                _add_target(row, "heldout", heldout_writer)
-            else:
-                left_out_writer.add(rejected_target_row(row, left_out))
-        for writer in (train_writer, heldout_writer, left_out_writer):
-            writer.close({"rows_digest": digest.hexdigest()})
+    files = shards(prepared.prepared)
+    with build_engine("local", NoInputs, prepared.config.workers if len(files) > 1 else 1) as engine:
+        count = prepared.counts["kept"]
+        order = _order(files, prepared, seed, engine) if heldout_share or max_rows else [None] * len(files)
+        masks = _masks(order, heldout_share, max_rows)
+        if heldout_share and all(held.all() for _, held in masks if held is not None):
+            raise InputError(f"{prepared.prepared}: all {count} rows would be held out; lower heldout_share")
+        with staging(out_dir, (LEFT_OUT, HELDOUT, TRAIN)) as staging_dir:
+            _write(files, masks, staging_dir, metadata, max_rows, engine)
     return read_split(out_dir)
+
+
+def _order(files: Sequence[Path], prepared: Prepared, seed: int, engine: Engine) -> "list[Ranks]":
+    suffixes = {str(source.name): source.suffix for source in prepared.config.sources}
+    return list(engine.run([RankRows(file, suffixes, seed) for file in files], prepared.counts["kept"]))
+
+
+def _masks(order: "Sequence[Ranks | None]", heldout_share: float, max_rows: int | None) -> "list[Mask]":
+    """For each file whether each row is trained on, and whether it is held out; None where all are trained on."""
+    import numpy as np
+
+    ranks = [ranks for ranks in order if ranks is not None]
+    if not ranks:
+        return [(None, None) for _ in order]
+    held = np.concatenate([shares for shares, _ in ranks]) < heldout_share
+    train = _smallest(np.concatenate([rows for _, rows in ranks]), ~held, max_rows)
+    ends = np.cumsum([len(shares) for shares, _ in ranks])[:-1]
+    return list(zip(np.split(train, ends), np.split(held, ends), strict=True))
+
+
+def _write(
+    files: Sequence[Path],
+    masks: "Sequence[Mask]",
+    folder: Path,
+    metadata: Mapping[str, str],
+    max_rows: int | None,
+    engine: Engine,
+) -> None:
+    tasks, train_rows, heldout_rows = [], 0, 0
+    for number, (file, mask) in enumerate(zip(files, masks, strict=True)):
+        paths = tuple(shard_path(folder / name, number, len(files)) for name in (TRAIN, HELDOUT, LEFT_OUT))
+        tasks.append(SplitRows(file, mask, (train_rows, heldout_rows), paths, metadata, max_rows))
+        train_rows += count_rows(file) if mask[0] is None else int(mask[0].sum())
+        heldout_rows += 0 if mask[1] is None else int(mask[1].sum())
+    others = list(engine.run(tasks[1:], train_rows + heldout_rows))
+    tasks[0].write(lambda digest: {"rows_digest": combined_digest([digest, *others])})
+
+
+@dataclass(frozen=True)
+class RankRows:
+    """The task to rank the rows of a file of targets.
+
+    ``suffixes``: what follows the problems of each source in their prompts.
+    """
+
+    file: Path
+    suffixes: Mapping[str, str]
+    seed: int
+
+    def __call__(self, tools: Tools) -> "Ranks":
+        """For each row, where its problem lies between 0 and 1, and where the row lies among all; 16 bytes per row."""
+        import numpy as np
+
+        shares, order = [], []
+        for row in chain.from_iterable(iter_batches(self.file, ["data_source", "prompt", "extra_info"])):
+            problem = problem_digest(row["prompt"][-1]["content"].removesuffix(self.suffixes[row["data_source"]]))
+            shares.append(rank(f"{self.seed}/heldout/{problem}"))
+            order.append(rank(f"{self.seed}/rows/{problem}/{row['extra_info']['id']}"))
+        return np.array(shares, np.uint64) / 2**64, np.array(order, np.uint64)
+
+    def __str__(self) -> str:
+        return f"ranked {self.file.name}"
+
+
+@dataclass(frozen=True)
+class SplitRows:
+    """The task to write the rows of a file of targets into those of `TRAIN`, `HELDOUT` and `LEFT_OUT`."""
+
+    file: Path
+    mask: "Mask"
+    first: tuple[int, int]  # `extra_info.index` of the first row that is trained on, and of the first held out
+    paths: tuple[Path, ...]
+    metadata: Mapping[str, str]
+    max_rows: int | None
+
+    def __call__(self, tools: Tools) -> str:
+        return self.write(lambda digest: {"rows_digest": digest})
+
+    def write(self, describe: Callable[[str], Mapping[str, str]]) -> str:
+        """Write the files; returns the digest of the rows to train on, of which ``describe`` tells the metadata."""
+        import numpy as np
+        import pyarrow as pa
+
+        digest, schema = RowDigest(self.metadata["verifiers"]), _schema(self.file)
+        left_out = Rejection("over_max_rows", f"not among the {self.max_rows} rows drawn")
+        with (
+            TableWriter(self.paths[0], schema, self.metadata) as train,
+            TableWriter(self.paths[1], schema, self.metadata) as heldout,
+            TableWriter(self.paths[2], REJECTED, self.metadata) as others,
+        ):
+            begin = 0
+            for table in read_columns(self.file, schema.names):
+                rows = slice(begin, begin + len(table))
+                chosen = np.ones(len(table), bool) if self.mask[0] is None else self.mask[0][rows]
+                held = np.zeros(len(table), bool) if self.mask[1] is None else self.mask[1][rows]
+                begin = rows.stop
+                trained = _numbered(table.filter(pa.array(chosen)), "train", self.first[0] + train.rows)
+                train.add_table(trained)
+                digest.add_table(trained)
+                heldout.add_table(_numbered(table.filter(pa.array(held)), "heldout", self.first[1] + heldout.rows))
+                for row in table.filter(pa.array(~(chosen | held))).to_pylist():
+                    others.add(rejected_target_row(row, left_out))
+            metadata = describe(digest.hexdigest())
+            for writer in (train, heldout, others):
+                writer.close(metadata)
+        return digest.hexdigest()
+
+    def __str__(self) -> str:
+        return f"split {self.file.name}"
+
+
+def _numbered(table: "pa.Table", split: str, first: int) -> "pa.Table":
+    """``table`` with its split and the numbers of its rows in `extra_info`."""
+    import numpy as np
+    import pyarrow as pa
+
+    place = table.schema.get_field_index("extra_info")
+    info = table.column(place).combine_chunks()
+    values = {field.name: info.field(field.name) for field in info.type}
+    values |= {"split": pa.repeat(split, len(table)), "index": pa.array(np.arange(first, first + len(table)))}
+    column = pa.StructArray.from_arrays(list(values.values()), fields=list(info.type))
+    return table.set_column(place, table.schema.field(place), column)
 
 
 def _schema(prepared: Path) -> "pa.Schema":
     import pyarrow.parquet as pq
 
-    return pq.read_schema(prepared).remove_metadata()
+    return pq.read_schema(shards(prepared)[0]).remove_metadata()
 
 
 def read_split(folder: Path) -> Split:
@@ -113,8 +234,6 @@ def read_split(folder: Path) -> Split:
 
 def reconcile(prepared: Prepared, split: Split) -> Reconciliation:
     """Whether each trace that was read is in exactly one file; reads the ids back from the files."""
-    import pyarrow.parquet as pq
-
     read, ids_read = json.loads(read_metadata(prepared.prepared, REMEDY)["ids_read"])
     files = {"train": split.train, "heldout": split.heldout, "left_out": split.left_out, "rejected": prepared.rejected}
     written = digest_ids(list(files.values()))
@@ -125,28 +244,13 @@ def reconcile(prepared: Prepared, split: Split) -> Reconciliation:
         problems.append(f"{read:,} traces read and as many accounted for, but not the same ones")
     if not _all_have_reasons([split.left_out, prepared.rejected]):
         problems.append("a rejected trace has no reason")
-    rows = {name: pq.read_metadata(path).num_rows for name, path in files.items()}
+    rows = {name: count_rows(path) for name, path in files.items()}
     return Reconciliation(read, rows, tuple(problems))
 
 
 def _all_have_reasons(paths: Sequence[Path]) -> bool:
     batches = (batch for path in paths for batch in iter_batches(path, ["reason", "reasons"]))
     return all(row["reason"] and row["reasons"] for batch in batches for row in batch)
-
-
-def _ranks(path: Path, suffixes: Mapping[str, str], seed: int) -> "tuple[np.ndarray, np.ndarray]":
-    """For each row, where its problem lies between 0 and 1, and where the row lies among all; 16 bytes per row.
-
-    ``suffixes``: what follows the problems of each source in their prompts.
-    """
-    import numpy as np
-
-    shares, order = [], []
-    for row in chain.from_iterable(iter_batches(path, ["data_source", "prompt", "extra_info"])):
-        problem = problem_digest(row["prompt"][-1]["content"].removesuffix(suffixes[row["data_source"]]))
-        shares.append(rank(f"{seed}/heldout/{problem}"))
-        order.append(rank(f"{seed}/rows/{problem}/{row['extra_info']['id']}"))
-    return np.array(shares, np.uint64) / 2**64, np.array(order, np.uint64)
 
 
 def _smallest(order: "np.ndarray", allowed: "np.ndarray", limit: int | None) -> "np.ndarray":
@@ -159,14 +263,8 @@ def _smallest(order: "np.ndarray", allowed: "np.ndarray", limit: int | None) -> 
     return chosen
 
 
-def _add_target(row: dict[str, Any], split: str, writer: TableWriter) -> None:
-    writer.add({**row, "extra_info": {**row["extra_info"], "split": split, "index": writer.rows}})
-
-
 def _find_split(out_dir: Path, metadata: Mapping[str, str]) -> Split | None:
     """What is in ``out_dir``, if it was drawn from the same rows in the same way."""
-    import pyarrow.parquet as pq
-
     paths = [out_dir / name for name in (TRAIN, HELDOUT, LEFT_OUT)]
     try:
         recorded = [read_metadata(path, REMEDY) for path in paths]
@@ -174,5 +272,5 @@ def _find_split(out_dir: Path, metadata: Mapping[str, str]) -> Split | None:
         return None  # not there: it is drawn
     if any("rows_digest" not in file or not metadata.items() <= file.items() for file in recorded):
         return None
-    train, heldout = (pq.read_metadata(path).num_rows for path in paths[:2])
+    train, heldout = map(count_rows, paths[:2])
     return Split(paths[0], paths[1], paths[2], train, heldout, recorded[0]["rows_digest"])

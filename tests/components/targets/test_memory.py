@@ -24,6 +24,7 @@ LIMIT_MIB = 700  # of the 2 GiB that a preparation states, for the process that 
 MEASURE = """
 import sys
 from collections import Counter
+from itertools import chain
 from targets.config import build_config
 from targets.read.sources import find_parts, observe
 config = build_config({"source": sys.argv[1]})
@@ -31,7 +32,7 @@ reasons = Counter()
 try:
     observe(config)
     for part in find_parts(config):
-        for batch in part.batches():
+        for batch in chain.from_iterable(piece.batches() for piece in part.pieces()):
             reasons.update(reason for trace in batch for reason in trace.reasons or ["accepted"])
     result = dict(reasons)
 except ValueError as error:

@@ -12,12 +12,12 @@ from preparing import rows, run
 
 from core.errors import InputError
 from core.schemas import BENCHMARK, PROFILE, REJECTED, TARGET
-from targets import prepare as module
 from targets import target_tables
 from targets.config import build_config, read_config
-from targets.filter import engines
+from targets.filter import cache
 from targets.prepared import read_prepared
 from targets.read import sources
+from targets.select import output
 from targets.select.split import reconcile, select_train
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -263,12 +263,41 @@ def test_what_has_not_changed_is_not_done_again(tmp_path: Path, tokenizer: Path,
 
     run(first_file.parent, out, tokenizer, cache=cache, keep="shortest", min_rows=2)  # decided after filtering
     assert len(list(cache.glob("*.parquet"))) == 2
-    run(first_file.parent, out, tokenizer, cache=cache, max_target_tokens=400)
+    shorter = run(first_file.parent, out, tokenizer, cache=cache, max_target_tokens=20)
+    assert shorter.counts["target_too_long"] and len(list(cache.glob("*.parquet"))) == 2
+    run(first_file.parent, out, tokenizer, cache=cache, max_repeats=19)
     assert len(list(cache.glob("*.parquet"))) == 4
     jsonl(*(good(k) for k in range(1, 10)), name="in/a.jsonl")
     run(first_file.parent, out, tokenizer, cache=cache)
     assert len(list(cache.glob("*.parquet"))) == 5
-    assert {path.suffix for path in cache.iterdir()} == {".parquet", ".lock"}
+    assert {path.suffix for path in cache.rglob("*") if path.is_file()} == {".parquet"}
+
+
+def test_several_files_have_the_rows_of_one(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
+    for number in range(5):
+        jsonl(*(good(40 * number + k) for k in range(1, 40)), good(1), name=f"in/{number}.jsonl")
+    whole = run(tmp_path / "in", tmp_path / "whole", tokenizer)
+    split = select_train(whole, tmp_path / "whole", heldout_share=0.2, max_rows=120)
+    folders = []
+    for workers in (1, 2):
+        folders.append(tmp_path / f"workers{workers}")
+        parts = run(tmp_path / "in", folders[-1], tokenizer, rows_per_file=70, workers=workers)
+        in_parts = select_train(parts, folders[-1], heldout_share=0.2, max_rows=120)
+        assert parts.counts == whole.counts and parts.digest != whole.digest
+        for name in ("prepared", "profile", "rejected"):
+            assert not getattr(parts, name).exists()
+            assert rows(getattr(parts, name)) == rows(getattr(whole, name)), name
+        for name in ("train", "heldout", "left_out"):
+            assert rows(getattr(in_parts, name)) == rows(getattr(split, name)), name
+        assert in_parts.rows == split.rows and not reconcile(parts, in_parts).problems
+    first, second = ({file.name: file.read_bytes() for file in folder.glob("*.parquet")} for folder in folders)
+    assert first == second and "train-00002-of-00003.parquet" in first
+    # One file takes the place of several, and the other way round.
+    again = run(tmp_path / "in", folders[0], tokenizer)
+    assert again.digest == whole.digest and not list(folders[0].glob("prepared-*"))
+    (folders[1] / "prepared-00001-of-00003.parquet").unlink()
+    with pytest.raises(InputError, match=r"prepared.parquet: expected prepared-00000-of-00003.parquet to"):
+        read_prepared(folders[1])
 
 
 def test_a_limit_holds_over_all_sources(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
@@ -285,14 +314,14 @@ def test_a_row_that_vanishes_is_noticed(
     """The proofs of conservation: lose a row on the way, or twist the files, and they must fail."""
     source = jsonl(good(1), good(2, answer=None), good(3), good(4))
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="conservation violated: 4 traces read, 3"):
-        patch.setattr(module, "_write_rejected", lambda *_: None)
+        patch.setattr(output, "write_rejected", lambda *_: None)
         run(source, tmp_path / "out", tokenizer)
-    filter_traces = engines.filter_traces
+    filter_traces = cache.filter_traces
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="row 2 follows 1 of 1 traces of row 0"):
-        patch.setattr(engines, "filter_traces", lambda *a, **k: [filter_traces(*a, **k)[n] for n in (0, 2, 3)])
+        patch.setattr(cache, "filter_traces", lambda *a, **k: [filter_traces(*a, **k)[n] for n in (0, 2, 3)])
         run(source, tmp_path / "out", tokenizer)
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="3 rows read, the source has 4"):
-        patch.setattr(engines, "filter_traces", lambda *a, **k: filter_traces(*a, **k)[:3])
+        patch.setattr(cache, "filter_traces", lambda *a, **k: filter_traces(*a, **k)[:3])
         run(source, tmp_path / "out", tokenizer)
     assert not (tmp_path / "out").exists()
 

@@ -191,8 +191,8 @@ def test_a_breakdown_counts_a_bounded_number_of_values() -> None:
     breakdown = Breakdown()
     for number in random.Random(0).sample(range(10_000), 1000):
         trace = Trace(str(number), "s", number, metadata={"id": str(number)})
-        breakdown.add(trace, "read")
-        breakdown.add(trace, "kept")
+        breakdown.add(trace.metadata, "read")
+        breakdown.add(trace.metadata, "kept")
     counted = breakdown.values()["id"]
     assert len(counted) == MOST_VALUES + 1
     assert sum(n["read"] for n in counted.values()) == sum(n["kept"] for n in counted.values()) == 1000
@@ -234,3 +234,22 @@ def test_two_subsets_of_a_dataset_are_two_sources_and_one_named_twice_is_an_erro
     assert names == ["org/set/default/cot", "org/set/math/tir"]
     with pytest.raises(InputError, match="named twice"):
         find_parts(build_config({"source": ["org/set", {"path": "org/set"}]}))
+
+
+def test_domains_and_tokens_are_limited(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
+    sums = str(jsonl(*(good(k) for k in range(1, 41)), name="sums.jsonl"))
+    law = str(jsonl(*(good(k) for k in range(41, 61)), name="law.jsonl"))
+    sources = [sums, {"path": law, "domain": "law"}]
+    whole = run(sources, tmp_path / "whole", tokenizer)
+    lengths = {row["id"]: row["target_tokens"] for row in rows(whole.profile)}
+    fewer = run(sources, tmp_path / "fewer", tokenizer, domain_caps={"math": 10})
+    assert kept(fewer) == {"sums.jsonl": 10, "law.jsonl": 20} and fewer.counts["over_domain_cap"] == 30
+    budget = sum(lengths.values()) // 2
+    drawn = run(sources, tmp_path / "drawn", tokenizer, token_budget=budget)
+    tokens = sum(row["target_tokens"] for row in rows(drawn.profile))
+    assert budget - max(lengths.values()) < tokens <= budget
+    assert drawn.counts["over_token_budget"] == len(lengths) - drawn.counts["kept"]
+    both = run(sources, tmp_path / "both", tokenizer, token_budget=budget, domain_caps={"law": 5})
+    assert kept(both)["law.jsonl"] <= 5
+    with pytest.raises(InputError, match="domain_caps: no source has the domain 'art'; expected math, law"):
+        run(sources, tmp_path / "none", tokenizer, domain_caps={"art": 5})

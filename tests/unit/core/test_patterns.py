@@ -23,7 +23,7 @@ from targets.config import PrepareConfig
 from targets.filter.context import FilterContext
 from targets.filter.filters import FILTERS
 from targets.read.response_format import parse_response
-from targets.select.dedupe import dedupe_key
+from targets.select.dedupe import NUMBERS_AND_OPERATORS, problem_text
 from targets.trace import Trace
 
 ROOMS = ("core", "grading", "targets", "evaluation", "training", "assets")
@@ -116,7 +116,7 @@ FUNCTIONS: dict[str, Scan] = {
     "compare_numbers": lambda text: pairs.compare_numbers(text, text),
     "parse_response": lambda text: parse_response(text, split_plain=True),
     "thoughts that are split": lambda text: parse_response(f"<|im_start|>think{text}\\boxed{{1}}{text}"),
-    "dedupe_key": lambda text: dedupe_key(text, text),
+    "NUMBERS_AND_OPERATORS": lambda text: NUMBERS_AND_OPERATORS.findall(problem_text(text)),
     "benchmark words": lambda text: contamination.overlaps([text], BENCHMARK.empty_table()),
     **{
         f"rule {entry.name}": lambda text, rule=entry.rule: rule(

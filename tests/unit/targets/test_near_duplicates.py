@@ -1,8 +1,6 @@
 """Near duplicates: what is found among labelled pairs, and that a large group loses none that all pairs would show."""
 
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -10,9 +8,10 @@ from rapidfuzz import fuzz
 
 from targets.config import build_config
 from targets.select import near_duplicates as module
-from targets.select.dedupe import Duplicates, dedupe_key, spelling_digest
+from targets.select.dedupe import describe
 from targets.select.near_duplicates import COMPARED_DIRECTLY, band_rows, near_duplicates
 from targets.trace import Trace
+from tests.deduping import find_duplicates
 
 RANDOM = Random(0)
 WORDS = ["".join(RANDOM.choices("aabcdeefghiijklmnoopqrstuvwxyz", k=RANDOM.randint(4, 9))) for _ in range(100)]
@@ -85,14 +84,12 @@ OTHER: dict[str, tuple[Callable[[str], tuple[Problem, Problem]], float]] = {
 
 def merged(problems: list[Problem]) -> dict[int, int]:
     """The position of each problem that goes, and of the one that it repeats."""
-    with tempfile.TemporaryDirectory() as folder, Duplicates(Path(folder) / "d", build_config({})) as duplicates:
-        for position, (problem, gold) in enumerate(problems):
-            trace = Trace(str(position), "source", position, problem=problem, gold=gold, target=str(position))
-            trace.problem_digest, trace.dedupe_key = spelling_digest(problem), dedupe_key(problem, gold)
-            trace.target_digest, trace.target_bytes = str(position), 1
-            duplicates.add([trace])
-        duplicates.decide()
-        return {position: int(rejection.duplicate_of or "") for position, rejection in duplicates.rejections()}
+    traces = []
+    for position, (problem, gold) in enumerate(problems):
+        traces.append(Trace(str(position), "source", position, problem=problem, gold=gold, target=str(position)))
+        describe(traces[-1])
+    rejections = find_duplicates(traces, build_config({}))
+    return {position: int(rejection.duplicate_of or "") for position, rejection in rejections.items()}
 
 
 @pytest.mark.parametrize("kind", [*SAME, *OTHER])

@@ -2,7 +2,6 @@
 
 import json
 import re
-import tempfile
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,9 +22,10 @@ from targets.filter.profile import compression_ratio
 from targets.filter.rules import DOUBLE_ESCAPED
 from targets.prepare import prepare
 from targets.prepared import Prepared
-from targets.select.dedupe import Duplicates, dedupe_key, jaccard, minhash, problem_digest, problem_text
+from targets.select.dedupe import describe, jaccard, minhash, problem_digest, problem_text
 from targets.select.split import select_train
 from targets.trace import Rejection, Trace
+from tests.deduping import find_duplicates
 
 ROOT = Path(__file__).resolve().parents[3]
 ANSWERS = st.lists(
@@ -36,20 +36,13 @@ STORY = "A very long story about a farmer and his sheep who walk to the market i
 
 def accepted(k: int, problem: str, target: str, size: int = 1, gold: str = "30") -> Trace:
     trace = Trace(f"id{k}", "source", k, problem=problem, gold=gold, target=target)
-    trace.problem_digest, trace.dedupe_key = problem_digest(problem), dedupe_key(problem, gold)
-    trace.target_digest, trace.target_bytes, trace.minhash = target, size, minhash(target)
+    describe(trace, likeness=True)
+    trace.target_bytes = size
     return trace
 
 
 def rejected(traces: list[Trace], **settings: Any) -> dict[int, Rejection]:
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Duplicates(Path(folder) / "d.sqlite", build_config(settings)) as duplicates,
-    ):
-        for trace in traces:
-            duplicates.add([trace])
-        duplicates.decide()
-        return dict(duplicates.rejections())
+    return find_duplicates(traces, build_config(settings))
 
 
 @settings(deadline=None, max_examples=60)

@@ -1,4 +1,4 @@
-"""Filter on Ray Data: the cluster reads and filters pieces of a part in parallel, and returns them in order.
+"""Run tasks on Ray Data: the actors of a cluster read and write the files, which all its machines have to see.
 
 ``RAY_ADDRESS`` names a running cluster; without one, Ray starts on this machine and ends with the preparation.
 """
@@ -12,51 +12,44 @@ from core.errors import InputError
 from core.machine.loopback import single_node_environment
 from core.machine.temporary_folder import shorten_temporary_folder
 from core.plugins.user_code import python_path
-from targets.filter.batch import filter_traces
-from targets.filter.context import FilterContext, FilterInputs
-from targets.read.sources import Part
-from targets.trace import Trace
+from targets.engines.tasks import Inputs, SingleEngine, Task, Tools
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BLOCK_BYTES = 4 << 20  # of traces: a part that cannot be read in pieces still goes to several actors
-READER_CPUS, FILTER_CPUS = 0.25, 0.75  # so that N readers and N actors fit on a machine of N cores
-TRACES = "traces"  # the one column of a block: a pickled batch per row
+TASK, RESULT = "task", "result"  # columns of blocks, pickled
 
 
 class RayEngine:
-    """Filters on Ray Data. Use it as a context manager, because it may have started Ray."""
+    """Runs tasks on Ray Data. Use it as a context manager, because it may have started Ray."""
 
-    def __init__(self, inputs: Callable[[], FilterInputs], workers: int) -> None:
+    def __init__(self, inputs: Callable[[], Inputs], workers: int) -> None:
         self._inputs = inputs
         self._workers = workers
+        self._here = SingleEngine(inputs)
         self._reference: Any = None  # of the inputs in Ray's object store
         self._started = False
 
-    def filtered(self, part: Part, limit: int | None) -> Iterator[Sequence[Trace]]:
+    def run(self, tasks: Sequence[Task], rows: int) -> Iterator[Any]:
+        if len(tasks) < 2:
+            yield from self._here.run(tasks, rows)
+            return
         ray = self._start()
         context = ray.data.DataContext.get_current()
         context.execution_options.preserve_order = True
         context.enable_progress_bars = False
-        context.target_max_block_size = BLOCK_BYTES
-        pieces = part.pieces() if limit is None else [None]
-        numbers = [{"piece": number} for number in range(len(pieces))]
-        dataset = (
-            ray.data.from_items(numbers, override_num_blocks=len(pieces))
-            .map_batches(_Reader(part, pieces, limit), batch_size=1, num_cpus=READER_CPUS)
-            .map_batches(
-                _FilterActor,
-                fn_constructor_args=(self._reference,),
-                batch_size=None,
-                batch_format="pyarrow",
-                num_cpus=FILTER_CPUS,
-                concurrency=self._workers,
-            )
+        items = [{TASK: pickle.dumps(task)} for task in tasks]
+        dataset = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
+            _Runner,
+            fn_constructor_args=(self._reference,),
+            batch_size=1,
+            batch_format="pyarrow",
+            concurrency=min(self._workers, len(items)),
         )
         try:
             for block in dataset.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=1):
-                yield from _batches(block)
+                for value in block[RESULT]:
+                    yield pickle.loads(value.as_buffer())
         except Exception as error:
             raise _cause(error) or error from error
 
@@ -89,47 +82,26 @@ class RayEngine:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._here.__exit__()
         if self._started:
             import ray
 
             ray.shutdown()
 
 
-class _Reader:
-    """Reads the pieces whose numbers are in a block, one batch of traces after the other."""
-
-    def __init__(self, part: Part, pieces: Sequence[Any], limit: int | None) -> None:
-        self._part = part
-        self._pieces = pieces
-        self._limit = limit
-
-    def __call__(self, block: Any) -> "Iterator[pa.Table]":
-        for number in block["piece"]:
-            for traces in self._part.batches(self._limit, self._pieces[int(number)]):
-                yield _block([traces])
-
-
-class _FilterActor:
-    """An actor that filters batches of traces."""
+class _Runner:
+    """An actor that runs tasks."""
 
     def __init__(self, inputs: Any) -> None:
         import ray
 
-        self._context = FilterContext(ray.get(inputs))
+        self._tools = Tools(lambda: ray.get(inputs))
 
     def __call__(self, block: "pa.Table") -> "pa.Table":
-        return _block([filter_traces(traces, self._context) for traces in _batches(block)])
+        import pyarrow as pa
 
-
-def _block(batches: Sequence[Sequence[Trace]]) -> "pa.Table":
-    import pyarrow as pa
-
-    return pa.table({TRACES: pa.array([pickle.dumps(traces) for traces in batches], pa.binary())})
-
-
-def _batches(block: "pa.Table") -> Iterator[Sequence[Trace]]:
-    for value in block[TRACES]:
-        yield pickle.loads(value.as_buffer())
+        results = [pickle.dumps(pickle.loads(task.as_buffer())(self._tools)) for task in block[TASK]]
+        return pa.table({RESULT: pa.array(results, pa.binary())})
 
 
 def _cause(error: BaseException | None) -> InputError | None:

@@ -1,0 +1,26 @@
+"""Find duplicates among accepted traces as a preparation does."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from core.schemas import DECISION
+from targets.config import PrepareConfig
+from targets.select.dedupe import Duplicates, problem_text, search_near
+from targets.trace import Rejection, Trace
+
+
+def find_duplicates(traces: Sequence[Trace], config: PrepareConfig) -> dict[int, Rejection]:
+    """Why each of the traces that do not survive goes, by its position."""
+    texts = [problem_text(trace.problem or "") for trace in traces]
+    with tempfile.TemporaryDirectory() as folder:
+        duplicates = Duplicates(config, Path(folder))
+        for trace in traces:
+            duplicates.add(pa.Table.from_pylist([trace.decision_row()], schema=DECISION))
+        groups = duplicates.find_problems()
+        found = duplicates.decide(search_near(groups, texts.__getitem__, config.near_duplicate))
+    names = ["near_duplicate" if near else "too_many_per_problem" for near in found.near]
+    why = map(Rejection, names, found.details.to_pylist(), found.kept.to_pylist())
+    return dict(zip(found.positions.tolist(), why, strict=True))
