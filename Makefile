@@ -176,13 +176,13 @@ docs: setup $(DOCS_STAMP)  ## build the documentation as a site that opens witho
 	@echo "docs: open var/docs/index.html"
 
 bench: setup  ## measure the figures that the README quotes (TRACES="FILE ..." DATA=FOLDER: on your own data, too)
-	@$(TRAINING) -m perf.algorithms
+	@$(TRAINING) -m perf.trainings.algorithms
 	@$(if $(TRACES),$(ORCHESTRATION) -m perf.targets --source $(TRACES),echo 'bench: perf.targets needs TRACES="FILE ..."')
 	@$(ORCHESTRATION) -m perf.browser
 	@$(ORCHESTRATION) -m perf.operations
 	@$(ORCHESTRATION) -m perf.load
-	@$(TRAINING) -m perf.steps
-	@OMP_NUM_THREADS=1 $(TRAINING) -m perf.ledger
+	@$(TRAINING) -m perf.trainings.steps
+	@OMP_NUM_THREADS=1 $(TRAINING) -m perf.trainings.ledger
 	@$(TRAINING) -m perf.evaluation $(if $(DATA),--data $(DATA),--only hostile generation)
 
 lock:  ## compile requirements/*.lock from pyproject.toml (needs uv; finds local wheels through PIP_FIND_LINKS)

@@ -15,9 +15,9 @@ import pytest
 
 pytest.importorskip("dagster_postgres", reason="no dagster-postgres in this interpreter")
 
-from perf.deployment import Deployment, Postgres, clean_environment, no_postgres
-from perf.deployment import postgres as started_postgres
-from perf.faults import marked
+from perf.deployments.deployment import Deployment, Postgres, clean_environment, no_postgres
+from perf.deployments.deployment import postgres as started_postgres
+from perf.deployments.faults import marked
 
 ROOT = Path(__file__).parents[2]
 SECRETS = {
@@ -175,7 +175,7 @@ def test_an_interrupted_measurement_of_faults_leaves_no_process(tmp_path: Path, 
 
     with (tmp_path / "log").open("wb") as log:
         faults = subprocess.Popen(
-            [sys.executable, "-m", "perf.faults"],
+            [sys.executable, "-m", "perf.deployments.faults"],
             cwd=ROOT,
             env=clean_environment(MEASUREMENT=str(tmp_path)),
             stdout=log,

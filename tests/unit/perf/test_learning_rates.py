@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from perf.learning_rates import draw_problems, overrides_of
+from perf.trainings.learning_rates import draw_problems, overrides_of
 from pipelines.definitions.settings import PROFILE, load_settings
 
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.code_digest import PROJECT
-from perf import rollouts
-from perf.rollouts import Phases, fit, generated, simulate
+from perf.trainings import rollouts
+from perf.trainings.rollouts import Phases, fit, generated, simulate
 
 FIXED = Phases(iteration=0.01, sample=0.0, token=0.0, step=4.0, weights=0.5)
 MODES = [("sync", 0), ("colocate_async", 1), ("separate_async", 1), ("separate_async", 2)]

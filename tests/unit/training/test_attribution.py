@@ -5,7 +5,16 @@ import pytest
 import torch
 
 from core.arithmetic import problems
-from perf.attribution import Likelihood, by_text, datamodelling_score, half, harmful_share, poisoned, project, tracin
+from perf.trainings.attribution import (
+    Likelihood,
+    by_text,
+    datamodelling_score,
+    half,
+    harmful_share,
+    poisoned,
+    project,
+    tracin,
+)
 from training.embedded_model.resolve_model import SHIPPED
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from core.errors import InputError
 from core.schemas import LEARNED
-from perf.explain import FAULTS
+from perf.trainings.explain import FAULTS
 from training.explain import report
 from training.explain.causes import CAUSES, early_causes, explain
 from training.explain.record import RunRecord, read_record
@@ -223,7 +223,7 @@ def test_no_recorded_run_that_learns_raises_an_alarm(file: Path):
 
 @pytest.mark.parametrize("file", PLANTED, ids=lambda file: file.stem)
 def test_a_planted_fault_is_named_first(file: Path):
-    """The records of the trainings that `python -m perf.explain` makes."""
+    """The records of the trainings that `python -m perf.trainings.explain` makes."""
     fault = next(fault for fault in FAULTS if fault.name == file.stem)
     named = [finding.cause.name for finding in explain(read_record(file))]
     assert named[:1] == ([fault.cause] if fault.cause else [])

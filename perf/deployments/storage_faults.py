@@ -1,4 +1,4 @@
-"""Take the storage from a preparation of targets: a full disk, or a store of traces that is gone (`perf.faults`)."""
+"""Take the storage from a preparation of targets: a full disk, or a store of traces that is gone (`perf.deployments.faults`)."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from core.arithmetic import problems
 from core.code_digest import PROJECT
-from perf.deployment import clean_environment, free_port, wait_for_port
+from perf.deployments.deployment import clean_environment, free_port, wait_for_port
 
 WAIT_SECONDS = 900.0  # before these programs give up
 COMMAND = [sys.executable, "-m", "pipelines.cli.luffy", "run", "--select", "+key:targets/train"]

@@ -1,4 +1,4 @@
-"""Choose the learning rates of a profile that compares recipes: ``.venv/bin/python -m perf.learning_rates``.
+"""Choose the learning rates of a profile that compares recipes: ``.venv/bin/python -m perf.trainings.learning_rates``.
 
 Every recipe has the same budget: two thirds of the updates per rate, with a seed that no comparison uses. The policies
 are scored on problems from the distribution of the first in-domain benchmark, drawn with another seed; no problem of
@@ -19,7 +19,7 @@ from core.code_digest import PROJECT
 from core.files import write_table
 from evaluation.benchmarks.benchmark_problems import read_suite
 from evaluation.statistics.scores import summarize
-from perf.commands import TRAINING, call
+from perf.trainings.commands import TRAINING, call
 from pipelines.cli.run import configure
 from pipelines.definitions.settings import Settings, load_settings
 from training.config.keys import read_by
@@ -94,7 +94,7 @@ def score(settings: Settings, model: Path, benchmark: str, recipe: str, rate: st
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m perf.learning_rates", description=(__doc__ or "").split("\n", 1)[0]
+        prog="python -m perf.trainings.learning_rates", description=(__doc__ or "").split("\n", 1)[0]
     )
     parser.add_argument("--profile", default="comparison", help="name or file of a profile (default %(default)s)")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", dest="overrides")

@@ -1,4 +1,4 @@
-"""Plant faults in short trainings and let `luffy explain` name them: ``.venv-train/bin/python -m perf.explain``.
+"""Plant faults in short trainings and let `luffy explain` name them: ``.venv-train/bin/python -m perf.trainings.explain``.
 
 Each fault is a real training of a few steps of the embedded model (about a minute on two cores). The result is the
 table of docs/explain.md. A training that is complete in ``--out`` is reused, and ``--record FOLDER`` also writes the
@@ -285,7 +285,9 @@ def look_seconds(out: Path) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m perf.explain", description=(__doc__ or "").split("\n", 1)[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m perf.trainings.explain", description=(__doc__ or "").split("\n", 1)[0]
+    )
     parser.add_argument("faults", nargs="*", help="names of faults; default: all")
     parser.add_argument("--out", type=Path, default=PROJECT / "var/explain")
     parser.add_argument("--look", action="store_true", help="only measure the look before a training")

@@ -1,11 +1,11 @@
-"""Time a mixed-policy step against a plain GRPO step of verl: ``.venv-train/bin/python -m perf.steps``.
+"""Time a mixed-policy step against a plain GRPO step of verl: ``.venv-train/bin/python -m perf.trainings.steps``.
 
 Both train the embedded base model on the embedded targets at the same batch, group size and limits, with a learning
 rate of 0, so that the policy and the length of its answers do not change. "verl" is verl's own trainer, agent loop,
 advantage and loss. "on_policy" is our trainer without off-policy samples, which measures the hooks alone. "luffy" has
 one whole target per group. The program prints the median seconds of steps 3 and later, and the ratios to verl.
 
-``--rollouts`` times "luffy" in each mode of its rollouts, one after the other, beside what `perf.rollouts` simulates.
+``--rollouts`` times "luffy" in each mode of its rollouts, one after the other, beside what `perf.trainings.rollouts` simulates.
 ``--model MODEL`` (a folder, a .gguf file or a hub id) times "luffy" with that model as the hardware profile ``cpu``
 lays it out, and before that padded, on one thread and in float32, with the CPU time of a step, which other work on the
 machine hardly changes, and the peak of the memory of all processes.
@@ -31,8 +31,8 @@ import numpy as np
 from omegaconf import OmegaConf
 
 from core.code_digest import PROJECT
-from perf.processes import slowdown, watch
-from perf.rollouts import fit, generated, simulate, step_seconds
+from perf.trainings.processes import slowdown, watch
+from perf.trainings.rollouts import fit, generated, simulate, step_seconds
 from training.embedded_model.resolve_model import EMBEDDED, SHIPPED, resolve_base
 from training.job.configuration import compose_run
 
@@ -156,7 +156,7 @@ def by_rows(file: Path, folder: Path, steps: int, sizes: list[int]) -> None:
 def by_mode(file: Path, folder: Path, steps: int) -> None:
     """Print what a step and 1,000 generated tokens of "luffy" cost with each mode of its rollouts.
 
-    Beside it is what `perf.rollouts` makes of the phases of the synchronous run.
+    Beside it is what `perf.trainings.rollouts` makes of the phases of the synchronous run.
     """
     sys.stdout.write(
         "rollouts          s per step   simulated   s per 1,000 tokens   age   trainer idle   rollouts idle\n"
@@ -233,7 +233,9 @@ def by_layout(model: str, source: str, folder: Path, steps: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m perf.steps", description="Time mixed-policy and GRPO steps.")
+    parser = argparse.ArgumentParser(
+        prog="python -m perf.trainings.steps", description="Time mixed-policy and GRPO steps."
+    )
     parser.add_argument("--steps", type=int, default=20, help="steps per run (default %(default)s)")
     parser.add_argument("--model", help="time luffy with this model: a folder, a .gguf file or a hub id")
     parser.add_argument("--source", default=EMBEDDED, help="traces to train it on (default %(default)s)")

@@ -1,7 +1,7 @@
 """Simulate the modes of rollouts: phase times in, seconds per step and utilisation out.
 
-``.venv/bin/python -m perf.rollouts`` predicts 8 GPUs and prints the table of docs/asynchronous.md. No GPU has measured
-it. ``.venv-train/bin/python -m perf.steps --rollouts`` fits the phases to a measured synchronous run on this machine,
+``.venv/bin/python -m perf.trainings.rollouts`` predicts 8 GPUs and prints the table of docs/asynchronous.md. No GPU has measured
+it. ``.venv-train/bin/python -m perf.trainings.steps --rollouts`` fits the phases to a measured synchronous run on this machine,
 and compares what is simulated for the other modes with what is measured.
 
 The rules are those of docs/asynchronous.md. Each server decodes up to ``slots`` samples at once, and all of them get
@@ -284,7 +284,7 @@ def table(card: Card) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m perf.rollouts", description="Predict the modes of rollouts on GPUs."
+        prog="python -m perf.trainings.rollouts", description="Predict the modes of rollouts on GPUs."
     )
     parser.add_argument("--gpu", default="H100", help="name of the cards (default %(default)s)")
     card = card_of(parser.parse_args().gpu)

@@ -1,7 +1,7 @@
-"""End the parts of a deployment in the middle of a training: ``.venv/bin/python -m perf.faults``.
+"""End the parts of a deployment in the middle of a training: ``.venv/bin/python -m perf.deployments.faults``.
 
 It prints the table of docs/operations.md. One training goes through all faults of processes, one after the other, and
-has to end with every step. Needs Postgres (`perf.deployment`), root for the full disk and for another host name, and
+has to end with every step. Needs Postgres (`perf.deployments.deployment`), root for the full disk and for another host name, and
 for the lost store a folder that ``pip install --target FOLDER s3fs 'moto[server]'`` has filled.
 """
 
@@ -21,8 +21,8 @@ from typing import TypeVar
 import psutil
 
 from assets.shared.interpreter import RUN_VARIABLE
-from perf.deployment import Deployment, Postgres, postgres, under_host_name
-from perf.storage_faults import WAIT_SECONDS, Row, full_disk, lost_store, wait_until
+from perf.deployments.deployment import Deployment, Postgres, postgres, under_host_name
+from perf.deployments.storage_faults import WAIT_SECONDS, Row, full_disk, lost_store, wait_until
 
 STEPS = 160  # of about a second
 AWAY_SECONDS = 30.0  # of Postgres

@@ -1,4 +1,4 @@
-"""Which prompts need off-policy samples: ``.venv/bin/python -m perf.off_policy_schedules``.
+"""Which prompts need off-policy samples: ``.venv/bin/python -m perf.trainings.off_policy_schedules``.
 
 Trains the recipe luffy of the profile `embedded` on problems that come again in every epoch, with each rule of
 ``mixed.off_policy_schedule`` and with ``data.order=easy_first``, and counts the prompts with off-policy samples until
@@ -97,7 +97,7 @@ def course(run: Path) -> Course:
 def main() -> None:
     os.environ[PROFILE] = "embedded"
     summary = (__doc__ or "").split("\n", 1)[0]
-    parser = argparse.ArgumentParser(prog="python -m perf.off_policy_schedules", description=summary)
+    parser = argparse.ArgumentParser(prog="python -m perf.trainings.off_policy_schedules", description=summary)
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS), metavar="NAME")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
     parser.add_argument("--out", type=Path, default=PROJECT / "var/off_policy_schedules")

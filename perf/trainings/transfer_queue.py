@@ -1,6 +1,6 @@
 """Send a step of the paper through TransferQueue, between processes as in a training.
 
-``.venv-train/bin/python -m perf.transfer_queue`` starts Ray with the queue's controller and storage units, lets agents
+``.venv-train/bin/python -m perf.trainings.transfer_queue`` starts Ray with the queue's controller and storage units, lets agents
 put 1,024 samples of 9,216 tokens one at a time, ranks read their shares and put log-probabilities, and the trainer read
 and put its columns. It prints seconds by the clock, and those of the processors for what the agents do.
 """
@@ -77,7 +77,7 @@ def timed(name: str, call: Callable[[], Any]) -> Any:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m perf.transfer_queue", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m perf.trainings.transfer_queue", description=__doc__)
     parser.add_argument("--samples", type=int, default=1024)
     parser.add_argument("--workers", type=int, default=2, help="agents, ranks and storage units")
     options = parser.parse_args()

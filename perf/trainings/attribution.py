@@ -1,4 +1,4 @@
-"""Which targets made which answers? Methods against retrainings: ``.venv-train/bin/python -m perf.attribution``.
+"""Which targets made which answers? Methods against retrainings: ``.venv-train/bin/python -m perf.trainings.attribution``.
 
 The ground truth are trainings of the embedded model on random halves of the targets. Their outcomes are the
 log-probabilities of the worked solutions of the benchmark problems. A method predicts an outcome as the sum of its
@@ -33,9 +33,9 @@ from core.code_digest import PROJECT
 from core.ledger import LEARNED_FILE
 from core.model.prompts import encode_example, messages
 from core.schemas import TARGET
-from perf.commands import TRAINING, call
-from perf.explain import rows
-from perf.ledger_selection import OVERRIDES
+from perf.trainings.commands import TRAINING, call
+from perf.trainings.explain import rows
+from perf.trainings.ledger_selection import OVERRIDES
 from training.embedded_model.resolve_model import SHIPPED
 
 TARGETS, HALVES, PROBLEMS = 160, 30, 100
@@ -204,7 +204,9 @@ def methods(run: Path, targets: Sequence[Problem], asked: Sequence[Problem]) -> 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m perf.attribution", description=(__doc__ or "").split("\n", 1)[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m perf.trainings.attribution", description=(__doc__ or "").split("\n", 1)[0]
+    )
     parser.add_argument("--halves", type=int, default=HALVES, help="trainings on random halves (default %(default)s)")
     parser.add_argument("--poison", action="store_true", help="measure the planted poison instead")
     parser.add_argument("--out", type=Path, default=PROJECT / "var/attribution")

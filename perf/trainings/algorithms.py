@@ -1,6 +1,6 @@
 """Compare the time and memory of ``training.algorithms`` with reference implementations, in one run.
 
-    OMP_NUM_THREADS=1 .venv-train/bin/python -m perf.algorithms [--device cuda] [--small]
+    OMP_NUM_THREADS=1 .venv-train/bin/python -m perf.trainings.algorithms [--device cuda] [--small]
 
 The two functions of a pair are called in turn (a, b, a, b, ...). Their ratio is the median of the ratios of
 neighbouring calls, so that other work on the machine affects both alike. Peak memory is the most that PyTorch's

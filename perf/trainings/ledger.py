@@ -1,4 +1,4 @@
-"""Measure what the ledger adds to a step: ``OMP_NUM_THREADS=1 .venv-train/bin/python -m perf.ledger``.
+"""Measure what the ledger adds to a step: ``OMP_NUM_THREADS=1 .venv-train/bin/python -m perf.trainings.ledger``.
 
 The rows are those of a whole batch in the trainer's process: one sample in eight starts with a target.
 """

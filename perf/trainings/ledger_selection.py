@@ -1,4 +1,4 @@
-"""Train again without the targets that a ledger drops: ``.venv/bin/python -m perf.ledger_selection``.
+"""Train again without the targets that a ledger drops: ``.venv/bin/python -m perf.trainings.ledger_selection``.
 
 For each seed a policy is trained on all targets, and a second one without those that the ledger of the first calls
 known or not learned, each for the same number of steps; with ``--control`` also a third one, on as many targets drawn
@@ -24,7 +24,7 @@ from core.files import write_table
 from core.ledger import LEARNED_FILE, VERDICTS
 from core.metrics import VALIDATION_SCORE
 from core.schemas import TARGET
-from perf.commands import TRAINING, call
+from perf.trainings.commands import TRAINING, call
 from training.embedded_model.resolve_model import SHIPPED
 from training.job.records.ledger import verdict_counts
 
@@ -103,7 +103,7 @@ def difference(first: Sequence[float], second: Sequence[float]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m perf.ledger_selection", description=(__doc__ or "").split("\n", 1)[0]
+        prog="python -m perf.trainings.ledger_selection", description=(__doc__ or "").split("\n", 1)[0]
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(5)))
     parser.add_argument("--targets", type=int, default=160, help="of the first training (default %(default)s)")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import psutil
 
-from perf.rollouts import step_seconds
+from perf.trainings.rollouts import step_seconds
 
 ACTOR = "ray::WorkerDict"  # title of its processes
 SIZES_EVERY = 10  # samples: the kernel takes most of a second to add up the memory of all processes

@@ -1,0 +1,1 @@
+"""Measurements of trainings: their algorithms, steps, rollouts, ledgers and explanations."""
