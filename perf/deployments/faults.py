@@ -1,8 +1,8 @@
 """End the parts of a deployment in the middle of a training: ``.venv/bin/python -m perf.deployments.faults``.
 
 It prints the table of docs/operations.md. One training goes through all faults of processes, one after the other, and
-has to end with every step. Needs Postgres (`perf.deployments.deployment`), root for the full disk and for another host name, and
-for the lost store a folder that ``pip install --target FOLDER s3fs 'moto[server]'`` has filled.
+has to end with every step. Needs Postgres (`perf.deployments.deployment`), root for the full disk and for another host
+name, and for the lost store a folder that ``pip install --target FOLDER s3fs 'moto[server]'`` has filled.
 """
 
 import argparse

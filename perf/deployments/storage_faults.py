@@ -1,4 +1,4 @@
-"""Take the storage from a preparation of targets: a full disk, or a store of traces that is gone (`perf.deployments.faults`)."""
+"""Take the storage from a preparation of targets, for `perf.deployments.faults`: a full disk, or a store that is gone."""
 
 import json
 import subprocess

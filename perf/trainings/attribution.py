@@ -1,4 +1,6 @@
-"""Which targets made which answers? Methods against retrainings: ``.venv-train/bin/python -m perf.trainings.attribution``.
+"""Compare ways to say which targets made which answers with retrainings.
+
+The command is ``.venv-train/bin/python -m perf.trainings.attribution``.
 
 The ground truth are trainings of the embedded model on random halves of the targets. Their outcomes are the
 log-probabilities of the worked solutions of the benchmark problems. A method predicts an outcome as the sum of its

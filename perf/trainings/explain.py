@@ -1,4 +1,6 @@
-"""Plant faults in short trainings and let `luffy explain` name them: ``.venv-train/bin/python -m perf.trainings.explain``.
+"""Plant faults in short trainings and let `luffy explain` name them.
+
+The command is ``.venv-train/bin/python -m perf.trainings.explain``.
 
 Each fault is a real training of a few steps of the embedded model (about a minute on two cores). The result is the
 table of docs/explain.md. A training that is complete in ``--out`` is reused, and ``--record FOLDER`` also writes the

@@ -1,8 +1,8 @@
 """Simulate the modes of rollouts: phase times in, seconds per step and utilisation out.
 
-``.venv/bin/python -m perf.trainings.rollouts`` predicts 8 GPUs and prints the table of docs/asynchronous.md. No GPU has measured
-it. ``.venv-train/bin/python -m perf.trainings.steps --rollouts`` fits the phases to a measured synchronous run on this machine,
-and compares what is simulated for the other modes with what is measured.
+``.venv/bin/python -m perf.trainings.rollouts`` predicts 8 GPUs and prints the table of docs/asynchronous.md. No GPU has
+measured it. ``.venv-train/bin/python -m perf.trainings.steps --rollouts`` fits the phases to a measured synchronous run
+on this machine, and compares what is simulated for the other modes with what is measured.
 
 The rules are those of docs/asynchronous.md. Each server decodes up to ``slots`` samples at once, and all of them get
 their next token in ``iteration + sample x (samples at once)`` seconds. A step waits until as many groups are complete

@@ -5,7 +5,8 @@ rate of 0, so that the policy and the length of its answers do not change. "verl
 advantage and loss. "on_policy" is our trainer without off-policy samples, which measures the hooks alone. "luffy" has
 one whole target per group. The program prints the median seconds of steps 3 and later, and the ratios to verl.
 
-``--rollouts`` times "luffy" in each mode of its rollouts, one after the other, beside what `perf.trainings.rollouts` simulates.
+``--rollouts`` times "luffy" in each mode of its rollouts, one after the other, beside what `perf.trainings.rollouts`
+simulates.
 ``--model MODEL`` (a folder, a .gguf file or a hub id) times "luffy" with that model as the hardware profile ``cpu``
 lays it out, and before that padded, on one thread and in float32, with the CPU time of a step, which other work on the
 machine hardly changes, and the peak of the memory of all processes.
