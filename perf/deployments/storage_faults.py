@@ -1,4 +1,4 @@
-"""Take the storage from a preparation of targets, for `perf.deployments.faults`: a full disk, or a store that is gone."""
+"""Take the storage from a preparation for `perf.deployments.faults`: a full disk, or a store that is gone."""
 
 import json
 import subprocess

@@ -1,8 +1,8 @@
 """Send a step of the paper through TransferQueue, between processes as in a training.
 
-``.venv-train/bin/python -m perf.trainings.transfer_queue`` starts Ray with the queue's controller and storage units, lets
-agents put 1,024 samples of 9,216 tokens one at a time, ranks read their shares and put log-probabilities, and the trainer read
-and put its columns. It prints seconds by the clock, and those of the processors for what the agents do.
+``.venv-train/bin/python -m perf.trainings.transfer_queue`` starts Ray with the queue's controller and storage units,
+lets agents put 1,024 samples of 9,216 tokens one at a time, ranks read their shares and put log-probabilities, and the
+trainer read and put its columns. It prints seconds by the clock, and those of the processors for what the agents do.
 """
 
 import argparse
