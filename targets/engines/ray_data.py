@@ -17,6 +17,7 @@ from targets.engines.tasks import Inputs, SingleEngine, Task, Tools
 if TYPE_CHECKING:
     import pyarrow as pa
 
+TASK_CPUS = 0.75  # so that Ray's own tasks find room beside N actors on a machine of N cores
 TASK, RESULT = "task", "result"  # columns of blocks, pickled
 
 
@@ -44,6 +45,7 @@ class RayEngine:
             fn_constructor_args=(self._reference,),
             batch_size=1,
             batch_format="pyarrow",
+            num_cpus=TASK_CPUS,
             concurrency=min(self._workers, len(items)),
         )
         try:
