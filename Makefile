@@ -34,7 +34,7 @@ export PYTHONPATH := $(CURDIR)
 export HF_HUB_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo gym ui test test-all test-deps test-unit bench docs lint lock audit pin-images clean test-gpu-lock test-interop \
+.PHONY: help setup demo gym languages ui test test-all test-deps test-unit bench docs lint lock audit pin-images clean test-gpu-lock test-interop \
   units unit-orchestration unit-training definitions trainings \
   others-orchestration others-training
 
@@ -52,6 +52,7 @@ define build
 $(call environment,$(1))
 @$(1)/bin/python $(PIP_INSTALL) --require-hashes -r requirements/$(2).lock
 endef
+install_in_both = @for python in $(ORCHESTRATION) $(TRAINING); do $$python $(subst --no-deps,,$(PIP_INSTALL)) $(1); done
 # The project itself in environment $(1), as a link to this checkout.
 LINK_PROJECT = @$(1)/bin/python $(PIP_INSTALL) --no-build-isolation --editable .
 
@@ -135,7 +136,10 @@ test-deps:  ## install what some tests need: bubblewrap, Chromium, OpenSSH, stra
 	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends $(TEST_PACKAGES) >/dev/null; }
 
 gym: setup  ## install Reasoning Gym into both environments, for the verifier and the profile gym
-	@for python in $(ORCHESTRATION) $(TRAINING); do $$python $(subst --no-deps,,$(PIP_INSTALL)) reasoning-gym==0.1.25; done
+	$(call install_in_both,reasoning-gym==0.1.25)
+
+languages: setup  ## install py3langid into both environments, for the setting targets.languages
+	$(call install_in_both,py3langid==0.4.0)
 
 test-interop: $(INTEROP_STAMP)  ## exported evaluations and tracked runs in the real Inspect, lm-evaluation-harness and MLflow
 	@.venv-interop/bin/python -m pytest tests/interop -q

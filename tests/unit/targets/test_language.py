@@ -23,7 +23,7 @@ FORMULAS = ("", "So $x^2 + 2x + 1 = 0$ and \\frac{a}{b} \\le 7.", "Hence \\(\\in
 
 
 def test_languages_are_told_apart_whatever_the_formulas() -> None:
-    pytest.importorskip("py3langid", reason="pip install py3langid==0.4.0")
+    pytest.importorskip("py3langid", reason="make languages installs it")
     for formula in FORMULAS:
         for language, text in TEXTS.items():
             assert identify_language(f"{text} {formula}") == language, (language, formula)
@@ -31,7 +31,7 @@ def test_languages_are_told_apart_whatever_the_formulas() -> None:
 
 
 def test_targets_of_other_languages_are_rejected(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:
-    pytest.importorskip("py3langid", reason="pip install py3langid==0.4.0")
+    pytest.importorskip("py3langid", reason="make languages installs it")
     traces = [
         good(k, response=f"<think>\n{text}\n</think>\n\n\\boxed{{{good(k)['answer']}}}")
         for k, text in enumerate(TEXTS.values(), start=1)
