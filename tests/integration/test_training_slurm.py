@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pyarrow.parquet as pq
 import pytest
+from slurm_cluster import NEEDS_SLURM, slurm_cluster
 from training_runs import Training, write_targets
 
 from core.backends.monitor import Attempt, attempts
@@ -20,7 +21,6 @@ from core.files import write_table
 from core.model.manifest import read_manifest
 from evaluation.benchmarks.benchmark_problems import read_suite
 from evaluation.benchmarks.suite import load_suite
-from tests.slurm_cluster import NEEDS_SLURM, slurm_cluster
 from training.embedded_model.resolve_model import SHIPPED
 from training.job.attempts import follow
 
