@@ -79,8 +79,11 @@ def runs_elsewhere(instance: dg.DagsterInstance, location: str) -> list[str]:
         return []
     return [
         run.run_id
-        for run, (host, _, _) in _executed(instance)
-        if host != socket.gethostname() and run.remote_job_origin and run.remote_job_origin.location_name == location
+        for run, (host, pid, since) in _executed(instance)
+        if host != socket.gethostname()
+        and run.remote_job_origin
+        and run.remote_job_origin.location_name == location
+        and start_ticks(pid) != since  # a machine that was renamed still has the process
     ]
 
 

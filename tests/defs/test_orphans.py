@@ -110,11 +110,13 @@ def test_runs_of_a_code_server_under_another_host_name_are_ended_after_a_while(b
         project = replace(build(), instance=instance)
         job = project.defs.resolve_job_def("everything")
         elsewhere = json.dumps(["another-pod", os.getpid(), 1])
+        renamed = json.dumps(["before", *json.loads(owner_tag()[OWNER])[1:]])
         made: dict[str, str] = {}
         for name, location, owner in (
             ("of this location", "luffy", elsewhere),
             ("of another location", "theirs", elsewhere),
             ("of this code server", "luffy", owner_tag()[OWNER]),
+            ("of this code server, whose machine was renamed", "luffy", renamed),
             ("of a terminal", None, elsewhere),
         ):
             repository = location and RemoteRepositoryOrigin(RegisteredCodeLocationOrigin(location), "__repository__")
