@@ -81,9 +81,9 @@ class TrainingInterpreter(dg.ConfigurableResource):
     ) -> None:
         """Run ``python -m <arguments>`` to its end, passing on each message of the program as it comes.
 
-        Raises dg.Failure with the program's own error message where it ends with one, and `ProgramKilled` where a
-        signal ended the program or its job. When the step is interrupted the program gets TERM, ``grace_seconds`` later
-        KILL, and the interruption says what is ``kept``.
+        Raises dg.Failure with the program's own error message where it ends with one, and `ProgramKilled` where SIGKILL
+        ended the program or its job. When the step is interrupted the program gets TERM, ``grace_seconds`` later KILL,
+        and the interruption says what is ``kept``.
         """
         try:
             self._run(context, arguments, on_message)
@@ -174,6 +174,6 @@ def _failure(program: str, status: int, tail: list[str], python: str) -> dg.Fail
         "last lines": dg.MetadataValue.md("\n".join([fence, *tail, fence])),
         "exit status": status,
     }
-    if STOPPED in message:
+    if f"{STOPPED} SIGKILL" in message:  # as the kernel sends it; a person or a scheduler sends TERM
         return ProgramKilled(description=message, metadata=metadata)
     return dg.Failure(description=message, metadata=metadata, allow_retries=status != 2)

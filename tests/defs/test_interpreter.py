@@ -12,7 +12,8 @@ import pytest
 from processes import alive, wait_until
 
 from assets.shared import failures
-from assets.shared.interpreter import TrainingInterpreter
+from assets.shared.failures import ProgramKilled
+from assets.shared.interpreter import TrainingInterpreter, _failure
 from assets.shared.profile import Names, profile_asset
 from assets.training import METRICS, POINTS, StepObserver, kept
 from core.errors import InputError, stopped
@@ -97,6 +98,21 @@ def test_a_step_whose_program_was_killed_starts_again(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(("status", "said"), [(-9, "SIGKILL"), (143, "SIGTERM"), (0, None), (1, None), (255, None)])
 def test_only_signals_count_as_killed(status: int, said: str | None):
     assert stopped(status) == (said and f"was stopped by signal {said}")
+
+
+@pytest.mark.parametrize(
+    ("status", "lines", "again"),
+    [
+        (-signal.SIGKILL, [], True),
+        (1, ["error: the training was stopped by signal SIGKILL"], True),
+        (128 + signal.SIGTERM, [], False),  # `kill`
+        (1, ["error: the training was stopped by signal SIGTERM"], False),  # a job that somebody cancelled
+        (-signal.SIGSEGV, [], False),
+        (1, [], False),
+    ],
+)
+def test_only_what_was_killed_starts_again(status: int, lines: list[str], again: bool):
+    assert isinstance(_failure("training", status, lines, "python"), ProgramKilled) == again
 
 
 def test_no_interpreter_says_how_to_get_one(tmp_path: Path):
