@@ -20,7 +20,7 @@ from core.errors import InputError, explain_validation
 from core.files import digest_bytes, read_yaml
 from core.ledger import VERDICTS
 from core.model.prompts import TEMPLATE_KWARGS
-from core.plugins.config_files import entries
+from core.plugins.config_files import entries, entry
 from core.plugins.user_code import function_file, function_name, function_path, user_code_digest
 from core.text.parse import parse_yaml
 from grading.spec_values import MATHEMATICS
@@ -213,11 +213,13 @@ class PrepareConfig(BaseModel):
     @field_validator("filters")
     @classmethod
     def _exist(cls, filters: list[str]) -> list[str]:
-        added = entries(FILTERS) if filters else {}
-        if unknown := [name for name in filters if name not in added and ":" not in name]:
-            names = ", ".join([*added, "FILE.py:FUNCTION"])
-            raise ValueError(f"there is no filter {unknown[0]!r}; expected {names}")
-        found = [added.get(name) or function_path(name, Path.cwd()) for name in filters]
+        found = []
+        for name in filters:
+            path = function_path(name, Path.cwd()) if ":" in name else entry(FILTERS, name)
+            if path is None:
+                names = ", ".join([*entries(FILTERS), "FILE.py:FUNCTION"])
+                raise ValueError(f"there is no filter {name!r}; expected {names}")
+            found.append(path)
         if twice := [name for name, count in Counter(map(function_name, found)).items() if count > 1]:
             raise ValueError(f"two filters are named {twice[0]}; rename one of the functions")
         return found

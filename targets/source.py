@@ -20,7 +20,7 @@ from pydantic import (
 
 from core.errors import InputError, explain_validation, first_line
 from core.files import read_yaml
-from core.plugins.config_files import check_not_declared, entries
+from core.plugins.config_files import check_not_declared, entries, entry
 from core.plugins.user_code import load_function
 from grading.answers.gold import AnswerForm
 from grading.gym_tasks import ENTRY, GYM, task_of
@@ -93,12 +93,14 @@ def ready_mappings() -> dict[str, ColumnMapping]:
     """The mappings that have a name: those of ``mappings.yaml``, then those of installed packages.
 
     Raises:
-        InputError: that of a package cannot be imported, or is no mapping of columns.
+        InputError: that of a package cannot be imported, is no mapping of columns, or has the name of another one:
+            ``auto`` tries them all.
     """
     ready = {name: ColumnMapping(**columns) for name, columns in read_yaml(MAPPINGS, "mappings").items()}
-    for name, path in entries(ADDED).items():
+    for name in entries(ADDED):
         if name in ready:
             check_not_declared(name, ADDED)
+        path = str(entry(ADDED, name))
         try:
             ready[name] = ColumnMapping.model_validate(load_function(path))
         except ValidationError as error:

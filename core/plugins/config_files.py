@@ -4,7 +4,7 @@ A package adds files by an entry point that names a package whose folder holds t
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -21,28 +21,33 @@ YAML = (".yaml", ".yml")
 SELF = "_self_"  # in the parents of a recipe: its own place among them
 
 
-def entries(group: str) -> Mapping[str, str]:
-    """The entry points of ``group``: name -> ``module`` or ``module:function``.
+def entries(group: str) -> list[str]:
+    """The names that packages declare in ``group``; `entry` looks one up."""
+    return list(dict(_entries(group, tuple(sys.path))))
+
+
+def entry(group: str, name: str) -> str | None:
+    """What packages declare as ``name`` in ``group``: ``module`` or ``module:function``; None if none does.
 
     Raises:
-        InputError: two packages declare one name.
+        InputError: two packages declare the name.
     """
-    return _entries(group, tuple(sys.path))
+    values = [value for declared, value in _entries(group, tuple(sys.path)) if declared == name]
+    if len(values) > 1:
+        both = " and ".join(values[:2])
+        raise InputError(f"{group}: two packages declare {name}: {both}; rename one of them, or uninstall it")
+    return values[0] if values else None
 
 
 @cache  # reading them takes 20 to 40 ms
-def _entries(group: str, _folders: tuple[str, ...]) -> Mapping[str, str]:
-    found: dict[str, str] = {}
-    for point in entry_points(group=group):
-        if found.setdefault(point.name, point.value) != point.value:
-            both = f"{found[point.name]} and {point.value}"
-            raise InputError(f"{group}: two packages declare {point.name}: {both}; rename one of them, or uninstall it")
-    return found
+def _entries(group: str, _folders: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The names and values of the entry points of ``group``, each pair once."""
+    return sorted({(point.name, point.value) for point in entry_points(group=group)})
 
 
 def check_not_declared(name: str, group: str) -> None:
     """Raise InputError if a package declares ``name``, which is one of the project's own, in ``group``."""
-    if value := entries(group).get(name):
+    if value := entry(group, name):
         raise InputError(f"{group}: {value} is declared as {name}, which is a name of the project; rename yours")
 
 
@@ -171,7 +176,7 @@ def _shipped(folder: str) -> frozenset[str]:
 def _packages(folder: str) -> tuple[Path, ...]:
     """The folders of the packages that add files to ``folder``."""
     folders: list[Path] = []
-    for name, module in entries(GROUPS[folder]).items() if folder in GROUPS else ():
+    for name, module in _entries(GROUPS[folder], tuple(sys.path)) if folder in GROUPS else ():
         if (file := module_file(module)) is None:
             raise InputError(f"entry point {name} of {GROUPS[folder]}: no package {module}; install it again")
         folders.append(file.parent)

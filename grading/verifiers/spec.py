@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from core.code_digest import identity
 from core.errors import InputError, explain_validation
-from core.plugins.config_files import check_not_declared, entries
+from core.plugins.config_files import check_not_declared, entries, entry
 
 if TYPE_CHECKING:
     from grading.verifiers.verifier import Verifier, VerifierOptions
@@ -138,13 +138,13 @@ def verifier_class(name: str) -> "type[Verifier]":
 
 def _of_entry_point(name: str, options: dict[str, Any], where: str) -> dict[str, Any]:
     """The options of the type ``python`` that call the function of an entry point; its own go to the function."""
-    points = entries(GROUP)
-    if name not in points:
-        names = [*TYPES, *sorted(points)]
+    path = entry(GROUP, name)
+    if path is None:
+        names = [*TYPES, *entries(GROUP)]
         near = difflib.get_close_matches(name, names, 1)
         guess = f"; did you mean {near[0]}?" if near else ""
         raise InputError(f"{where}: no verifier {name!r}{guess}; expected one of {', '.join(names)}")
     shared = verifier_class(PYTHON).Options.model_fields
     kwargs = {key: option for key, option in options.items() if key not in shared}
     kept = {key: option for key, option in options.items() if key in shared}
-    return {**kept, "path": points[name], **({"kwargs": kwargs} if kwargs else {})}
+    return {**kept, "path": path, **({"kwargs": kwargs} if kwargs else {})}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InputError
-from core.plugins.config_files import entries
+from core.plugins.config_files import entries, entry
 from core.plugins.user_code import function_path, load_function, named_in_errors
 from core.text.patterns import compile_full_match
 
@@ -62,7 +62,7 @@ class Registry(dict[str, str]):
         """``module:function`` of an entry point or of a path; None for every other name, and for what is none."""
         if not isinstance(name, str) or name in self:
             return None
-        return function_path(name, folder or Path.cwd()) if ":" in name else entries(self.group).get(name)
+        return function_path(name, folder or Path.cwd()) if ":" in name else entry(self.group, name)
 
 
 LOSSES = Registry(  # -> losses of the tokens, stats

@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 
 from core.backends import BACKENDS
 from core.errors import InputError
-from core.plugins.config_files import check_not_declared, entries
+from core.plugins.config_files import check_not_declared, entries, entry
 from core.plugins.user_code import check_function, function_path
 from training.config.rollout_modes import SEPARATE
 from training.export import DTYPES
@@ -54,12 +54,14 @@ def own_trackers(config: DictConfig) -> dict[str, str]:
         InputError: one cannot be imported, or takes other arguments.
     """
     names = [name for name in config.run.trackers if name not in TRACKERS]
-    added = entries(OWN_TRACKERS) if names else {}
     own: dict[str, str] = {}
-    for name in (name for name in names if ":" in name or name in added):
+    for name in names:
         try:
-            own[name] = added.get(name) or function_path(name, Path.cwd())
-            check_function(own[name], ["step", "metrics"])
+            path = function_path(name, Path.cwd()) if ":" in name else entry(OWN_TRACKERS, name)
+            if path is None:
+                continue
+            own[name] = path
+            check_function(path, ["step", "metrics"])
         except (ValueError, InputError) as error:
             raise InputError(f"run.trackers: {error}") from None
     return own

@@ -8,7 +8,7 @@ import pytest
 
 from core.errors import InputError
 from core.model.manifest import InputRecord
-from core.plugins.config_files import RECIPES, _packages, config_file
+from core.plugins.config_files import RECIPES, _packages, config_file, is_shipped
 from core.plugins.user_code import UserFunctionError, check_function
 from training.algorithms.registry import CORRECTIONS, GATES, KEYS, LOSSES
 from training.config.run_checks import check_run
@@ -167,13 +167,14 @@ def test_two_packages_with_one_name_are_refused(tmp_path: Path, monkeypatch: pyt
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(InputError, match=r"luffy\.losses: two packages declare same: .*:f and .*:f; rename one"):
         compose_run("luffy", "cpu", ["mixed.loss=same"], run=tmp_path)
+    check_functions(compose_run("luffy", "cpu", ["mixed.loss=mixed_policy"], run=tmp_path))  # no other name is
 
 
 def test_a_recipe_of_two_packages_and_one_with_the_name_of_a_shipped_one_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for package in ("here", "there"):
-        declare(tmp_path, package, f"luffy.recipes {package} = {package}_recipes")
+        declare(tmp_path, package, f"luffy.recipes mine = {package}_recipes")
         (tmp_path / f"{package}_recipes").mkdir()
         for file, text in (("__init__.py", ""), ("twin.yaml", RECIPE), ("hpt.yaml", RECIPE)):
             (tmp_path / f"{package}_recipes" / file).write_text(text)
@@ -184,6 +185,7 @@ def test_a_recipe_of_two_packages_and_one_with_the_name_of_a_shipped_one_are_ref
             config_file(RECIPES, "twin")
         with pytest.raises(InputError, match=r"recipe .*/here_recipes/hpt\.yaml: hpt is the name of a shipped one"):
             config_file(RECIPES, "hpt")
+        assert is_shipped(config_file(RECIPES, "luffy"))
     finally:
         _packages.cache_clear()
 
