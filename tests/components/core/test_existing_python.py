@@ -1,5 +1,6 @@
 """A Python that is there already: what it has, what it lacks, and the environment on top of it. Real environments."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import InputError
-from core.existing_python import PROJECT, build_on_top, examine, is_locked
+from core.existing_python import PROJECT, _replacing, build_on_top, check_imports, examine, is_locked
 from core.machine.package_lock import locked_versions
 
 TRAIN_PYTHON = PROJECT / ".venv-train" / "bin" / "python"
@@ -108,6 +109,43 @@ def test_packages_that_do_not_fit_one_another_are_named(tmp_path: Path):
     ):
         build_on_top(base, tmp_path / "top")
     assert not (tmp_path / "top").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (
+            "def f():\n    try:\n        1 / 0\n    except ArithmeticError as error:\n"
+            "        raise ImportError('no kernel') from error\nf()",
+            "ZeroDivisionError: division by zero",
+        ),
+        ("try:\n    {}['k']\nexcept KeyError:\n    raise ImportError('no kernel') from None", "ImportError: no kernel"),
+    ],
+)
+def test_an_import_that_fails_is_one_message(tmp_path: Path, code: str, words: str):
+    python = python_with(tmp_path / "base")
+    file = next((tmp_path / "base").glob("lib/python*/site-packages")) / "transformers" / "image_utils.py"
+    file.write_text(code)
+    with pytest.raises(InputError, match=rf"image_utils\.py: {words}: its packages do not fit"):
+        check_imports(python)
+
+
+def test_an_interruption_while_the_former_environment_is_removed_loses_nothing(tmp_path: Path, monkeypatch):
+    top = tmp_path / "top"
+    top.mkdir()
+
+    def interrupted(folder: Path, **_: bool) -> None:
+        if folder.exists():
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt), _replacing(top):
+        patched.setattr(shutil, "rmtree", interrupted)
+        top.mkdir()
+        (top / "good").touch()
+    with pytest.raises(RuntimeError), _replacing(top):
+        raise RuntimeError("no environment")
+    assert (top / "good").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["top"]
 
 
 def test_an_environment_is_not_built_on_itself(tmp_path: Path):
