@@ -4,6 +4,7 @@ A path that leads nowhere there may be one in the project, where our own profile
 """
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from core.files import PROJECT
 from core.plugins.config_files import is_path
 from core.text.parse import parse_yaml
 from core.text.patterns import compile_full_match, compile_pattern
+from training.config.teacher import BASE, MODEL, SELF
 
 # Settings that name files or folders, alone, in a list, or as the `path` of a mapping; a verifier in it has paths, too.
 PATHS = (
@@ -25,8 +27,8 @@ PATHS = (
     "generate.teacher",
 )
 FILES = ("suite.name", "checks.suite", "training.recipe")  # the path of a YAML file, or a name
-VARIANTS = ("experiments.variants", "experiments.matrix")  # by name, and in a list: with the recipe of each
-OVERRIDES = "training.overrides"  # a list of KEY=VALUE, whose values may be files
+VARIANTS = ("experiments.variants", "experiments.matrix")  # by name, and in a list: recipe and overrides of each
+OVERRIDES = ("training.overrides", "experiments.overrides")  # lists of KEY=VALUE, whose values may be files
 OUTPUTS = "storage.root"  # a folder that need not exist yet
 GLOB = "*?["
 VERIFIERS = ("verifier", "verifiers")  # keys with one spec, or with several
@@ -42,7 +44,7 @@ def from_user_folder(key: str, value: str, where: str) -> str:
     Raises:
         InputError: ``value`` is not YAML; the message starts with ``where``.
     """
-    if key not in (*PATHS, *FILES, *VARIANTS, OVERRIDES, OUTPUTS):
+    if key not in (*PATHS, *FILES, *VARIANTS, *OVERRIDES, OUTPUTS):
         return value
     parsed = parse_yaml(value, where)
     if key == OUTPUTS and isinstance(parsed, str) and "://" not in parsed:
@@ -54,7 +56,7 @@ def from_user_folder(key: str, value: str, where: str) -> str:
 def locate(key: str, value: Any, folder: Path) -> Any:
     """The ``value`` of the setting ``key``, with the relative paths in it that lead somewhere in ``folder`` as absolute
     ones."""
-    if key == OVERRIDES:
+    if key in OVERRIDES:
         return _overrides(value, folder)
     if key in FILES:
         return _located_file(value, folder)
@@ -75,14 +77,16 @@ def _overrides(value: Any, folder: Path) -> Any:
         return value
     pairs = [entry.partition("=") if isinstance(entry, str) else (entry, "", "") for entry in value]
     return [
-        f"{name}={_located_value(path, folder)}" if path else entry
+        f"{name}={_located_value(name, path, folder)}" if path else entry
         for entry, (name, _, path) in zip(value, pairs, strict=True)
     ]
 
 
-def _located_value(value: str, folder: Path) -> str:
-    """The value of an override: the path of a file, or a text with functions of files in it."""
-    if (folder / Path(value).expanduser()).is_file():
+def _located_value(key: str, value: str, folder: Path) -> str:
+    """The value of an override: the path of a file or folder, or a text with functions of files in it."""
+    path = folder / Path(value).expanduser()
+    teacher = key == MODEL and value not in (SELF, BASE)
+    if os.path.isfile(path) or (teacher and os.path.isdir(path)):  # those of Path refuse a value of many characters
         return _located(value, folder)
     return FUNCTIONS.sub(lambda found: _located(found[0], folder), value)
 
@@ -96,8 +100,12 @@ def _located_recipes(value: Any, folder: Path) -> Any:
         return [_located_recipes(part, folder) for part in value]
     if not isinstance(value, dict):
         return value
-    recipe = {"recipe": _located_file(value["recipe"], folder)} if "recipe" in value else {}
-    return {name: _located_recipes(part, folder) for name, part in value.items()} | recipe
+    located = {name: _located_recipes(part, folder) for name, part in value.items()}
+    if "recipe" in value:
+        located["recipe"] = _located_file(value["recipe"], folder)
+    if "overrides" in value:
+        located["overrides"] = _overrides(value["overrides"], folder)
+    return located
 
 
 def _located(value: Any, folder: Path) -> Any:
@@ -112,11 +120,11 @@ def _located(value: Any, folder: Path) -> Any:
         return value
     if function := FUNCTION(value):
         file = _located(function["file"], folder)
-        somewhere = any((other / Path(file).expanduser()).is_file() for other in (Path.cwd(), PROJECT))
+        somewhere = any(os.path.isfile(other / Path(file).expanduser()) for other in (Path.cwd(), PROJECT))
         return f"{file if somewhere else (folder / file).absolute()}:{function['name']}"
     pattern = any(mark in value for mark in GLOB) and not Path(value).is_absolute()
     path = folder / Path(value).expanduser()
-    here = any(folder.glob(value)) if pattern else bool(value) and path.exists()
+    here = any(folder.glob(value)) if pattern else bool(value) and os.path.exists(path)
     return str(path.absolute()) if here else value
 
 

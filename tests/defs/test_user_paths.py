@@ -55,6 +55,14 @@ FUNCTION = {"type": "python", "path": "{here}/mine.py:f"}
         ),
         ("training.recipe", "mine.yaml", "{here}/mine.yaml"),
         ("experiments.variants", "{a: {recipe: mine.yaml}}", {"a": {"recipe": "{here}/mine.yaml"}}),
+        (
+            "experiments.variants",
+            "{a: {recipe: luffy, overrides: [mixed.loss=mine.py:f]}}",
+            {"a": {"recipe": "luffy", "overrides": ["mixed.loss={here}/mine.py:f"]}},
+        ),
+        ("experiments.matrix", "[{overrides: [r.path=rows.jsonl]}]", [{"overrides": ["r.path={here}/rows.jsonl"]}]),
+        ("experiments.overrides", "[r.path=rows.jsonl]", ["r.path={here}/rows.jsonl"]),
+        ("training.overrides", "[teacher.model=suites]", ["teacher.model={here}/suites"]),
         ("targets.filters", "[typo.py:f]", ["{here}/typo.py:f"]),  # so that the message names the user's folder
     ],
 )
@@ -73,11 +81,14 @@ def test_what_is_in_the_users_folder_is_meant(tmp_path, monkeypatch, key, value,
     [
         ("targets.source", "embedded"),
         ("targets.source", "open-r1/OpenR1-Math-220k"),
+        ("targets.source", "x" * 300),
         ("targets.source", "s3://bucket/rows.parquet"),
         ("targets.source", "{path: embedded, verifier: {type: python, path: a.module:f}}"),
         ("targets.min_rows", "3"),
         ("storage.root", "s3://bucket/outputs"),
         ("training.overrides", "[rows.jsonl]"),
+        ("training.overrides", f"[run.note={'x' * 300}]"),
+        ("training.overrides", "[teacher.model=base, teacher.model=a/hub-id, run.note=luffy]"),
         ("training.recipe", "luffy"),  # and no folder of that name
         ("suite.name", "luffy"),
         ("experiments.variants", "{a: {recipe: luffy}}"),
@@ -86,6 +97,7 @@ def test_what_is_in_the_users_folder_is_meant(tmp_path, monkeypatch, key, value,
 def test_what_is_no_path_here_stays(tmp_path, monkeypatch, key, value):
     (tmp_path / "rows.jsonl").write_text("{}")
     (tmp_path / "luffy").mkdir()
+    (tmp_path / "base").mkdir()
     monkeypatch.chdir(tmp_path)
     assert from_user_folder(key, value, "here") == value
     assert profile_from_user_folder("embedded") == "embedded"
