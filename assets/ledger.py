@@ -18,6 +18,7 @@ from core.ledger import LEARNED_FILE, VERDICTS
 LEDGER = dg.AssetKey(["training", "ledger"])
 VERSION = code_version("assets/ledger.py", "training/job/records/ledger.py", "core/browser", "targets/trace_browser.py")
 PAGE = "ledger.html"
+OTHER_TARGETS = "none: the targets were prepared anew after this training; materialize training/policy again"
 
 
 @profile_asset(
@@ -36,29 +37,40 @@ def ledger(
 ) -> dg.MaterializeResult[Reference]:
     from core.model.manifest import read_manifest
 
-    counts = read_manifest(Path(policy.path)).ledger
-    run = Path(policy.metrics).parent
+    manifest = read_manifest(Path(policy.path))
+    counts, run = manifest.ledger, Path(policy.metrics).parent
+    metadata: dict[str, dg.MetadataValue] = {}
     if counts is None:
         context.log.info("no ledger: the recipe has no off-policy samples")
     else:
+        trained_on = manifest.upstream.get("targets", {}).get("prepared_digest")
+        metadata = _metadata(counts, run) | _page(Path(rejected.path).parent, trained_on, run, storage)
         total = {name: sum(of_source.get(name, 0) for of_source in counts.values()) for name in VERDICTS}
         context.log.info(", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in total.items() if count))
     return dg.MaterializeResult(
         value=Reference(path=str(run), digest=policy.digest),
         data_version=dg.DataVersion(policy.digest),
-        metadata={} if counts is None else _metadata(counts, run) | _page(Path(rejected.path).parent, run, storage),
+        metadata=metadata,
     )
 
 
-def _page(prepared: Path, run: Path, storage: Storage) -> dict[str, dg.MetadataValue]:
-    """The page of the traces of a preparation with what the training made of each."""
+def _page(prepared: Path, trained_on: str | None, run: Path, storage: Storage) -> dict[str, dg.MetadataValue]:
+    """The page of the traces of a preparation with what the training made of each.
+
+    Args:
+        prepared: the folder of the newest preparation.
+        trained_on: digest of the preparation that the training read.
+    """
     from targets.prepared import read_prepared
     from targets.trace_browser import browse
 
+    preparation = read_prepared(prepared)
+    if preparation.digest != trained_on:
+        return {"page": dg.MetadataValue.text(OTHER_TARGETS)}
     folder = storage.folder("training", "ledger", identity(prepared.name, digest_file(run / LEARNED_FILE), VERSION))
     if not folder.exists():
         with storage.writing(folder) as temporary:
-            browse(read_prepared(prepared), temporary / PAGE, run)
+            browse(preparation, temporary / PAGE, run)
     return {"page": storage.link(folder / PAGE)}
 
 

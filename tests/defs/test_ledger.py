@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 from pages import page_data
 from preparing import trace
 
+from assets.ledger import OTHER_TARGETS
 from core.ledger import LEARNED_FILE, VERDICTS
 from core.model.manifest import write_manifest
 from core.schemas import LEARNED
@@ -28,7 +29,8 @@ def metadata(written: Written, **changes: object) -> dict[str, str]:
     prepared = prepare(settings, written.project.storage / "prepared", tokenizer_json=SHIPPED)
     written.refer("targets/rejected", prepared.rejected, "j" * 64)
     folder = Path(written.reference("training/policy")["path"])
-    write_manifest(folder, manifests.manifest(**changes))
+    upstream = {"targets": {"prepared_digest": prepared.digest}}
+    write_manifest(folder, manifests.manifest(**{"upstream": upstream, **changes}))
     result = written.project.run("training/ledger")
     assert result.success
     (event,) = result.get_asset_materialization_events()
@@ -63,6 +65,16 @@ def test_the_verdicts_and_the_heaviest_targets_are_shown(build):
     training = next(facet for facet in index["facets"] if facet["name"] == "training")
     assert [training["values"][code] for code in training["codes"]] == ["not learned", *["not in the training"] * 2]
     assert texts[0][5]["probability, first to last"] == "0.25 to 0.20" and texts[0][5]["uses"] == "2"
+
+
+def test_traces_of_another_preparation_are_on_no_page(build):
+    written = Written(build())
+    run = written.project.storage / "training" / "policy" / "p"
+    run.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist([], schema=LEARNED), run / LEARNED_FILE)
+    earlier = {"targets": {"prepared_digest": "e" * 64}}
+    shown = metadata(written, ledger={"s": {"taught": 3}}, upstream=earlier)
+    assert shown["page"] == OTHER_TARGETS and "targets by verdict" in shown
 
 
 def test_a_recipe_without_a_ledger_says_so(build):
