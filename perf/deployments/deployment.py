@@ -245,25 +245,11 @@ class Deployment:
         assert answer["__typename"] == "LaunchRunSuccess", answer
         return answer["run"]["runId"]
 
-    def execute_again(self, run: str) -> None:
-        """As *Re-execute from failure* does it."""
-        query = """mutation ($p: ReexecutionParams!) { launchRunReexecution(reexecutionParams: $p) {
-            __typename ... on PythonError { message } } }"""
-        parameters = {"parentRunId": run, "strategy": "FROM_FAILURE"}
-        answer = self.ask(query, p=parameters)["launchRunReexecution"]
-        assert answer["__typename"] == "LaunchRunSuccess", answer
-
     def terminate(self, run: str) -> None:
         """As *Terminate* does it."""
         query = "mutation ($r: String!) { terminateRun(runId: $r) { __typename ... on PythonError { message } } }"
         answer = self.ask(query, r=run)["terminateRun"]
         assert answer["__typename"] == "TerminateRunSuccess", answer
-
-    def turn_on(self, sensor: str) -> None:
-        """Start a sensor of ours."""
-        query = "mutation ($s: SensorSelector!) { startSensor(sensorSelector: $s) { __typename } }"
-        selector = {"repositoryLocationName": "luffy", "repositoryName": "__repository__", "sensorName": sensor}
-        assert self.ask(query, s=selector)["startSensor"]["__typename"] == "Sensor"
 
     def runs(self) -> dict[str, str]:
         """The status of each run, the newest first."""

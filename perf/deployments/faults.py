@@ -123,7 +123,6 @@ def training(folder: Path) -> Iterator[Subject]:
             deployment.start()
             prepared = deployment.launch(*PARTS)
             deployment.wait(lambda runs: runs.get(prepared) == "SUCCESS")
-            deployment.turn_on("stop_orphans")
             begun = deployment.launch("training/policy")
             subject = Subject(deployment, database)
             deployment.wait(lambda runs: runs[begun] == "STARTED" and len(subject.steps()) >= 3)

@@ -25,6 +25,7 @@ from omegaconf import OmegaConf
 
 from core.arithmetic import Problem, problems
 from core.code_digest import PROJECT
+from core.errors import STOPPED
 from core.files import read_json, read_yaml, write_json
 from core.ledger import LEARNED_FILE
 from core.metrics import is_live, measures_machine
@@ -245,7 +246,8 @@ def plant(fault: Fault, out: Path) -> Path:
     command += [part for text in overrides for part in ("--set", text)]
     with (folder / "log").open("w") as log:
         status = subprocess.run(command, cwd=PROJECT, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
-    (folder / "done").write_text(str(status))
+    if 0 <= status <= 128 and STOPPED not in (folder / "log").read_text():  # what a signal ended is trained again
+        (folder / "done").write_text(str(status))
     return run
 
 

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 MIB = 2**20
-# Memory of each process that verl and Ray start, with a model of no size: measured on a CPU (perf/steps --memory).
+# Memory of each process that verl and Ray start, with a model of no size: measured on a CPU by
+# perf.trainings.steps --memory.
 COMMAND, RUNNER, BALANCER, CONTROLLER, RAY = (mib * MIB for mib in (590, 600, 550, 285, 360))
 ACTOR, SERVER, ENGINE, AGENT, REWARD, STORAGE = (mib * MIB for mib in (650, 585, 580, 590, 360, 285))
 SHARED = 200 * MIB  # of NCCL and vLLM, for each GPU
