@@ -15,10 +15,13 @@ from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.references import ModelReference, TrainReference
 from assets.shared.storage import Storage
 from core.code_digest import PROJECT
+from core.errors import InputError
 from core.files import write_table
 from core.plugins.user_code import python_path
+from core.text.parse import parse_yaml
 from pipelines.cli.run import run_graph
 from pipelines.definitions.settings import Settings, load_settings
+from training.config.keys import read_by
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,18 +47,18 @@ def examine_profile(profile: str, overrides: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         command = ["training", "examine", "--request", str(_write_request(settings, train, base, folder))]
-        if settings.training.hardware != "cpu" or base.parameters <= CHEAP:
-            if status := _call(python, "evaluation", "generate", *_sampling(settings, train, base, folder)):
+        if why := _not_sampled(settings, base):
+            sys.stdout.write(f"the base model is not sampled: {why}\n")
+        else:
+            limit = _response_limit(python, settings)
+            if status := _call(python, "evaluation", "generate", *_sampling(limit, train, base, folder)):
                 return status
             command += ["--samples", str(folder / DRAWN / f"{NAME}.parquet")]
-        else:
-            sys.stdout.write(f"the base model has {base.parameters:,} parameters, too many to sample from on a CPU\n")
         return _call(python, *command)
 
 
 def _write_request(settings: Settings, train: TrainReference, base: ModelReference, folder: Path) -> Path:
     from core.model.manifest import InputRecord
-    from training.config.keys import read_by
     from training.job.request import TrainingRequest
 
     options = settings.training
@@ -72,15 +75,35 @@ def _write_request(settings: Settings, train: TrainReference, base: ModelReferen
     return request.write(folder / "request.json")
 
 
-def _sampling(settings: Settings, train: TrainReference, base: ModelReference, folder: Path) -> list[str]:
+def _not_sampled(settings: Settings, base: ModelReference) -> str:
+    """Why the base model is not sampled on this machine; "" if it is."""
+    if settings.training.hardware != "cpu":
+        backend = settings.interpreter.backend
+        return "" if backend == "local" else f"its GPUs are those of interpreter.backend={backend}, not of this machine"
+    return "" if base.parameters <= CHEAP else f"it has {base.parameters:,} parameters, too many for a CPU"
+
+
+def _response_limit(python: Path, settings: Settings) -> int:
+    """The tokens that a response of the training may have.
+
+    Raises:
+        InputError: the training has no configuration; the message says why.
+    """
+    options = settings.training
+    command = [str(python), "-m", "training", "--print-config", "--recipe", options.recipe]
+    command += ["--hardware", options.hardware]
+    command += [part for text in read_by(options.recipe, options.overrides)[0] for part in ("--set", text)]
+    done = subprocess.run(command, cwd=PROJECT, env=_variables(), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise InputError(done.stderr.rpartition("error: ")[2].strip())
+    return parse_yaml(done.stdout, "--print-config")["data"]["max_response_length"]
+
+
+def _sampling(limit: int, train: TrainReference, base: ModelReference, folder: Path) -> list[str]:
     """The arguments with which `evaluation generate` samples as rollouts do: at temperature 1, all tokens."""
     write_table(prompts(Path(train.path)), folder / "suite.parquet")
-    limit = next(
-        (text.partition("=")[2] for text in reversed(settings.training.overrides) if "max_response_length=" in text),
-        str(settings.evaluation.max_tokens),
-    )
     arguments = ["--model", base.path, "--suite", str(folder / "suite.parquet"), "--out", str(folder / DRAWN)]
-    arguments += ["--temperature", "1", "--top-p", "1", "--max-tokens", limit, "--template", "tokenizer"]
+    arguments += ["--temperature", "1", "--top-p", "1", "--max-tokens", str(limit), "--template", "tokenizer"]
     return [*arguments, "--samples", str(SAMPLES), "--cache", str(folder / "cache")]
 
 
@@ -107,5 +130,9 @@ def prompts(targets: Path) -> "pa.Table":
 
 
 def _call(python: Path | str, *arguments: str) -> int:
-    variables = {**os.environ, "PYTHONPATH": python_path()}
-    return subprocess.run([str(python), "-m", *arguments], cwd=PROJECT, env=variables, check=False).returncode
+    command = [str(python), "-m", *arguments]
+    return subprocess.run(command, cwd=PROJECT, env=_variables(), check=False).returncode
+
+
+def _variables() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": python_path()}

@@ -78,8 +78,11 @@ def ui(port: Port = 3000, host: Host = "127.0.0.1", profile: Profile = None) -> 
 @app.command(rich_help_panel=START, epilog=examples("luffy doctor --machine-only", "luffy doctor --profile small"))
 def doctor(
     hardware: Annotated[
-        str, typer.Option(metavar="NAME", help="Hardware profile to train with.", autocompletion=hardware_profiles)
-    ] = "cpu",
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Hardware profile to train with, by default cpu.", autocompletion=hardware_profiles
+        ),
+    ] = None,
     port: Port = 3000,
     machine_only: Annotated[bool, typer.Option("--machine-only", help="Only look at the machine.")] = False,
     profile: Annotated[
@@ -94,6 +97,11 @@ def doctor(
 ) -> int:
     """Say what this machine lacks, then train and evaluate the built-in model on it; or examine a training."""
     if profile is not None:
+        if hardware is not None or machine_only:
+            option = "--machine-only" if machine_only else "--hardware"
+            raise InputError(
+                f"{option} and --profile: give one of them: the profile names the hardware of its training"
+            )
         from pipelines.cli.examine import examine_profile
 
         return examine_profile(profile, overrides or [])
@@ -101,7 +109,7 @@ def doctor(
         raise InputError("--set: it changes settings of a profile: name the profile with --profile")
     from pipelines.cli.doctor import doctor
 
-    return doctor(hardware, port, machine_only=machine_only, python=_interpreter().path())
+    return doctor(hardware or "cpu", port, machine_only=machine_only, python=_interpreter().path())
 
 
 @app.command(

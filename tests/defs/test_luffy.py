@@ -107,6 +107,13 @@ def test_the_programs_behind_it_call_themselves_luffy(luffy):
     assert "there is no champion" in shown.stdout
 
 
+@pytest.mark.parametrize("option", [["--hardware", "gpu"], ["--machine-only"]])
+def test_an_option_that_an_examination_would_ignore_is_refused(luffy, option: list[str]):
+    refused = luffy("doctor", "--profile", "embedded", *option)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(f"error: {option[0]} and --profile: give one of them")
+
+
 def test_a_wheel_says_that_a_checkout_is_needed(tmp_path: Path):
     source = tmp_path / "source"
     ignored = shutil.ignore_patterns(".*", "var", "tests", "docs", "results", "build", "*.egg-info", "__pycache__")
