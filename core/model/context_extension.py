@@ -9,6 +9,7 @@ from core.errors import InputError
 # Of transformers and vLLM; those that know the context of the pretraining by a setting of its own.
 SCALINGS = ("linear", "dynamic", "yarn", "longrope", "llama3")
 WITH_ORIGINAL = ("yarn", "longrope", "llama3")
+ROTATION = ("rope_theta", "partial_rotary_factor")  # what a scaling leaves as it is
 POSITIONS, ORIGINAL = "max_position_embeddings", "original_max_position_embeddings"
 
 
@@ -55,7 +56,8 @@ class ContextExtension:
         if self.rope_scaling:
             scaling = self._scaling(settings, where)
             if parameters:
-                parameters = {"rope_theta": parameters.get("rope_theta", settings.get("rope_theta")), **scaling}
+                kept = {name: parameters[name] for name in ROTATION if name in parameters}
+                parameters = {"rope_theta": settings.get("rope_theta"), **kept, **scaling}
             else:
                 settings["rope_scaling"] = scaling
         if parameters:
@@ -74,8 +76,17 @@ class ContextExtension:
             )
         if kind != "longrope" and (isinstance(factor, bool) or not isinstance(factor, int | float) or factor < 1):
             raise InputError(f"model.rope_scaling: factor is {factor!r:.80}, expected a number from 1")
-        if kind not in WITH_ORIGINAL or ORIGINAL in self.rope_scaling:
+        if kind not in WITH_ORIGINAL:
             return dict(self.rope_scaling)
-        if not isinstance(original := settings.get(POSITIONS), int):
+        published = settings.get(POSITIONS)
+        original = self.rope_scaling.get(ORIGINAL, published)
+        if isinstance(original, bool) or not isinstance(original, int):
             raise InputError(f"{where}: no {POSITIONS} in it: give model.rope_scaling the number {ORIGINAL}")
+        positions, most = self.max_position_embeddings or published, int(original * (factor or 1))
+        if kind == "yarn" and isinstance(positions, int) and positions > most:  # vLLM takes no more than that
+            raise InputError(
+                f"model.rope_scaling: yarn stretches {ORIGINAL}={original} by factor={factor} to {most} positions, "
+                f"and {POSITIONS} is {positions}: give factor {positions / original:g}, or lower model.{POSITIONS} to "
+                f"{most}"
+            )
         return {**self.rope_scaling, ORIGINAL: original}

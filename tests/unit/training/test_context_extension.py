@@ -58,6 +58,24 @@ def test_a_scaling_counts_from_the_context_of_the_pretraining(name: str, tmp_pat
     AutoModelForCausalLM.from_config(config)(torch.arange(5)[None])
 
 
+def test_a_scaling_keeps_the_share_of_a_head_that_is_rotated() -> None:
+    rope = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}
+    settings = ContextExtension(rope_scaling=YARN).applied_to(
+        {"max_position_embeddings": 4096, "rope_parameters": rope}, "config.json"
+    )
+    assert settings["rope_parameters"] == {**rope, **YARN, "original_max_position_embeddings": 4096}
+
+
+@pytest.mark.parametrize("given", [{}, {"original_max_position_embeddings": 4096}])
+def test_positions_that_yarn_does_not_reach_are_refused(given: dict[str, int]) -> None:
+    """vLLM takes the original context times the factor, whatever max_position_embeddings says."""
+    published = {"max_position_embeddings": 4096, "rope_theta": 10000}
+    scaling = {"rope_type": "yarn", "factor": 2.0, **given}
+    ContextExtension(rope_scaling=scaling, max_position_embeddings=8192).applied_to(published, "config.json")
+    with pytest.raises(InputError, match=r"to 8192 positions, and max_position_embeddings is 16384: give factor 4, or"):
+        ContextExtension(rope_scaling=scaling, max_position_embeddings=16384).applied_to(published, "config.json")
+
+
 @pytest.mark.parametrize(
     ("name", "context", "message"),
     [
