@@ -50,7 +50,8 @@ def resolve_base(
     Args:
         source: "embedded", a folder, a ``.gguf`` file, or a hub id.
         out_root: where a copy of the embedded model, a converted GGUF file or a model with another context goes. Its
-            folder is named after the digest of its content, so it is written once and never changes.
+            folder is named after the digest of its content, that of a model with another context after its settings
+            and its files' paths, so it is written once and never changes.
         revision: branch, tag or commit of a hub id.
         context: settings that replace those of its config.json.
         train_python: the interpreter that converts GGUF files with transformers (default: that of ``.venv-train``).
