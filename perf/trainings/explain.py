@@ -54,7 +54,7 @@ REWARD = "reward.custom_reward_function"
 RECORDED = 16  # samples of a step that a record has
 READ = {  # parts of the configuration that the tests of a record read
     "data": ("max_response_length", "order", "shuffle"),
-    "mixed": ("gate", "relift", "rollout_correction", "sft_multitask", "srft"),
+    "mixed": ("distillation", "gate", "relift", "rollout_correction", "sft_multitask", "srft"),
     "reward": ("custom_reward_function",),
     "actor_rollout_ref": ("rollout.max_model_len", "rollout.temperature", "model.override_config", "actor.optim.lr"),
 }

@@ -30,8 +30,8 @@ TWICE_IN_PROMPT = compile_quick_pattern(r"<think>\s{0,9}<think>\s{0,9}\Z")
 
 def no_box(record: RunRecord) -> Evidence | None:
     """Hardly a sample that ended has a box, where the verifier reads the answer."""
-    if not _reads_boxes(record):
-        return None
+    if not _reads_boxes(record) or (list(record.samples) == [1] and _targets_show_boxes(record)):
+        return None  # what the first step lacks, a policy learns from such targets
     return _at_both_ends(
         record,
         lambda sample: "\\boxed" not in sample.response,
@@ -93,6 +93,10 @@ def _reads_boxes(record: RunRecord) -> bool:
     if section.get("path") == SHIPPED:
         specs = json.loads((section.get("reward_kwargs") or {}).get(VERIFIERS, "{}"))
         return all(parse_spec(spec, name).places == (BOXED,) for name, spec in specs.items())
+    return _targets_show_boxes(record)
+
+
+def _targets_show_boxes(record: RunRecord) -> bool:
     return bool(record.off_policy) and all("\\boxed" in one.response for one in record.off_policy)
 
 

@@ -52,7 +52,8 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         "context",
         "The context is shorter than a prompt and its response",
-        "actor_rollout_ref.model.override_config.rope_parameters, or a shorter data.max_response_length",
+        "model.rope_theta or model.rope_scaling with model.max_position_embeddings (docs/gpu.md), or a shorter "
+        "data.max_response_length",
         context,
         early=True,
     ),

@@ -12,7 +12,7 @@ from training.job.records.rollout_log import Rollout
 
 ERRORS = "reward/errors"
 FAILS = 0.01  # of the samples: a verifier that works fails on none, and 5% in a step end the run
-RIGHT, WRONG = 0.99, 0.01  # mean rewards that leave room for one sample in a hundred
+RIGHT, WRONG = 0.99, 0.01  # of the samples: they leave room for one in a hundred
 CONTRADICTED = 0.5  # of the groups: right answers to one problem agree
 SIGNAL = 0.05  # of the groups: with fewer, fewer than one group of a batch of 16 teaches
 IDENTICAL = 0.9  # of the groups: only a temperature near 0 repeats a response to the letter
@@ -35,7 +35,9 @@ def verifier_fails(record: RunRecord) -> Evidence | None:
 def always_right(record: RunRecord) -> Evidence | None:
     """Every sample is rewarded, and rewarded answers to one problem contradict each other."""
     for samples in record.both_ends:
-        if sum(one.reward for one in samples) < RIGHT * len(samples):
+        if any(one.reward > 1 for one in samples):  # then 1 need not be the reward of a right answer
+            return None
+        if sum(one.reward >= 1 for one in samples) < RIGHT * len(samples):
             return None
     groups = by_prompt(one for samples in record.both_ends for one in samples)
     several = [group for group in groups if len(group) > 1]
@@ -49,10 +51,10 @@ def always_right(record: RunRecord) -> Evidence | None:
 def always_wrong(record: RunRecord) -> Evidence | None:
     """No sample is rewarded, not even the targets, or answers that are the gold answer to the letter."""
     own = [one for samples in record.both_ends for one in samples]
-    if any(one.error for one in own) or sum(one.reward for one in own) > WRONG * len(own):
+    if any(one.error for one in own) or sum(one.reward > 0 for one in own) > WRONG * len(own):
         return None
     whole = [one for one in record.off_policy if one.prefix_length >= one.tokens]
-    refused = [one for one in whole if not one.reward]
+    refused = [one for one in whole if one.reward <= 0]
     if whole and share(whole, refused) >= 1 - WRONG:
         return Evidence(f"no sample is rewarded, and none of the {len(whole)} whole targets is", refused, REWARD)
     exact = [one for one in own if extract_boxed(one.response) == one.gold.strip() and not record.is_cut(one)]
@@ -64,7 +66,7 @@ def always_wrong(record: RunRecord) -> Evidence | None:
 
 def alike(record: RunRecord) -> Evidence | None:
     """Hardly a group has samples of different rewards, from the first step on."""
-    if record.learns or _is_supervised(record) or any(0 < one.reward < 1 for one in record.all_samples):
+    if record.learns or _is_taught_otherwise(record) or any(0 < one.reward < 1 for one in record.all_samples):
         return None
     signals = [signal for one in record.records if (signal := _signal(one["data"])) is not None]
     if not signals or sum(signals) / len(signals) >= SIGNAL:
@@ -99,7 +101,7 @@ def _signal(data: dict[str, float]) -> float | None:
     return partial + taught
 
 
-def _is_supervised(record: RunRecord) -> bool:
+def _is_taught_otherwise(record: RunRecord) -> bool:
     """Whether something beside the advantages teaches."""
-    switches = ("mixed.sft_multitask.use", "mixed.relift.use", "mixed.srft.use")
+    switches = ("mixed.sft_multitask.use", "mixed.relift.use", "mixed.srft.use", "mixed.distillation.use")
     return any(record.value(key) for key in switches) or record.value("mixed.gate.type", "none") != "none"

@@ -1,10 +1,12 @@
 """Tests of the updates: context, order of the data, staleness, drift, learning rate, and what the targets taught."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import fmean
 
 import numpy as np
 
+from core.files import read_object
 from core.metrics import ENTROPY, GRADIENT_NORM, LOG_RATIO_MEAN, OFF_POLICY_PROB, REWARD
 from core.text.patterns import compile_quick_pattern
 from training.explain.evidence import Evidence
@@ -32,12 +34,24 @@ def context(record: RunRecord) -> Evidence | None:
         return Evidence(f"vLLM ended: {record.error}")
     if promised is None or any("rope" in key for key in override):
         return None
+    own = _own_context(record)
+    if own is not None and needed is not None and needed <= own:
+        return None
     text = (
         f"override_config.max_position_embeddings={promised} lets {needed} tokens of prompt and response through, and "
-        "nothing stretches the positions (rope_parameters) of a model that was made for fewer"
+        f"nothing stretches the positions of a model that was made for {'fewer' if own is None else own}"
     )
     longest = sorted((one for samples in record.both_ends for one in samples), key=lambda one: -one.tokens)
     return Evidence(text, longest, REWARD)
+
+
+def _own_context(record: RunRecord) -> int | None:
+    """The positions that the config.json of the run's model names; None if it is not there, or names none."""
+    model = record.value("actor_rollout_ref.model.path")
+    if not model or not (file := Path(model) / "config.json").is_file():
+        return None
+    settings = read_object(file)
+    return (settings | settings.get("text_config", {})).get("max_position_embeddings")
 
 
 def order(record: RunRecord) -> Evidence | None:
@@ -113,7 +127,7 @@ def targets_not_learned(record: RunRecord) -> Evidence | None:
     rise, over = prob[1] - prob[0], "over the run"
     if record.learned is not None:
         uses, first, last = (record.learned[name].to_numpy() for name in ("uses", "first_prob", "last_prob"))
-        again = uses > 1
+        again = (uses > 1) & np.isfinite(last - first)
         if again.any():
             rise, over = (
                 float((last - first)[again].mean()),

@@ -137,8 +137,34 @@ def test_a_fault_is_named_first_with_its_evidence(name: str):
 @pytest.mark.parametrize("name", [cause.name for cause in CAUSES if cause.early])
 def test_what_needs_no_training_is_seen_in_the_samples_alone(name: str):
     record = FAULTY[name]
-    before = RunRecord(record.config, samples={1: record.samples[1]})
+    boxed = [one for one in record.samples[1] if name == "no_box" and one.prefix_length]
+    before = RunRecord(record.config, samples={1: [one for one in record.samples[1] if one not in boxed]})
     assert next(finding.cause.name for finding in explain(before, early_causes())) == name
+
+
+def test_after_the_first_step_a_format_that_all_targets_have_is_no_fault():
+    """The policy learns it from them; a target without a box does not teach it."""
+    record = FAULTY["no_box"]
+    first = list(record.samples[1])
+    assert explain(RunRecord(CONFIG, samples={1: first})) == []
+    unboxed = RunRecord(CONFIG, samples={1: [*first, target(0, response="it is 1")]})
+    assert [finding.cause.name for finding in explain(unboxed)] == ["no_box"]
+
+
+@pytest.mark.parametrize(("wrong", "right"), [(-1.0, 1.0), (0.0, 2.0), (0.1, 1.0)])
+def test_rewards_of_other_scales_are_neither_always_right_nor_always_wrong(wrong: float, right: float):
+    def drawn(number: int) -> Rollout:
+        return sample(number, reward=right if number % 2 else wrong)
+
+    assert explain(run(drawn, lambda n: target(n, reward=right))) == []
+    refused = run(lambda n: sample(n, reward=-1.0), lambda n: target(n, reward=-1.0))
+    assert [finding.cause.name for finding in explain(refused)] == ["always_wrong"]
+
+
+def test_a_teacher_teaches_where_rewards_do_not():
+    record = FAULTY["alike"]
+    config = changed("mixed.distillation.use", True)
+    assert explain(RunRecord(config, record.records, record.samples)) == []
 
 
 def test_a_format_that_the_run_learns_or_loses_is_no_fault_of_the_format():
@@ -177,6 +203,12 @@ def test_the_ledger_says_more_of_targets_than_their_mean():
     rows = [{"target": str(k), "uses": 3, "first_prob": 0.5, "last_prob": 0.6} for k in range(4)]
     learned = pa.Table.from_pylist(rows, schema=LEARNED)
     assert explain(RunRecord(record.config, record.records, record.samples, learned)) == []
+    unknown = [{"target": "u", "uses": 2, "first_prob": None, "last_prob": None}]
+    for more in (rows + unknown, unknown):
+        learned = pa.Table.from_pylist(more, schema=LEARNED)
+        found = explain(RunRecord(record.config, record.records, record.samples, learned))
+        assert [finding.cause.name for finding in found] == ["targets_not_learned"] * (more == unknown)
+        assert not any("nan" in finding.evidence.text for finding in found)
 
 
 def test_the_error_that_ended_a_run_is_evidence():
