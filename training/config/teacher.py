@@ -1,6 +1,7 @@
 """The teacher of a run with ``mixed.distillation``: what its name stands for, and the keys that verl needs for it."""
 
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -42,6 +43,12 @@ def endpoint_of(model: str) -> tuple[str, str] | None:
             "from the variable OPENAI_API_KEY"
         )
     return name, url
+
+
+def located(model: str, folder: Path) -> str:
+    """The name of a teacher, with an absolute path if it is a folder; a relative one starts from ``folder``."""
+    path = (folder / Path(model).expanduser()).absolute()
+    return str(path) if model not in (SELF, BASE) and not endpoint_of(model) and path.is_dir() else model
 
 
 def has_server(config: "DictConfig") -> bool:
@@ -88,8 +95,7 @@ def lengthen_context(config: "DictConfig") -> None:
     """Raise the context of vLLM by the target, where a prompt can hold it."""
     distillation, rollout = config.mixed.distillation, config.actor_rollout_ref.rollout
     scores = distillation.use and distillation.sees_target and config.teacher.model == SELF
-    shows = config.mixed.prefix.place == "prompt" and config.mixed.prefix.n_prefix != 0
-    if scores or shows:
+    if scores or shows_prefix(config):
         share = 1.0 if scores else config.mixed.prefix.max
         rollout.max_model_len += shown_tokens(config, share) + 1  # vLLM generates a token beside a score
         rollout.max_num_batched_tokens = max(rollout.max_num_batched_tokens, rollout.max_model_len)
@@ -114,11 +120,22 @@ def lay_out_teacher(config: "DictConfig", folder: str) -> None:
     OmegaConf.update(server, "enable_sleep_mode", False, force_add=True)  # it has its GPUs for itself
     server.free_cache_engine = False
     server.load_format, server.temperature = "auto", 1.0
-    shown = shown_tokens(config) if config.mixed.distillation.sees_target else 0
-    server.prompt_length = rollout.max_model_len - config.data.max_response_length + shown
+    server.prompt_length = longest_scored(config)
     server.response_length = config.data.max_response_length
     server.max_model_len = server.prompt_length + server.response_length + 1
     server.max_num_batched_tokens = max(server.max_num_batched_tokens, server.max_model_len)
+
+
+def longest_scored(config: "DictConfig") -> int:
+    """The most tokens of a prompt that a teacher gets, with the target or its beginning where the prompt shows it."""
+    shares = [1.0] if config.mixed.distillation.sees_target else []
+    shares += [config.mixed.prefix.max] if shows_prefix(config) else []
+    return config.data.max_prompt_length + max((shown_tokens(config, share) for share in shares), default=0)
+
+
+def shows_prefix(config: "DictConfig") -> bool:
+    """Whether prompts show the beginning of their target."""
+    return config.mixed.prefix.place == "prompt" and config.mixed.prefix.n_prefix != 0
 
 
 def shown_tokens(config: "DictConfig", share: float = 1.0) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InputError, first_line
 from core.files import read_object
 from core.model.model_folder import HUB_ID, check_model, download_model
-from training.config.teacher import BASE, MODEL, SELF, endpoint_of, has_server, shown_tokens
+from training.config.teacher import BASE, MODEL, SELF, endpoint_of, has_server, longest_scored
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -60,8 +60,7 @@ def check_teacher(config: "DictConfig", model: Path) -> None:
     folder = served_folder(config, model)
     assert folder is not None
     check_model(folder, chat_template=False)
-    limits = config.data.max_prompt_length + config.data.max_response_length + 1
-    needed = limits + (shown_tokens(config) if config.mixed.distillation.sees_target else 0)
+    needed = longest_scored(config) + config.data.max_response_length + 1
     context = read_object(folder / "config.json").get("max_position_embeddings")
     if isinstance(context, int) and context < needed:
         raise InputError(
@@ -79,8 +78,8 @@ def check_tokens(teacher: Path, model: Path) -> None:
         token_id, token = different[0]
         raise InputError(
             f"{MODEL}={teacher}: another tokenizer than that of {model}: {len(different)} of its {len(ours)} tokens, "
-            f"such as {token!r} ({token_id}), are others there or none, so the teacher cannot score them: take a "
-            "teacher of the same family"
+            f"such as {token!r} ({token_id}), have another id there or are missing, so the teacher cannot score "
+            "them: take a teacher of the same family"
         )
 
 

@@ -33,7 +33,7 @@ from training.config.keys import MODULE, OPEN, check_key, check_switches, leaf_v
 from training.config.ranges import check_ranges, ranges
 from training.config.rollout_modes import lay_out_rollouts
 from training.config.teacher import MODEL as TEACHER
-from training.config.teacher import check_distillation, lengthen_context
+from training.config.teacher import check_distillation, lengthen_context, located
 from training.cost.budget import BudgetOptions
 from training.job.alerts import AlertOptions
 
@@ -176,8 +176,8 @@ def _located(file: Path) -> DictConfig:
     for key, value in leaf_values(OmegaConf.to_container(recipe, resolve=False)):
         if key in KEYS and (path := outside_function(key, value, file.parent, f"recipe {file}: ")):
             OmegaConf.update(recipe, key, path)
-        if key == TEACHER and value and (file.parent / Path(value).expanduser()).is_dir():
-            OmegaConf.update(recipe, key, str((file.parent / Path(value).expanduser()).absolute()))
+        if key == TEACHER and value:
+            OmegaConf.update(recipe, key, located(value, file.parent))
         if key == "first_stage.recipe":
             OmegaConf.update(recipe, key, located_recipe(value, file))
     return recipe
@@ -203,7 +203,7 @@ def _check_files(recipe: str, hardware: str) -> None:
 
 
 def _check_keys_exist(recipe: Path, parent: str, hardware: str) -> None:
-    """Raise InputError for a key of a user's recipe that its shipped ``parent`` has not: a typing error."""
+    """Raise InputError for a key of a user's recipe that its shipped ``parent`` does not have: a typing error."""
     known = _composed(parent, hardware)
     for key in leaves(read_yaml(recipe, "recipe")):
         section, _, name = key.rpartition(".")
@@ -313,8 +313,8 @@ def _locate_files(config: DictConfig) -> None:
         value = OmegaConf.select(config, key)
         if isinstance(value, str) and not value.startswith(MODULE):
             OmegaConf.update(config, key, str(Path(value).expanduser().absolute()))
-    if (teacher := config.teacher.model) and Path(teacher).expanduser().is_dir():
-        config.teacher.model = str(Path(teacher).expanduser().absolute())
+    if config.teacher.model:
+        config.teacher.model = located(config.teacher.model, Path())
     for key in KEYS:
         if path := outside_function(key, OmegaConf.select(config, key)):
             OmegaConf.update(config, key, path)
@@ -359,7 +359,7 @@ def _explain(error: Exception, recipe: str, hardware: str) -> str:
 
 
 def _unknown(unknown: str, recipe: str, hardware: str, where: str = "") -> str:
-    """Name the key that somebody means who wrote the ``unknown`` one, which ``recipe`` has not."""
+    """Name the key that somebody means who wrote the ``unknown`` one, which ``recipe`` does not have."""
     config = OmegaConf.to_container(_composed(recipe, hardware), resolve=False)
     candidates = [key for key in leaves(config) if not within(key, rules().refused) and not key.endswith("._target_")]
     if guess := nearest(unknown, candidates, _common_keys()):

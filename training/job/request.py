@@ -18,7 +18,7 @@ from core.plugins.config_files import RECIPES, config_file, first_stage, is_ship
 from core.plugins.user_code import function_file, module_file, user_code_digest
 from training.algorithms.registry import KEYS, outside_function
 from training.config.keys import MODULE, key_of, leaf_values, read_by, rules
-from training.config.teacher import BASE, SELF, endpoint_of
+from training.config.teacher import BASE, SELF, endpoint_of, located
 from training.config.teacher import MODEL as TEACHER
 from training.config.teacher_checks import teacher_folder
 
@@ -156,7 +156,7 @@ def file_digests(recipe: str, hardware: str, overrides: Sequence[str]) -> dict[s
 
 
 def _teacher_digest(recipe: str, hardware: str, overrides: Sequence[str]) -> dict[str, str]:
-    """The digest of the model that is the teacher; {} for one that is none, or that other digests cover."""
+    """The digest of the model that is the teacher; {} without a teacher that is a folder or on a hub."""
     name, folder = None, Path.cwd()
     for file in policy_files(recipe, hardware):
         values = dict(leaf_values(read_yaml(file, "configuration")))
@@ -167,8 +167,7 @@ def _teacher_digest(recipe: str, hardware: str, overrides: Sequence[str]) -> dic
             name, folder = override.partition("=")[2].strip("'\""), Path.cwd()
     if name in (None, *NO_FILE, BASE, SELF) or endpoint_of(name):
         return {}
-    beside = folder / Path(name).expanduser()
-    return {TEACHER: model_digest(teacher_folder(str(beside) if beside.is_dir() else name))}
+    return {TEACHER: model_digest(teacher_folder(located(name, folder)))}
 
 
 def named_files(overrides: Sequence[str]) -> dict[str, Path]:

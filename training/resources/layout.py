@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from training.config.rollout_modes import SEPARATE
-from training.config.teacher import shown_tokens, teacher_gpus
+from training.config.teacher import shown_tokens, shows_prefix, teacher_gpus
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig  # the orchestration reads plans, too, and has no Hydra
@@ -112,6 +112,5 @@ class Layout:
 
 def _prompt_length(config: "DictConfig") -> int:
     """The most tokens of a prompt, with the beginning of the target where it shows one."""
-    prefix, longest = config.mixed.prefix, config.data.max_prompt_length
-    shows = prefix.place == "prompt" and prefix.n_prefix != 0 and config.objective == "rl"
-    return longest + shown_tokens(config, prefix.max) if shows else longest
+    longest, shows = config.data.max_prompt_length, shows_prefix(config) and config.objective == "rl"
+    return longest + shown_tokens(config, config.mixed.prefix.max) if shows else longest

@@ -112,7 +112,7 @@ class _TeacherLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # 
             output.teacher_log_probs = [0.0] * len(response_ids)
             return
         assert sample_kwargs is not None
-        if self.sees_target and len(target := sample_kwargs.get("target", ())):
+        if self.sees_target and (target := sample_kwargs.get("target")) is not None and len(target):
             conversation = show_target(sample_kwargs["raw_prompt"], target[0]["content"], whole=True)
             prompt_ids = encode_prompt(conversation, self.tokenizer, self.template)
         output.teacher_log_probs = await self.teacher.log_probs(prompt_ids, response_ids)

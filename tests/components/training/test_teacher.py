@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ import tokenizers
 from omegaconf import open_dict
 from teachers import Teacher
 from test_fit import SHAPE_7B, SHAPE_32B, machine
+from transformers import AutoTokenizer
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 from verl.workers.config import DistillationConfig
@@ -19,7 +22,8 @@ from verl.workers.config import DistillationConfig
 from core.errors import InputError
 from core.files import read_json, write_json
 from core.model.model_folder import model_digest, model_files
-from training.config.teacher import BASE, WORDING, endpoint_of, lay_out_teacher
+from core.model.prompts import CHAT
+from training.config.teacher import BASE, SELF, WORDING, endpoint_of, lay_out_teacher, located
 from training.config.teacher_checks import check_teacher, check_tokens, served_folder, teacher_folder
 from training.embedded_model.resolve_model import SHIPPED
 from training.job.configuration import compose_run
@@ -30,7 +34,7 @@ from training.resources.host import logical_cpus
 from training.resources.layout import Layout
 from training.resources.model_shape import ModelShape
 from training.verl_hooks.prompts.shown_target import show_target
-from training.verl_hooks.teacher import EndpointTeacher
+from training.verl_hooks.teacher import EndpointTeacher, _TeacherLoopWorker
 
 RUN = Path("run")
 HARDWARE = ("cpu", "gpu", "gpu_multinode")
@@ -72,6 +76,35 @@ def test_verl_accepts_a_teacher_on_every_hardware_profile(recipe: str, hardware:
     assert config.ray_kwargs.ray_init.get("num_gpus") == (2 if hardware == "cpu" else None)
     assert Layout.of(config).reserved == 2 * gpus * config.trainer.nnodes
     assert logical_cpus(Layout.of(config), config) >= 3 * 2 * gpus
+
+
+@pytest.mark.parametrize(
+    ("overrides", "shown"),
+    [
+        (["actor_rollout_ref.rollout.max_model_len=1000"], 0),
+        (["mixed.prefix.place=prompt", "mixed.prefix.n_prefix=2", "mixed.prefix.max=0.5", "mixed.prefix.min=0.5"], 0.5),
+    ],
+)
+def test_a_teacher_has_the_context_that_was_checked(overrides: list[str], shown: float, tmp_path: Path) -> None:
+    sizes = ["data.max_prompt_length=64", "data.max_response_length=144", *overrides]
+    config = composed(f"teacher.model={BASE}", *sizes)
+    lay_out_teacher(config, str(SHIPPED))
+    needed = 64 + 144 + 1 + (math.ceil(shown * 144) + WORDING if shown else 0)
+    server = config.distillation.teacher_models.teacher_model.inference
+    assert server.max_model_len == needed
+    short = copy_of(tmp_path / "short")
+    write_json({**read_json(short / "config.json"), "max_position_embeddings": needed - 1}, short / "config.json")
+    with pytest.raises(InputError, match=f"but a score needs {needed}"):
+        check_teacher(composed(f"teacher.model={short}", *sizes), SHIPPED)
+
+
+def test_a_folder_has_no_precedence_over_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in (BASE, SELF, "mine"):
+        (tmp_path / name).mkdir()
+    for name, kept in ((BASE, BASE), (SELF, SELF), ("mine", str(tmp_path / "mine"))):
+        assert composed(f"teacher.model={name}", recipe="opsd").teacher.model == kept
+        assert located(name, tmp_path) == kept
 
 
 def test_a_policy_that_is_its_own_teacher_needs_no_server() -> None:
@@ -201,6 +234,22 @@ def test_the_words_around_a_target_have_fewer_bytes_than_are_allowed_for() -> No
     shown = show_target(conversation, "{problem}", whole=True)  # braces of the content are content
     assert shown[0] == conversation[0]
     assert shown[1]["content"].startswith("{target}\n") and "\n{problem}\n" in shown[1]["content"]
+
+
+@pytest.mark.parametrize("target", [None, [], [{"role": "assistant", "content": "1+1=2"}]])
+def test_a_teacher_that_sees_the_target_scores_a_row_without_one(target: Any) -> None:
+    class Asked:
+        async def log_probs(self, prompt: list[int], response: list[int]) -> list[float]:
+            texts.append(tokenizer.decode(prompt))
+            return [-1.0] * len(response)
+
+    texts, tokenizer = list[str](), AutoTokenizer.from_pretrained(SHIPPED)
+    worker, output = _TeacherLoopWorker.__new__(_TeacherLoopWorker), SimpleNamespace(prefix_length=0)
+    worker.sees_target, worker.template, worker.tokenizer, worker.teacher = True, CHAT, tokenizer, Asked()
+    row = {"raw_prompt": [{"role": "user", "content": "1+1=?"}], "target": target}
+    asyncio.run(worker._compute_teacher_logprobs(output, tokenizer.encode("1+1=?"), [5, 6], False, row))
+    assert output.teacher_log_probs == [-1.0, -1.0]
+    assert ("1+1=2" in texts[0]) == bool(target)
 
 
 def scores(tokenizer: tokenizers.Tokenizer) -> Callable[[dict[str, Any]], tuple[int, Any]]:
