@@ -4,13 +4,11 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from core.parquet import read_table
 from core.schemas import SAMPLE
 from training.explain.before import examine as examine_targets
 from training.explain.causes import early_causes
-from training.explain.sampled_rows import PROMPTS, sample_rows
+from training.explain.sampled_rows import sample_rows
 from training.job.configuration import compose_run
 from training.job.request import TrainingRequest
 
@@ -25,7 +23,7 @@ def examine(file: Path, samples: Path | None) -> int:
     config = compose_run(request.recipe, request.hardware, request.config_overrides(), run=request.out)
     drawn = None if samples is None else _drawn(samples, request.targets.path)
     found = {one.cause.name: one for one in examine_targets(config, request.targets.path, request.model.path, drawn)}
-    count = min(PROMPTS, pq.read_metadata(request.targets.path).num_rows)
+    count = len(sample_rows(request.targets.path))
     sys.stdout.write(
         f"{count} prompts of {request.targets.path.name}{' with answers of the base model' if drawn else ''}\n"
     )

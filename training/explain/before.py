@@ -3,7 +3,6 @@
 The first step's samples are the base model's, drawn before any update, so looking at them costs no sampling.
 """
 
-import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from core.errors import first_line
 from core.model.prompts import render_target
 from core.model.tokens import Lengths, load_lengths
 from grading.grader import Verdict
@@ -21,21 +21,20 @@ from grading.row_fields import row_fields
 from grading.verifiers.spec import VerifierSpec, open_verifier, parse_spec
 from training.explain.causes import Finding, early_causes, explain
 from training.explain.record import RunRecord
+from training.explain.reward_calls import UNKNOWN, Score, asked
 from training.explain.sampled_rows import sample_rows
-from training.job import user_reward
 from training.job.configuration import chat_template
 from training.job.input_checks import MATH, read_verifiers
 from training.job.records import rollout_log
 from training.job.records.rollout_log import Rollout
-from training.job.user_reward import SHIPPED, VERIFIERS, RewardError
+from training.job.user_reward import SHIPPED, VERIFIERS
 
-SECONDS = 2.0  # for all of them, at least one: 1% of a training of three minutes
+SECONDS = 2.0  # after which no further target is looked at: 1% of a training of three minutes
 BORROWED = 2  # answers to other problems that a verifier should not take for right
 COSTLY = "judge"  # type of a verifier whose verdicts cost money
 WHOLE_TEXT = "compute_score_whole_text"
 
 Warn = Callable[[int, str], None]  # of a step
-Score = Callable[[Mapping[str, Any], str], tuple[float, str]]  # of a row and a response: score, and why it failed
 
 
 def examine(
@@ -67,14 +66,15 @@ def examine(
             else:
                 for text, tokens in drawn.get(row["prompt"][-1]["content"], ()):
                     samples.append(_sample(row, text, lengths, score, tokens=tokens))
-    return explain(RunRecord(_with_verifiers(config, verifiers), samples={0: samples}), early_causes())
+    return explain(RunRecord(_as_it_runs(config, verifiers, model), samples={0: samples}), early_causes())
 
 
 def warn_before(config: DictConfig, targets: Path, model: Path, warn: Warn) -> None:
     """Warn of the causes that can be seen in the targets of a run that is about to start."""
     if config.objective == "rl":
-        for finding in examine(config, targets, model):
-            warn(0, warning(finding))
+        with _without_harm(partial(warn, 0)):
+            for finding in examine(config, targets, model):
+                warn(0, warning(finding))
 
 
 def first_look(config: DictConfig, rollouts: Path, warn: Warn) -> Callable[[], None]:
@@ -83,15 +83,15 @@ def first_look(config: DictConfig, rollouts: Path, warn: Warn) -> Callable[[], N
 
     def look() -> None:
         nonlocal looked
-        steps = rollout_log.steps(rollouts)
-        if looked or len(steps) < 2:  # the last one may be half written
+        if looked or len(steps := rollout_log.steps(rollouts)) < 2:  # the last one may be half written
             return
         looked = True
         if steps[0] == 1:
-            samples = rollout_log.read(rollouts, 1)
-            record = RunRecord(OmegaConf.to_container(config), samples={1: samples})
-            for finding in explain(record, early_causes()):
-                warn(1, warning(finding))
+            with _without_harm(partial(warn, 1)):
+                samples = rollout_log.read(rollouts, 1)
+                record = RunRecord(OmegaConf.to_container(config), samples={1: samples})
+                for finding in explain(record, early_causes()):
+                    warn(1, warning(finding))
 
     return look
 
@@ -102,12 +102,24 @@ def warning(finding: Finding) -> str:
     return f"{cause.title}: {finding.evidence.text}. Change {cause.keys}; see {cause.link}"
 
 
+@contextmanager
+def _without_harm(say: Callable[[str], None]) -> Iterator[None]:
+    """Make a warning of whatever a look raises: the training does not depend on it."""
+    try:
+        yield
+    except Exception as error:
+        say(f"the look for known causes failed, and the training goes on: {type(error).__name__}: {first_line(error)}")
+
+
 def _sample(
     row: Mapping[str, Any], text: str, lengths: Lengths, score: Score, *, whole: bool = False, tokens: int = 0
 ) -> Rollout:
-    """``text`` as a response to the row's prompt; with ``whole`` as the off-policy sample that it is in a run."""
+    """``text`` as a response to the row's prompt: with ``tokens`` as it was drawn, otherwise as a target of the row.
+
+    With ``whole`` it is the off-policy sample that it is in a run.
+    """
     prompt = lengths.prompt_text(row["prompt"])
-    response = render_target(prompt, text, lengths.chat.eos_token) if whole else text
+    response = text if tokens else render_target(prompt, text, lengths.chat.eos_token)
     (counted,) = [tokens] if tokens else lengths.count([response])
     reward, error = score(row, response)
     gold = str(row["reward_model"]["ground_truth"])
@@ -119,7 +131,8 @@ def _scores(config: DictConfig, verifiers: Mapping[str, VerifierSpec]) -> Iterat
     """The reward of the run, whose processes end with the block."""
     section = OmegaConf.to_container(config.reward.custom_reward_function)
     if section["path"] != SHIPPED:
-        yield partial(_by_function, section)
+        with asked(section) as score:
+            yield score
         return
     with ExitStack() as stack:
         rule = parse_spec("math_whole_text", "rule") if section["name"] == WHOLE_TEXT else MATH
@@ -129,7 +142,7 @@ def _scores(config: DictConfig, verifiers: Mapping[str, VerifierSpec]) -> Iterat
         def by_verifier(row: Mapping[str, Any], response: str) -> tuple[float, str]:
             spec, info = specs[row["data_source"]], row["extra_info"]
             if spec.type == COSTLY:
-                return 0.5, ""  # neither right nor wrong
+                return UNKNOWN
             fields = row_fields(row["data_source"], row["prompt"][-1]["content"], info.get("fields"))
             grade = opened[spec].verify(response, row["reward_model"]["ground_truth"], fields=fields, thinking=True)
             return grade.score, grade.reason if grade.verdict is Verdict.ERROR and spec != MATH else ""
@@ -137,19 +150,10 @@ def _scores(config: DictConfig, verifiers: Mapping[str, VerifierSpec]) -> Iterat
         yield by_verifier
 
 
-def _by_function(section: Mapping[str, Any], row: Mapping[str, Any], response: str) -> tuple[float, str]:
-    gold, source = row["reward_model"]["ground_truth"], row["data_source"]
-    sample = {"data_source": source, "solution_str": response, "ground_truth": gold, "extra_info": row["extra_info"]}
-    try:
-        scored = asyncio.run(user_reward.compute_score(function=section, **sample))
-    except RewardError as error:
-        return 0.0, str(error)
-    return float(scored["score"] if isinstance(scored, Mapping) else scored), ""
-
-
-def _with_verifiers(config: DictConfig, verifiers: Mapping[str, VerifierSpec]) -> dict[str, Any]:
-    """The configuration as the run has it, with the verifiers of its sources."""
+def _as_it_runs(config: DictConfig, verifiers: Mapping[str, VerifierSpec], model: Path) -> dict[str, Any]:
+    """The configuration as the run has it, with the verifiers of its sources and its base model."""
     resolved: Any = OmegaConf.to_container(config)
+    resolved["actor_rollout_ref"]["model"]["path"] = str(model)
     section = resolved["reward"]["custom_reward_function"]
     if section["path"] == SHIPPED:
         specs = {name: spec.to_json() for name, spec in verifiers.items()}

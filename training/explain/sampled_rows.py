@@ -4,19 +4,20 @@ import random
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
+from core.parquet import count_rows, read_batches
+from core.schemas import TARGET
 
 PROMPTS = 20
+ROWS_PER_READ = 256
 
 
 def sample_rows(targets: Path) -> list[dict[str, Any]]:
-    """`PROMPTS` rows of a file of targets, always the same ones."""
-    file = pq.ParquetFile(targets)
-    chosen = sorted(random.Random(0).sample(range(file.metadata.num_rows), min(PROMPTS, file.metadata.num_rows)))
+    """Those of `PROMPTS` rows of a table of targets, always the same ones, that have a target."""
+    count = count_rows(targets)
+    chosen = sorted(random.Random(0).sample(range(count), min(PROMPTS, count)))
     rows, start = [], 0
-    for group in range(file.metadata.num_row_groups):
-        count = file.metadata.row_group(group).num_rows
-        if within := [row - start for row in chosen if start <= row < start + count]:
-            rows += file.read_row_group(group).take(within).to_pylist()
-        start += count
-    return rows
+    for batch in read_batches(targets, ROWS_PER_READ, TARGET.names):
+        if within := [row - start for row in chosen if start <= row < start + batch.num_rows]:
+            rows += batch.take(within).to_pylist()
+        start += batch.num_rows
+    return [row for row in rows if row["target"]]

@@ -255,7 +255,8 @@ def _train(
     folder.attempts.mkdir(exist_ok=True)
     total, earlier = config.trainer.total_training_steps, attempts(folder.attempts)
     task = partial(_task, request, folder, environment)
-    look = extension("first_look")(config, folder.rollouts, partial(warn, report))
+    resumed = latest_step(folder.checkpoints)
+    look = None if resumed else extension("first_look")(config, folder.rollouts, partial(warn, report))
     if earlier and backend.reattach(task(earlier[-1])):
         attempt, done = earlier[-1], latest_step(folder.checkpoints)
     else:
@@ -266,7 +267,8 @@ def _train(
             return
 
     def after_step() -> None:
-        look()
+        if look:
+            look()
         budget.check(latest_step(folder.checkpoints), partial(measured_pace, folder.attempts, ""))
 
     follow(

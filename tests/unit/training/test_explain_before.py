@@ -1,6 +1,10 @@
 """What is looked at before a training: some of its targets, and the samples of its first step."""
 
+import asyncio
 import json
+import shutil
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +14,11 @@ import pytest
 from omegaconf import OmegaConf
 
 from core.arithmetic import problems
+from core.files import read_json, write_json
+from core.parquet import shard_path
 from core.schemas import TARGET
 from training.embedded_model.resolve_model import SHIPPED
+from training.explain import reward_calls
 from training.explain.before import examine, first_look, warn_before
 from training.explain.sampled_rows import PROMPTS, sample_rows
 from training.job.configuration import compose_run
@@ -64,19 +71,79 @@ def test_a_function_that_reads_the_answer_has_no_fault(tmp_path: Path, targets: 
     assert names(rewarding(tmp_path, right), targets, SHIPPED) == []
 
 
-def test_thoughts_that_a_template_opens_before_the_targets_do(tmp_path: Path, model_that_thinks: Path):
+@pytest.mark.parametrize(
+    "body",
+    [
+        "def score(**_):\n    time.sleep(60)",
+        "async def score(**_):\n    await asyncio.sleep(60)",
+        "async def score(**_):\n    time.sleep(60)",
+    ],
+)
+def test_a_function_that_hangs_is_asked_no_more(tmp_path: Path, targets: Path, body: str, monkeypatch):
+    monkeypatch.setattr(reward_calls, "SECONDS", 0.5)
+    (tmp_path / "reward.py").write_text(f"import asyncio, time\n{body}\n")
+    run = config(tmp_path, **{f"{REWARD}.path": str(tmp_path / "reward.py"), f"{REWARD}.name": "score"})
+    started = time.monotonic()
+    assert names(run, targets, SHIPPED) == []
+    assert time.monotonic() - started < 30  # one call of a minute is not waited for
+    assert all(thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread())
+
+
+def test_a_function_is_called_in_one_event_loop(tmp_path: Path, targets: Path):
+    """As verl calls it: a lock or a client of the function belongs to the loop of its first call."""
+    (tmp_path / "reward.py").write_text(
+        "import asyncio\n"
+        "async def score(data_source, solution_str, ground_truth, extra_info=None):\n"
+        "    loop = asyncio.get_running_loop()\n"
+        "    assert vars(asyncio).setdefault('first_loop_of_a_test', loop) is loop\n"
+        "    return float('{' + ground_truth + '}' in solution_str)\n"
+    )
+    run = config(tmp_path, **{f"{REWARD}.path": str(tmp_path / "reward.py"), f"{REWARD}.name": "score"})
+    try:
+        assert names(run, targets, SHIPPED) == []
+    finally:
+        del vars(asyncio)["first_loop_of_a_test"]
+
+
+def traces(file: Path, before: str = "", without: int = 0) -> Path:
+    """Eight targets that start with ``before``, of which the last ones have no target."""
     rows = [
         {
             "data_source": "arithmetic",
             "prompt": [{"role": "user", "content": one.problem}],
-            "target": [{"role": "assistant", "content": f"\n{one.trace}"}],
+            "target": [{"role": "assistant", "content": f"{before}{one.trace}"}] if number < 8 - without else None,
             "ability": "math",
             "reward_model": {"style": "rule", "ground_truth": one.answer},
             "extra_info": {"id": one.id},
         }
-        for one in problems("train", 8)
+        for number, one in enumerate(problems("train", 8))
     ]
-    pq.write_table(pa.Table.from_pylist(rows, schema=TARGET), tmp_path / "t.parquet")
+    pq.write_table(pa.Table.from_pylist(rows, schema=TARGET), file)
+    return file
+
+
+def test_rows_without_a_target_are_left_out(tmp_path: Path):
+    some, none = traces(tmp_path / "some.parquet", without=3), traces(tmp_path / "none.parquet", without=8)
+    assert (len(sample_rows(some)), len(sample_rows(none))) == (5, 0)
+    assert names(config(tmp_path), some, SHIPPED) == names(config(tmp_path), none, SHIPPED) == []
+
+
+def test_targets_whose_thoughts_a_template_opens_have_no_fault(tmp_path: Path, model_that_thinks: Path):
+    assert names(config(tmp_path), traces(tmp_path / "t.parquet"), model_that_thinks) == []
+
+
+def test_an_override_that_the_model_has_room_for_is_no_fault(tmp_path: Path, targets: Path):
+    key = "+actor_rollout_ref.model.override_config.max_position_embeddings"
+    run = config(tmp_path, **{key: "2048"})
+    assert names(run, targets, SHIPPED) == []
+    short = tmp_path / "short"
+    shutil.copytree(SHIPPED, short)
+    write_json({**read_json(short / "config.json"), "max_position_embeddings": 96}, short / "config.json")
+    assert names(run, targets, short) == ["context"]
+
+
+def test_thoughts_that_a_template_opens_before_the_targets_do(tmp_path: Path, model_that_thinks: Path):
+    traces(tmp_path / "t.parquet", before="\n")
     assert names(config(tmp_path), tmp_path / "t.parquet", model_that_thinks) == ["thoughts_twice"]
     drawn = {one.problem: [("7+5=12\n</think>\n\n\\boxed{12}", 24)] for one in problems("train", 8)}
     assert names(config(tmp_path), tmp_path / "t.parquet", model_that_thinks, drawn) == ["thoughts_twice"]
@@ -111,6 +178,10 @@ def test_the_same_rows_are_looked_at_each_time(targets: Path, tmp_path: Path):
     pq.write_table(table, tmp_path / "grouped.parquet", row_group_size=7)
     assert sample_rows(tmp_path / "grouped.parquet") == rows
     assert len(sample_rows(write_targets(tmp_path / "few.parquet", rows=3))) == 3
+    for number, start in enumerate((0, 15)):
+        pq.write_table(table.slice(start, 15 if number == 0 else None), shard_path(tmp_path / "s.parquet", number, 2))
+    assert sample_rows(tmp_path / "s.parquet") == rows
+    assert names(config(tmp_path), tmp_path / "s.parquet", SHIPPED) == []
 
 
 def test_a_run_is_warned_before_it_starts_and_a_supervised_one_is_not(tmp_path: Path, targets: Path):
@@ -133,3 +204,17 @@ def test_the_samples_of_the_first_step_are_looked_at_once(tmp_path: Path):
         assert len(said) == (step > 1)
     ((step, text),) = said
     assert step == 1 and "cut at the limit" in text and "100%" in text
+
+
+def test_a_look_that_fails_is_a_warning(tmp_path: Path):
+    said: list[tuple[int, str]] = []
+    warn_before(config(tmp_path), tmp_path / "none.parquet", SHIPPED, lambda *given: said.append(given))
+    for step in (1, 2):
+        (tmp_path / f"{step}.jsonl").write_text("{}\n")
+    look = first_look(OmegaConf.create({}), tmp_path, lambda *given: said.append(given))
+    look()
+    look()
+    assert [step for step, _ in said] == [0, 1]
+    for (_, text), error in zip(said, ("FileNotFoundError", "InputError"), strict=True):
+        assert text.startswith("the look for known causes failed, and the training goes on: ") and error in text
+        assert "\n" not in text

@@ -1,0 +1,78 @@
+"""A user's reward function, asked about single responses with a time limit."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+from training.job import user_reward
+from training.job.user_reward import RewardError
+
+SECONDS = 2.0  # for an answer; a function that took longer once is asked no more
+UNKNOWN = 0.5, ""  # neither right nor wrong
+
+Score = Callable[[Mapping[str, Any], str], tuple[float, str]]  # of a row and a response: score, and why it failed
+
+
+class _DaemonThreads(ThreadPoolExecutor):
+    """Runs each call in a thread of its own, for which no exit of the process waits."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+
+        def call() -> None:
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except BaseException as error:
+                future.set_exception(error)
+
+        threading.Thread(target=call, daemon=True).start()
+        return future
+
+
+@contextmanager
+def asked(section: Mapping[str, Any]) -> Iterator[Score]:
+    """The function of ``section`` (``reward.custom_reward_function``), called in one event loop as verl does it."""
+    silent = False
+    with _event_loop() as loop:
+
+        def score(row: Mapping[str, Any], response: str) -> tuple[float, str]:
+            nonlocal silent
+            if silent:
+                return UNKNOWN
+            sample = {name: row[name] for name in ("data_source", "extra_info")}
+            sample |= {"solution_str": response, "ground_truth": row["reward_model"]["ground_truth"]}
+            answer = asyncio.run_coroutine_threadsafe(user_reward.compute_score(function=section, **sample), loop)
+            try:
+                scored = answer.result(SECONDS)
+            except TimeoutError:
+                silent = answer.cancel()
+                return UNKNOWN
+            except RewardError as error:
+                return 0.0, str(error)
+            return float(scored["score"] if isinstance(scored, Mapping) else scored), ""
+
+        yield score
+
+
+@contextmanager
+def _event_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """An event loop in a thread of its own, which ends with the block unless a function blocks it."""
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def serve() -> None:
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        loop.set_default_executor(_DaemonThreads())
+        started.set_result((loop, ended))
+        await ended.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
+    thread.start()
+    loop, ended = started.result()
+    try:
+        yield loop
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join(SECONDS)
