@@ -19,6 +19,7 @@ from assets.shared.references import Reference
 from core.code_digest import PROJECT, SHORT_DIGEST
 from core.errors import InputError, explain_validation
 from core.files import UNWRITABLE, atomic_folder, write_json
+from core.parquet import is_there
 
 FILES = "/files"  # where the web server of the UI serves the pages of the storage
 Kind = TypeVar("Kind", bound=Reference)
@@ -115,7 +116,8 @@ class Storage(dg.ConfigurableResource):
             raise InputError(
                 f"{file}: not a reference ({explain_validation(error, kind)}); materialize {key} again"
             ) from error
-        if not Path(reference.path).exists():
+        path = Path(reference.path)
+        if not path.exists() and not is_there(path):
             raise InputError(f"{key}: {reference.path} is gone; materialize {key} again")
         return reference
 
