@@ -14,6 +14,7 @@ import pytest
 from pages import page_data
 
 from assets.checks import check_keys
+from core.parquet import shards
 from core.schemas import REJECTED, TARGET
 from targets.check import expectations as quality
 from tests.defs.project import message
@@ -375,3 +376,20 @@ def test_a_disk_that_fills_up_is_one_message_and_leaves_nothing_half_written(bui
     assert "cannot write" in message(result)
     assert "make room" in message(result)
     assert project.files() == before
+
+
+def test_targets_in_several_files_are_trained_on_and_each_version_is_validated(build):
+    several = {**SMALL, "targets__rows_per_file": "100"}
+    project = build(**several)
+    result = project.run(*INPUTS, *TARGETS)
+    assert result.success
+    assert all(c.passed for c in result.get_asset_check_evaluations() if c.severity == dg.AssetCheckSeverity.ERROR)
+    train = project.metadata("targets/train")
+    assert train["files"] == len(shards(Path(train["file"]))) == 2
+    checks = {check.check_name: check for check in result.get_asset_check_evaluations()}
+    first = checks["enough_rows"].metadata["value"].value
+    assert first == project.metadata("targets/prepared")["dagster/row_count"]
+
+    project = build(**{**several, "targets__embedded_rows": "290"})
+    checks = {check.check_name: check for check in project.run(*TARGETS).get_asset_check_evaluations()}
+    assert checks["enough_rows"].metadata["value"].value < first
