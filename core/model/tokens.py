@@ -1,5 +1,6 @@
 """Count tokens with the policy's own tokenizer, from its ``tokenizer.json``: no torch, no transformers."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from core.errors import InputError
 from core.files import digest_bytes
 from core.model.chat_template import ChatTemplate, check_chat_template
 from core.model.prompts import CHAT, Messages, Template, render_prompt, render_target
-from core.model.special_tokens import check_end_token
+from core.model.special_tokens import check_end_token, special_tokens
 
 CHARACTERS = 1_000_000  # whose tokens are in memory at once
 END_TOKEN = 1  # the trainer appends the end-of-sequence token to a target
@@ -92,5 +93,6 @@ def load_lengths(path: Path, kwargs: Mapping[str, Any] | None = None) -> Lengths
     # No cut, no padding: a tokenizer.json may carry either from its last use, and both would falsify the counts.
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    digest = digest_bytes(content + (chat.chat_template or "").encode())
+    special = json.dumps(special_tokens(file.parent), sort_keys=True)  # templates print some of them
+    digest = digest_bytes(content + (chat.chat_template or "").encode() + special.encode())
     return Lengths(tokenizer, chat, digest, replace(CHAT, kwargs=kwargs or {}))

@@ -96,7 +96,8 @@ class DecisionCache:
     @cached_property
     def versions(self) -> dict[str, str]:
         """What the results of `Memory` depend on, by their kind."""
-        inputs = {BENCHMARK: self.benchmarks_digest, VERDICT: self.config.grade_limit_s, TOKENS: self.lengths.digest}
+        tokens = f"{self.lengths.digest} {json.dumps(self.config.chat_template_kwargs, sort_keys=True)}"
+        inputs = {BENCHMARK: self.benchmarks_digest, VERDICT: self.config.grade_limit_s, TOKENS: tokens}
         return {kind: f"{inputs[kind]} {code_digest(*code)}" for kind, code in RESULT_CODE.items()}
 
     def _results(self, piece: Piece) -> Path:

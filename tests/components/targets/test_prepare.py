@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -415,3 +416,24 @@ def test_tokens_that_are_no_numbers_are_rejected(jsonl: Any, good: Any, tokenize
         jsonl(good(1, target_token_ids=["a"]), good(2, target_token_ids=[True]), good(3)), tmp_path / "out", tokenizer
     )
     assert prepared.counts == {"read": 3, "kept": 1, "wrong_type": 2}
+
+
+def test_other_settings_of_the_chat_template_count_the_tokens_again(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
+) -> None:
+    folder = shutil.copytree(tokenizer, tmp_path / "tokenizer")
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+
+    def tokens(**changes: Any) -> list[int]:
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings | changes))
+        out = tmp_path / "out"
+        run(source, out, folder, cache=tmp_path / "cache", chat_template_kwargs=kwargs)
+        return pq.read_table(out / "profile.parquet")["prompt_tokens"].to_pylist()
+
+    source = jsonl(*(good(k) for k in range(1, 4)))
+    settings["chat_template"] = "{{ bos_token }}{{ greeting }}" + settings["chat_template"]
+    kwargs = {"greeting": "a"}
+    before = tokens(bos_token="<|im_start|>")
+    kwargs = {"greeting": "abc"}
+    assert tokens(bos_token="<|im_start|>") == [count + 2 for count in before]
+    assert tokens(bos_token="<|im_start|><|im_start|>") == [count + 3 for count in before]
