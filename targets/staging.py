@@ -1,7 +1,7 @@
 """Publish several files together: write them into a staging folder, and move them out when all are finished."""
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -25,6 +25,9 @@ def clear_staging(out_dir: Path) -> None:
 def staging(out_dir: Path, names: Sequence[str]) -> Iterator[Path]:
     """A folder inside ``out_dir``. When the block ends, its tables ``names`` move to ``out_dir``, in that order.
 
+    Several files cannot take the place of earlier ones at once. The earlier last table is removed before they move, so
+    that a kill on the way leaves files that are incomplete, and not some of each version.
+
     Raises InputError while another process prepares into ``out_dir``. What a killed one left behind is cleared. An
     OSError (no space, no permission) gets the folder and the remedy into its message. If the block fails, ``out_dir``
     is as it was, and a folder that was created here is removed. The lock file stays beside the files: were it unlinked,
@@ -39,12 +42,13 @@ def staging(out_dir: Path, names: Sequence[str]) -> Iterator[Path]:
         shutil.rmtree(staging_dir, ignore_errors=True)
         staging_dir.mkdir()
         yield staging_dir
-        for name in names:
-            files = shards(staging_dir / name)
+        tables = {name: shards(staging_dir / name) for name in names}
+        if any(len(files) > 1 for files in tables.values()) or any(shard_files(out_dir / name) for name in names):
+            _remove_table(out_dir / names[-1])
+        for name, files in tables.items():
             for file in files:
                 publish(file, out_dir / file.name)
-            for stale in {out_dir / name, *shard_files(out_dir / name)} - {out_dir / file.name for file in files}:
-                stale.unlink(missing_ok=True)
+            _remove_table(out_dir / name, [out_dir / file.name for file in files])
     except Timeout:
         raise InputError(
             f"{out_dir}: another process is preparing targets there: wait, or give another folder"
@@ -58,3 +62,9 @@ def staging(out_dir: Path, names: Sequence[str]) -> Iterator[Path]:
             if created and all(path.is_dir() or path.suffix == ".lock" for path in out_dir.rglob("*")):
                 shutil.rmtree(out_dir)
             lock.release()
+
+
+def _remove_table(path: Path, but: Collection[Path] = ()) -> None:
+    """Remove the files of the table ``path`` which are not among ``but``."""
+    for file in {path, *shard_files(path)} - {*but}:
+        file.unlink(missing_ok=True)
