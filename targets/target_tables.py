@@ -78,6 +78,8 @@ class TableWriter:
             self._pending_size = 0
 
     def _append(self, table: Any) -> None:
+        if not table.num_rows:
+            return
         self._tables.append(table)
         self._bytes += table.nbytes
         if self._bytes >= BYTES_PER_GROUP:
