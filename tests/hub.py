@@ -71,6 +71,8 @@ def serve_hub() -> Iterator[Hub]:
                 entry = json.loads(line)
                 if entry["key"] == "file":
                     commit[entry["value"]["path"]] = base64.b64decode(entry["value"]["content"])
+                elif entry["key"] == "deletedFile":
+                    del commit[entry["value"]["path"]]
             hub.repositories[f"{kind}/{repository}"].append(commit)
             self.answer(
                 200, {"commitUrl": f"{hub.address}/{kind}/{repository}/commit/{sha(commit)}", "commitOid": sha(commit)}

@@ -29,15 +29,25 @@ def _refusals() -> tuple[type[Exception], ...]:
 
 
 def upload_folder(
-    folder: Path, repository: str, kind: Literal["model", "dataset"], *, where: str, advice: str, private: bool = True
+    folder: Path,
+    repository: str,
+    kind: Literal["model", "dataset"],
+    *,
+    where: str,
+    advice: str,
+    private: bool = True,
+    replace: str | None = None,
 ) -> None:
-    """Upload ``folder`` to ``repository``, which is created if it does not exist; InputError if the hub refuses."""
+    """Upload ``folder`` to ``repository``, which is created if it does not exist; InputError if the hub refuses.
+
+    ``replace``: a pattern of the files of the repository that go if ``folder`` does not have them.
+    """
     from huggingface_hub import HfApi
 
     with hub_errors(where, advice):
         api = HfApi()
         api.create_repo(repository, repo_type=kind, exist_ok=True, private=private)
-        api.upload_folder(folder_path=folder, repo_id=repository, repo_type=kind)
+        api.upload_folder(folder_path=folder, repo_id=repository, repo_type=kind, delete_patterns=replace)
 
 
 def load_split(repository: str, subset: str | None, split: str | None, revision: str | None, *, where: str) -> Any:

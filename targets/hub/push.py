@@ -35,7 +35,15 @@ def push(folder: Path, repository: str, *, license: str | None, public: bool) ->
     with tempfile.TemporaryDirectory() as scratch:
         digest = write_dataset(folder, Path(scratch), repository, license)
         where, advice = f"push {repository}", "log in, or give a repository that you may write to"
-        upload_folder(Path(scratch), repository, "dataset", where=where, advice=advice, private=not public)
+        upload_folder(
+            Path(scratch),
+            repository,
+            "dataset",
+            where=where,
+            advice=advice,
+            private=not public,
+            replace=f"{DATA}/*.parquet",
+        )
     return digest
 
 

@@ -166,3 +166,16 @@ def test_files_of_one_name_are_told_apart_by_as_few_folders_as_needed(training_s
     assert prepared.sources.keys() == {"one/t.jsonl", "two/t.jsonl"}
     assert {row["extra_info"]["id"].partition(":")[0] for row in rows(split.train)} == prepared.sources.keys()
     assert read_split(split.train.parent) == split
+
+
+def test_a_set_of_fewer_files_takes_the_place_of_one_of_more(
+    hub: Hub, training_set: tuple[Prepared, Split], tmp_path: Path, tokenizer: Path
+) -> None:
+    prepared, split = training_set
+    several = run(prepared.config.paths[0], tmp_path / "several", tokenizer, rows_per_file=20)
+    select_train(several, tmp_path / "several")
+    for folder in (tmp_path / "several", split.train.parent):
+        done = targets(hub, "push", str(folder), "me/set", "--license", "mit", home=tmp_path / "home")
+        assert done.returncode == 0, done.stderr
+    data = [name for name in hub.newest("datasets/me/set") if name.startswith("data/")]
+    assert sorted(data) == ["data/heldout.parquet", "data/train.parquet"]
