@@ -18,7 +18,7 @@ ROWS_PER_READ = 256
 # Of address space that reading one batch may take; Arrow's allocator reserves 1 GiB of it before it uses any.
 READ_BYTES = 3 << 30
 BUFFER_BYTES = 1 << 20
-SHARD = compile_full_match(r"([^/]{1,200})-\d{5}-of-\d{5}")
+SHARD = compile_full_match(r"([^/]{1,200})-[0-9]{5}-of-[0-9]{5}")
 
 
 def shard_path(path: Path, number: int, count: int) -> Path:
@@ -27,12 +27,17 @@ def shard_path(path: Path, number: int, count: int) -> Path:
     >>> shard_path(Path("out/train.parquet"), 1, 12).name
     'train-00001-of-00012.parquet'
     """
-    return path if count == 1 else path.with_name(f"{path.stem}-{number:05d}-of-{count:05d}{path.suffix}")
+    return path if count == 1 else _numbered(path, number, count)
+
+
+def _numbered(path: Path, number: int, count: int) -> Path:
+    return path.with_name(f"{path.stem}-{number:05d}-of-{count:05d}{path.suffix}")
 
 
 def shard_files(path: Path) -> list[Path]:
     """The files beside ``path`` whose names say that they are a part of this table, in order."""
-    return sorted(path.parent.glob(f"{glob.escape(path.stem)}-?????-of-?????{glob.escape(path.suffix)}"))
+    found = path.parent.glob(f"{glob.escape(path.stem)}-?????-of-?????{glob.escape(path.suffix)}")
+    return sorted(file for file in found if SHARD(file.stem))
 
 
 def table_of_shard(path: Path) -> Path | None:
@@ -57,7 +62,8 @@ def shards(path: Path) -> list[Path]:
     there = shard_files(path)
     if not there:
         return [path]
-    expected = [shard_path(path, number, int(there[0].stem[-5:])) for number in range(int(there[0].stem[-5:]))]
+    count = max(1, int(there[0].stem[-5:]))
+    expected = [_numbered(path, number, count) for number in range(count)]
     if path.exists() or there != expected:
         named = ", ".join(file.name for file in [*([path] if path.exists() else []), *there][:4])
         raise InputError(
@@ -70,6 +76,13 @@ def shards(path: Path) -> list[Path]:
 def is_there(path: Path) -> bool:
     """Whether there is a table ``path``, in one or several files; InputError like `shards`."""
     return shards(path)[0].is_file()
+
+
+def read_shards(path: Path, **options: Any) -> "pa.Table":
+    """The table ``path``, without columns from the names of folders; ``options`` are those of ``pq.read_table``."""
+    import pyarrow.parquet as pq
+
+    return pq.read_table(shards(path), partitioning=None, **options)
 
 
 def count_rows(path: Path) -> int:

@@ -16,7 +16,7 @@ from core.model.manifest import InputRecord, TargetsRecord
 from core.model.model_folder import check_model
 from core.model.prompts import TEMPLATE_KWARGS
 from core.model.tokens import Lengths, load_lengths
-from core.parquet import count_rows, read_batches, shards
+from core.parquet import count_rows, read_batches, read_shards, shards
 from core.plugins.config_files import check_not_declared
 from core.plugins.user_code import check_function
 from core.schemas import PASS_RATE, TARGET, TARGET_LOG_PROBS
@@ -104,7 +104,7 @@ def read_verifiers(targets: Path) -> dict[str, VerifierSpec]:
         InputError: a row is of a source without a verifier, or what a verifier reads outside of the project has
             changed since the targets were prepared.
     """
-    sources = pq.read_table(shards(targets), columns=["data_source"])["data_source"].unique().to_pylist()
+    sources = read_shards(targets, columns=["data_source"])["data_source"].unique().to_pylist()
     recorded = (pq.read_schema(shards(targets)[0]).metadata or {}).get(VERIFIERS_KEY)
     if recorded is None:
         return dict.fromkeys(sources, MATH)
@@ -160,7 +160,7 @@ def check_pass_rates(path: Path, config: DictConfig) -> None:
             f"targets {path}: no column {name} of numbers, which {reader} reads: prepare the targets with the pass "
             f"rates of the base model {remedy}"
         )
-    rates = pq.read_table(shards(path), columns=[name])[name].to_pylist()
+    rates = read_shards(path, columns=[name])[name].to_pylist()
     absent = [row for row, rate in enumerate(rates) if rate is None or not 0 <= rate <= 1]
     if absent:
         named = ", ".join(map(str, absent[:NAMED_ROWS])) + (", …" if len(absent) > NAMED_ROWS else "")
@@ -171,8 +171,8 @@ def check_pass_rates(path: Path, config: DictConfig) -> None:
 
 
 def verl_files(targets: Path) -> str | list[str]:
-    """The files of targets as verl's configuration has them: a text if there is one only."""
-    files = [str(file.resolve()) for file in shards(targets)]
+    """The files of targets as verl's configuration has them: a text if there is one only; none without rows."""
+    files = [str(file.resolve()) for file in shards(targets) if pq.read_metadata(file).num_rows]
     return files if len(files) > 1 else files[0]
 
 
@@ -180,7 +180,7 @@ def order_targets(targets: Path, config: DictConfig, folder: Path) -> Path:
     """Return the file to train on: ``targets``, or for ``data.order=easy_first`` a sorted copy in ``folder``."""
     if config.data.order != EASY_FIRST:
         return targets
-    rows = pq.read_table(shards(targets))
+    rows = read_shards(targets)
     order = easy_first(rows[PASS_RATE.name].to_pylist(), config.data.train_batch_size, config.data.seed)
     write_table(rows.take(order), folder / "train.parquet")
     return folder / "train.parquet"
@@ -199,10 +199,10 @@ def split_validation(targets: Path, config: DictConfig, folder: Path) -> tuple[P
         InputError: a problem of ``data.val_files`` is one of ``targets``, or too few rows are left to train on.
     """
     count, batch = config.data.val_max_samples, config.data.train_batch_size
-    rows, given = pq.read_table(shards(targets)), config.data.val_files
+    rows, given = read_shards(targets), config.data.val_files
     problems = _problems(rows)
     if given:
-        source = pq.read_table(given)
+        source = read_shards(given)
         if both := set(problems) & set(_problems(source)):
             raise InputError(f"data.val_files={given}: {len(both)} of its problems are in {targets}, too: remove them")
     else:

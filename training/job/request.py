@@ -13,7 +13,7 @@ from core.errors import InputError
 from core.files import digest_bytes, digest_file, read_object, read_yaml
 from core.model.manifest import InputRecord, RequestRecord
 from core.model.model_folder import model_digest
-from core.parquet import is_there, shards, table_of_shard
+from core.parquet import is_there, shard_files, shards, table_of_shard
 from core.plugins.config_files import RECIPES, config_file, first_stage, is_shipped, recipe_name
 from core.plugins.user_code import function_file, module_file, user_code_digest
 from training.algorithms.registry import KEYS, outside_function
@@ -97,7 +97,7 @@ class TrainingRequest(Placement):
             raise InputError(
                 f"targets {self.targets.path}: no such file: materialize targets/train or give --targets a parquet"
             )
-        if whole := table_of_shard(self.targets.path):
+        if (whole := table_of_shard(self.targets.path)) and len(shard_files(whole)) > 1:
             raise InputError(
                 f"targets {self.targets.path}: one of the files of {whole}: give --targets {whole}, which names all of "
                 "them"
@@ -186,7 +186,7 @@ def named_files(overrides: Sequence[str]) -> dict[str, Path]:
             elif value not in NO_FILE:
                 files[key] = _absolute(Path(value))
     for key, file in files.items():
-        if not file.is_file():
+        if not is_there(file):
             raise InputError(f"{key}: {file}: no such file: give the path of a file")
     return files
 
@@ -230,7 +230,13 @@ def _module_file(key: str, value: str) -> dict[str, Path]:
 
 def _file_digest(file: Path) -> str:
     """The digest of a file that a key names; that of a Python file covers the modules beside it that it imports."""
-    return user_code_digest(file) if file.suffix == ".py" else digest_file(file)
+    return user_code_digest(file) if file.suffix == ".py" else _table_digest(file)
+
+
+def _table_digest(path: Path) -> str:
+    """The digest of the bytes of the table ``path``, or of any other file."""
+    digests = [digest_file(file) for file in shards(path)]
+    return digests[0] if len(digests) == 1 else digest_bytes("".join(digests).encode())
 
 
 def _absolute(path: Path) -> Path:
@@ -257,5 +263,4 @@ def targets_digest(path: Path) -> str:
         raise InputError(f"targets {path}: not a readable parquet file ({error})") from error
     if b"rows_digest" in metadata:
         return metadata[b"rows_digest"].decode()
-    digests = [digest_file(file) for file in shards(path)]
-    return digests[0] if len(digests) == 1 else digest_bytes("".join(digests).encode())
+    return _table_digest(path)

@@ -71,3 +71,19 @@ def test_a_key_that_is_no_part_of_a_request_is_named(tmp_path: Path) -> None:
     (tmp_path / "r.json").write_text('{"targetss": "t", "model": "m", "out": "o"}')
     with pytest.raises(InputError, match=r"r\.json: targetss is not a setting; did you mean targets\?"):
         TrainingRequest.read(tmp_path / "r.json")
+
+
+def test_a_file_that_is_all_of_a_table_is_trained_on_and_one_of_several_is_refused(tmp_path: Path) -> None:
+    def complete(file: str, *overrides: str) -> TrainingRequest:
+        targets = {"path": tmp_path / file}
+        return TrainingRequest(targets=targets, model=SHIPPED, out="run", overrides=overrides).complete()
+
+    for name in ("only-00000-of-00001", "train-00000-of-00002", "train-00001-of-00002"):
+        pq.write_table(pa.table({"a": [name]}), tmp_path / f"{name}.parquet")
+    assert complete("only-00000-of-00001.parquet").targets.digest
+    with pytest.raises(InputError, match=r"one of the files of .*train\.parquet: give --targets"):
+        complete("train-00001-of-00002.parquet")
+    whole = complete("only.parquet", f"data.val_files={tmp_path / 'train.parquet'}")
+    assert whole.files["data.val_files"] == complete("train.parquet").targets.digest
+    with pytest.raises(InputError, match=r"data\.val_files: .*none\.parquet: no such file"):
+        complete("only.parquet", f"data.val_files={tmp_path / 'none.parquet'}")

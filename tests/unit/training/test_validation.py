@@ -135,18 +135,22 @@ def test_targets_in_several_files_are_read_like_one(tmp_path: Path) -> None:
     problems = [f"{number}+1=?" for number in range(40)]
     whole = write(tmp_path / "whole.parquet", problems)
     table = pq.read_table(whole)
-    for number in range(4):
-        pq.write_table(table.slice(10 * number, 10), shard_path(tmp_path / "train.parquet", number, 4))
-    targets = tmp_path / "train.parquet"
+    (tmp_path / "seed=3").mkdir()
+    targets = tmp_path / "seed=3" / "train.parquet"
+    for number in range(5):  # the last one has no row, which verl cannot read
+        pq.write_table(table.slice(10 * number, 10), shard_path(targets, number, 5))
     settings = config(tmp_path, "data.train_batch_size=4")
     record = check_targets(InputRecord(path=targets, digest="d"), SHIPPED, settings)
     assert record.rows == 40 and count_rows(targets) == 40
-    assert [Path(file).name for file in verl_files(targets)] == [f"train-{n:05d}-of-00004.parquet" for n in range(4)]
+    assert [Path(file).name for file in verl_files(targets)] == [f"train-{n:05d}-of-00005.parquet" for n in range(4)]
     assert verl_files(whole) == str(whole)
     first, second = (split_validation(file, settings, tmp_path / file.stem) for file in (whole, targets))
     assert [users(file) for file in first] == [users(file) for file in second]
     dataset = TargetDataset(verl_files(targets), AutoTokenizer.from_pretrained(SHIPPED))
     assert len(dataset) == 40
-    shard_path(targets, 2, 4).unlink()
-    with pytest.raises(InputError, match=r"train\.parquet: expected train-00000-of-00004\.parquet to"):
+    others = write(tmp_path / "others.parquet", [f"{number}+2=?" for number in range(8)])
+    given = config(tmp_path, f"data.val_files='{targets}'")
+    assert users(split_validation(others, given, tmp_path)[1]) == users(first[1])
+    shard_path(targets, 2, 5).unlink()
+    with pytest.raises(InputError, match=r"train\.parquet: expected train-00000-of-00005\.parquet to"):
         check_targets(InputRecord(path=targets, digest="d"), SHIPPED, settings)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from core.files import write_table
 from core.ledger import KNOWN, LEARNED_FILE, LEDGER, SOLVED, VERDICTS
-from core.parquet import shards
+from core.parquet import read_shards
 from core.schemas import LEARNED, USES
 from training.job.derived_seeds import target_ids
 
@@ -35,7 +35,7 @@ def write_ledger(run: Path, targets: Path, steps: int) -> dict[str, dict[str, in
         return None
     uses = pa.concat_tables([pq.read_table(files[step], schema=USES) for step in sorted(files) if step <= steps])
     write_table(uses, run / USES_FILE)
-    table = learned(uses, pq.read_table(shards(targets)))
+    table = learned(uses, read_shards(targets))
     write_table(table, run / LEARNED_FILE)
     return verdict_counts(table)
 

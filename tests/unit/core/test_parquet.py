@@ -1,0 +1,42 @@
+"""A table in one or several files: which files are its own, and what is read of them."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from core.errors import InputError
+from core.parquet import read_shards, shard_path, shards
+
+
+def write(path: Path, *values: int) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"value": list(values)}), path)
+    return path
+
+
+def test_a_folder_named_like_a_column_is_none(tmp_path: Path) -> None:
+    table = tmp_path / "seed=3" / "train.parquet"
+    for number in range(2):
+        write(shard_path(table, number, 2), number)
+    assert read_shards(table).to_pydict() == {"value": [0, 1]}
+    write(table.with_name("one.parquet"), 5)
+    assert read_shards(table.with_name("one.parquet")).to_pydict() == {"value": [5]}
+
+
+def test_a_name_without_numbers_is_another_table(tmp_path: Path) -> None:
+    whole = write(tmp_path / "train.parquet", 1)
+    write(tmp_path / "train-first-of-three.parquet", 2)
+    assert shards(whole) == [whole]
+
+
+def test_the_only_file_of_one_is_the_table(tmp_path: Path) -> None:
+    only = write(tmp_path / "train-00000-of-00001.parquet", 1)
+    assert shards(tmp_path / "train.parquet") == shards(only) == [only]
+
+
+def test_a_file_of_none_does_not_belong_there(tmp_path: Path) -> None:
+    write(tmp_path / "train-00000-of-00000.parquet", 1)
+    with pytest.raises(InputError, match=r"found train-00000-of-00000\.parquet, …: remove what does not belong there"):
+        shards(tmp_path / "train.parquet")
