@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InputError
-from core.parquet import shards
+from core.parquet import read_shards
 from targets.config import PrepareConfig
 from targets.target_tables import read_metadata
 
@@ -115,8 +115,7 @@ def require_targets(prepared: Prepared) -> None:
 
 def read_example(rejected: Path, reason: str) -> str:
     """A sentence on the first trace that was rejected for ``reason``; none if it says no more than the reason."""
-    import pyarrow.parquet as pq
 
-    table = pq.read_table(shards(rejected), columns=["id", "detail"], filters=[("reason", "=", reason)])
+    table = read_shards(rejected, columns=["id", "detail"], filters=[("reason", "=", reason)])
     rows = table.slice(0, 1).to_pylist()
     return f" The first, {rows[0]['id']}: {rows[0]['detail']}." if rows and rows[0]["detail"] else ""

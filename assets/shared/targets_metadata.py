@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.shared.metadata import PREVIEW_ROWS, cell, columns, counts, pictures, preview, rounded
-from core.parquet import count_rows, read_batches, shards
+from core.parquet import count_rows, read_batches, read_shards, shards
 from grading.spec_values import spec_text
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def prepared_metadata(prepared: "Prepared") -> dict[str, Any]:
     from evaluation.report.charts import funnel, histogram
     from targets.prepared import hint_texts, log_probs_text
 
-    lengths = pq.read_table(shards(prepared.profile), columns=["prompt_tokens", "target_tokens"])
+    lengths = read_shards(prepared.profile, columns=["prompt_tokens", "target_tokens"])
     prompts, tokens = (column.to_numpy() for column in lengths.columns)
     limits = prepared.config.max_prompt_tokens, prepared.config.max_target_tokens
     shapes = [

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.parquet import shards
+from core.parquet import read_shards
 from targets.target_tables import read_metadata, readable
 
 if TYPE_CHECKING:
@@ -59,10 +59,9 @@ class Version:
 
 def read_version(profile: Path) -> Version:
     """Read a profile file; InputError if it is none."""
-    import pyarrow.parquet as pq
 
     with readable(profile, REMEDY):
-        table = pq.read_table(shards(profile))
+        table = read_shards(profile)
     frame = table.flatten().to_pandas()  # a struct of metadata becomes columns metadata.NAME
     recorded = read_metadata(profile, REMEDY)
     sources, blocks = (json.loads(recorded.get(name, "{}")) for name in ("sources", "by_source"))

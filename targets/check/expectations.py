@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.errors import InputError, explain_validation
 from core.files import read_yaml
-from core.parquet import shards
+from core.parquet import read_shards
 from core.text.patterns import compile_full_match
 from targets.check.drift import Change, measure
 from targets.check.explanations import explain_construction, explain_failure
@@ -144,10 +144,9 @@ def _failing_sources(frame: "pd.DataFrame", check: Check, expected: dict[str, An
 def _read(profile: Path) -> tuple["pd.DataFrame", dict[str, Any]]:
     """The profile with the column ``traces_of_problem``, and the settings it was made with."""
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
     with readable(profile, REMEDY):
-        table = pq.read_table(shards(profile))
+        table = read_shards(profile)
     if missing := {"problem_digest", *MUST_HOLD} - set(table.column_names):
         raise InputError(
             f"profile {profile}: no column {', '.join(sorted(missing))}; it has {', '.join(table.column_names)}: "

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from core.parquet import shards
+from core.parquet import read_shards
 from targets.prepared import PREPARED, PROFILE_FILE, REJECTED_FILE
 from targets.target_tables import iter_batches, read_metadata, readable
 
@@ -79,10 +79,9 @@ def _lines(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, in
 
 def _summary(profile: Path) -> dict[str, Any]:
     import numpy as np
-    import pyarrow.parquet as pq
 
     with readable(profile, REMEDY):
-        table = pq.read_table(shards(profile), columns=["id", "source", "problem_digest", "target_tokens"])
+        table = read_shards(profile, columns=["id", "source", "problem_digest", "target_tokens"])
         recorded = read_metadata(profile, REMEDY)
         counts, blocks = (json.loads(recorded[name]) for name in ("counts", "by_source"))
     tokens = table["target_tokens"].to_numpy() if table.num_rows else np.zeros(1)
@@ -137,9 +136,8 @@ def _rows(path: Path, places: Sequence[int]) -> Iterator[tuple[int, dict[str, An
 
 def _reasons(rejected: Path, ids: set[str]) -> dict[str, str]:
     """Why the traces with these ids were rejected."""
-    import pyarrow.parquet as pq
 
     with readable(rejected, REMEDY):
         chosen = [("id", "in", sorted(ids))]
-        table = pq.read_table(shards(rejected), columns=["id", "reason"], filters=chosen)
+        table = read_shards(rejected, columns=["id", "reason"], filters=chosen)
     return {row["id"]: row["reason"] for row in table.to_pylist()}
