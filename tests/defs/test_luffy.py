@@ -140,7 +140,7 @@ def test_the_shell_completes_commands_profiles_and_recipes(luffy):
 
     assert completed("luffy ") == set(COMMANDS)
     assert completed("luffy pro") == {"promote"}
-    assert completed("luffy train ex") == {"export"}
+    assert completed("luffy train ex") == {"examine", "export"}
     assert completed("luffy targets --heldout") == {"--heldout-share"}
     assert completed("luffy run --profile ") == set(profiles()) >= {"embedded", "paper"}
     assert completed("luffy experiments luffy_re") == {name for name in recipes() if name.startswith("luffy_re")}
