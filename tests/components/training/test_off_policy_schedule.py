@@ -132,6 +132,7 @@ def test_a_filter_remembers_solved_groups_and_counts_all_samples_of_unguided_one
             "has_off_policy": [prompt not in unguided for prompt in prompts],
             "prompt_key": [ord(prompt) for prompt in prompts],
             "prefix_length": [9 * (n == 0 and p not in unguided) for p, n in zip(prompts, numbers, strict=True)],
+            "guided": [0] * len(keys),  # by a target in the prompt
             "rm_scores": [[0.0, rewards[p][n]] for p, n in zip(prompts, numbers, strict=True)],
         }
         tensors = {name: torch.tensor(values[name]) for name in select_fields if name in values}
