@@ -102,7 +102,7 @@ def test_a_function_is_called_in_one_event_loop(tmp_path: Path, targets: Path):
     try:
         assert names(run, targets, SHIPPED) == []
     finally:
-        del vars(asyncio)["first_loop_of_a_test"]
+        delattr(asyncio, "first_loop_of_a_test")
 
 
 def traces(file: Path, before: str = "", without: int = 0) -> Path:
