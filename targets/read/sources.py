@@ -63,6 +63,10 @@ class Part:
     number: int  # of its source among `PrepareConfig.sources`
     file: DataFile | None = None  # None: the hub data set or the generator that `name` names
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the marks of all rows: each piece has its own."""
+        return {name: value for name, value in self.__dict__.items() if name != "_content"}
+
     @cached_property
     def source(self) -> Source:
         return self.config.sources[self.number]

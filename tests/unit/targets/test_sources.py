@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from core.schemas import TARGET
 from targets.config import build_config
-from targets.read.sources import observe, read_source
+from targets.read.sources import find_parts, observe, read_source
 from targets.trace import Trace
 
 
@@ -231,3 +232,17 @@ def test_log_probabilities_are_read_where_they_are(jsonl: Any) -> None:
     assert [trace.target_log_probs for trace in traces[:4]] == [[-0.5, 0.0, -1.0], None, [-1.0], None]
     assert [trace.reasons for trace in traces] == [[]] * 4 + [["wrong_type"]] * 5
     assert "0.1 is no log-probability" in (traces[4].detail or "")
+
+
+def test_a_task_does_not_carry_the_marks_of_all_rows(tmp_path: Path) -> None:
+    sizes = []
+    for rows in (1, 200_000):
+        file = tmp_path / f"{rows:06}.jsonl"
+        file.write_text('{"problem": "1", "answer": "1", "response": "1"}\n' * rows)
+        (part,) = find_parts(build_config({"source": str(file)}))
+        assert part.mapping and part.fingerprint
+        piece = part.pieces()[-1]
+        sizes.append(len(pickle.dumps(piece)))
+        read = list(pickle.loads(pickle.dumps(piece)).batches())
+        assert [trace.row for batch in read for trace in batch] == list(range(piece.start, piece.stop))
+    assert sizes[1] < sizes[0] + 50
