@@ -128,18 +128,18 @@ class Counts:
     """The counts of the traces that were read, and of their outcomes."""
 
     filters: Sequence[tuple[str, str]]  # name and title, in the order in which they apply
-    all: Tally = field(default_factory=Tally)
+    all: Tally = field(default_factory=Tally)  # without `Tally.metadata`, which grows with every value: see `breakdown`
     breakdown: Breakdown = field(default_factory=Breakdown)
     golds: Callable[[str], list[str]] = lambda _: []  # the first `MOST_GOLDS` gold answers of a source block
 
     def read(self, tally: Tally) -> None:
         """Add what was read of a piece; pieces come in order."""
-        self.all.merge(tally)
+        self.all.merge(replace(tally, metadata=Counter()))
         self._break_down(tally, "read")
 
     def decided(self, tally: Tally) -> None:
         """Add what became of pieces, in order, when all have been read."""
-        self.all.merge(replace(tally, ids=IdDigest()))
+        self.all.merge(replace(tally, ids=IdDigest(), metadata=Counter()))
         self._break_down(tally, "kept")
 
     def _break_down(self, tally: Tally, what: str) -> None:
