@@ -59,7 +59,8 @@ def explain_validation(error: "ValidationError", model: "type[BaseModel]") -> st
     first = next((entry for entry in errors if entry["type"] == "extra_forbidden"), errors[0])
     path = [str(part) for part in first["loc"] if part not in UNION_BRANCHES]
     if first["type"] != "extra_forbidden":
-        return f"{'.'.join(path)}: {first['msg'].removeprefix('Value error, ')} (got {first['input']!r:.80})"
+        message = first["msg"].removeprefix("Value error, ")
+        return f"{'.'.join(path)}: {message} (got {first['input']!r:.80})" if path else message
     section: Any = model
     for part in path[:-1]:
         fields = getattr(_model_in(section), "model_fields", {})

@@ -61,7 +61,7 @@ def _prepare(
     cache = folder / "decisions"
     if cache.exists() and out != "first":
         cache = shutil.copytree(cache, folder / f"{out}_decisions")
-    there = set(cache.glob("*.parquet"))
+    there = set(cache.glob("??/*.parquet"))
     problems = ("How many primes are there below one hundred?", *benchmarks)
     items = [{"benchmark": "b", "id": str(n), "problem": problem} for n, problem in enumerate(problems)]
     config = build_config({"source": str(folder / "in"), "workers": PROCESSES, **settings})
@@ -69,7 +69,7 @@ def _prepare(
     table = pa.Table.from_pylist(items, schema=BENCHMARK)
     prepare(config, folder / out, tokenizer_json=tokenizer, benchmarks=table, cache=cache)
     clock, cpu, main = time.perf_counter() - began, _cpu() - used, time.process_time() - own
-    again = sum(pq.read_metadata(file).num_rows for file in set(cache.glob("*.parquet")) - there)
+    again = sum(pq.read_metadata(file).num_rows for file in set(cache.glob("??/*.parquet")) - there)
     print(f"{what:28}{again:>10,} filtered{cpu:9.1f} CPU s, {main:6.1f} of the main process{clock:9.1f} s", flush=True)
     if out != "first":
         shutil.rmtree(cache)

@@ -147,7 +147,10 @@ def speed(source: Path, limit: int | None) -> None:
     settings = {"source": str(source), "limit": limit, "plain_text": "split"}
     config = build_config({**settings, "workers": PROCESSES})
     traces = [t for t in read_source(config) if not t.reasons][:limit]
-    rows = [{"id": t.id, "problem": t.problem, "gold": t.gold, "response": t.response} for t in traces]
+    rows = [
+        {"id": t.id, "problem": t.problem, "gold": t.gold, "response": t.response, "data_source": t.data_source}
+        for t in traces
+    ]
     responses = [row["response"] for row in rows]
     print(f"{source.name}: {len(rows)} rows of {sum(map(len, responses)) / len(rows):,.0f} characters", flush=True)
     with tempfile.TemporaryDirectory() as name:

@@ -199,7 +199,7 @@ class PrepareConfig(BaseModel):
         default=50_000,
         ge=1,
         description="Targets from which the output is several files, NAME-00000-of-000NN.parquet, each of about so "
-        "many targets.",
+        "many targets, or of four times as many traces.",
     )
 
     # --- where the filters run: the output does not depend on these
@@ -235,7 +235,8 @@ class PrepareConfig(BaseModel):
     def _in_order(self) -> Self:
         if self.pass_rate is not None and not 0 <= self.pass_rate[0] <= self.pass_rate[1] <= 1:
             raise ValueError(f"pass_rate {self.pass_rate}: expected [low, high] with 0 <= low <= high <= 1")
-        domains = dict.fromkeys(source.ability for source in self.sources)
+        # Generated traces may join the sources later.
+        domains = dict.fromkeys(source.ability for source in [*self.sources, Source(path=GENERATED)])
         if unknown := [domain for domain in self.domain_caps if domain not in domains]:
             raise ValueError(f"domain_caps: no source has the domain {unknown[0]!r}; expected {', '.join(domains)}")
         return self

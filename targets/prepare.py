@@ -18,12 +18,13 @@ from core.errors import InputError
 from core.files import digest_bytes, digest_table
 from core.model.tokens import load_lengths
 from core.parquet import shard_path
+from core.schemas import ENTRIES_KEY
 from grading.contamination import BenchmarkIndex
 from targets.config import PrepareConfig
 from targets.counts import MOST_GOLDS, Counts
 from targets.engines.build import build_engine
 from targets.engines.tasks import Engine
-from targets.filter.cache import REMEDY, DecisionCache, Decisions, code_digest
+from targets.filter.cache import REMEDY, DecisionCache, Decisions, preparation_digest
 from targets.filter.context import FilterInputs
 from targets.filter.filters import filters_with
 from targets.filter.language import check_languages
@@ -80,33 +81,15 @@ def prepare(
         In both cases ``out_dir`` is as it was.
     """
     out_dir, tokenizer_json = Path(out_dir), Path(tokenizer_json)
-    report = progress or _silent
     lengths = load_lengths(tokenizer_json, config.chat_template_kwargs)
     if benchmarks is not None:
         benchmarks = benchmarks.select(["benchmark", "id", "problem"])
-    benchmarks_digest = digest_table(benchmarks) if benchmarks is not None else ""
+    benchmarks_digest = _benchmarks_digest(benchmarks)
+    filters_with(tuple(config.filters))  # before anything is written: one may not fit
+    check_languages(config.languages)
     parts = find_parts(config, generated)
     choices = Choices.read(config)
-    # Before anything is written: a filter or a mapping may not fit.
-    filters_with(tuple(config.filters))
-    check_languages(config.languages)
-    mappings = [part.mapping.model_dump() | {"source": part.number} for part in parts]
-    inputs = {
-        "format": "luffy-targets",
-        "version": FORMAT_VERSION,
-        "source": json.dumps(config.paths),
-        "source_digest": digest_bytes(repr([(part.name, part.fingerprint[0]) for part in parts]).encode()),
-        "config": json.dumps(config.identity_fields(), sort_keys=True),
-        "config_digest": config.digest(),
-        "tokenizer_digest": lengths.digest,
-        "benchmarks_digest": benchmarks_digest,
-        **choices.digests(),
-        "code_digest": code_digest(),
-        "mappings": json.dumps(mappings, sort_keys=True),
-        "verifiers": json.dumps({source.name: source.record() for source in config.sources}, sort_keys=True),
-    }
-    if generations := {digest: settings for part in parts for digest, settings in part.generation.items()}:
-        inputs["generations"] = json.dumps(generations, sort_keys=True)
+    inputs = _inputs(config, parts, choices, lengths.digest, benchmarks_digest)
     if earlier := find_unchanged(out_dir, inputs):
         clear_staging(out_dir)
         return earlier
@@ -114,7 +97,7 @@ def prepare(
     def filter_inputs() -> FilterInputs:
         return FilterInputs(config, tokenizer_json, None if benchmarks is None else BenchmarkIndex(benchmarks))
 
-    run = _Run(config, parts, inputs, report)
+    run = _Run(config, parts, inputs, progress or _silent)
     with (
         staging(out_dir, (REJECTED_FILE, PROFILE_FILE, PREPARED)) as staging_dir,
         build_engine(config.engine, filter_inputs, config.workers) as engine,
@@ -124,6 +107,38 @@ def prepare(
         outcomes = _select(run, decided, choices, engine, staging_dir)
         _write(run, decided, outcomes, choices, engine, staging_dir)
     return read_prepared(out_dir)
+
+
+def _benchmarks_digest(benchmarks: pa.Table | None) -> str:
+    """The digest of the rows and of the entries of the suite, which say how the problems are compared."""
+    if benchmarks is None:
+        return ""
+    entries = (benchmarks.schema.metadata or {}).get(ENTRIES_KEY, b"")
+    return digest_bytes(digest_table(benchmarks).encode() + entries)
+
+
+def _inputs(
+    config: PrepareConfig, parts: Sequence[Part], choices: Choices, tokenizer_digest: str, benchmarks_digest: str
+) -> dict[str, str]:
+    """What decides what comes out, as the files record it."""
+    mappings = [part.mapping.model_dump() | {"source": part.number} for part in parts]
+    inputs = {
+        "format": "luffy-targets",
+        "version": FORMAT_VERSION,
+        "source": json.dumps(config.paths),
+        "source_digest": digest_bytes(repr([(part.name, part.fingerprint[0]) for part in parts]).encode()),
+        "config": json.dumps(config.identity_fields(), sort_keys=True),
+        "config_digest": config.digest(),
+        "tokenizer_digest": tokenizer_digest,
+        "benchmarks_digest": benchmarks_digest,
+        **choices.digests(),
+        "code_digest": preparation_digest(config),
+        "mappings": json.dumps(mappings, sort_keys=True),
+        "verifiers": json.dumps({source.name: source.record() for source in config.sources}, sort_keys=True),
+    }
+    if generations := {digest: settings for part in parts for digest, settings in part.generation.items()}:
+        inputs["generations"] = json.dumps(generations, sort_keys=True)
+    return inputs
 
 
 def _filter(run: _Run, cache: DecisionCache, engine: Engine) -> list[Decisions]:
@@ -198,7 +213,7 @@ def _write(
         for written in (first, *others):
             counts.decided(written.tally)
         digests = [written.digest for written in (first, *others)]
-        return {**counts.metadata(kept), "rows_digest": combined_digest(digests), "digests": json.dumps(digests)}
+        return {**counts.metadata(kept), "rows_digest": combined_digest(digests)}
 
     tasks[0].write(describe)
     run.report("write", len(tasks), len(tasks))

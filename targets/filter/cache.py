@@ -1,16 +1,17 @@
 """Cache the decisions on each piece of a source: equal content, settings and code are filtered once.
 
-``<cache>/<key>.parquet`` (DECISION), complete or absent, never changed. The key is a digest of everything that decides
-what is in it, so that a new file costs its own rows. The process that filters a piece writes its file. What does not
-depend on the thresholds of filters is in `targets.filter.memory`. Deleting the folder costs time only.
+``<cache>/<start of key>/<key>.parquet`` (DECISION), complete or absent, never changed. The key is a digest of everything
+that decides what is in it, so that a new file costs its own rows. The process that filters a piece writes its file.
+What does not depend on the thresholds of filters is in `targets.filter.memory`. Deleting the folder costs time only.
 """
 
 import importlib.metadata
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
 
 from core import code_digest as covered_code
 from core.files import atomic_write, digest_bytes
@@ -25,12 +26,21 @@ from targets.read.sources import Part, Piece
 from targets.target_tables import TableWriter, read_metadata
 from targets.trace import Trace
 
-PACKAGES = ("math-verify", "latex2sympy2_extended", "sympy", "antlr4-python3-runtime", "tokenizers", "rensa")
+PACKAGES = (
+    "math-verify",
+    "latex2sympy2_extended",
+    "sympy",
+    "antlr4-python3-runtime",
+    "tokenizers",
+    "rapidfuzz",
+    "rensa",
+)
+LANGUAGES = "py3langid"
 REMEDY = "delete it, and its rows are filtered again"
 # What the results of `targets.filter.memory` depend on beside the texts that they are of and the inputs.
 RESULT_CODE = {
     BENCHMARK: ("grading/contamination.py", "core/text/patterns.py"),
-    VERDICT: ("targets/filter/batch.py", *covered_code.VERDICT_CODE),
+    VERDICT: ("targets/filter/batch.py", "targets/filter/context.py", *covered_code.VERDICT_CODE),
     TOKENS: ("core/model/tokens.py", "core/model/chat_template.py", "core/model/special_tokens.py"),
 }
 
@@ -41,6 +51,12 @@ def code_digest(*paths: str) -> str:
     parts = [covered_code.code_digest(*(paths or covered_code.PREPARATION_CODE))]
     parts += [f"{name} {importlib.metadata.version(name)}" for name in PACKAGES]
     return digest_bytes("\n".join(parts).encode())
+
+
+def preparation_digest(config: PrepareConfig) -> str:
+    """`code_digest` of all that decides about a trace, with the package that identifies languages where one is set."""
+    version = importlib.metadata.version(LANGUAGES) if config.languages else ""
+    return digest_bytes(f"{code_digest()} {version}".encode()) if version else code_digest()
 
 
 @dataclass(frozen=True)
@@ -70,7 +86,7 @@ class DecisionCache:
     def path(self, piece: Piece) -> Path:
         """Where the decisions on ``piece`` are, if there are any."""
         decides = [self._part_digest(piece.part), piece.start, piece.stop, piece.most]
-        return self.folder / f"{digest_bytes(json.dumps(decides).encode())}.parquet"
+        return _file(self.folder, decides)
 
     def task(self, piece: Piece) -> "FilterPiece":
         """The task that writes the file of ``piece``."""
@@ -89,7 +105,7 @@ class DecisionCache:
             decides += [source.constants, source.metadata, source.name, source.spec.digest, source.fields]
             decides += [source.system_prompt, source.suffix]
             decides += [self.config.max_target_tokens if part.mapping.target_log_probs else None]
-            decides += [self.lengths.digest, self.benchmarks_digest, code_digest()]
+            decides += [self.lengths.digest, self.benchmarks_digest, preparation_digest(self.config)]
             self._of_part[part.name] = digest_bytes(json.dumps(decides, sort_keys=True).encode())
         return self._of_part[part.name]
 
@@ -102,8 +118,13 @@ class DecisionCache:
 
     def _results(self, piece: Piece) -> Path:
         """The file of `Memory`."""
-        name = digest_bytes(json.dumps([piece.part.fingerprint[0], piece.start, piece.stop, piece.most]).encode())
-        return self.folder / "results" / f"{name}.parquet"
+        return _file(self.folder / "results", [piece.part.fingerprint[0], piece.start, piece.stop, piece.most])
+
+
+def _file(folder: Path, decides: Sequence[Any]) -> Path:
+    """The file of what ``decides`` names, in one of 256 folders: reading a file lists the others of its folder."""
+    name = digest_bytes(json.dumps(decides).encode())
+    return folder / name[:2] / f"{name}.parquet"
 
 
 @dataclass(frozen=True)

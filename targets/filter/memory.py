@@ -1,8 +1,8 @@
 """Remember what is slow to compute and depends on no threshold: benchmark matches, verdicts on answers, token counts.
 
-``<cache>/results/<piece>.parquet`` has the results for the texts of one piece of a source. A result is found by the
-digest of the texts that it is of, and of the code, packages and inputs that its kind depends on, so that it holds
-whatever else has changed.
+``<cache>/results/<start of piece>/<piece>.parquet`` has the results for the texts of one piece of a source. A result is
+found by a digest of its texts, and of the code, packages and inputs that its kind depends on, so that it holds whatever
+else has changed.
 """
 
 import json
@@ -55,7 +55,7 @@ class Memory:
         return value
 
     def save(self) -> None:
-        """Write the results that have been used, unless the file has them."""
+        """Write the results that have been used, unless the file has them; others, as of an earlier code, go."""
         import pyarrow as pa
 
         if self._file and not self._used.keys() <= self._before.keys():

@@ -12,7 +12,7 @@ import pytest
 from preparing import rows, run
 
 from core.errors import InputError
-from core.schemas import BENCHMARK, PROFILE, REJECTED, TARGET
+from core.schemas import BENCHMARK, ENTRIES_KEY, PROFILE, REJECTED, TARGET
 from targets import target_tables
 from targets.config import build_config, read_config
 from targets.filter import cache
@@ -246,7 +246,7 @@ def test_what_has_not_changed_is_not_done_again(tmp_path: Path, tokenizer: Path,
     first_file = jsonl(*(good(k) for k in range(1, 30)), good(30, answer="1"), name="in/a.jsonl")
     out, cache = tmp_path / "out", tmp_path / "cache"
     first = run(first_file.parent, out, tokenizer, cache=cache)
-    (a,) = cache.glob("*.parquet")
+    (a,) = cache.glob("??/*.parquet")
     stamps = {path: path.stat().st_mtime_ns for path in (first.prepared, first.rejected, first.profile, a)}
 
     again = run(first_file.parent, out, tokenizer, cache=cache)
@@ -257,20 +257,20 @@ def test_what_has_not_changed_is_not_done_again(tmp_path: Path, tokenizer: Path,
     more = run(first_file.parent, out, tokenizer, cache=cache)
     assert not more.reused and more.counts["read"] == 60 and more.counts["kept"] == 49
     assert a.stat().st_mtime_ns == stamps[a]
-    assert len(list(cache.glob("*.parquet"))) == 2  # the new file's rows, and nothing else, were filtered
+    assert len(list(cache.glob("??/*.parquet"))) == 2  # the new file's rows, and nothing else, were filtered
     fresh = run(first_file.parent, tmp_path / "fresh", tokenizer)
     for name in ("prepared", "profile", "rejected"):
         assert getattr(more, name).read_bytes() == getattr(fresh, name).read_bytes()
 
     run(first_file.parent, out, tokenizer, cache=cache, keep="shortest", min_rows=2)  # decided after filtering
-    assert len(list(cache.glob("*.parquet"))) == 2
+    assert len(list(cache.glob("??/*.parquet"))) == 2
     shorter = run(first_file.parent, out, tokenizer, cache=cache, max_target_tokens=20)
-    assert shorter.counts["target_too_long"] and len(list(cache.glob("*.parquet"))) == 2
+    assert shorter.counts["target_too_long"] and len(list(cache.glob("??/*.parquet"))) == 2
     run(first_file.parent, out, tokenizer, cache=cache, max_repeats=19)
-    assert len(list(cache.glob("*.parquet"))) == 4
+    assert len(list(cache.glob("??/*.parquet"))) == 4
     jsonl(*(good(k) for k in range(1, 10)), name="in/a.jsonl")
     run(first_file.parent, out, tokenizer, cache=cache)
-    assert len(list(cache.glob("*.parquet"))) == 5
+    assert len(list(cache.glob("??/*.parquet"))) == 5
     assert {path.suffix for path in cache.rglob("*") if path.is_file()} == {".parquet"}
 
 
@@ -437,3 +437,34 @@ def test_other_settings_of_the_chat_template_count_the_tokens_again(
     kwargs = {"greeting": "abc"}
     assert tokens(bos_token="<|im_start|>") == [count + 2 for count in before]
     assert tokens(bos_token="<|im_start|><|im_start|>") == [count + 3 for count in before]
+
+
+def test_other_entries_of_the_benchmarks_are_searched_for_again(
+    tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any
+) -> None:
+    source = jsonl(good(1), good(2))
+    table = pa.Table.from_pylist([{"benchmark": "b", "id": "1", "problem": "What is 1 + 1?"}], schema=BENCHMARK)
+    entries = [b"[]", b'[{"name": "b"}]', b'[{"name": "b"}]']
+    tables = [table.replace_schema_metadata({ENTRIES_KEY: value}) for value in entries]
+    done = [run(source, tmp_path / "out", tokenizer, benchmarks=suite).reused for suite in tables]
+    assert done == [False, False, True]
+
+
+def test_another_version_of_the_languages_filters_again_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def digests(version: str) -> list[str]:
+        monkeypatch.setattr(cache.importlib.metadata, "version", lambda _: version)
+        cache.code_digest()  # of the packages that all preparations use; it is computed once
+        return [cache.preparation_digest(build_config({"languages": names})) for names in ([], ["en"])]
+
+    first, second = digests("1"), digests("2")
+    assert first[0] == second[0] and len({*first, *second}) == 3
+
+
+def test_a_message_on_several_settings_names_them_once() -> None:
+    with pytest.raises(InputError) as error:
+        build_config({"pass_rate": [0.5, 0.1]})
+    assert str(error.value) == "targets config: pass_rate [0.5, 0.1]: expected [low, high] with 0 <= low <= high <= 1"
+    caps = {"source": {"path": "law.jsonl", "domain": "law"}, "domain_caps": {"math": 5}}
+    assert build_config(caps).domain_caps  # generated traces may join the sources
+    with pytest.raises(InputError, match=r"^targets config: domain_caps: no source has the domain 'art'; expected law"):
+        build_config({**caps, "domain_caps": {"art": 5}})
