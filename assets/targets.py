@@ -28,7 +28,7 @@ from assets.shared.storage import Storage
 from assets.shared.targets_metadata import prepared_metadata, rejected_metadata, stages, train_metadata
 from core.code_digest import PREPARATION_CODE, SHORT_DIGEST, code_version, identity
 from core.errors import InputError
-from core.files import write_json
+from core.files import digest_file, write_json
 from core.parquet import is_there, shards
 from core.progress import Progress
 
@@ -278,18 +278,13 @@ def _prepared_result(
 
 
 def _rejected_result(names: Names, prepared: "Prepared", reused: bool) -> dg.MaterializeResult[Reference]:
-    import pyarrow.parquet as pq
-
-    from core.files import digest_table
-
-    table = pq.read_table(shards(prepared.rejected))
-    digest = digest_table(table)
+    digest = identity([digest_file(file) for file in shards(prepared.rejected)])
     return dg.MaterializeResult(
         asset_key=names.key(REJECTED),
         value=Reference(path=str(prepared.rejected), digest=digest),
         data_version=dg.DataVersion(digest),
         metadata={
-            **rejected_metadata(prepared, table),
+            **rejected_metadata(prepared),
             "dagster/column_lineage": column_lineage(names, rejected_columns(prepared, SOURCE, GENERATED)),
             "reused": reused,
         },

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.shared.metadata import PREVIEW_ROWS, cell, columns, counts, pictures, preview, rounded
-from core.parquet import count_rows, read_batches, read_shards, shards
+from core.parquet import ROWS_PER_READ, count_rows, read_batches, read_shards, shards
 from grading.spec_values import spec_text
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from targets.check.version_diff import Example
     from targets.prepared import Prepared
 
@@ -62,19 +60,21 @@ def prepared_metadata(prepared: "Prepared") -> dict[str, Any]:
     }
 
 
-def rejected_metadata(prepared: "Prepared", table: "pa.Table") -> dict[str, Any]:
-    """Of targets/rejected, whose rows are ``table``."""
+def rejected_metadata(prepared: "Prepared") -> dict[str, Any]:
+    """Of targets/rejected."""
+    import pyarrow.parquet as pq
+
     from evaluation.report.charts import funnel
 
     reasons = {name: count for name, count in prepared.counts.items() if name not in ("read", "kept")}
     return {
-        "dagster/row_count": table.num_rows,
-        "dagster/column_schema": columns(table.schema),
+        "dagster/row_count": count_rows(prepared.rejected),
+        "dagster/column_schema": columns(pq.read_schema(shards(prepared.rejected)[0])),
         "what the filters left": pictures(funnel("Rows after each stage", stages(prepared))),
         "reasons": counts(reasons, ("first reason", "traces")),
         "by source": by_source(prepared),
         "all reasons, several per trace": counts(prepared.all_reasons, ("reason", "traces")),
-        "examples of each reason": _examples(table, [step["filter"] for step in prepared.filter_counts]),
+        "examples of each reason": _examples(prepared.rejected, [step["filter"] for step in prepared.filter_counts]),
         "file": dg.MetadataValue.path(str(prepared.rejected)),
     }
 
@@ -128,16 +128,21 @@ def _breakdown(prepared: "Prepared") -> dg.MarkdownMetadataValue:
     return dg.MetadataValue.md("\n".join(lines))
 
 
-def _examples(table: "pa.Table", reasons: Sequence[str]) -> dg.MarkdownMetadataValue:
+def _examples(path: Path, reasons: Sequence[str]) -> dg.MarkdownMetadataValue:
     """The first rejected traces of each reason, in the order of the filters."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    if not table.num_rows:
+    found: dict[str, list[dict[str, Any]]] = {reason: [] for reason in reasons}
+    for batch in read_batches(path, ROWS_PER_READ, ["reason", "id", "detail", "problem", "gold"]):
+        names = batch["reason"].to_pylist()
+        for reason in dict.fromkeys(names):
+            if (examples := found.get(reason)) is not None and len(examples) < EXAMPLES:
+                rows = [row for row, name in enumerate(names) if name == reason][: EXAMPLES - len(examples)]
+                examples += batch.take(pa.array(rows)).to_pylist()
+    rows = [row for examples in found.values() for row in examples]
+    if not rows:
         return dg.MetadataValue.md("none")
-    examples = [table.filter(pc.field("reason") == reason).slice(0, EXAMPLES) for reason in reasons]
-    names = ["reason", "id", "detail", "problem", "gold"]
-    return preview(pa.concat_tables(examples), names, rows=EXAMPLES * len(reasons))
+    return preview(pa.Table.from_pylist(rows), list(rows[0]), rows=len(rows))
 
 
 def _comparison(previous: str | None, profile: str) -> dict[str, Any]:
