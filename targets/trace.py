@@ -30,8 +30,7 @@ class Rejection:
 class Trace:
     """One generation for one problem. Reading fills in the first group of fields and the filters the others.
 
-    A cache file has one column per field, except ``system`` and ``target_token_ids``, which only the filters need, and
-    ``pass_rate``, which is joined when targets are selected.
+    A cache file has one column per field, except ``system`` and ``target_token_ids``, which only the filters need.
     """
 
     id: str
@@ -49,7 +48,6 @@ class Trace:
     data_source: str = ""  # name of the block of the settings that it comes from
     fields: dict[str, Any] = field(default_factory=dict)  # what the verifier reads beside the gold answer
     metadata: dict[str, str] = field(default_factory=dict)  # what the source says of it: license, teacher, columns
-    pass_rate: float | None = None  # of the problem, as the base model was measured
 
     # --- the decision
     reasons: list[str] = field(default_factory=list)  # names of the filters that rejected it; empty: accepted

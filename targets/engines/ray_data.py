@@ -53,7 +53,9 @@ class RayEngine:
                 for value in block[RESULT]:
                     yield pickle.loads(value.as_buffer())
         except Exception as error:
-            raise _cause(error) or error from error
+            if cause := _cause(error):
+                raise cause from error
+            raise
 
     def _start(self) -> Any:
         os.environ.update(single_node_environment())

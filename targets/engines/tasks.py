@@ -18,7 +18,7 @@ class Context(Protocol):
 
 
 class Inputs(Protocol):
-    """From what a process makes its `Context`; they can be sent to another process."""
+    """What a process makes its `Context` from; they can be sent to another process."""
 
     def open(self) -> Context: ...
 

@@ -1,8 +1,8 @@
 """Cache the decisions on each piece of a source: equal content, settings and code are filtered once.
 
-``<cache>/<start of key>/<key>.parquet`` (DECISION), complete or absent, never changed. The key is a digest of everything
-that decides what is in it, so that a new file costs its own rows. The process that filters a piece writes its file.
-What does not depend on the thresholds of filters is in `targets.filter.memory`. Deleting the folder costs time only.
+``<cache>/<start of key>/<key>.parquet`` (DECISION), complete or absent, never changed. The key is a digest of all that
+decides what is in it, so that a new file costs its own rows. The process that filters a piece writes its file. What
+does not depend on the thresholds of filters is in `targets.filter.memory`. Deleting the folder costs time only.
 """
 
 import importlib.metadata

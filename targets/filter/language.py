@@ -14,9 +14,8 @@ PACKAGE = "py3langid==0.4.0"
 
 def identify_language(text: str) -> str | None:
     r"""The ISO 639-1 code of the language of a text, by its words outside of formulas; None if these are too few."""
-    words = (word for word in WORD.findall(text[:CHARACTERS]) if word[0] not in "\\$")
-    prose = " ".join(words)
-    return _identifier().classify(prose)[0] if len(prose) >= FEWEST_LETTERS else None
+    words = [word for word in WORD.findall(text[:CHARACTERS]) if word[0] not in "\\$"]
+    return _identifier().classify(" ".join(words))[0] if sum(map(len, words)) >= FEWEST_LETTERS else None
 
 
 def check_languages(names: list[str]) -> None:

@@ -34,7 +34,7 @@ class Difficulty:
         """Give an accepted ``trace`` the pass rate of its problem; reject it if that is out of bounds or not known."""
         if trace.reasons:
             return
-        rate = trace.pass_rate = self._by_key.get(trace.text_key or 0)
+        rate = self._by_key.get(trace.text_key or 0)
         if self.bounds is None:
             return
         low, high = self.bounds

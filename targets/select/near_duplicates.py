@@ -1,4 +1,4 @@
-"""Find near duplicates among problems that already agree in all that is compared exactly (`dedupe.dedupe_key`).
+"""Find near duplicates among problems that already agree in all that is compared exactly (`dedupe.describe`).
 
 A pair is near if its edit similarity reaches the threshold. To compare all pairs takes quadratic time, so in a large
 group two filters come first. MinHash gives each problem `BANDS` keys; near problems share one of them, unrelated ones

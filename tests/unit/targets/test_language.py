@@ -28,6 +28,7 @@ def test_languages_are_told_apart_whatever_the_formulas() -> None:
         for language, text in TEXTS.items():
             assert identify_language(f"{text} {formula}") == language, (language, formula)
     assert identify_language("$x = 2$, so \\boxed{4}") is None
+    assert identify_language("so we do it as it is to be as we go to it, so") is None  # too few letters, many blanks
 
 
 def test_targets_of_other_languages_are_rejected(tmp_path: Path, tokenizer: Path, jsonl: Any, good: Any) -> None:

@@ -59,7 +59,7 @@ def test_a_cache_file_has_the_fields_of_a_trace(tmp_path: Path):
         target_tokens=3,
         minhash=b"m",
     )
-    assert set(DECISION.names) == {field.name for field in fields(Trace)} - {"system", "target_token_ids", "pass_rate"}
+    assert set(DECISION.names) == {field.name for field in fields(Trace)} - {"system", "target_token_ids"}
     with TableWriter(tmp_path / "decisions", DECISION, {}) as writer:
         writer.add(trace.decision_row())
         writer.close()
