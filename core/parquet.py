@@ -82,7 +82,8 @@ def read_shards(path: Path, **options: Any) -> "pa.Table":
     """The table ``path``, without columns from the names of folders; ``options`` are those of ``pq.read_table``."""
     import pyarrow.parquet as pq
 
-    return pq.read_table(shards(path), partitioning=None, **options)
+    none: Any = None  # which the types of pyarrow do not know
+    return pq.read_table(shards(path), partitioning=none, **options)
 
 
 def count_rows(path: Path) -> int:
@@ -188,7 +189,7 @@ def read_table(
     else:
         present = schema.names
         with contextlib.suppress(OSError, pa.ArrowInvalid):  # `read_parquet` says what is wrong
-            present = pq.read_schema(shards(path)[0]).names
+            present = pq.read_schema(path).names
         table = read_parquet(path, advice, columns=[name for name in schema.names if name in present])
     if missing := [name for name in schema.names if name not in table.schema.names and name not in optional]:
         raise InputError(f"{path}: no column {', '.join(missing)}; {advice}")

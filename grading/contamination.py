@@ -2,13 +2,12 @@
 
 A shared run of eight words makes a pair a candidate. A candidate is a match if the texts are nearly equal (an edit
 similarity of at least 90 of 100) or if shared runs cover at least half of the benchmark problem, unless more than one
-number or variable of it is another one: then both follow one template. Of MATH's 7,474 training problems, 56 match one
-of MATH-500 so, of which 23 state the same or differ in one word; open-r1's rule, which rejects every candidate, would
-remove 747. Of texts with
-few words (``7+5-3=?``, "Compute $2^8$."), and of problems that a generator makes from templates, only equal ones match,
-because different ones look alike. The same problem occurs with and without its drawing (``[asy]…[/asy]``), so equality
-and similarity ignore drawings. Coverage does not: without its drawing, a benchmark problem may be little more than
-"What is the area of this trapezoid?".
+number or variable of it is another one: then both follow one template. By this rule 56 of MATH's 7,474 training
+problems match a problem of MATH-500; 23 of them state the same or differ in one word. open-r1's rule, which rejects
+every candidate, would remove 747. Of texts with few words (``7+5-3=?``, "Compute $2^8$."), and of problems that a
+generator makes from templates, only equal ones match, because different ones look alike. The same problem occurs with
+and without its drawing (``[asy]…[/asy]``), so equality and similarity ignore drawings. Coverage does not: without its
+drawing, a benchmark problem may be little more than "What is the area of this trapezoid?".
 """
 
 import json
