@@ -48,14 +48,12 @@ class RayEngine:
             num_cpus=TASK_CPUS,
             concurrency=min(self._workers, len(items)),
         )
-        try:
-            for block in dataset.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=1):
-                for value in block[RESULT]:
-                    yield pickle.loads(value.as_buffer())
-        except Exception as error:
-            if cause := _cause(error):
-                raise cause from error
-            raise
+        for block in dataset.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=1):
+            for value in block[RESULT]:
+                result = pickle.loads(value.as_buffer())
+                if isinstance(result, InputError):
+                    raise result
+                yield result
 
     def _start(self) -> Any:
         os.environ.update(single_node_environment())
@@ -104,14 +102,12 @@ class _Runner:
     def __call__(self, block: "pa.Table") -> "pa.Table":
         import pyarrow as pa
 
-        results = [pickle.dumps(pickle.loads(task.as_buffer())(self._tools)) for task in block[TASK]]
+        results = [pickle.dumps(self._run(pickle.loads(task.as_buffer()))) for task in block[TASK]]
         return pa.table({RESULT: pa.array(results, pa.binary())})
 
-
-def _cause(error: BaseException | None) -> InputError | None:
-    """The InputError behind what Ray raises, if there is one."""
-    while error is not None:
-        if isinstance(error, InputError):
-            return InputError(str(error.args[0]).partition("\n")[0])  # Ray adds lines of its own
-        error = getattr(error, "cause", None) or error.__cause__
-    return None
+    def _run(self, task: Any) -> Any:
+        """What ``task`` returns, or its `InputError`, which Ray would lose among errors of its own."""
+        try:
+            return task(self._tools)
+        except InputError as error:
+            return error
