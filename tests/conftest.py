@@ -28,6 +28,7 @@ TRAINING = [
     "components/training/*",
     "integration/test_evaluation_ray.py",
     "integration/test_generate*.py",
+    "integration/test_judge_by_endpoint.py",
     "integration/test_traces.py",
     "integration/test_base_model.py",
     "integration/test_targets_on_ray.py",
