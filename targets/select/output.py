@@ -133,10 +133,10 @@ class _Writers:
                 self._reject(trace)
 
     def _keep(self, table: "pa.Table", source: Source) -> None:
-        targets = self._target_table(table, source)
+        metadata = _metadata(table, source)
+        targets = self._target_table(table, source, metadata)
         self.digest.add_table(targets)
         self.targets.add_table(targets)
-        metadata = _metadata(table, source)
         self.profile.add_table(_with_metadata(table, self._layout, metadata, self._schemas[1]))
         for name, described in zip(table["source"].to_pylist(), metadata, strict=True):
             self.tally.keep(name, str(source.name), described)
@@ -151,7 +151,7 @@ class _Writers:
         self.tally.reject(trace)
         write_rejected(trace, self.rejected)
 
-    def _target_table(self, table: "pa.Table", source: Source) -> "pa.Table":
+    def _target_table(self, table: "pa.Table", source: Source, metadata: Sequence[Mapping[str, str]]) -> "pa.Table":
         import pyarrow as pa
 
         count, schema = len(table), self._schemas[0]
@@ -180,7 +180,7 @@ class _Writers:
         for name, column in columns.items():
             table = table.drop_columns(name) if name in table.column_names else table
             table = table.append_column(name, column)
-        return _with_metadata(table, self._layout, _metadata(table, source), schema)
+        return _with_metadata(table, self._layout, metadata, schema)
 
 
 def write_rejected(trace: Trace, writer: TableWriter) -> None:
