@@ -12,7 +12,7 @@ from core.files import PROJECT
 from core.plugins.config_files import is_path
 from core.text.parse import parse_yaml
 from core.text.patterns import compile_full_match, compile_pattern
-from training.config.teacher import BASE, MODEL, SELF
+from training.config.teacher import MODEL, located
 
 # Settings that name files or folders, alone, in a list, or as the `path` of a mapping; a verifier in it has paths, too.
 PATHS = (
@@ -83,10 +83,10 @@ def _overrides(value: Any, folder: Path) -> Any:
 
 
 def _located_value(key: str, value: str, folder: Path) -> str:
-    """The value of an override: the path of a file or folder, or a text with functions of files in it."""
-    path = folder / Path(value).expanduser()
-    teacher = key == MODEL and value not in (SELF, BASE)
-    if os.path.isfile(path) or (teacher and os.path.isdir(path)):  # those of Path refuse a value of many characters
+    """The value of an override: a teacher, the path of a file, or a text with functions of files in it."""
+    if key == MODEL:
+        return located(value, folder)
+    if os.path.isfile(folder / Path(value).expanduser()):  # that of Path refuses a value of many characters
         return _located(value, folder)
     return FUNCTIONS.sub(lambda found: _located(found[0], folder), value)
 
@@ -100,12 +100,12 @@ def _located_recipes(value: Any, folder: Path) -> Any:
         return [_located_recipes(part, folder) for part in value]
     if not isinstance(value, dict):
         return value
-    located = {name: _located_recipes(part, folder) for name, part in value.items()}
+    parts = {name: _located_recipes(part, folder) for name, part in value.items()}
     if "recipe" in value:
-        located["recipe"] = _located_file(value["recipe"], folder)
+        parts["recipe"] = _located_file(value["recipe"], folder)
     if "overrides" in value:
-        located["overrides"] = _overrides(value["overrides"], folder)
-    return located
+        parts["overrides"] = _overrides(value["overrides"], folder)
+    return parts
 
 
 def _located(value: Any, folder: Path) -> Any:
