@@ -69,13 +69,13 @@ class Samples:
     @cached_property
     def guided(self) -> torch.Tensor:
         """Whether the prompt of a row shows the beginning of the target."""
-        return self.rows["guided"] > 0 if "guided" in self.rows else torch.zeros_like(self.on_policy)
+        none = torch.zeros_like(self.rows["prefix_length"])
+        return self.rows.get("guided", none) > 0
 
     @cached_property
     def on_policy(self) -> torch.Tensor:
         """Whether the policy sampled all of a row, and from the problem alone."""
-        alone = self.rows["prefix_length"] == 0
-        return alone & (self.rows["guided"] == 0) if "guided" in self.rows else alone
+        return (self.rows["prefix_length"] == 0) & ~self.guided
 
     @cached_property
     def baselines(self) -> np.ndarray:
