@@ -65,11 +65,13 @@ def row_figures(
         rows: ``[rows]``: the number of each in the dataset.
     """
     ends = offsets.tolist()
+    # At once: what is read from the device row by row waits for it each time.
+    log_prob, losses, mask = log_prob.detach().float().cpu(), losses.detach().cpu(), mask.bool().cpu()
     figures: list[list[float]] = []
     for row, start, end in zip(rows.tolist(), ends[:-1], ends[1:], strict=True):
-        tokens = mask[start:end].bool()
-        probs = log_prob[start:end].detach()[tokens].float().exp()
-        loss = float(losses[start:end].detach()[tokens].sum())
+        tokens = mask[start:end]
+        probs = log_prob[start:end][tokens].exp()
+        loss = float(losses[start:end][tokens].sum())
         figures.append([row, len(probs), float(probs.mean()), float(probs.quantile(LOW)), loss])
     return figures
 
