@@ -4,20 +4,26 @@ import random
 from pathlib import Path
 from typing import Any
 
-from core.parquet import count_rows, read_batches
+import pyarrow.parquet as pq
+
+from core.parquet import count_rows, shards
 from core.schemas import TARGET
 
 PROMPTS = 20
-ROWS_PER_READ = 256
 
 
 def sample_rows(targets: Path) -> list[dict[str, Any]]:
-    """Those of `PROMPTS` rows of a table of targets, always the same ones, that have a target."""
+    """Those of `PROMPTS` rows of a table of targets, always the same ones, that have a target.
+
+    Only the row groups with these rows are read, because a training set may have millions of rows.
+    """
     count = count_rows(targets)
     chosen = sorted(random.Random(0).sample(range(count), min(PROMPTS, count)))
     rows, start = [], 0
-    for batch in read_batches(targets, ROWS_PER_READ, TARGET.names):
-        if within := [row - start for row in chosen if start <= row < start + batch.num_rows]:
-            rows += batch.take(within).to_pylist()
-        start += batch.num_rows
+    for file in map(pq.ParquetFile, shards(targets)):
+        for group in range(file.num_row_groups):
+            end = start + file.metadata.row_group(group).num_rows
+            if within := [row - start for row in chosen if start <= row < end]:
+                rows += file.read_row_group(group, TARGET.names).take(within).to_pylist()
+            start = end
     return [row for row in rows if row["target"]]
