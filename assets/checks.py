@@ -14,8 +14,8 @@ from assets.shared.storage import Storage
 from assets.targets import TRAIN
 from core.code_digest import code_version, identity
 from core.errors import InputError
-from core.files import digest_file, read_json, write_json
-from core.parquet import is_there, shards
+from core.files import read_json, write_json
+from core.parquet import digest_shards, is_there
 from targets.check.expectations import CheckResult, load_checks
 
 SEVERITY = {"error": dg.AssetCheckSeverity.ERROR, "warning": dg.AssetCheckSeverity.WARN}
@@ -138,10 +138,7 @@ def targets_checks(
     from targets.check.expectations import validate
 
     suite, rows, previous = profile.checks, Path(train.profile), Path(train.previous) if train.previous else None
-    files = [
-        [digest_file(part) for part in shards(file)] if file and is_there(file) else None
-        for file in (suite, rows, previous)
-    ]
+    files = [digest_shards(file) if file and is_there(file) else None for file in (suite, rows, previous)]
     pages = storage.folder("targets", "data_docs", identity(files, VERSION))
     if pages.exists():
         validated = [CheckResult(**result) for result in read_json(pages / RESULTS)]

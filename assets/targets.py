@@ -28,8 +28,8 @@ from assets.shared.storage import Storage
 from assets.shared.targets_metadata import prepared_metadata, rejected_metadata, stages, train_metadata
 from core.code_digest import PREPARATION_CODE, SHORT_DIGEST, code_version, identity
 from core.errors import InputError
-from core.files import digest_file, write_json
-from core.parquet import is_there, shards
+from core.files import write_json
+from core.parquet import digest_shards, is_there, shards
 from core.progress import Progress
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ def _prepared_result(
 
 
 def _rejected_result(names: Names, prepared: "Prepared", reused: bool) -> dg.MaterializeResult[Reference]:
-    digest = identity([digest_file(file) for file in shards(prepared.rejected)])
+    digest = digest_shards(prepared.rejected)
     return dg.MaterializeResult(
         asset_key=names.key(REJECTED),
         value=Reference(path=str(prepared.rejected), digest=digest),

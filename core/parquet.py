@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError, first_line
-from core.files import read_parquet
+from core.files import digest_bytes, digest_file, read_parquet
 from core.machine.limits import memory_limit
 from core.text.patterns import compile_full_match
 
@@ -84,6 +84,12 @@ def read_shards(path: Path, **options: Any) -> "pa.Table":
 
     none: Any = None  # which the types of pyarrow do not know
     return pq.read_table(shards(path), partitioning=none, **options)
+
+
+def digest_shards(path: Path) -> str:
+    """The digest of the bytes of the table ``path``, or of any other file; of several files, one of their digests."""
+    digests = [digest_file(file) for file in shards(path)]
+    return digests[0] if len(digests) == 1 else digest_bytes("".join(digests).encode())
 
 
 def count_rows(path: Path) -> int:

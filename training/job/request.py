@@ -10,10 +10,10 @@ from pydantic import BeforeValidator, Field
 from core.backends import Placement
 from core.code_digest import PROJECT, code_digest, identity, policy_code, policy_files
 from core.errors import InputError
-from core.files import digest_bytes, digest_file, read_object, read_yaml
+from core.files import read_object, read_yaml
 from core.model.manifest import InputRecord, RequestRecord
 from core.model.model_folder import model_digest
-from core.parquet import is_there, shard_files, shards, table_of_shard
+from core.parquet import digest_shards, is_there, shard_files, shards, table_of_shard
 from core.plugins.config_files import RECIPES, config_file, first_stage, is_shipped, recipe_name
 from core.plugins.user_code import function_file, module_file, user_code_digest
 from training.algorithms.registry import KEYS, outside_function
@@ -230,13 +230,7 @@ def _module_file(key: str, value: str) -> dict[str, Path]:
 
 def _file_digest(file: Path) -> str:
     """The digest of a file that a key names; that of a Python file covers the modules beside it that it imports."""
-    return user_code_digest(file) if file.suffix == ".py" else _table_digest(file)
-
-
-def _table_digest(path: Path) -> str:
-    """The digest of the bytes of the table ``path``, or of any other file."""
-    digests = [digest_file(file) for file in shards(path)]
-    return digests[0] if len(digests) == 1 else digest_bytes("".join(digests).encode())
+    return user_code_digest(file) if file.suffix == ".py" else digest_shards(file)
 
 
 def _absolute(path: Path) -> Path:
@@ -263,4 +257,4 @@ def targets_digest(path: Path) -> str:
         raise InputError(f"targets {path}: not a readable parquet file ({error})") from error
     if b"rows_digest" in metadata:
         return metadata[b"rows_digest"].decode()
-    return _table_digest(path)
+    return digest_shards(path)
