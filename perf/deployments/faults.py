@@ -1,7 +1,7 @@
 """End the parts of a deployment in the middle of a training: ``.venv/bin/python -m perf.deployments.faults``.
 
 It prints the table of docs/operations.md. One training goes through all faults of processes, one after the other, and
-has to end with every step. Needs Postgres (`perf.deployments.deployment`), root for the full disk and for another host
+has to end with every step. Needs Postgres (`perf.deployments.deployment`), root for the full disks and for another host
 name, and for the lost store a folder that ``pip install --target FOLDER s3fs 'moto[server]'`` has filled.
 """
 
@@ -22,26 +22,30 @@ import psutil
 
 from assets.shared.interpreter import RUN_VARIABLE
 from perf.deployments.deployment import Deployment, Postgres, postgres, under_host_name
-from perf.deployments.storage_faults import WAIT_SECONDS, Row, full_disk, lost_store, wait_until
+from perf.deployments.storage_faults import WAIT_SECONDS, Row, disk_filled_by_others, full_disk, lost_store, wait_until
 
 STEPS = 160  # of about a second
 AWAY_SECONDS = 30.0  # of Postgres
 GOAL_SECONDS = 300.0
 PARTS = ("models/base", "benchmarks/suite", "targets/prepared", "targets/rejected", "targets/train")
-OVERRIDES = (
-    "data.train_batch_size=4",
-    "data.max_prompt_length=64",
-    "data.max_response_length=144",
-    "actor_rollout_ref.rollout.n=4",
-    "trainer.save_freq=5",
-    f"trainer.total_training_steps={STEPS}",
-)
-SETTINGS = {
-    "LUFFY__TARGETS__EMBEDDED_ROWS": "2000",
-    "LUFFY__BENCHMARKS__LIMIT": "8",
-    "LUFFY__TRAINING__OVERRIDES": json.dumps(OVERRIDES),
-}
 Reply = TypeVar("Reply")
+
+
+def settings(steps: int) -> dict[str, str]:
+    """Variables of the environment that set up a small training of this many steps."""
+    overrides = (
+        "data.train_batch_size=4",
+        "data.max_prompt_length=64",
+        "data.max_response_length=144",
+        "actor_rollout_ref.rollout.n=4",
+        "trainer.save_freq=5",
+        f"trainer.total_training_steps={steps}",
+    )
+    return {
+        "LUFFY__TARGETS__EMBEDDED_ROWS": "2000",
+        "LUFFY__BENCHMARKS__LIMIT": "8",
+        "LUFFY__TRAINING__OVERRIDES": json.dumps(overrides),
+    }
 
 
 @dataclass
@@ -112,13 +116,14 @@ def rows(packages: Path | None) -> Iterator[Row]:
             yield lost_store(Path(folder), packages.absolute())
         if os.geteuid() == 0:
             yield full_disk(Path(folder))
+            yield disk_filled_by_others(Path(folder), settings(20))
 
 
 @contextmanager
 def training(folder: Path) -> Iterator[Subject]:
     """A deployment that has begun to train."""
     with postgres() as database:
-        deployment = Deployment(folder, database, SETTINGS)
+        deployment = Deployment(folder, database, settings(STEPS))
         try:
             deployment.start()
             prepared = deployment.launch(*PARTS)

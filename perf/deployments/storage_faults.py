@@ -1,19 +1,25 @@
-"""Take the storage from a preparation for `perf.deployments.faults`: a full disk, or a store that is gone."""
+"""Take the storage from a run for `perf.deployments.faults`: a full disk, or a store of traces that is gone."""
 
 import json
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from core.arithmetic import problems
 from core.code_digest import PROJECT
 from perf.deployments.deployment import clean_environment, free_port, wait_for_port
+from training.job.checkpoints import STATE
 
 WAIT_SECONDS = 900.0  # before these programs give up
-COMMAND = [sys.executable, "-m", "pipelines.cli.luffy", "run", "--select", "+key:targets/train"]
+PREPARATION, TRAINING = (
+    [sys.executable, "-m", "pipelines.cli.luffy", "run", "--select", select]
+    for select in ("+key:targets/train", "key:training/policy")
+)
 UPLOAD = """
 import sys, s3fs
 files = s3fs.S3FileSystem()
@@ -36,23 +42,62 @@ class Row:
         return f"| {self.fault} | {self.recovered} | {self.seconds:.0f} | {self.lost} | {self.left} |"
 
 
+@contextmanager
+def small_disk(folder: Path, name: str, megabytes: int) -> Iterator[Path]:
+    """A disk of this size in memory."""
+    disk = folder / name
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(disk)], check=True)
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
 def full_disk(folder: Path) -> Row:
     """Prepare targets on a disk of 2 MB, which is not enough, and again on one of 200 MB."""
-    disk = folder / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)], check=True)
-    try:
+    with small_disk(folder, "disk", 2) as disk:
         variables = {"LUFFY__STORAGE__ROOT": str(disk / "storage"), "DAGSTER_HOME": str(folder / "disk-home")}
         variables["LUFFY__TARGETS__EMBEDDED_ROWS"] = "4000"
-        seconds, message = _failing_run(variables)
+        seconds, message = _failing_run(PREPARATION, variables)
         assert "No space left on device" in message, message
         halves = [str(path) for path in disk.rglob("*.tmp")]
         subprocess.run(["mount", "-o", "remount,size=200m", str(disk)], check=True)
-        _run(variables)
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
+        _run(PREPARATION, variables)
     what = "the run fails with what to do; with room, the same command completes"
     return Row("the storage's disk is full", what, seconds, "nothing", ", ".join(halves) or "nothing")
+
+
+def disk_filled_by_others(folder: Path, settings: Mapping[str, str]) -> Row:
+    """Fill the storage's disk once a training has a checkpoint, make room when it has failed, and train on."""
+    with small_disk(folder, "filled", 400) as disk:
+        variables = {"LUFFY__STORAGE__ROOT": str(disk / "storage"), "DAGSTER_HOME": str(folder / "filled-home")}
+        variables |= settings
+        _run(PREPARATION, variables)
+
+        def fill() -> None:
+            with (disk / "others").open("wb", buffering=0) as file:
+                file.write(bytes(shutil.disk_usage(disk).free))
+
+        def attempts() -> list[Path]:
+            return sorted(disk.glob("storage/training/policy/*/attempts/*.jsonl"))
+
+        def saved() -> bool:
+            return bool(list(disk.glob(f"storage/training/policy/*/checkpoints/global_step_*/{STATE}")))
+
+        seconds, message = _failing_run(TRAINING, variables, saved, fill)
+        assert "No space left on device" in message, message
+        reached = _steps(attempts()[-1])[-1]
+        (disk / "others").unlink()
+        _run(TRAINING, variables)
+        assert len(attempts()) == 2, attempts()
+        repeated = reached + 1 - _steps(attempts()[-1])[0]
+        (metrics,) = disk.glob("storage/training/policy/*/metrics.jsonl")
+        assert _steps(metrics) == list(range(1, _steps(metrics)[-1] + 1)), _steps(metrics)
+        halves = [str(path) for path in disk.rglob("*.tmp")]
+    what = "the run fails with what to do; with room, the same command goes on from the last checkpoint"
+    lost = f"steps repeated: {repeated}" if repeated else "nothing"
+    return Row("others fill the storage's disk during a training", what, seconds, lost, ", ".join(halves) or "nothing")
 
 
 def lost_store(folder: Path, packages: Path) -> Row:
@@ -86,11 +131,11 @@ def lost_store(folder: Path, packages: Path) -> Row:
     server = serve()
     reading = folder / "s3-storage" / "targets" / "prepared"
     try:
-        seconds, message = _failing_run(variables, lambda: bool(list(reading.glob(".*.tmp"))), server.kill)
+        seconds, message = _failing_run(PREPARATION, variables, lambda: bool(list(reading.glob(".*.tmp"))), server.kill)
         server.wait()
         halves = [str(path) for path in reading.glob(".*.tmp")]
         server = serve()
-        _run(variables)
+        _run(PREPARATION, variables)
     finally:
         server.kill()
         server.wait()
@@ -105,16 +150,23 @@ def lost_store(folder: Path, packages: Path) -> Row:
     )
 
 
-def _run(variables: dict[str, str]) -> None:
-    subprocess.run(COMMAND, cwd=PROJECT, env=clean_environment(**variables), check=True, capture_output=True)
+def _steps(file: Path) -> list[int]:
+    return [json.loads(line)["step"] for line in file.read_text().splitlines()]
+
+
+def _run(command: Sequence[str], variables: Mapping[str, str]) -> None:
+    subprocess.run(command, cwd=PROJECT, env=clean_environment(**variables), check=True, capture_output=True)
 
 
 def _failing_run(
-    variables: dict[str, str], when: Callable[[], bool] = lambda: True, strike: Callable[[], None] = lambda: None
+    command: Sequence[str],
+    variables: Mapping[str, str],
+    when: Callable[[], bool] = lambda: True,
+    strike: Callable[[], None] = lambda: None,
 ) -> tuple[float, str]:
-    """Prepare targets, and ``strike`` ``when`` it is time; the seconds until the command has failed, and its errors."""
+    """``strike`` a command ``when`` it is time; the seconds until it has failed, and its errors."""
     run = subprocess.Popen(
-        COMMAND, cwd=PROJECT, env=clean_environment(**variables), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        command, cwd=PROJECT, env=clean_environment(**variables), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
     wait_until(lambda: when() or run.poll() is not None)
     began = time.monotonic()

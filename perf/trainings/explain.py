@@ -62,7 +62,7 @@ FUNCTIONS = {
     "right.py": "def score(data_source, solution_str, ground_truth, extra_info=None):\n    return 1.0\n",
     "wrong.py": "def score(data_source, solution_str, ground_truth, extra_info=None):\n    return 0.0\n",
     "fails.py": "def score(data_source, solution_str, ground_truth, extra_info=None):\n"
-    "    if sum(map(ord, solution_str)) % 48 == 3:\n        raise ValueError('cannot read ' + solution_str[-6:])\n"
+    "    if sum(map(ord, solution_str)) % 24 == 3:\n        raise ValueError('cannot read ' + solution_str[-6:])\n"
     "    return float(('{' + ground_truth + '}') in solution_str)\n",
 }
 
