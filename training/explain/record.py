@@ -3,7 +3,7 @@
 import json
 import tempfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -58,13 +58,16 @@ class RunRecord:
             section = section[name]
         return section
 
-    def curve(self, metric: str) -> list[float]:
-        """The values of ``metric``, step by step."""
-        return [record["data"][metric] for record in self.records if record["data"].get(metric) is not None]
+    def curve(self, metric: str, counts: Callable[[Mapping[str, float]], bool] = lambda _: True) -> list[float]:
+        """The values of ``metric``, step by step, of the steps that ``counts`` accepts."""
+        steps = [record["data"] for record in self.records if record["data"].get(metric) is not None]
+        return [data[metric] for data in steps if counts(data)]
 
-    def ends(self, metric: str) -> tuple[float, float] | None:
-        """The means of ``metric`` over the first steps and over the last; None if it was not recorded twice."""
-        values = self.curve(metric)
+    def ends(
+        self, metric: str, counts: Callable[[Mapping[str, float]], bool] = lambda _: True
+    ) -> tuple[float, float] | None:
+        """The means of ``metric`` over the first steps of its `curve` and over the last; None if it has no two."""
+        values = self.curve(metric, counts)
         if len(values) < 2:
             return None
         width = max(1, min(WINDOW, len(values) // 4))

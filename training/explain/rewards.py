@@ -1,7 +1,7 @@
 """Tests of the rewards: verifiers that fail or always say the same, and groups from which nothing is learned."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from core.metrics import OFF_POLICY_REWARD, REWARD
 from core.text.patterns import compile_quick_pattern
@@ -14,7 +14,7 @@ ERRORS = "reward/errors"
 FAILS = 0.01  # of the samples: a verifier that works fails on none, and 5% in a step end the run
 RIGHT, WRONG = 0.99, 0.01  # of the samples: they leave room for one in a hundred
 CONTRADICTED = 0.5  # of the groups: right answers to one problem agree
-SIGNAL = 0.05  # of the groups: with fewer, fewer than one group of a batch of 16 teaches
+SIGNAL = 0.1  # of the groups: with fewer, one group of a batch of 16 teaches, or none
 IDENTICAL = 0.9  # of the groups: only a temperature near 0 repeats a response to the letter
 
 STOPPED = compile_quick_pattern(r"the verifier of .{1,200} failed on|RewardError")
@@ -66,9 +66,9 @@ def always_wrong(record: RunRecord) -> Evidence | None:
 
 def alike(record: RunRecord) -> Evidence | None:
     """Hardly a group has samples of different rewards, from the first step on."""
-    if record.learns or _is_taught_otherwise(record) or any(0 < one.reward < 1 for one in record.all_samples):
+    if record.learns or is_taught_otherwise(record) or any(0 < one.reward < 1 for one in record.all_samples):
         return None
-    signals = [signal for one in record.records if (signal := _signal(one["data"])) is not None]
+    signals = [teaching for one in record.records if (teaching := signal(one["data"])) is not None]
     if not signals or sum(signals) / len(signals) >= SIGNAL:
         return None
     groups = [group for samples in record.both_ends for group in by_prompt(samples) if len(group) > 1]
@@ -92,7 +92,7 @@ def by_prompt(samples: Iterable[Rollout]) -> list[Sequence[Rollout]]:
     return list(groups.values())
 
 
-def _signal(data: dict[str, float]) -> float | None:
+def signal(data: Mapping[str, float]) -> float | None:
     """The share of a step's groups with different rewards; a target that is right beside wrong samples counts."""
     if (partial := data.get("groups/solve_partial")) is None:
         return None
@@ -101,7 +101,7 @@ def _signal(data: dict[str, float]) -> float | None:
     return partial + taught
 
 
-def _is_taught_otherwise(record: RunRecord) -> bool:
+def is_taught_otherwise(record: RunRecord) -> bool:
     """Whether something beside the advantages teaches."""
     switches = ("mixed.sft_multitask.use", "mixed.relift.use", "mixed.srft.use", "mixed.distillation.use")
     return any(record.value(key) for key in switches) or record.value("mixed.gate.type", "none") != "none"

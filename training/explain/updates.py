@@ -11,6 +11,7 @@ from core.metrics import ENTROPY, GRADIENT_NORM, LOG_RATIO_MEAN, OFF_POLICY_PROB
 from core.text.patterns import compile_quick_pattern
 from training.explain.evidence import Evidence
 from training.explain.record import RunRecord
+from training.explain.rewards import is_taught_otherwise, signal
 
 ORDERED = 0.5  # of the variance of the prompts' lengths lies between steps; a shuffled set has (k - 1) / (N - 1)
 OVER_CHANCE = 3.0  # times that share
@@ -108,7 +109,9 @@ def learning_rate(record: RunRecord) -> Evidence | None:
         return Evidence(f"with lr={rate} the run ended: {record.error}", last, GRADIENT_NORM)
     if record.learns:
         return None
-    prob, norm, entropy = map(record.ends, (OFF_POLICY_PROB, GRADIENT_NORM, ENTROPY))
+    prob, entropy = record.ends(OFF_POLICY_PROB), record.ends(ENTROPY)
+    # Where all samples of each group are rewarded alike, the gradient is almost 0 and says nothing about the rate.
+    norm = record.ends(GRADIENT_NORM, lambda data: is_taught_otherwise(record) or signal(data) != 0)
     if prob is not None and prob[1] < FORGOTTEN * prob[0]:
         text = f"with lr={rate} the targets' probability fell from {prob[0]:.2f} to {prob[1]:.2f} (to less than "
         return Evidence(f"{text}{FORGOTTEN:.0%}) while they were trained on", last, OFF_POLICY_PROB)
