@@ -138,6 +138,7 @@ PREPARED_OUT = dg.AssetOut.from_spec(
         "is stored beside them.",
     ),
     dagster_type=PreparedReference,
+    is_required=False,
 )
 REJECTED_OUT = dg.AssetOut.from_spec(
     dg.AssetSpec(
@@ -148,6 +149,7 @@ REJECTED_OUT = dg.AssetOut.from_spec(
         description="Every trace that did not become a target, with the filter that rejected it and the reason.",
     ),
     dagster_type=Reference,
+    is_required=False,
 )
 
 
@@ -161,6 +163,7 @@ def prepared_inputs(*, generated: bool, measured: bool) -> dict[str, dg.AssetIn]
     dg.multi_asset,
     name="targets__prepared",
     outs={"prepared": PREPARED_OUT, "rejected": REJECTED_OUT},
+    can_subset=True,
 )
 def prepared(
     context: dg.AssetExecutionContext,
@@ -188,11 +191,18 @@ def prepared(
         with storage.writing(folder) as temporary:
             _prepare(context, interpreter, options, temporary, suite, base, remembered, teacher)
     kept = read_prepared(folder)
-    yield _rejected_result(names, kept, reused)  # first: it is there even if no target is left
+    rejected = _rejected_result(names, kept, reused)  # first: it is there even if no target is left
+    if rejected.asset_key in context.selected_asset_keys:
+        yield rejected
+    else:  # by +key:targets/train, which is downstream of the other one only
+        assert rejected.data_version
+        tags = {"dagster/data_version": rejected.data_version.value}
+        context.log_event(dg.AssetMaterialization(names.key(REJECTED), metadata=rejected.metadata, tags=tags))
     require_targets(kept)
     for hint in hint_texts(kept):
         context.log.warning(hint)
-    yield _prepared_result(names, kept, digest, reused, ["pass_rate"] if rates else [])
+    if names.key(PREPARED) in context.selected_asset_keys:
+        yield _prepared_result(names, kept, digest, reused, ["pass_rate"] if rates else [])
     context.log.info(f"{'reused' if reused else 'kept'} {kept_text(kept)}")
 
 

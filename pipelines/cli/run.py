@@ -107,7 +107,7 @@ def selection_keys(defs: dg.Definitions, text: str) -> Sequence[dg.AssetKey]:
     with warnings.catch_warnings():  # Dagster's own use of its own beta parameter
         warnings.simplefilter("ignore", dg.BetaWarning)
         try:
-            keys = dg.AssetSelection.from_string(text).required_multi_asset_neighbors().resolve(graph)
+            keys = dg.AssetSelection.from_string(text).resolve(graph)
         except dg.DagsterError as error:
             raise InputError(
                 f"--select {text!r}: {str(error).splitlines()[0]:.200}; expected a selection such as +group:targets, "

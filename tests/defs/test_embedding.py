@@ -116,6 +116,20 @@ print(json.dumps({
 }))
 """
 
+SMALL = """
+  min_rows: 10
+benchmarks:
+  limit: 2
+training:
+  overrides:
+    - data.train_batch_size=4
+    - data.max_prompt_length=64
+    - data.max_response_length=144
+    - actor_rollout_ref.rollout.n=4
+    - trainer.total_training_steps=2
+    - trainer.save_freq=2
+"""
+
 
 def documented(project: Path) -> dict[str, str]:
     """The blocks of the page's section by what they are, with the paths of this test."""
@@ -160,7 +174,7 @@ def call(their_project: Path) -> Callable[..., str]:
             env={**kept, **variables, "DAGSTER_HOME": str(their_project)},
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=800,
             check=False,
         )
         assert done.returncode == 0, done.stderr
@@ -183,6 +197,19 @@ def test_merged_with_theirs_the_targets_are_made_of_their_asset(their_project: P
     assert (their_project / "theirs" / "models" / "base").exists()
     reference = json.loads((their_project / "reasoner" / "references" / "targets" / "train.json").read_text())
     assert reference["rows"] == 30 and Path(reference["path"]).is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_their_own_command_trains_a_policy_and_scores_it(their_project: Path, call):
+    package, lines = their_project / "src" / "their_project", documented(their_project)
+    (package / "definitions.py").write_text(lines["definitions"])
+    (package / "reasoner.yaml").write_text(lines["profile"] + SMALL)
+    call("dg", "launch", "--assets", '+key:"reasoner/report/scorecard"')
+    reference = json.loads((their_project / "reasoner" / "references" / "report" / "scorecard.json").read_text())
+    lineage = json.loads((Path(reference["policy"]["path"]) / "lineage.json").read_text())
+    assert lineage["targets"]["rows"] == 30 and lineage["steps"] == 2
+    assert set(reference["policy"]["scores"]) == set(reference["base"]["scores"]) != set()
 
 
 def test_a_component_of_dg_gives_the_same_definitions(their_project: Path, call):
