@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -233,3 +234,40 @@ def test_a_recorded_run_is_made_again_and_a_forged_response_and_curve_are_found(
     _, _, responses, verdicts = compare_runs(honest, read_run(remade))
     assert not responses.differences and not verdicts.differences
     assert steps_that_agree(honest, read_run(remade)) == 120
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_run_with_rollouts_is_made_again_on_the_same_machine_with_the_same_digest(
+    training_interpreter: Path, tmp_path: Path
+) -> None:
+    settings = {
+        "targets.embedded_rows": 400,
+        "benchmarks.limit": 20,
+        "training.overrides": [
+            "data.train_batch_size=8",
+            "data.max_prompt_length=64",
+            "data.max_response_length=144",
+            "actor_rollout_ref.rollout.n=4",
+            "actor_rollout_ref.actor.optim.lr=1e-4",
+            "trainer.total_training_steps=6",
+            "trainer.save_freq=6",
+        ],
+    }
+    own = {"experiments.runs": str(tmp_path), "storage.root": str(tmp_path / "storage")}
+
+    def luffy(command: list[str], chosen: dict) -> str:
+        variables = {**os.environ, "DAGSTER_HOME": str(tmp_path / "home")}
+        more = [part for key, value in chosen.items() for part in ("--set", f"{key}={json.dumps(value)}")]
+        command = [sys.executable, "-m", "pipelines.cli.luffy", *command, *more]
+        done = subprocess.run(command, cwd=PROJECT, env=variables, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    luffy(["compare", "luffy", "--seeds", "1"], settings | own)
+    again = ["remake", str(tmp_path / "luffy-0.zip"), "--out", str(tmp_path / "remade")]
+    said = luffy(again, {key: value for key, value in settings.items() if not key.startswith("training")})
+    assert "the first 6 of 6 steps agree" in said
+    first, second = read_run(tmp_path / "luffy-0.zip"), read_run(tmp_path / "remade" / "luffy-0.zip")
+    assert first.manifest.checkpoint_digest == second.manifest.checkpoint_digest
+    assert [check.differences for check in compare_runs(first, second)] == [[]] * 4
