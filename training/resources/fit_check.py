@@ -126,8 +126,8 @@ def _gpu_needs(layout: Layout, machine: Machine, shape: ModelShape) -> list[Need
             usable,
             "bytes",
             "offload=always, actor_rollout_ref.model.lora_rank=64, a smaller "
-            f"actor_rollout_ref.actor.ppo_max_token_len_per_gpu (not below {layout.prompt_length} + "
-            f"{layout.response_length} tokens), more GPUs ({GPUS})",
+            f"actor_rollout_ref.actor.ppo_max_token_len_per_gpu (not below {layout.least_micro_batch} tokens), "
+            f"more GPUs ({GPUS})",
             training,
         ),
     ]
@@ -153,11 +153,11 @@ def _gpu_needs(layout: Layout, machine: Machine, shape: ModelShape) -> list[Need
                 "lower data.max_response_length",
             ),
         ]
-    if layout.micro_batch < layout.prompt_length + layout.response_length:
+    if layout.micro_batch < layout.least_micro_batch:
         result.append(
             Need(
-                "tokens of a micro-batch",
-                layout.prompt_length + layout.response_length,
+                "tokens of a micro-batch on each GPU",
+                layout.least_micro_batch,
                 layout.micro_batch,
                 "count",
                 f"actor_rollout_ref.actor.ppo_max_token_len_per_gpu (a sample must fit), {FSDP}."

@@ -25,7 +25,7 @@ class Layout:
     shards: int  # GPUs that share one copy of the state
     sequence_parallel: int
     tensor_parallel: int
-    micro_batch: int  # tokens
+    micro_batch: int  # tokens per GPU
     offload: str
     fused: bool
     packed: bool
@@ -46,6 +46,11 @@ class Layout:
     teacher_gpus: int = 0  # per node
     teacher_parallel: int = 1  # of them, that share its weights
     teacher_utilization: float = 0.0
+
+    @property
+    def least_micro_batch(self) -> int:
+        """Tokens per GPU of a micro-batch with one sample of full length, which the GPUs of Ulysses share."""
+        return -(-(self.prompt_length + self.response_length) // self.sequence_parallel)
 
     @property
     def sequences(self) -> int:

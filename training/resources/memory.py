@@ -37,13 +37,13 @@ def state_bytes(shape: ModelShape, layout: Layout) -> float:
 
 def training_memory(shape: ModelShape, layout: Layout) -> dict[str, float]:
     """Bytes on each GPU at the peak of an update, by what they are for."""
-    tokens, width = layout.micro_batch / layout.sequence_parallel, layout.width
+    tokens, width = layout.micro_batch, layout.width
     root = shape.root * width * (1 if layout.lora_rank else 2)  # with its gradient
     one_layer = (
         tokens * width * (4 * shape.intermediate + 8 * shape.hidden + 2 * shape.query_width + 2 * shape.kv_width)
     )
     kept = layer_inputs(shape, layout) + one_layer if layout.checkpointing else shape.layers * one_layer
-    mask = tokens**2 * 3 if layout.attention == "sdpa" and layout.packed else 0.0  # as booleans and as bfloat16
+    mask = tokens**2 * 3.0 if layout.attention == "sdpa" and layout.packed else 0.0  # as booleans and as bfloat16
     return {
         "state": 0.0 if layout.offload == "always" else state_bytes(shape, layout) / layout.shards,
         "gathered": root + 2 * shape.layer * width,
@@ -55,12 +55,12 @@ def training_memory(shape: ModelShape, layout: Layout) -> dict[str, float]:
 
 def layer_inputs(shape: ModelShape, layout: Layout) -> float:
     """The inputs of all layers, which checkpointing keeps."""
-    return shape.layers * layout.micro_batch / layout.sequence_parallel * shape.hidden * layout.width
+    return shape.layers * layout.micro_batch * shape.hidden * layout.width
 
 
 def logits_bytes(shape: ModelShape, layout: Layout) -> float:
     """The logits of a micro-batch, or of a chunk of it."""
-    tokens = layout.micro_batch / layout.sequence_parallel
+    tokens = layout.micro_batch
     if layout.fused:
         return min(CHUNK, tokens) * shape.vocabulary * LOGIT_CHUNK
     return tokens * shape.vocabulary * (LOGIT_FLASH if layout.attention == "flash_attention_2" else LOGIT)

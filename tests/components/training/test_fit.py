@@ -124,7 +124,7 @@ def test_a_model_gets_the_shards_and_the_engines_that_fit(
         (
             machine("H100", 8),
             ["actor_rollout_ref.actor.ppo_max_token_len_per_gpu=4096"],
-            r"tokens of a micro-batch: needs 9,216 of 4,096",
+            r"tokens of a micro-batch on each GPU: needs 9,216 of 4,096",
         ),
     ],
 )
@@ -135,6 +135,19 @@ def test_what_does_not_fit_is_refused_with_the_key_to_change(
         planned(there, overrides=overrides)
     _, said = planned(there, overrides=[*overrides, "run.force_fit=true"])
     assert any(line.startswith("does not fit, and run.force_fit=true") for line in said)
+
+
+def test_gpus_that_share_sequences_share_a_sample_and_each_has_its_own_tokens_of_a_micro_batch() -> None:
+    share = "actor_rollout_ref.actor.fsdp_config.ulysses_sequence_parallel_size=2"
+    chosen = ["offload=none", "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=5000"]
+    config, said = planned(machine("H100", 8), overrides=[*chosen, share])
+    assert config.actor_rollout_ref.actor.ppo_max_token_len_per_gpu == 5000  # of 9,216 / 2
+    (shared,) = [line for line in said if line.startswith("each GPU while it trains")]
+    _, said = planned(machine("H100", 8), overrides=[*chosen, "run.force_fit=true"])
+    (alone,) = [line for line in said if line.startswith("each GPU while it trains")]
+    assert shared == alone
+    with pytest.raises(InputError, match="tokens of a micro-batch on each GPU: needs 4,608 of 4,000"):
+        planned(machine("H100", 8), overrides=["offload=none", share, chosen[1].replace("5000", "4000")])
 
 
 def test_auto_without_a_gpu_says_so() -> None:
