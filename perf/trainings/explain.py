@@ -61,8 +61,9 @@ READ = {  # parts of the configuration that the tests of a record read
 FUNCTIONS = {
     "right.py": "def score(data_source, solution_str, ground_truth, extra_info=None):\n    return 1.0\n",
     "wrong.py": "def score(data_source, solution_str, ground_truth, extra_info=None):\n    return 0.0\n",
-    "fails.py": "def score(data_source, solution_str, ground_truth, extra_info=None):\n"
-    "    if sum(map(ord, solution_str)) % 24 == 3:\n        raise ValueError('cannot read ' + solution_str[-6:])\n"
+    "fails.py": "import zlib\n\n\ndef score(data_source, solution_str, ground_truth, extra_info=None):\n"
+    "    if zlib.crc32(solution_str.encode()) % 24 == 0:\n"
+    "        raise ValueError('cannot read ' + solution_str[-6:])\n"
     "    return float(('{' + ground_truth + '}') in solution_str)\n",
 }
 
