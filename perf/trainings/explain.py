@@ -62,7 +62,7 @@ FUNCTIONS = {
     "right.py": "def score(data_source, solution_str, ground_truth, extra_info=None):\n    return 1.0\n",
     "wrong.py": "def score(data_source, solution_str, ground_truth, extra_info=None):\n    return 0.0\n",
     "fails.py": "import zlib\n\n\ndef score(data_source, solution_str, ground_truth, extra_info=None):\n"
-    "    if zlib.crc32(solution_str.encode()) % 24 == 0:\n"
+    "    if zlib.crc32(solution_str.encode()) % 16 == 0:\n"
     "        raise ValueError('cannot read ' + solution_str[-6:])\n"
     "    return float(('{' + ground_truth + '}') in solution_str)\n",
 }
