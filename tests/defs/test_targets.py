@@ -351,6 +351,16 @@ def test_a_storage_that_cannot_be_written_is_one_message(build, tmp_path: Path):
     assert "LUFFY__STORAGE__ROOT" in message(result)
 
 
+def test_the_rejected_traces_are_recorded_whichever_of_the_two_is_selected(build):
+    project = build(**SMALL)
+    assert project.run(*INPUTS, "targets/prepared", "targets/train").success
+    first, version = project.metadata("targets/rejected"), project.data_version("targets/rejected")
+    assert first["dagster/row_count"] + project.metadata("targets/prepared")["dagster/row_count"] == 300
+    assert project.run("targets/rejected").success
+    assert project.metadata("targets/rejected") == {**first, "reused": True}
+    assert project.data_version("targets/rejected") == version
+
+
 @contextmanager
 def full_disk() -> Iterator[None]:
     """No file grows over 20 kB, and writing more is an error: what a disk does that becomes full meanwhile.
