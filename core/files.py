@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
-from core.machine.processes import start_ticks
+from core.machine.processes import Process, start_ticks
 from core.text.parse import parse_json, parse_object, parse_yaml
 from core.text.patterns import compile_full_match
 
@@ -119,7 +119,7 @@ def is_leftover(temporary: Path) -> bool:
     """Whether the process that wrote ``temporary`` was killed; of one that we cannot see, whether it rests for long."""
     match = TEMPORARY(temporary.name)
     if match and match["machine"] == _machine():
-        return start_ticks(int(match["pid"])) != int(match["since"])
+        return not Process(int(match["pid"]), int(match["since"])).is_alive()
     return time.time() - measure(temporary)[1] > FOREIGN_SECONDS
 
 

@@ -12,7 +12,7 @@ import dagster as dg
 from core.code_digest import PROJECT
 from core.errors import InputError
 from core.files import atomic_write
-from core.machine.processes import start_ticks
+from core.machine.processes import Process, start_ticks
 
 CONFIG = "dagster.yaml"
 CANCEL = signal.SIGUSR1  # asks `pipelines.cli.execute` to cancel its run
@@ -58,7 +58,7 @@ def end_dead_runs(instance: dg.DagsterInstance, lost: Collection[str] = ()) -> l
     ended = []
     for run, (host, pid, since) in _executed(instance):
         here = host == socket.gethostname()
-        if run.run_id not in lost and (not here or start_ticks(pid) == since):
+        if run.run_id not in lost and (not here or Process(pid, since).is_alive()):
             continue
         if COMMAND in run.tags or run.status == dg.DagsterRunStatus.CANCELING:
             instance.report_run_canceled(run, message=GONE)
@@ -83,7 +83,7 @@ def runs_elsewhere(instance: dg.DagsterInstance, location: str) -> list[str]:
         if host != socket.gethostname()
         and run.remote_job_origin
         and run.remote_job_origin.location_name == location
-        and start_ticks(pid) != since  # a machine that was renamed still has the process
+        and not Process(pid, since).is_alive()  # a machine that was renamed still has the process
     ]
 
 

@@ -16,6 +16,7 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobO
 from processes import alive, wait_gone
 
 from assets.shared.interpreter import RUN_VARIABLE
+from core.machine.processes import start_ticks
 from pipelines.definitions import orphans, sensors
 from pipelines.definitions.instance import COMMAND, OWNER, owner_tag
 from tests.defs.project import Project
@@ -99,9 +100,19 @@ def test_runs_whose_process_is_gone_are_ended_here_only(build):
     begin("executed again", {OWNER: gone}, parent_run_id=parent, root_run_id=parent)  # not begun, with copied tags
     begin("elsewhere", {OWNER: elsewhere})
     begin("here", {OWNER: here})
-    assert "2 dead runs" in project.tick("stop_orphans").skip_message
+    # A code server that lost its database for a while collects its children no more.
+    killed = subprocess.Popen(["sleep", "60"])
+    begin(
+        "of a process that nobody collects",
+        {OWNER: json.dumps([socket.gethostname(), killed.pid, start_ticks(killed.pid)])},
+    )
+    killed.kill()
+    os.waitid(os.P_PID, killed.pid, os.WEXITED | os.WNOWAIT)
+    assert "3 dead runs" in project.tick("stop_orphans").skip_message
+    killed.wait()
     status = {name: project.instance.get_run_by_id(run).status.value for name, run in made.items()}
-    ended = {"of a terminal": "CANCELED", "of a code server": "FAILURE"}
+    ended = {"of a terminal": "CANCELED"}
+    ended |= dict.fromkeys(("of a code server", "of a process that nobody collects"), "FAILURE")
     assert status == ended | dict.fromkeys(("executed again", "elsewhere", "here"), "STARTED")
 
 

@@ -264,7 +264,7 @@ def test_a_run_with_rollouts_is_made_again_on_the_same_machine_with_the_same_dig
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    luffy(["compare", "luffy", "--seeds", "1"], settings | own)
+    luffy(["compare", "luffy", "on_policy", "--seeds", "1"], settings | own)
     again = ["remake", str(tmp_path / "luffy-0.zip"), "--out", str(tmp_path / "remade")]
     said = luffy(again, {key: value for key, value in settings.items() if not key.startswith("training")})
     assert "the first 6 of 6 steps agree" in said
