@@ -217,7 +217,7 @@ GRADED = pa.schema(
         *SAMPLE,
         ("gold", pa.string()),  # of several right answers the one that the response gives, or else the first
         ("extracted", pa.string()),
-        ("verdict", pa.string()),  # grading.grader.Verdict; "correct" is a solved problem
+        ("verdict", pa.string()),  # grading.verdict.Verdict; "correct" is a solved problem
         ("reason", pa.string()),  # why
         ("subject", pa.string()),  # of the problem, where known
         ("score", pa.float64()),  # from 0 to 1

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from grading import whole_text
+from grading.answers.extraction import text_after_thoughts
 from grading.equivalence import Compare, serve
 from grading.pool import WorkerPool
 
@@ -89,7 +90,7 @@ def _stated(row: Mapping[str, Any], second: str) -> str | None:
     """Return the text (for "prime", the extracted answer) that the second grader compares; None without an answer."""
     if second == "prime":
         return row["extracted"]
-    return whole_text.text_after_thoughts(row["response"] or "", thinking=False)
+    return text_after_thoughts(row["response"] or "", thinking=False)
 
 
 def _short(text: str | None, longest: int = 60) -> str:

@@ -7,17 +7,15 @@ The rule of LUFFY's published reward can be chosen instead (`grading.whole_text`
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
 
 from core.errors import InputError
-from grading import whole_text
-from grading.answers.extraction import answer_part, extract_boxed
+from grading.answers.extraction import answer_part, extract_boxed, text_after_thoughts
 from grading.answers.pairs import compare_numbers
 from grading.answers.spelling import normalize, same_string
-from grading.pool import PROGRAM, WorkerPool
+from grading.pool import PROGRAM, WHOLE_TEXT_PROGRAM, WorkerPool
+from grading.verdict import Grade, Verdict
 from grading.verdict_cache import VerdictStore
 
 RULES = ("boxed", "whole-text")
@@ -26,50 +24,6 @@ MAX_CHARACTERS = 1_000  # the longest gold of the paper's nine benchmarks has un
 MAX_NESTING = 40
 MAX_DIGITS = 300
 KEPT_COMPARISONS = 65_536
-
-
-class Verdict(StrEnum):
-    """The outcome of grading a sample. CORRECT means solved; of the others only PARTIAL scores more than 0."""
-
-    CORRECT = "correct"
-    PARTIAL = "partial"  # a score above 0 and below the threshold of the verifier
-    WRONG = "wrong"
-    NO_ANSWER = "no_answer"  # nothing boxed (or chosen) in the answer part
-    NO_THINK_END = "no_think_end"  # a thinking response without </think>
-    TRUNCATED = "truncated"  # generation stopped at the token limit
-    GOLD_UNPARSED = "gold_unparsed"  # a part of the gold answer is not read
-    TIMEOUT = "timeout"  # the comparison did not end in time
-    ERROR = "error"  # the pair could not be compared
-
-
-@dataclass(frozen=True)
-class Grade:
-    """A verdict, the answer that it is about, its reason, and a score in [0, 1] (None: 1 if correct, and else 0)."""
-
-    verdict: Verdict
-    extracted: str | None = None
-    reason: str = ""
-    score: float = None  # pyright: ignore[reportAssignmentType]  # never None after the start
-
-    def __post_init__(self) -> None:
-        if self.score is None:
-            object.__setattr__(self, "score", 1.0 if self.verdict is Verdict.CORRECT else 0.0)
-
-    @classmethod
-    def of_score(cls, score: float, extracted: str | None, reason: str, *, threshold: float = 1.0) -> "Grade":
-        """The grade of a score in [0, 1], of which ``threshold`` and more is solved.
-
-        >>> [str(Grade.of_score(score, None, "", threshold=0.8).verdict) for score in (0.0, 0.5, 0.9)]
-        ['wrong', 'partial', 'correct']
-        """
-        assert 0 <= score <= 1, score
-        partial = Verdict.PARTIAL if score > 0 else Verdict.WRONG
-        return cls(Verdict.CORRECT if score >= threshold else partial, extracted, reason, score)
-
-    @property
-    def solved(self) -> bool:
-        """Whether the score reaches the threshold of the verifier, which is 1 unless its spec says otherwise."""
-        return self.verdict is Verdict.CORRECT
 
 
 class Grader:
@@ -88,7 +42,7 @@ class Grader:
         if rule not in RULES:
             raise InputError(f"unknown rule {rule!r}: expected one of {', '.join(RULES)}")
         self._workers, self._rule = workers, rule
-        self._pool = WorkerPool(workers, limit_s, PROGRAM if rule == "boxed" else whole_text.PROGRAM)
+        self._pool = WorkerPool(workers, limit_s, PROGRAM if rule == "boxed" else WHOLE_TEXT_PROGRAM)
         self._store = VerdictStore(shared) if shared and rule == "boxed" else None  # it holds verdicts on boxed answers
         # Cached, because samples of a problem repeat their answers.
         self._equivalence = lru_cache(maxsize=KEPT_COMPARISONS)(self._ask)
@@ -124,7 +78,7 @@ class Grader:
     def _grade_whole_text(self, text: str, gold: str, *, thinking: bool, truncated: bool) -> Grade:
         if truncated:
             return Grade(Verdict.TRUNCATED, None, "stopped at the token limit")
-        part = whole_text.text_after_thoughts(text, thinking=thinking)
+        part = text_after_thoughts(text, thinking=thinking)
         if part is None:
             return Grade(Verdict.NO_THINK_END, None, "no </think>")
         verdict, reason = self._equivalence(part, gold)

@@ -29,7 +29,7 @@ START_S = 120.0  # importing sympy on a busy machine
 END_S = 1.0  # from the end of its input to the end of an idle program
 GRACE_S = 0.25  # beyond the worker's own alarm before it is killed
 NEEDED_BYTES = 256 << 20  # of address space; with the versions of the lock it starts in 100 MiB
-PROGRAM = ("grading.equivalence",)
+PROGRAM, WHOLE_TEXT_PROGRAM = ("grading.equivalence",), ("grading.whole_text",)
 
 
 class NoReply(Exception):

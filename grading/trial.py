@@ -10,7 +10,7 @@ from typing import Any
 
 from core.errors import InputError
 from core.files import read_json_lines
-from grading.grader import Grade, Verdict
+from grading.verdict import Grade, Verdict
 from grading.verifiers.spec import VerifierSpec, open_verifier
 from grading.verifiers.verifier import Item
 

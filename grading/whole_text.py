@@ -6,24 +6,7 @@ LIMIT_SECONDS`` is the worker program that applies it (see `grading.equivalence`
 
 import sys
 
-from grading.answers.extraction import THINK_END
 from grading.equivalence import serve
-
-PROGRAM = ("grading.whole_text",)
-
-
-def text_after_thoughts(response: str, *, thinking: bool) -> str | None:
-    """The text after the first ``</think>``, up to a second one.
-
-    Without that tag, the result is None if ``thinking`` is expected, and the whole response otherwise.
-
-    >>> text_after_thoughts("a</think>b", thinking=True), text_after_thoughts("a</think>b</think>c", thinking=True)
-    ('b', 'b')
-    """
-    _, closing, rest = response.partition(THINK_END)
-    if closing:
-        return rest.partition(THINK_END)[0]
-    return None if thinking else response
 
 
 def compare(text: str, gold: str) -> tuple[str, str]:

@@ -36,7 +36,8 @@ from core.files import write_table
 from evaluation.benchmarks.benchmark_problems import read_benchmark, read_suite
 from evaluation.benchmarks.suite import load_suite
 from grading.answers.choices import extract_choice, same_choice
-from grading.grader import Grade, Grader
+from grading.grader import Grader
+from grading.verdict import Grade
 
 MODEL = PROJECT / "training" / "embedded_model" / "model"
 MATH = ("aime24", "aime25", "amc", "math500", "minerva", "olympiadbench")

@@ -41,7 +41,7 @@ TRACE = pa.schema(
         ("generation", pa.string()),  # digest of the teacher and of everything that decides its samples
         ("tokens", pa.int32()),
         ("finish_reason", pa.string()),  # "stop" | "length"
-        ("verdict", pa.string()),  # grading.grader.Verdict
+        ("verdict", pa.string()),  # grading.verdict.Verdict
     ]
 )
 

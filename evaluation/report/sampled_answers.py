@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from core.files import digest_bytes
 from core.text.excerpt import shorten
 from core.text.markdown import escape_markdown
-from grading.grader import Verdict
+from grading.verdict import Verdict
 
 if TYPE_CHECKING:
     import pyarrow as pa

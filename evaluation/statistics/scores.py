@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InputError
 from evaluation.statistics.intervals import effective_size, mean_and_error, wilson
 from grading.answers.spelling import normalize
-from grading.grader import Verdict
+from grading.verdict import Verdict
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,8 +14,8 @@ from core.schemas import ENTRIES_KEY, FIELDS
 from evaluation.benchmarks.suite import Benchmark, Source
 from evaluation.generation.traces import TRACE
 from evaluation.statistics.intervals import wilson
-from grading.grader import Verdict
 from grading.row_fields import row_fields
+from grading.verdict import Verdict
 from grading.verifiers.verifier import Item, Verifier
 
 BINS = 10

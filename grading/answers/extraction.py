@@ -45,6 +45,20 @@ def answer_part(text: str, *, thinking: bool) -> str | None:
     return None if thinking else text
 
 
+def text_after_thoughts(response: str, *, thinking: bool) -> str | None:
+    """The text after the first ``</think>``, up to a second one.
+
+    Without that tag, the result is None if ``thinking`` is expected, and the whole response otherwise.
+
+    >>> text_after_thoughts("a</think>b", thinking=True), text_after_thoughts("a</think>b</think>c", thinking=True)
+    ('b', 'b')
+    """
+    _, closing, rest = response.partition(THINK_END)
+    if closing:
+        return rest.partition(THINK_END)[0]
+    return None if thinking else response
+
+
 def extract_boxed(text: str) -> str | None:
     r"""The content of the last ``\boxed{…}`` or ``\fbox{…}``; spaces before the brace are allowed.
 

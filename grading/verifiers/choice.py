@@ -10,8 +10,8 @@ from grading.answers.choice_sets import extract_choices, same_choices
 from grading.answers.choices import choice_in, extract_choice, same_choice
 from grading.answers.extraction import BOXED, SEPARATOR
 from grading.answers.spelling import same_string
-from grading.grader import Grade, Verdict
 from grading.row_fields import OPTIONS, PROBLEM
+from grading.verdict import Grade, Verdict
 from grading.verifiers.verifier import Verifier, VerifierOptions
 
 LABELS = "ABCDEFGHIJ"

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator
 
 from core.errors import first_line
-from grading.grader import Grade, Verdict
 from grading.isolation.sandbox import Bubblewrap, Limits, Sandbox, SandboxFailed, Unprotected
 from grading.isolation.sandbox_fusion import SandboxFusion
+from grading.verdict import Grade, Verdict
 from grading.verifiers.verifier import Resources, Verifier, VerifierOptions
 
 BUBBLEWRAP, NONE = "bubblewrap", "none"

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationInfo, field_validator, model_validator
 
-from grading.grader import Grade, Verdict
+from grading.verdict import Grade, Verdict
 from grading.verifiers.spec import VerifierSpec, open_verifier, parse_spec
 from grading.verifiers.verifier import Resources, ScoredOptions, Verifier, VerifierOptions
 

@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from grading.grader import Grade, Verdict
+from grading.verdict import Grade, Verdict
 from grading.verifiers.verifier import Verifier, VerifierOptions
 
 ARTICLES = frozenset({"a", "an", "the"})

@@ -11,7 +11,7 @@ from pydantic import JsonValue, field_validator
 
 from core.errors import first_line
 from core.text.patterns import compile_user_pattern
-from grading.grader import Grade, Verdict
+from grading.verdict import Grade, Verdict
 from grading.verifiers.verifier import Verifier, VerifierOptions
 
 LONGEST = 100_000  # characters of an answer

@@ -16,10 +16,10 @@ from pydantic import Field, ValidationInfo, field_validator
 from core.code_digest import identity
 from core.errors import first_line
 from grading.answers.extraction import find_answer
-from grading.grader import Grade, Verdict
 from grading.judging.client import JudgeClient, NoReply
 from grading.judging.ledger import Ledger, OverBudget, PaidForNothing
 from grading.row_fields import PROBLEM
+from grading.verdict import Grade, Verdict
 from grading.verifiers.verifier import Resources, ScoredOptions, Verifier
 
 RUBRIC = "The answer is right if it says the same as the reference answer. Other words are fine, other facts are not."

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from pydantic import field_validator
 
 from grading.answers.extraction import BOXED
-from grading.grader import Grade, Grader
+from grading.verdict import Grade
 from grading.verifiers.verifier import Item, Resources, Verifier, VerifierOptions
 
 
@@ -20,6 +20,8 @@ class MathVerifier(Verifier):
 
     def __init__(self, options: VerifierOptions, resources: Resources) -> None:
         super().__init__(options, resources)
+        from grading.grader import Grader  # here, since the code location reads the options and grades nothing
+
         self._grader = Grader(resources.workers, resources.limit_s, resources.shared, rule=self.rule)
 
     def verify(

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from core.text.patterns import compile_full_match, compile_quick_pattern
 from grading.answers.spelling import TEXT
-from grading.grader import Grade, Verdict
+from grading.verdict import Grade, Verdict
 from grading.verifiers.verifier import Verifier, VerifierOptions
 
 LONGEST = 1000  # characters of an answer

@@ -14,9 +14,9 @@ from pydantic import Field, JsonValue, ValidationInfo, field_validator
 from core.errors import InputError
 from core.plugins.user_code import ARGUMENTS, function_path, module_file, source_digests
 from grading.answers.extraction import RESPONSE
-from grading.grader import Grade, Verdict
 from grading.pool import NotStarted, WorkerPool
 from grading.row_fields import DATA_SOURCE
+from grading.verdict import Grade, Verdict
 from grading.verifiers.verifier import Resources, ScoredOptions, Verifier
 
 PROGRAM = "grading.isolation.function_worker"

@@ -7,7 +7,7 @@ from pydantic import field_validator
 
 from core.errors import InputError, first_line
 from core.text.patterns import compile_user_pattern
-from grading.grader import Grade, Verdict
+from grading.verdict import Grade, Verdict
 from grading.verifiers.verifier import Verifier, VerifierOptions
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from grading.answers.extraction import BOXED, PLACES, RESPONSE, answer_part, find_answer, is_place, missing_at
-from grading.grader import Grade, Verdict
+from grading.verdict import Grade, Verdict
 
 
 class Item(NamedTuple):

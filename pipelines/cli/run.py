@@ -63,9 +63,9 @@ def run_graph(profile: str | None, overrides: Sequence[str], select: str | None,
 
 def load_definitions() -> dg.Definitions:
     """The definitions of this process's environment; InputError for a mistake in its settings."""
-    gc.freeze()  # Dagster's objects stay as long as the process: searching them for garbage takes a fifth of the time
     from pipelines.definitions.code_location import defs
 
+    gc.freeze()  # they and Dagster stay as long as the process: searching them for garbage, at its end too, takes long
     return defs
 
 

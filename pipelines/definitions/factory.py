@@ -23,6 +23,7 @@ from assets.shared.ray_cluster import on_cluster
 from assets.shared.storage import ReferenceIOManager, Storage
 from assets.targets import SOURCE, SOURCE_SPEC, prepared, prepared_inputs, source, train, upstream_assets
 from assets.training import POLICY, metrics_spec, policy
+from evaluation.benchmarks.suite import Benchmark
 from pipelines.definitions.automation import retrain_on_new_targets
 from pipelines.definitions.catalog import describe
 from pipelines.definitions.jobs import build_jobs
@@ -75,7 +76,7 @@ def build_defs(
         jobs=list(jobs.values()),
         schedules=build_schedules(names, jobs, settings.schedule),
         sensors=build_sensors(names, jobs, settings),
-        resources={names.name(name): resource for name, resource in _resources(settings, names, ray).items()},
+        resources={names.name(name): resource for name, resource in _resources(settings, names, suite, ray).items()},
         executor=executor,
     )
 
@@ -101,7 +102,7 @@ def _target_assets(names: Names, settings: Settings) -> list[dg.AssetsDefinition
     return assets
 
 
-def _resources(settings: Settings, names: Names, ray: Any) -> dict[str, Any]:
+def _resources(settings: Settings, names: Names, suite: list[Benchmark], ray: Any) -> dict[str, Any]:
     """Storage, the references between assets, the profile, and the training interpreter."""
     storage, interpreter = Storage(root=settings.storage.root), settings.interpreter.model_dump()
     return {
@@ -109,7 +110,7 @@ def _resources(settings: Settings, names: Names, ray: Any) -> dict[str, Any]:
         IO_MANAGER: ReferenceIOManager(storage=storage, key_prefix=list(names.key_prefix)),
         "profile": Profile(
             names=names,
-            suite=settings.benchmark_suite(),
+            suite=suite,
             checks=settings.check_suite(),
             targets=settings.targets,
             training=settings.training,

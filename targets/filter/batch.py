@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 
 from core.model.prompts import messages
-from grading.grader import Verdict
+from grading.verdict import Verdict
 from targets.filter.context import FilterContext
 from targets.filter.filters import Stage, rejections
 from targets.filter.memory import TOKENS, VERDICT

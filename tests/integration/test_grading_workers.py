@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from processes import alive, children, descendants, wait_gone
 
-from grading.grader import Grader, Verdict
+from grading.grader import Grader
 from grading.pool import WorkerPool
+from grading.verdict import Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
 

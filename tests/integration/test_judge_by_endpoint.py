@@ -12,7 +12,7 @@ pytest.importorskip("vllm")
 from generation_runs import answered, served
 
 from core.errors import InputError
-from grading.grader import Grade
+from grading.verdict import Grade
 from grading.verifiers.spec import open_verifier, parse_spec
 from grading.verifiers.verifier import Item
 from training.embedded_model.resolve_model import SHIPPED

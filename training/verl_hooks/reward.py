@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
 
-from grading.grader import Verdict
 from grading.row_fields import PROBLEM, row_fields
+from grading.verdict import Verdict
 from grading.verifiers.math import MathVerifier
 from grading.verifiers.spec import VerifierSpec, open_verifier, parse_spec
 from grading.verifiers.verifier import Verifier

@@ -19,7 +19,7 @@ from evaluation.report.scorecard.scorecard_text import (
 )
 from evaluation.report.scorecard.transcripts import KINDS
 from evaluation.report.table import Table, percent, signed
-from grading.grader import Verdict
+from grading.verdict import Verdict
 
 MOST_CURVES = 9
 MOST_REPEATED = 10  # training problems that repeat a benchmark problem

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from core.text.excerpt import shorten
-from grading.grader import Verdict
+from grading.verdict import Verdict
 
 if TYPE_CHECKING:
     import pyarrow as pa

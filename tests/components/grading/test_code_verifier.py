@@ -19,8 +19,8 @@ import pytest
 
 from core.errors import InputError
 from core.machine.processes import descendants, running
-from grading.grader import Grade
 from grading.isolation.sandbox import Bubblewrap, Limits, Run
+from grading.verdict import Grade
 from grading.verifiers.code import UnreadableTests, read_tests
 from grading.verifiers.spec import open_verifier, parse_spec
 from grading.verifiers.verifier import Verifier

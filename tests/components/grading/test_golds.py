@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from golds import AGREEING, DIFFERING, KINDS, cases
 
-from grading.grader import Grader, Verdict
+from grading.grader import Grader
+from grading.verdict import Verdict
 
 
 @pytest.mark.parametrize(

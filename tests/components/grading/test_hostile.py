@@ -10,8 +10,9 @@ import psutil
 import pytest
 from hostile import hostile_text
 
-from grading.grader import Grader, Verdict
+from grading.grader import Grader
 from grading.pool import GRACE_S
+from grading.verdict import Verdict
 
 LIMIT_S = 0.25
 LONGEST_S = LIMIT_S + GRACE_S + 3.0  # the rest for a busy machine, on which a new fork waits for its turn

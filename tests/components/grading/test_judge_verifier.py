@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pytest
 
 from core.errors import InputError
-from grading.grader import Grade
+from grading.verdict import Grade
 from grading.verifiers.spec import open_verifier, parse_spec
 
 REPLIES = {

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grading.grader import Grader, Verdict
+from grading.grader import Grader
+from grading.verdict import Verdict
 from tests.components.grading.pairs import DIFFERENT, EQUAL
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from core.errors import InputError
 from core.machine.processes import descendants
-from grading.grader import Grade
+from grading.verdict import Grade
 from grading.verifiers.spec import open_verifier, parse_spec
 from grading.verifiers.verifier import Item
 

@@ -6,7 +6,8 @@ import pytest
 
 from grading.answers import choices, extraction, pairs, spelling
 from grading.answers.choices import same_choice
-from grading.grader import Grader, Verdict
+from grading.grader import Grader
+from grading.verdict import Verdict
 
 
 def test_the_examples_in_the_docstrings_are_true():

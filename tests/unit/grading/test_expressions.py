@@ -6,7 +6,8 @@ import pytest
 
 from grading.answers.choices import extract_choice
 from grading.expressions import signs, tokens, units
-from grading.grader import Grader, Verdict
+from grading.grader import Grader
+from grading.verdict import Verdict
 
 
 @pytest.fixture(scope="module")

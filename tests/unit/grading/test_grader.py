@@ -8,7 +8,8 @@ import pytest
 from core.errors import InputError
 from grading.answers.choices import extract_choice
 from grading.answers.extraction import answer_part, extract_boxed
-from grading.grader import Grade, Grader, Verdict
+from grading.grader import Grader
+from grading.verdict import Grade, Verdict
 
 ROOT = Path(__file__).resolve().parents[3]
 

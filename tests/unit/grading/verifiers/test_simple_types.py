@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grading.answers.gold import suggest
-from grading.grader import Grade, Verdict
+from grading.verdict import Grade, Verdict
 from grading.verifiers.exact import normalize_text
 from grading.verifiers.spec import open_verifier, parse_spec
 from grading.verifiers.verifier import Item, Verifier

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import InputError
-from grading.grader import Grade
+from grading.verdict import Grade
 from grading.verifiers.json import read_strictly, same_value
 from grading.verifiers.number import read_quantity
 from grading.verifiers.spec import open_verifier, parse_spec

@@ -1,0 +1,48 @@
+"""What a verifier says of a response: the verdict, and the grade that holds it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """The outcome of grading a sample. CORRECT means solved; of the others only PARTIAL scores more than 0."""
+
+    CORRECT = "correct"
+    PARTIAL = "partial"  # a score above 0 and below the threshold of the verifier
+    WRONG = "wrong"
+    NO_ANSWER = "no_answer"  # nothing boxed (or chosen) in the answer part
+    NO_THINK_END = "no_think_end"  # a thinking response without </think>
+    TRUNCATED = "truncated"  # generation stopped at the token limit
+    GOLD_UNPARSED = "gold_unparsed"  # a part of the gold answer is not read
+    TIMEOUT = "timeout"  # the comparison did not end in time
+    ERROR = "error"  # the pair could not be compared
+
+
+@dataclass(frozen=True)
+class Grade:
+    """A verdict, the answer that it is about, its reason, and a score in [0, 1] (None: 1 if correct, and else 0)."""
+
+    verdict: Verdict
+    extracted: str | None = None
+    reason: str = ""
+    score: float = None  # pyright: ignore[reportAssignmentType]  # never None after the start
+
+    def __post_init__(self) -> None:
+        if self.score is None:
+            object.__setattr__(self, "score", 1.0 if self.verdict is Verdict.CORRECT else 0.0)
+
+    @classmethod
+    def of_score(cls, score: float, extracted: str | None, reason: str, *, threshold: float = 1.0) -> "Grade":
+        """The grade of a score in [0, 1], of which ``threshold`` and more is solved.
+
+        >>> [str(Grade.of_score(score, None, "", threshold=0.8).verdict) for score in (0.0, 0.5, 0.9)]
+        ['wrong', 'partial', 'correct']
+        """
+        assert 0 <= score <= 1, score
+        partial = Verdict.PARTIAL if score > 0 else Verdict.WRONG
+        return cls(Verdict.CORRECT if score >= threshold else partial, extracted, reason, score)
+
+    @property
+    def solved(self) -> bool:
+        """Whether the score reaches the threshold of the verifier, which is 1 unless its spec says otherwise."""
+        return self.verdict is Verdict.CORRECT
