@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from evaluation.statistics.scores import Summary
 
 SAMPLES_KEPT = "the samples that were generated are kept; materialize again to continue"
+VERSION = code_version(*GENERATION_CODE, *GRADING_CODE)
 ROLES = {"base": BASE, "policy": POLICY}
 # The options that choose the samples of a model.
 SAMPLING = {"samples", "temperature", "top_p", "max_tokens", "seed", "template", "chat_template_kwargs"}
@@ -102,7 +103,7 @@ def _out(benchmark: Benchmark, role: str) -> tuple[str, dg.AssetOut]:
         group_name=benchmark.group,
         kinds={"vllm"},
         tags={"luffy/role": role},
-        code_version=code_version(*GENERATION_CODE, *GRADING_CODE),
+        code_version=VERSION,
         description=f"{benchmark.title}: the accuracy of the {role}, and every sample with its verdict.",
     )
     out = dg.AssetOut.from_spec(spec, dagster_type=ScoresReference, is_required=False)
