@@ -16,8 +16,8 @@ from assets.shared.options import DifficultyOptions, TargetOptions
 from assets.shared.profile import Profile, profile_asset
 from assets.shared.references import ModelReference, Reference, SuiteReference
 from assets.shared.storage import Storage
+from assets.source import with_upstream_files
 from assets.targets import DIFFICULTY as KEY
-from assets.targets import with_upstream_files
 from core.code_digest import GENERATION_CODE, GRADING_CODE, PREPARATION_CODE, code_version, identity
 from core.errors import InputError
 

@@ -1,7 +1,6 @@
-"""targets/source, prepared, rejected and train: from raw traces to what the trainer reads."""
+"""targets/prepared, rejected and train: from raw traces to what the trainer reads."""
 
 import tempfile
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,6 @@ from assets.generated import generated_input, with_generated
 from assets.models import KEY as BASE
 from assets.shared.column_lineage import column_lineage, copied_columns, rejected_columns, target_columns
 from assets.shared.interpreter import TrainingInterpreter
-from assets.shared.metadata import cell
 from assets.shared.options import SplitOptions, TargetOptions
 from assets.shared.profile import Names, Profile, profile_asset
 from assets.shared.references import (
@@ -26,7 +24,8 @@ from assets.shared.references import (
 )
 from assets.shared.storage import Storage
 from assets.shared.targets_metadata import prepared_metadata, rejected_metadata, stages, train_metadata
-from core.code_digest import PREPARATION_CODE, SHORT_DIGEST, code_version, identity
+from assets.source import SOURCE, observation, with_upstream_files
+from core.code_digest import PREPARATION_CODE, code_version, identity
 from core.errors import InputError
 from core.files import write_json
 from core.parquet import digest_shards, is_there, shards
@@ -35,96 +34,11 @@ from core.progress import Progress
 if TYPE_CHECKING:
     from targets.prepared import Prepared
 
-SOURCE = dg.AssetKey(["targets", "source"])
 DIFFICULTY = dg.AssetKey(["targets", "difficulty"])  # assets.difficulty
 PREPARED = dg.AssetKey(["targets", "prepared"])
 REJECTED = dg.AssetKey(["targets", "rejected"])
 TRAIN = dg.AssetKey(["targets", "train"])
-UPSTREAM = "asset:"  # a source with this beginning is an asset of another project: asset:raw/traces
-LOCATIONS = ("dagster/uri", "path")  # metadata of it that name its file; Dagster's own IO managers write `path`
 SPLIT_VERSION = code_version("targets/select/split.py", "targets/target_tables.py")
-
-
-SOURCE_SPEC = dg.AssetSpec(
-    SOURCE,
-    group_name="targets",
-    kinds={"dataset"},
-    description="The raw traces. They come from the embedded generator, from your files, from a dataset of the Hugging "
-    "Face hub, or from an asset of another project. Each observation records their digest and the number of rows.",
-)
-
-
-def observable(**attributes: Any) -> Any:
-    """Dagster's decorator of assets that are only observed."""
-    with warnings.catch_warnings():  # it is beta in Dagster 1.13, whose exact minor version is pinned
-        warnings.simplefilter("ignore", dg.BetaWarning)
-        return dg.multi_observable_source_asset(**attributes)
-
-
-@profile_asset(observable, name="targets__source")
-def source(context: dg.AssetExecutionContext, profile: dg.ResourceParam[Profile]) -> dg.ObserveResult:
-    options = with_upstream_files(context.instance, profile.targets)
-    digest, metadata = observation(options)
-    rows = metadata.get("dagster/row_count", "an unknown number of")
-    context.log.info(f"{', '.join(options.paths)}: {rows} rows, digest {digest[:SHORT_DIGEST]}")
-    return dg.ObserveResult(profile.names.key(SOURCE), data_version=dg.DataVersion(digest), metadata=metadata)
-
-
-def upstream_assets(options: TargetOptions) -> list[dg.AssetKey]:
-    """The assets of another project that are sources."""
-    return [
-        dg.AssetKey.from_user_string(path.removeprefix(UPSTREAM)) for path in options.paths if path.startswith(UPSTREAM)
-    ]
-
-
-def with_upstream_files(instance: dg.DagsterInstance, options: TargetOptions) -> TargetOptions:
-    """``options`` with the file of its last materialization in the place of each asset of another project.
-
-    Raises:
-        InputError: there is no materialization, it is one of many partitions, or it names no file.
-    """
-    located = [
-        source.model_copy(update={"path": _upstream_file(instance, source.path)})
-        if source.path.startswith(UPSTREAM)
-        else entry
-        for entry, source in zip(options.source, options.sources, strict=True)
-    ]
-    return options.model_copy(update={"source": located})
-
-
-def _upstream_file(instance: dg.DagsterInstance, path: str) -> str:
-    """Where the last materialization of the asset that ``path`` names lies, by its metadata."""
-    event = instance.get_latest_materialization_event(dg.AssetKey.from_user_string(path.removeprefix(UPSTREAM)))
-    materialization = event and event.asset_materialization
-    if not materialization:
-        raise InputError(f"targets.source: {path}: this asset was never materialized; materialize it first")
-    if materialization.partition is not None:
-        raise InputError(f"targets.source: {path}: expected an asset without partitions, which names all of its rows")
-    for name in LOCATIONS:
-        if name in materialization.metadata:
-            return str(materialization.metadata[name].value)
-    raise InputError(
-        f"targets.source: {path}: its last materialization does not name its file; add the metadata "
-        f"{LOCATIONS[0]!r} or {LOCATIONS[1]!r} to it"
-    )
-
-
-def observation(options: TargetOptions) -> tuple[str, dict[str, Any]]:
-    """The digest of the source at this moment, and the metadata of it for the UI."""
-    from targets.read.sources import observe
-
-    observed = observe(options)
-    lines = ["| part | rows | digest |", "|---|--:|---|"]
-    lines += [
-        f"| {cell(name)} | {'' if rows is None else rows} | {digest[:SHORT_DIGEST]} |"
-        for name, digest, rows in observed.parts
-    ]
-    rows = {} if observed.rows is None else {"dagster/row_count": observed.rows}
-    return observed.digest, {
-        "source": ", ".join(options.paths),
-        "parts": dg.MetadataValue.md("\n".join(lines)),
-        **rows,
-    }
 
 
 PREPARED_OUT = dg.AssetOut.from_spec(

@@ -1,191 +1,36 @@
 """The requests of ``python -m evaluation``: one class per command, read from a JSON file or the command line."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Self
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    PositiveInt,
-    TypeAdapter,
-    ValidationError,
-    model_validator,
-)
+from pydantic import Field, PositiveInt, TypeAdapter, ValidationError, model_validator
 
 from core.backends import Placement
 from core.errors import InputError
 from core.files import read_object
-from core.request import Request, from_yaml
-from evaluation.generation.endpoint import CONCURRENCY, Endpoint, EndpointOptions
-from evaluation.generation.generate import CACHE
-from evaluation.generation.requests import Counts, Sampling
-from evaluation.generation.templates import TRAINING, template_names
-from grading.row_fields import Columns
-from grading.spec_values import read_spec, require_fields, spec_text
-from grading.verifiers.spec import VerifierSpec
-
-PROBLEMS, SAMPLING, ENGINES, GRADING, BUDGET = (
-    "Problems",
-    "Sampling",
-    "Engines",
-    "Grading",
-    "Endpoints and their budget",
+from core.request import from_yaml
+from evaluation.generation.endpoint import CONCURRENCY
+from evaluation.generation.requests import Counts
+from evaluation.shared_arguments import (
+    BUDGET,
+    GRADING,
+    PROBLEMS,
+    SAMPLING,
+    GradingRuleArguments,
+    ProblemArguments,
+    SamplingArguments,
+    SeedArgument,
+    SuiteFileArgument,
+    VerifierArguments,
 )
+from grading.row_fields import Columns
+from grading.spec_values import require_fields
+
 COUNTS = TypeAdapter(dict[str, dict[str, PositiveInt]])
 MODEL_HELP = "A Hugging Face folder, a hub id[@revision], or MODEL@URL of an OpenAI-compatible endpoint"
 
 
-def _template(name: str) -> str:
-    if name not in template_names():
-        raise ValueError(f"got {name!r}, expected one of {', '.join(template_names())}")
-    return name
-
-
-def _absolute(verifier: str) -> str:
-    """The spec with absolute paths: the command may run elsewhere."""
-    return spec_text(read_spec(verifier, "--verifier"))
-
-
-class _Problems(Request):
-    suite: str = Field(
-        default="embedded",
-        description="The name of a suite in evaluation/benchmarks/suites, a YAML file, or (compare) a file that "
-        "`suite` wrote.",
-        json_schema_extra={"metavar": "NAME|FILE", "panel": PROBLEMS},
-    )
-    roots: tuple[Path, ...] = Field(
-        default=(),
-        description="Folder of benchmark files. Repeatable.",
-        json_schema_extra={"metavar": "DIR", "panel": PROBLEMS},
-    )
-    benchmarks: tuple[str, ...] | None = Field(
-        default=None,
-        description="Take only this benchmark of the suite. Repeatable.",
-        json_schema_extra={"metavar": "NAME", "panel": PROBLEMS},
-    )
-    limit: int | None = Field(
-        default=None,
-        ge=1,
-        description="Take at most this many problems per benchmark, a sample drawn by the seed.",
-        json_schema_extra={"panel": PROBLEMS},
-    )
-
-
-class _Seeded(Request):
-    seed: int = Field(
-        default=0,
-        ge=0,
-        lt=2**63,
-        description="Random seed for sampling problems and responses.",
-    )
-
-
-class _SuiteFile(Request):
-    suite: Path = Field(description="File that `suite` wrote.", json_schema_extra={"metavar": "FILE.parquet"})
-
-
-class _Sampled(_Seeded):
-    samples: int | None = Field(
-        default=None,
-        ge=1,
-        description="Samples per problem. Without it, the k of each benchmark's avg@k; one trace for `traces`.",
-        json_schema_extra={"panel": SAMPLING},
-    )
-    temperature: float = Field(
-        default=0.6, ge=0, description="Sampling temperature. 0 is greedy.", json_schema_extra={"panel": SAMPLING}
-    )
-    top_p: float = Field(
-        default=0.95, gt=0, le=1, description="Nucleus sampling.", json_schema_extra={"panel": SAMPLING}
-    )
-    max_tokens: int = Field(
-        default=8192, ge=1, description="Token limit of a response.", json_schema_extra={"panel": SAMPLING}
-    )
-    template: Annotated[str, AfterValidator(_template)] = Field(
-        default=TRAINING,
-        description="Prompt template. `training` is the checkpoint's own, or else the chat template.",
-        json_schema_extra={"metavar": "NAME", "panel": SAMPLING},
-    )
-    chat_template_kwargs: Annotated[dict[str, Any], from_yaml("--chat-template-kwargs")] = Field(
-        default={},
-        description="Arguments of the chat template, beside those of the checkpoint's training, such as "
-        "{enable_thinking: false}.",
-        json_schema_extra={
-            "metavar": "YAML",
-            "panel": SAMPLING,
-            "expected": "a mapping, as {enable_thinking: false}",
-        },
-    )
-    cache: Path = Field(
-        default=CACHE,
-        description="Folder that keeps samples for the next time.",
-        json_schema_extra={"metavar": "DIR", "panel": SAMPLING},
-    )
-    replicas: int | None = Field(
-        default=None,
-        ge=1,
-        description="Engines with GPUs of their own. Without it, as many as fit.",
-        json_schema_extra={"panel": ENGINES},
-    )
-    tensor_parallel: Literal["auto"] | PositiveInt = Field(
-        default="auto",
-        description="GPUs per engine. `auto` is as few as the weights need.",
-        json_schema_extra={"metavar": "GPUS", "panel": ENGINES, "expected": "auto, or a number of GPUs"},
-    )
-    endpoint: Annotated[Any, from_yaml("--endpoint")] = Field(
-        default={},
-        description="How requests to MODEL@URL differ, such as {max_tokens_key: max_completion_tokens, "
-        "leave_out: [seed, temperature, top_p], extra_body: {…}}.",
-        json_schema_extra={"metavar": "YAML", "panel": ENGINES},
-    )
-    trust_remote_code: bool = Field(
-        default=False, description="Run code that the model folder contains.", json_schema_extra={"panel": ENGINES}
-    )
-
-    def sampling(self) -> Sampling:
-        """How samples are drawn."""
-        return Sampling(self.samples, self.temperature, self.top_p, self.max_tokens, self.seed)
-
-    def engines(self, *models: str) -> dict[str, Any]:
-        """The arguments of `evaluation.generation.model_source.open_model` for ``models``.
-
-        Raises:
-            InputError: there are options of an endpoint, and none of the models is one.
-        """
-        if self.endpoint and not any(map(Endpoint.parse, models)):
-            raise InputError(f"--endpoint: {', '.join(models)}: no MODEL@URL; leave it out for a model on this machine")
-        return {
-            "template": self.template,
-            "replicas": self.replicas,
-            "tensor_parallel": None if self.tensor_parallel == "auto" else self.tensor_parallel,
-            "trust_remote_code": self.trust_remote_code,
-            "chat_template_kwargs": self.chat_template_kwargs,
-            "endpoint": EndpointOptions.parse(self.endpoint, "--endpoint"),
-        }
-
-
-class _Graded(Request):
-    workers: int = Field(
-        default=2, ge=1, description="Processes that compare answers.", json_schema_extra={"panel": GRADING}
-    )
-    limit_s: float = Field(
-        default=5.0, gt=0, description="Seconds allowed for one comparison.", json_schema_extra={"panel": GRADING}
-    )
-
-
-class _GradingRules(_Graded):
-    thinking: bool | None = Field(
-        default=None,
-        description="Count an answer only after </think>. Without it, as the prompt template says.",
-        json_schema_extra={"panel": GRADING},
-    )
-    truncated: Literal["zero", "by_text"] = Field(
-        default="zero",
-        description="Score of a sample that was cut at the token limit: zero, or as its text says.",
-        json_schema_extra={"panel": GRADING},
-    )
-
-
-class SuiteRequest(_Problems, _Seeded):
+class SuiteRequest(ProblemArguments, SeedArgument):
     """Request of the command `suite`."""
 
     system_prompt: str | None = Field(
@@ -194,7 +39,7 @@ class SuiteRequest(_Problems, _Seeded):
     out: Path = Field(description="The suite file to write.", json_schema_extra={"metavar": "FILE.parquet"})
 
 
-class GenerateRequest(Placement, _Sampled, _SuiteFile):
+class GenerateRequest(Placement, SamplingArguments, SuiteFileArgument):
     """Request of the command `generate`."""
 
     model: str = Field(description=f"{MODEL_HELP}.", json_schema_extra={"metavar": "MODEL"})
@@ -233,25 +78,7 @@ class GenerateRequest(Placement, _Sampled, _SuiteFile):
             ) from error
 
 
-class _Verified(_Graded):
-    verifier: Annotated[str, AfterValidator(_absolute)] = Field(
-        default="math",
-        description="The verifier of the answers: a type, or a mapping with its type and options.",
-        json_schema_extra={"metavar": "SPEC", "panel": GRADING},
-    )
-
-    data_source: str = Field(
-        default="generated",
-        description="What the verifier is told as data_source.",
-        json_schema_extra={"metavar": "NAME", "panel": GRADING},
-    )
-
-    def spec(self) -> VerifierSpec:
-        """Parse the verifier; InputError if there is no such one."""
-        return read_spec(self.verifier, "--verifier")
-
-
-class TracesRequest(Placement, _Sampled, _Verified):
+class TracesRequest(Placement, SamplingArguments, VerifierArguments):
     """Request of the command `traces`."""
 
     teacher: str = Field(
@@ -306,7 +133,7 @@ class TracesRequest(Placement, _Sampled, _Verified):
             raise InputError(f"--fields: {error}") from None
 
 
-class DifficultyRequest(_Verified):
+class DifficultyRequest(VerifierArguments):
     """Request of the command `difficulty`."""
 
     samples: Path = Field(description="File that `traces` wrote.", json_schema_extra={"metavar": "FILE.parquet"})
@@ -316,14 +143,14 @@ class DifficultyRequest(_Verified):
     )
 
 
-class GradeRequest(_GradingRules, _SuiteFile):
+class GradeRequest(GradingRuleArguments, SuiteFileArgument):
     """Request of the command `grade`."""
 
     samples: Path = Field(description="Folder that `generate` wrote.", json_schema_extra={"metavar": "DIR"})
     out: Path = Field(description="Folder for <benchmark>.parquet with verdicts.", json_schema_extra={"metavar": "DIR"})
 
 
-class CompareRequest(_GradingRules, _Sampled, _Problems):
+class CompareRequest(GradingRuleArguments, SamplingArguments, ProblemArguments):
     """Request of the command `compare`."""
 
     models: tuple[str, ...] = Field(
@@ -343,7 +170,7 @@ class CompareRequest(_GradingRules, _Sampled, _Problems):
     )
 
 
-class ReportRequest(_SuiteFile):
+class ReportRequest(SuiteFileArgument):
     """Request of the command `report`."""
 
     base: Path = Field(description="Results of the base, from `grade`.", json_schema_extra={"metavar": "DIR"})

@@ -55,12 +55,7 @@ def compare_with_champion(
             "follows it again"
         )
         return Decision(promoted=False, against=against, reasons=[reason])
-    present = read_manifest(Path(policy.path)).checkpoint_digest
-    if present != policy.digest:
-        raise InputError(
-            f"checkpoint {policy.path} is {present[:SHORT_DIGEST]}, but the scores are of "
-            f"{policy.digest[:SHORT_DIGEST]}: score it again"
-        )
+    _require_scored(policy)
     overlap, contamination = search(), None
     if overlap is not None:
         contamination = {name: overlap.by_benchmark().get(name, 0) for name in policy.scores}
@@ -80,6 +75,16 @@ def compare_with_champion(
         rule=rule,
         contamination=contamination,
     )
+
+
+def _require_scored(policy: Checkpoint) -> None:
+    """Raise InputError unless the files of ``policy`` are those that were scored."""
+    present = read_manifest(Path(policy.path)).checkpoint_digest
+    if present != policy.digest:
+        raise InputError(
+            f"checkpoint {policy.path} is {present[:SHORT_DIGEST]}, but the scores are of "
+            f"{policy.digest[:SHORT_DIGEST]}: score it again"
+        )
 
 
 def compare_at_error_rate(

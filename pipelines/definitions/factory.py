@@ -21,7 +21,8 @@ from assets.shared.interpreter import TrainingInterpreter
 from assets.shared.profile import IO_MANAGER, Names, Profile
 from assets.shared.ray_cluster import on_cluster
 from assets.shared.storage import ReferenceIOManager, Storage
-from assets.targets import SOURCE, SOURCE_SPEC, prepared, prepared_inputs, source, train, upstream_assets
+from assets.source import SOURCE, SOURCE_SPEC, source, upstream_assets
+from assets.targets import prepared, prepared_inputs, train
 from assets.training import POLICY, metrics_spec, policy
 from evaluation.benchmarks.suite import Benchmark
 from pipelines.definitions.automation import retrain_on_new_targets

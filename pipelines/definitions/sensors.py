@@ -15,7 +15,8 @@ from assets.experiments.comparison import POLICY as EXPERIMENT
 from assets.shared.profile import Names
 from assets.shared.references import PreparedReference
 from assets.shared.storage import Storage
-from assets.targets import PREPARED, with_upstream_files
+from assets.source import with_upstream_files
+from assets.targets import PREPARED
 from assets.training import ALERT, METRICS, POLICY, metrics_key
 from core.code_digest import SHORT_DIGEST
 from core.errors import InputError

@@ -132,27 +132,7 @@ def _gpu_needs(layout: Layout, machine: Machine, shape: ModelShape) -> list[Need
         ),
     ]
     if layout.objective == "rl" and memory:
-        generation = generation_memory(shape, layout, memory)
-        one = token_bytes(shape, layout) * (layout.prompt_length + layout.response_length)
-        room = cache_bytes(shape, layout, memory)
-        result += [
-            Need(
-                "each GPU while vLLM generates",
-                sum(generation.values()),
-                usable,
-                "bytes",
-                "a lower actor_rollout_ref.rollout.gpu_memory_utilization, or offload=rollout",
-                generation,
-            ),
-            Need(
-                "vLLM's cache for one sample of full length",
-                one,
-                max(0.0, room),
-                "bytes",
-                "a higher actor_rollout_ref.rollout.gpu_memory_utilization or tensor_model_parallel_size, or a "
-                "lower data.max_response_length",
-            ),
-        ]
+        result += _generation_needs(layout, shape, memory)
     if layout.micro_batch < layout.least_micro_batch:
         result.append(
             Need(
@@ -165,6 +145,29 @@ def _gpu_needs(layout: Layout, machine: Machine, shape: ModelShape) -> list[Need
             )
         )
     return result
+
+
+def _generation_needs(layout: Layout, shape: ModelShape, memory: float) -> list[Need]:
+    """The needs of vLLM on each GPU, whose ``memory`` is in bytes."""
+    generation = generation_memory(shape, layout, memory)
+    return [
+        Need(
+            "each GPU while vLLM generates",
+            sum(generation.values()),
+            USABLE * memory,
+            "bytes",
+            "a lower actor_rollout_ref.rollout.gpu_memory_utilization, or offload=rollout",
+            generation,
+        ),
+        Need(
+            "vLLM's cache for one sample of full length",
+            token_bytes(shape, layout) * (layout.prompt_length + layout.response_length),
+            max(0.0, cache_bytes(shape, layout, memory)),
+            "bytes",
+            "a higher actor_rollout_ref.rollout.gpu_memory_utilization or tensor_model_parallel_size, or a "
+            "lower data.max_response_length",
+        ),
+    ]
 
 
 def _teacher_needs(layout: Layout, machine: Machine, teacher: ModelShape) -> list[Need]:

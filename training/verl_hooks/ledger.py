@@ -130,19 +130,7 @@ def target_uses(
     advantages = fields["advantages"][index].float()
     gate = fields["gate"][index] if "gate" in fields else torch.ones_like(log_prob)
     phi = recorded_probs(fields["off_policy_log_probs"][index], options) if options.has_teacher_log_probs else None
-    loss = torch.zeros_like(log_prob)
-    if options.use_off_policy_loss:
-        given = {} if phi is None else {"target_probs": phi}
-        losses, _ = LOSSES.function(options.loss)(
-            log_prob, log_prob, advantages, off_policy, off_policy, options, **given
-        )
-        loss += losses.abs()
-    if options.sft_multitask.use:
-        supervised = sft_coef * sft_token_loss(log_prob, off_policy, options.sft_multitask.weight)
-        if options.srft.use:
-            entropy = row_entropy(samples.rows["entropy"][index].float(), samples.mask[index])
-            supervised = supervised * supervised_scale(entropy, options.srft)
-        loss += supervised
+    loss = _token_loss(samples, index, advantages, phi, options, sft_coef)
     weight = off_policy_ratio(log_prob, phi, off_policy, options) if options.use_off_policy_loss else None
     shares = (loss * gate).sum(-1)
     shares = shares / shares.sum().clamp(min=torch.finfo(shares.dtype).tiny)
@@ -169,3 +157,38 @@ def target_uses(
             }
         )
     return uses
+
+
+def _token_loss(
+    samples: Samples,
+    index: torch.Tensor,
+    advantages: torch.Tensor,
+    phi: torch.Tensor | None,
+    options: MixedPolicyOptions,
+    sft_coef: float,
+) -> torch.Tensor:
+    """The size of the loss of each off-policy token before the update, ``[rows, tokens]``, without the gate.
+
+    Args:
+        samples: of a batch.
+        index: ``[rows]``: the numbers of the rows.
+        advantages: ``[rows, tokens]``.
+        phi: ``[rows, tokens]``: the teacher's probabilities, where it has some.
+        options: of the algorithm.
+        sft_coef: weight of the supervised term.
+    """
+    off_policy, log_prob = samples.off_policy_mask[index], samples.rows["old_log_probs"][index].float()
+    loss = torch.zeros_like(log_prob)
+    if options.use_off_policy_loss:
+        given = {} if phi is None else {"target_probs": phi}
+        losses, _ = LOSSES.function(options.loss)(
+            log_prob, log_prob, advantages, off_policy, off_policy, options, **given
+        )
+        loss += losses.abs()
+    if options.sft_multitask.use:
+        supervised = sft_coef * sft_token_loss(log_prob, off_policy, options.sft_multitask.weight)
+        if options.srft.use:
+            entropy = row_entropy(samples.rows["entropy"][index].float(), samples.mask[index])
+            supervised = supervised * supervised_scale(entropy, options.srft)
+        loss += supervised
+    return loss
