@@ -11,7 +11,7 @@ from training.config.rollout_modes import SEPARATE, set_precision
 from training.config.teacher import has_server, teacher_gpus
 from training.resources.attention import AUTO, choose_attention, installed_kernels
 from training.resources.host import BUNDLE, object_store
-from training.resources.layout import FSDP, GPUS, OFFLOADS, STORE, Layout
+from training.resources.layout import GPUS, OFFLOADS, STORE, Layout
 from training.resources.machine import Machine
 from training.resources.memory import BFLOAT16, USABLE, WEIGHTS_SHARE, generation_memory, training_memory
 from training.resources.model_shape import ModelShape
@@ -23,7 +23,7 @@ AGENTS, REWARDS = "actor_rollout_ref.rollout.agent.num_workers", "reward.num_wor
 UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
 TEACHER_GPUS = "teacher.gpus"
 TEACHER_PARALLEL = "distillation.teacher_models.teacher_model.inference.tensor_model_parallel_size"
-TENSOR_PARALLEL, SHARDS = "actor_rollout_ref.rollout.tensor_model_parallel_size", f"{FSDP}.fsdp_size"
+TENSOR_PARALLEL = "actor_rollout_ref.rollout.tensor_model_parallel_size"
 
 
 def resolve_auto(
