@@ -1,7 +1,7 @@
 """Our assets, checks, jobs, schedules and sensors inside another team's Dagster project.
 
-Everything here depends on the arguments alone: no variable of the environment is read, and importing it changes
-nothing of the process.
+Everything here depends on the arguments alone: the module reads no environment variable, and importing it changes
+nothing in the process.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ def luffy_definitions(
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     ray: dg.ConfigurableResource[Any] | None = None,
 ) -> dg.Definitions:
-    """The definitions of a profile, for `dagster.Definitions.merge` with those of another project.
+    """Build the definitions of a profile, for `dagster.Definitions.merge` with those of another project.
 
     Args:
         profile: A profile that the project ships, or the absolute path of a YAML file.
@@ -68,7 +68,7 @@ class LuffyComponent(dg.Component, dg.Model, dg.Resolvable):
     settings: dict[str, dict[str, Any]] = Field(default={})
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """The definitions; a profile that is a file lies relative to the component's folder."""
+        """Build the definitions; the path of a profile starts at the component's folder."""
         file = context.path / self.profile
         return luffy_definitions(
             file if file.is_file() else self.profile,

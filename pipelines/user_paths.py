@@ -1,6 +1,6 @@
-"""Relative paths that a user gives are seen from the user's folder, those in a profile from its own folder first.
+"""Relative paths that a user gives start at the user's current folder, and those in a profile at the profile's folder.
 
-A path that leads nowhere there may be one in the project, where our own profiles name their files.
+A path that leads nowhere there may start at the project, as those of the shipped profiles do.
 """
 
 import json
@@ -37,9 +37,9 @@ FUNCTIONS = compile_pattern(r"[^\s\[\],{}'\"=]+\.py:\w+")  # among others in the
 
 
 def from_user_folder(key: str, value: str, where: str) -> str:
-    """The YAML ``value`` of the setting ``key``, with the paths in it that lead somewhere here as absolute ones.
+    """Return the YAML ``value`` of the setting ``key``, with the paths that exist here made absolute.
 
-    What leads nowhere here stays: it may be a name, an id of the hub, or a path in the project.
+    Other values stay as they are: they may be a name, an id of the hub, or a path in the project.
 
     Raises:
         InputError: ``value`` is not YAML; the message starts with ``where``.
@@ -54,8 +54,7 @@ def from_user_folder(key: str, value: str, where: str) -> str:
 
 
 def locate(key: str, value: Any, folder: Path) -> Any:
-    """The ``value`` of the setting ``key``, with the relative paths in it that lead somewhere in ``folder`` as absolute
-    ones."""
+    """Return the ``value`` of the setting ``key``, with the relative paths that exist in ``folder`` made absolute."""
     if key in OVERRIDES:
         return _overrides(value, folder)
     if key in FILES:
@@ -66,13 +65,13 @@ def locate(key: str, value: Any, folder: Path) -> Any:
 
 
 def profile_from_user_folder(name: str) -> str:
-    """A profile's name, or the absolute path of the YAML file that it is seen as from here, also if there is none."""
+    """Return a profile's name, or the absolute path of a YAML file, which need not exist."""
     located = _located_file(name, Path.cwd())
     return str(Path(name).expanduser().absolute()) if is_path(located) and not (PROJECT / located).exists() else located
 
 
 def _overrides(value: Any, folder: Path) -> Any:
-    """Overrides of the training, with the files that their values name as absolute paths."""
+    """Return overrides of the training, with the files that their values name as absolute paths."""
     if not isinstance(value, list):
         return value
     pairs = [entry.partition("=") if isinstance(entry, str) else (entry, "", "") for entry in value]
@@ -83,7 +82,7 @@ def _overrides(value: Any, folder: Path) -> Any:
 
 
 def _located_value(key: str, value: str, folder: Path) -> str:
-    """The value of an override: a teacher, the path of a file, or a text with functions of files in it."""
+    """Locate the value of an override: a teacher, the path of a file, or a text that names functions in files."""
     if key == MODEL:
         return located(value, folder)
     if os.path.isfile(folder / Path(value).expanduser()):  # that of Path refuses a value of many characters
@@ -129,7 +128,7 @@ def _located(value: Any, folder: Path) -> Any:
 
 
 def _located_verifier(key: str, value: Any, folder: Path) -> Any:
-    """The value of the key ``verifier`` or ``verifiers``, with the files of functions in it as absolute paths."""
+    """Return the value of the key ``verifier`` or ``verifiers``, with the files of its functions as absolute paths."""
     if key in VERIFIERS and isinstance(value, list):
         return [_located_verifier(VERIFIERS[0], spec, folder) for spec in value]
     if key not in VERIFIERS or not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""``luffy doctor``: what this machine lacks, one line per check, then the preflight of the training.
+"""``luffy doctor`` checks what this machine lacks, one line per check, and then runs the preflight of the training.
 
 Before ``make setup``, and where an environment is broken, ``python3 -m pipelines.cli.doctor`` looks at the machine
 with the standard library alone.
@@ -15,7 +15,7 @@ from training.preflight.machine_checks import checks_of
 
 
 def doctor(hardware: str = "cpu", port: int = 3000, *, machine_only: bool = True, python: Path = TRAIN_PYTHON) -> int:
-    """Check this machine, and unless told not to train on it; the exit status: 1 if a check fails."""
+    """Check this machine, and train on it unless told not to; return the exit status, which is 1 if a check fails."""
     failed = run_checks(checks_of(HOST), Examination(hardware, PROJECT / "var", python, port))
     if "training" in failed or "python" in failed:
         sys.stdout.write("the training environment was not tried\n")

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SELECTION = "+key:targets/train or +key:models/base"
-NAME = "prompts"  # of the benchmark that the prompts are sampled as
-DRAWN = "drawn"  # folder of their answers
-SAMPLES = 2  # of a prompt
-CHEAP = 200e6  # parameters of a model that a CPU samples from within a minute
+NAME = "prompts"  # name of the benchmark that holds the prompts
+DRAWN = "drawn"  # folder of the answers to them
+SAMPLES = 2  # per prompt
+CHEAP = 200e6  # most parameters of a model that a CPU samples from within a minute
 
 
 def examine_profile(profile: str, overrides: Sequence[str]) -> int:
-    """Prepare, sample and test; the exit status: 1 if a fault shows."""
+    """Prepare, sample and test; return the exit status, which is 1 if a fault shows."""
     if status := run_graph(profile, overrides, SELECTION, 2):
         return status
     settings = load_settings()
@@ -76,7 +76,7 @@ def _write_request(settings: Settings, train: TrainReference, base: ModelReferen
 
 
 def _not_sampled(settings: Settings, base: ModelReference) -> str:
-    """Why the base model is not sampled on this machine; "" if it is."""
+    """Explain why the base model is not sampled on this machine; "" if it is."""
     if settings.training.hardware != "cpu":
         backend = settings.interpreter.backend
         return "" if backend == "local" else f"its GPUs are those of interpreter.backend={backend}, not of this machine"
@@ -84,7 +84,7 @@ def _not_sampled(settings: Settings, base: ModelReference) -> str:
 
 
 def _response_limit(python: Path, settings: Settings) -> int:
-    """The tokens that a response of the training may have.
+    """Return the token limit of a response in the training.
 
     Raises:
         InputError: the training has no configuration; the message says why.

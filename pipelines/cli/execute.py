@@ -1,7 +1,7 @@
 """Execute one run of a job in a process forked from that of a command: it has imported what the run needs.
 
 The process has a session of its own, so Ctrl-C at the terminal reaches the run as one request to cancel (`CANCEL`), and
-not each of its processes at once; and it cancels the run when the process that started it ends, however that happens.
+not each of its processes at once. It also cancels the run when the process that started it ends, however that happens.
 """
 
 import multiprocessing
@@ -24,20 +24,20 @@ FORK = multiprocessing.get_context("fork")
 
 
 def job(name: str) -> dg.JobDefinition:
-    """A job of the code location; each step of a run asks for it again."""
+    """Return a job of the code location; each step of a run asks for it again."""
     return defs.resolve_job_def(name)
 
 
 def start_run(
     name: str, log: Path, *, tags: Mapping[str, str], keys: Sequence[dg.AssetKey] | None, at_once: int | None
 ) -> BaseProcess:
-    """Start a process that executes a run of the job ``name``; its status is 0 if the run succeeds.
+    """Start a process that executes a run of the job ``name``; its exit status is 0 if the run succeeds.
 
     Args:
-        log: what the process and its steps print.
-        tags: of the run.
-        keys: materialize only these assets.
-        at_once: number of steps that run at the same time.
+        log: File for what the process and its steps print.
+        tags: Tags of the run.
+        keys: Materialize only these assets.
+        at_once: Number of steps that run at the same time.
     """
     process = FORK.Process(target=_execute, args=(os.getpid(), name, log, tags, keys, at_once))
     process.start()

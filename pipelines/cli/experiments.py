@@ -41,11 +41,11 @@ def run_experiments(
     """Train and score recipes, and compare them on one page; the exit status.
 
     Args:
-        recipes: files of training/config/recipe, variants of the profile, or paths of recipes. Empty: those that the
-            profile names.
-        profile: name or file of a profile.
-        overrides: ``SECTION.KEY=VALUE`` each.
-        copy_to: also copy the tables and figures to this folder.
+        recipes: Files of training/config/recipe, variants of the profile, or paths of recipes. If empty, the profile
+            names them.
+        profile: Name or file of a profile.
+        overrides: Each is ``SECTION.KEY=VALUE``.
+        copy_to: Also copy the tables and figures to this folder.
     """
     copy_to = copy_to and copy_to.absolute()
     if copy_to and copy_to.exists() and not copy_to.is_dir():
@@ -92,7 +92,7 @@ def run_experiments(
 def run_partitions(
     instance: dg.DagsterInstance, terminal: Terminal, settings: Settings, recipes: Sequence[str], inputs: "Inputs"
 ) -> int:
-    """Train and score ``recipes`` with every seed, less what is recorded; `INTERRUPTED`, 1 if any failed, or 0."""
+    """Train and score ``recipes`` with every seed that is not recorded; return `INTERRUPTED`, 1 if any failed, or 0."""
     from assets.experiments.runs import partition, seeds
 
     partitions = [
@@ -118,7 +118,7 @@ def run_partitions(
 
 
 def copy_files(source: Path, target: Path, leave_out: str) -> None:
-    """Copy the files of a folder, each in full or not at all."""
+    """Copy the files of a folder; a file appears in full or not at all."""
     for file in sorted(source.iterdir()):
         if file.name != leave_out:
             with atomic_write(target / file.name) as temporary:
@@ -126,13 +126,13 @@ def copy_files(source: Path, target: Path, leave_out: str) -> None:
 
 
 def storage_of(defs: dg.Definitions) -> Storage:
-    """The storage of the definitions."""
+    """Return the storage of the definitions."""
     assert defs.resources is not None
     return defs.resources["storage"]
 
 
 def read_inputs(storage: Storage) -> "Inputs":
-    """The inputs of all runs as they are prepared in the storage."""
+    """Read the inputs of all runs that are prepared in the storage."""
     from assets.benchmarks import KEY as SUITE
     from assets.experiments.runs import Inputs
     from assets.models import KEY as BASE
@@ -145,13 +145,13 @@ def read_inputs(storage: Storage) -> "Inputs":
 
 
 def run_partition(instance: dg.DagsterInstance, terminal: Terminal, key: dg.MultiPartitionKey) -> int:
-    """Train and score the recipe and seed of a partition; the exit status."""
+    """Train and score the recipe and seed of a partition; return the exit status."""
     named = {f"dagster/partition/{name}": value for name, value in key.keys_by_dimension.items()}
     return execute(instance, EXPERIMENT, terminal, more_tags={"dagster/partition": str(key), **named})
 
 
 def word_problems(data: Path | None, model: str | None) -> list[str]:
-    """The settings of the profile ``words`` for the problems in a folder and for another base model.
+    """Return the settings of the profile ``words`` for the problems in a folder and for another base model.
 
     Raises:
         InputError: a file of the problems is missing.

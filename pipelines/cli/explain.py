@@ -1,4 +1,4 @@
-"""``luffy explain``: name the first cause for which a run does not learn, on the terminal and as a page."""
+"""``luffy explain`` names the first reason why a run does not learn, on the terminal and as a page."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ from training.explain.record import RunRecord, read_record
 
 
 def explain_run(run: Path, page: Path | None) -> None:
-    """Write what is known of the run in the folder or file ``run``, and the same to the HTML file ``page``."""
+    """Print what is known about the run in the folder or file ``run``, and write the same to the HTML file ``page``."""
     record = read_record(run)
     findings = explain(record)
     for line in report.lines(record, findings):
@@ -22,7 +22,7 @@ def explain_run(run: Path, page: Path | None) -> None:
 
 
 def write_page(record: RunRecord, findings: list[Finding], name: str, page: Path) -> None:
-    """Write the page, which opens without a network; nothing in a sample becomes mark-up."""
+    """Write the page, which opens without a network and shows the text of samples without interpreting it."""
     from evaluation.report.html_page import environment
 
     html = (

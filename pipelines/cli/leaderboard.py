@@ -19,7 +19,7 @@ from pipelines.definitions.settings import Settings, load_settings
 
 
 def rank(models: Sequence[str], profile: str | None, overrides: Sequence[str]) -> int:
-    """Evaluate ``models``, and rank every checkpoint that was evaluated; the exit status."""
+    """Evaluate ``models``, rank every checkpoint that was evaluated, and return the exit status."""
     configure(profile, overrides)
     settings = load_settings()
     results = Storage(root=settings.storage.root).path / "graded"
@@ -36,7 +36,7 @@ def rank(models: Sequence[str], profile: str | None, overrides: Sequence[str]) -
 
 
 def comparison(settings: Settings, models: Sequence[str], results: Path, folder: Path) -> CompareRequest:
-    """The request that evaluates ``models`` with the sampling of the settings, on their benchmarks in ``folder``."""
+    """Build the request that evaluates ``models`` as the settings say, on the benchmarks in ``folder``."""
     suite = folder / "suite.yaml"
     write_json({"benchmarks": [entry.model_dump(mode="json") for entry in settings.benchmark_suite()]}, suite)
     sampling = settings.evaluation.fixed().model_dump(

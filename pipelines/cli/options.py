@@ -1,4 +1,4 @@
-"""The options and arguments that several commands of ``luffy`` share, and what a shell completes them with."""
+"""The options and arguments that several commands of ``luffy`` share, and the completions of a shell."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,17 +10,17 @@ from core.plugins.config_files import HARDWARE, PROFILES, RECIPES, config_names
 
 
 def profiles() -> list[str]:
-    """The profiles of the project and of installed packages."""
+    """List the profiles of the project and of installed packages."""
     return config_names(PROFILES)
 
 
 def recipes() -> list[str]:
-    """The recipes of trainings."""
+    """List the recipes of trainings."""
     return config_names(RECIPES)
 
 
 def hardware_profiles() -> list[str]:
-    """The hardware that a training can be configured for."""
+    """List the hardware profiles of trainings."""
     return config_names(HARDWARE)
 
 

@@ -25,7 +25,7 @@ NO_REASON = "no reason given"
 
 
 def promote(to: str, reason: str, profile: str | None) -> None:
-    """Make the policy of a run's folder, or of the first characters of its digest, the champion."""
+    """Make a policy the champion; ``to`` is the folder of its run or the first characters of its digest."""
     _move(lambda registry: registry.promote(to, reason=reason or NO_REASON), profile)
 
 
@@ -43,7 +43,7 @@ def _move(move: Callable[[Registry], PolicyRecord], profile: str | None) -> None
     storage = _storage(profile)
     registry = Registry(storage.path)
     prepare_home()
-    # What another move says of itself must not come between ours and what we say of it.
+    # No other move may come between our move and its report.
     with storage.writable(), registry.locked():
         record = move(registry)
         storage.write_reference(
@@ -56,7 +56,7 @@ def _move(move: Callable[[Registry], PolicyRecord], profile: str | None) -> None
 
 
 def materialization(registry: Registry, record: PolicyRecord) -> dg.AssetMaterialization:
-    """The materialization that the UI shows for a move by hand."""
+    """Return the materialization that the UI shows for a move by hand."""
     decision = record.decision
     return dg.AssetMaterialization(
         CHAMPION,

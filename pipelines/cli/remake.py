@@ -1,4 +1,4 @@
-"""``luffy remake``: make a run that somebody recorded again, and say what of it differs.
+"""``luffy remake`` repeats a run that somebody recorded, and reports what differs.
 
 The run has a storage and a Dagster instance of its own, so that it changes nothing in the graph of ``luffy ui``.
 """
@@ -32,11 +32,11 @@ def remake(file: Path, recipe: str | None, profile: str, overrides: Sequence[str
     """Train and score the run in ``file`` again and compare the two.
 
     Args:
-        file: a recorded run.
-        recipe: the path of the run's recipe. None: the recipe of that name.
-        profile: prepares the targets, the base model and the problems.
-        overrides: ``SECTION.KEY=VALUE`` each.
-        out: folder of storage, instance and record of the run that is made here.
+        file: A recorded run.
+        recipe: The path of the run's recipe. None: the recipe of that name.
+        profile: The profile that prepares the targets, the base model and the problems.
+        overrides: Each is ``SECTION.KEY=VALUE``.
+        out: Folder for the storage, the instance and the record of the repeated run.
 
     Returns:
         The exit status: 0 if every response and verdict is the same, and the curves agree in every step.
@@ -60,7 +60,7 @@ def remake(file: Path, recipe: str | None, profile: str, overrides: Sequence[str
 
 
 def _report(recorded: RecordedRun, remade: RecordedRun, terminal: Terminal) -> int:
-    """Say what differs; the exit status."""
+    """Print what differs, and return the exit status."""
     different = False
     for check in compare_runs(recorded, remade):
         terminal.line(str(check))
@@ -72,7 +72,7 @@ def _report(recorded: RecordedRun, remade: RecordedRun, terminal: Terminal) -> i
 
 
 def _make(file: Path, recorded: RecordedRun, profile: str, settings: Settings, terminal: Terminal) -> Path | int:
-    """Make the run; the file that records it, or the exit status of what failed."""
+    """Repeat the run; return the file that records it, or the exit status of what failed."""
     from assets.experiments.runs import partition, recorded_file
 
     defs = load_definitions()
@@ -98,7 +98,7 @@ def _make(file: Path, recorded: RecordedRun, profile: str, settings: Settings, t
 
 
 def request_settings(file: Path, request: RequestRecord, recipe: str | None, out: Path) -> list[str]:
-    """The settings with which the ``request`` of the run in ``file`` is asked for again, and nothing else."""
+    """Return exactly the settings that lead to the ``request`` of the run in ``file`` again."""
     name, own = request.recipe, {}
     if recipe is not None:
         if recipe_name(recipe) != name:

@@ -35,7 +35,7 @@ NEEDS_TRAINING_PYTHON = {"training", "evals", "ood"}  # groups
 
 
 def run_graph(profile: str | None, overrides: Sequence[str], select: str | None, max_concurrent: int) -> int:
-    """Materialize the graph, or the assets that ``select`` names, and show it; the exit status."""
+    """Materialize the graph, or the assets that ``select`` names, show the run, and return the exit status."""
     configure(profile, overrides)
     os.chdir(PROJECT)
     prepare_home()
@@ -62,18 +62,18 @@ def run_graph(profile: str | None, overrides: Sequence[str], select: str | None,
 
 
 def load_definitions() -> dg.Definitions:
-    """The definitions of this process's environment; InputError for a mistake in its settings."""
+    """Load the definitions of this process's environment; InputError for a mistake in its settings."""
     from pipelines.definitions.code_location import defs
 
-    gc.freeze()  # they and Dagster stay as long as the process: searching them for garbage, at its end too, takes long
+    gc.freeze()  # they stay as long as the process: searching them for garbage, even when it ends, takes long
     return defs
 
 
 def configure(profile: str | None, overrides: Sequence[str]) -> None:
     """Put the command line's settings into the environment, where this process and the run's steps find them.
 
-    Relative paths in them, in variables, and in the user's own profile unless they lead somewhere beside it, are of the
-    folder that the user is in.
+    Relative paths in them and in variables start at the user's current folder. So do those in the user's own profile,
+    unless they lead somewhere beside the profile.
     """
     if chosen := profile or os.environ.get(PROFILE):
         os.environ[PROFILE] = profile_from_user_folder(chosen)
@@ -101,7 +101,7 @@ def _locate_paths_of(profile: Path) -> None:
 
 
 def selection_keys(defs: dg.Definitions, text: str) -> Sequence[dg.AssetKey]:
-    """The assets of the job `everything` that a selection string names; InputError if it is none."""
+    """Return the assets of the job `everything` that a selection string names; InputError if it is not valid."""
     graph = defs.resolve_asset_graph()
     executable = defs.resolve_job_def(EVERYTHING).asset_layer.executable_asset_keys
     with warnings.catch_warnings():  # Dagster's own use of its own beta parameter
@@ -117,7 +117,7 @@ def selection_keys(defs: dg.Definitions, text: str) -> Sequence[dg.AssetKey]:
 
 
 def training_interpreter(defs: dg.Definitions) -> Any:
-    """The interpreter resource of the definitions."""
+    """Return the interpreter resource of the definitions."""
     assert defs.resources is not None
     return defs.resources["interpreter"]
 
@@ -135,13 +135,13 @@ def execute(
     """Run ``job`` in a process of its own and show it; Ctrl-C cancels the run.
 
     Args:
-        instance: records the run.
-        job: name of the job.
-        terminal: where the run is shown.
-        keys: materialize only these assets.
-        at_once: number of steps that run at the same time.
-        more_tags: of the run.
-        meanwhile: what this process does first while it waits.
+        instance: The instance that records the run.
+        job: Name of the job.
+        terminal: Where the run is shown.
+        keys: Materialize only these assets.
+        at_once: Number of steps that run at the same time.
+        more_tags: Further tags of the run.
+        meanwhile: Called once while this process waits.
 
     Returns:
         The exit status of the command.
@@ -181,7 +181,7 @@ def execute(
 
 
 def _kept(run_id: str, view: RunView) -> Iterator[str]:
-    """What a cancelled run leaves that the next one continues from."""
+    """Describe what a cancelled run leaves for the next one to continue from."""
     from core.files import read_json
     from training.job.checkpoints import latest_step
 
@@ -202,12 +202,12 @@ def _kept(run_id: str, view: RunView) -> Iterator[str]:
 
 
 def log_file(instance: dg.DagsterInstance) -> Path:
-    """Where the last run's processes wrote what Dagster and its libraries say beside the event log."""
+    """Return the log of the last run's processes, with what Dagster and its libraries print beside the event log."""
     return Path(instance.root_directory) / "terminal.log"
 
 
 def show_result(defs: dg.Definitions, terminal: Terminal, keys: Sequence[dg.AssetKey]) -> None:
-    """Write the scorecard, and where to find more."""
+    """Print the scorecard, and say where to find more."""
     from assets.report import SCORECARD
     from evaluation.report.scorecard.publish import PAGE, TEXT
 
@@ -224,7 +224,7 @@ def show_result(defs: dg.Definitions, terminal: Terminal, keys: Sequence[dg.Asse
 
 
 def _next_steps(keys: Sequence[dg.AssetKey]) -> Iterator[str]:
-    """What to do after the run."""
+    """Suggest what to do after the run."""
     program = "luffy" if shutil.which("luffy") else ".venv/bin/luffy"
     stages = {key.path[0] for key in keys}
     yield "what next:"

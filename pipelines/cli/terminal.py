@@ -1,4 +1,4 @@
-"""Shows a run while it runs: a line per finished stage and, on a terminal, a view of the stages under way."""
+"""Show a run while it runs: one line per finished stage and, on a terminal, a live view of the running stages."""
 
 import logging
 import math
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 POLL_SECONDS = 0.5
-LINE_SECONDS = 10.0  # between status lines where the output is no terminal
-RUNNING, DONE = "running", "done"  # states of a stage
-BAR = 24  # characters
-WARNINGS = 3  # that the view shows
-CURVES = [metric for metric in METRICS if View.TERMINAL in metric.views]  # of a training
+LINE_SECONDS = 10.0  # between status lines if the output is not a terminal
+RUNNING, DONE = "running", "done"  # the states of a stage
+BAR = 24  # width in characters
+WARNINGS = 3  # the most that the view shows
+CURVES = [metric for metric in METRICS if View.TERMINAL in metric.views]  # the curves of a training
 
 
 @dataclass
 class Stage:
-    """A step of the run that has begun: when, what it said last, when it said that, and what became of it."""
+    """A step of the run that has begun: its start, its last message with the time of it, and its state."""
 
     began: float
     message: str = "started"
@@ -42,7 +42,7 @@ class Stage:
 
 
 class RunView:
-    """What is under way in a run: rich draws the object as a table of a few lines."""
+    """The live view of a run, which rich draws as a table of a few lines."""
 
     def __init__(self) -> None:
         self.began = time.time()
@@ -53,11 +53,11 @@ class RunView:
 
     @property
     def ended(self) -> int:
-        """How many stages have ended, however they did."""
+        """The number of stages that have ended, with or without success."""
         return sum(stage.state != RUNNING for stage in self.stages.values())
 
     def names(self, *, done: bool) -> list[str]:
-        """The stages that are ``done``, or those that began and are not."""
+        """Return the names of the stages that are ``done``, or of the started stages that are not."""
         return [name_of(step) for step, stage in self.stages.items() if (stage.state == DONE) == done]
 
     def __rich__(self) -> "RenderableType":
@@ -96,7 +96,7 @@ class RunView:
 
 
 def _under_way(stage: Stage, now: float) -> "Iterator[RenderableType]":
-    """What a stage says of itself: how far it is, if it says that in numbers, and its last message."""
+    """Describe a running stage by its last message, and by its progress if it reports numbers."""
     from rich.progress_bar import ProgressBar
     from rich.text import Text
 
@@ -122,7 +122,7 @@ def _row(*cells: "RenderableType") -> "Table":
 class RunMonitor:
     """Reads the events of a run as they are written, and shows them on a terminal.
 
-    As a context manager it reads in a thread; on leaving it shows what is left.
+    As a context manager it reads in a thread, and shows the remaining events when the block ends.
     """
 
     def __init__(self, instance: dg.DagsterInstance, tags: dict[str, str], terminal: Terminal) -> None:
@@ -155,7 +155,7 @@ class RunMonitor:
 
     @property
     def run_id(self) -> str | None:
-        """Id of the run, once it exists."""
+        """The id of the run, once it exists."""
         return self._run_id
 
     def _watch(self) -> None:
@@ -263,5 +263,5 @@ class RunMonitor:
 
 
 def name_of(step: str) -> str:
-    """The asset that a step materializes, as people write it."""
+    """Return the asset that a step materializes, as people write it."""
     return step.replace("__", "/")

@@ -13,7 +13,7 @@ from pipelines.definitions.settings import load_settings
 
 
 def serve(host: str, port: int, profile: str | None) -> None:
-    """Become the server of the UI, once the settings are right and the port is free."""
+    """Replace this process by the server of the UI, after checking the settings and the port."""
     configure(profile, [])
     load_settings()
     check_port(host, port)
@@ -28,7 +28,7 @@ def serve(host: str, port: int, profile: str | None) -> None:
 
 
 def check_port(host: str, port: int) -> None:
-    """InputError if something listens at ``host:port`` already or the port cannot be used."""
+    """Raise InputError if something already listens at ``host:port`` or the port cannot be used."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

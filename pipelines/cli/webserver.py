@@ -1,4 +1,4 @@
-"""Dagster's web server behind a guard: it answers to its own names only, and changes nothing on a GET.
+"""Dagster's web server behind a guard that accepts only its own host names and changes nothing on a GET.
 
 The UI has no login, and any web page that you visit can send requests to 127.0.0.1. So a request must name a host that
 this server goes by (`Host`, against DNS rebinding), must not come from another site (`Origin`), and must not carry a
@@ -49,7 +49,7 @@ SANDBOX = {
 
 
 def allowed_hosts(host: str) -> frozenset[str]:
-    """The names that the server goes by: loopback, the address it listens on, and those of ``LUFFY_UI_HOSTS``."""
+    """Return the host names of the server: loopback, the address it listens on, and those of ``LUFFY_UI_HOSTS``."""
     more = os.environ.get(HOSTS, "").replace(",", " ").split()
     return frozenset({"127.0.0.1", "localhost", "::1", host.lower(), *(name.lower() for name in more)})
 
@@ -172,7 +172,7 @@ def _hostname(address: str) -> str | None:
 
 
 def _mutates(query_string: bytes) -> bool:
-    """Whether an address carries a GraphQL document with anything but queries."""
+    """Return whether an address carries a GraphQL document with anything but queries."""
     for text in parse_qs(query_string.decode("latin-1")).get("query", []):
         try:
             definitions = parse(text).definitions

@@ -17,7 +17,7 @@ from assets.shared.profile import Names
 from core.code_digest import PROJECT
 from pipelines.definitions.jobs import is_on_request
 
-# Teams by the group of an asset, until the settings name people.
+# The teams that own each group of assets, until the settings name people.
 TEAMS = {
     "targets": "team:data",
     "benchmarks": "team:data",
@@ -25,12 +25,12 @@ TEAMS = {
     "operations": "team:platform",
 }
 OTHERS = "team:research"
-RUNS, POOL = "luffy/runs", "luffy/pool"  # tags: with which schedule; in which pool its step waits
-OVERDUE = 4  # times `fresh_days`
+RUNS, POOL = "luffy/runs", "luffy/pool"  # tags: the schedule of an asset, and the pool in which its step waits
+OVERDUE = 4  # multiple of `fresh_days`
 
 
 def owner(text: str) -> str:
-    """``text``; ValueError unless it is an address or a team."""
+    """Return ``text``; ValueError unless it is an address or a team."""
     name, at, domain = text.partition("@")
     if text.startswith("team:") and len(text) > len("team:"):
         return text
@@ -95,7 +95,7 @@ def describe(
 
 
 def _code(asset: dg.AssetsDefinition, settings: CatalogSettings) -> dg.CodeReferencesMetadataValue:
-    """The link to the function that computes ``asset``.
+    """Return the link to the function that computes ``asset``.
 
     `dg.with_source_code_references` would name the decorator that reports input errors, and reads every file.
     """

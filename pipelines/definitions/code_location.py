@@ -3,7 +3,7 @@
 import gc
 
 collects = gc.isenabled()
-gc.disable()  # what a load makes stays as long as the process: searching it for garbage takes a tenth of the load time
+gc.disable()  # all that a load creates stays: searching it for garbage takes a tenth of the load time
 try:
     from assets.shared.profile import Names
     from pipelines.definitions.executor import forked_steps

@@ -1,7 +1,7 @@
 """Connections to Dagster's database that outlast its restart, in the processes that execute a run.
 
-Dagster tries a connection to Postgres for about 11 seconds. A training takes days, and a restart or an upgrade of the
-database minutes.
+Dagster retries a connection to Postgres for about 11 seconds. A training takes days, and a restart or an upgrade of
+the database takes minutes.
 """
 
 import logging
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 def wait_for_database() -> None:
-    """Let every connection of this process to Postgres wait until the server takes it, at most `PATIENCE_SECONDS`."""
+    """Let every connection of this process to Postgres wait for the server, for at most `PATIENCE_SECONDS`."""
     from sqlalchemy import Engine, event  # which takes a third of the time that loading the code location takes
 
     if not event.contains(Engine, "do_connect", _connect):
@@ -23,7 +23,7 @@ def wait_for_database() -> None:
 
 
 def _connect(dialect: Any, _record: Any, arguments: Any, options: Any) -> Any:
-    """Connect as ``dialect`` does, and try again; None, which leaves it to SQLAlchemy, for other databases."""
+    """Connect as ``dialect`` does, and retry. For other databases return None, which leaves it to SQLAlchemy."""
     if dialect.name != "postgresql":
         return None
     deadline = time.monotonic() + PATIENCE_SECONDS

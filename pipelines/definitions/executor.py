@@ -1,4 +1,4 @@
-"""The executor of steps: it forks them from the run's process, which has loaded what most of them need."""
+"""The executor forks each step from the run's process, which has loaded what most steps need."""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -12,7 +12,7 @@ from assets.shared.failures import CANCELLED, cancellation
 from pipelines.definitions.database import wait_for_database
 from pipelines.definitions.instance import owner_tag
 
-# Loading them takes a step seconds.
+# A step would take seconds to load them.
 PRELOADED = (
     "pyarrow.dataset",  # pandas
     "pyarrow.parquet",
@@ -36,7 +36,7 @@ def preload() -> None:
     requirements=dg.multiple_process_executor_requirements(),
 )
 def forked_steps(context: dg.InitExecutorContext) -> dg.Executor:
-    """Dagster's executor of processes, by a start method that its configuration does not offer.
+    """Dagster's multiprocess executor with the start method `fork`, which its configuration does not offer.
 
     With Dagster's ``forkserver`` and ``preload_modules`` an unchanged demo takes 1.9 times as long (median of 4 runs by
     turns on a busy machine: 119 s and 64 s).
@@ -50,10 +50,10 @@ def forked_steps(context: dg.InitExecutorContext) -> dg.Executor:
 
 
 class ForkedSteps(MultiprocessExecutor):
-    """Dagster's executor of processes, whose interruption says what its steps said of theirs."""
+    """Dagster's multiprocess executor; its interruption repeats what its interrupted steps reported."""
 
     def execute(self, plan_context: Any, execution_plan: Any) -> Iterator[dg.DagsterEvent]:
-        """The events of the steps; the last one of a cancelled run is one sentence, without Dagster's own stack."""
+        """Yield the events of the steps; a cancelled run ends with one sentence, without Dagster's own stack."""
         plan_context.instance.add_run_tags(plan_context.run_id, owner_tag())
         said: list[str] = []
         interrupted = False

@@ -36,14 +36,14 @@ from pipelines.definitions.settings import Settings
 def build_defs(
     settings: Settings, names: Names, *, executor: dg.ExecutorDefinition | None = None, ray: Any = None
 ) -> dg.Definitions:
-    """The definitions of ``settings`` under ``names``.
+    """Build the definitions of ``settings`` under ``names``.
 
     Args:
-        settings: of the installation.
+        settings: Settings of the installation.
         names: Prefixes of keys, groups, jobs, sensors, schedules and resources.
-        executor: of all jobs. None: that of the definitions which these are merged into.
-        ray: a resource of dagster-ray or dagster-slurm, the cluster of each step that needs GPUs. None:
-            ``settings.interpreter`` says.
+        executor: The executor of all jobs. None: the one of the definitions that these are merged into.
+        ray: A resource of dagster-ray or dagster-slurm: the cluster of each step that needs GPUs. None:
+            ``settings.interpreter`` names the cluster.
     """
     suite = settings.benchmark_suite()
     last = CheckpointOptions(**settings.evaluation.model_dump(), benchmark=suite[0].name)
@@ -104,7 +104,7 @@ def _target_assets(names: Names, settings: Settings) -> list[dg.AssetsDefinition
 
 
 def _resources(settings: Settings, names: Names, suite: list[Benchmark], ray: Any) -> dict[str, Any]:
-    """Storage, the references between assets, the profile, and the training interpreter."""
+    """Build the storage, the references between assets, the profile and the training interpreter."""
     storage, interpreter = Storage(root=settings.storage.root), settings.interpreter.model_dump()
     return {
         "storage": storage,

@@ -17,7 +17,7 @@ from core.machine.processes import Process, start_ticks
 CONFIG = "dagster.yaml"
 CANCEL = signal.SIGUSR1  # asks `pipelines.cli.execute` to cancel its run
 COMMAND = "luffy/command"  # tag of a run that a terminal executes
-OWNER = "luffy/process"  # tag of a run: who executes it
+OWNER = "luffy/process"  # tag of a run: the process that executes it
 GONE = "The process that executed this run is gone."
 
 
@@ -42,15 +42,15 @@ def prepare_home() -> Path:
 
 
 def owner_tag() -> dict[str, str]:
-    """The tag that names this process; a process id alone may come back, or be one of another machine."""
+    """Return the tag that names this process; a process id alone may be reused, or belong to another machine."""
     return {OWNER: json.dumps([socket.gethostname(), os.getpid(), start_ticks(os.getpid())])}
 
 
 def end_dead_runs(instance: dg.DagsterInstance, lost: Collection[str] = ()) -> list[str]:
     """End the runs whose process has died (killed, power lost), and free their slots in the pools.
 
-    Without this a run that was killed stays "started" for ever and its place in the `gpu` pool is never given back. The
-    daemon retries a code server's run; one that belonged to a terminal counts as cancelled.
+    Otherwise a run that was killed would stay "started" for ever and keep its slot in the `gpu` pool. The daemon
+    retries the run of a code server; a run that belonged to a terminal counts as cancelled.
 
     Args:
         lost: Ids of runs that were executed under another host name, which is gone.
@@ -70,10 +70,10 @@ def end_dead_runs(instance: dg.DagsterInstance, lost: Collection[str] = ()) -> l
 
 
 def runs_elsewhere(instance: dg.DagsterInstance, location: str) -> list[str]:
-    """The unfinished runs that a code server of this location has executed under another host name.
+    """Find the unfinished runs that a code server of this location has executed under another host name.
 
-    Dagster's default launcher executes a run in the code server, of which a location has one at a time. If we are in
-    it, the others are lost, or about to be: a new pod starts before the old one ends.
+    Dagster's default launcher executes a run in the code server, and a location has one code server at a time. If
+    this process is that server, the others are lost, or about to be: a new pod starts before the old one ends.
     """
     if not isinstance(instance.run_launcher, dg.DefaultRunLauncher):
         return []
@@ -88,7 +88,7 @@ def runs_elsewhere(instance: dg.DagsterInstance, location: str) -> list[str]:
 
 
 def _executed(instance: dg.DagsterInstance) -> Iterator[tuple[dg.DagsterRun, tuple[str, int, int]]]:
-    """The unfinished runs that somebody has begun to execute: host, process id and start of that process."""
+    """Yield the unfinished runs that are being executed, with the host, id and start of the executing process."""
     unfinished = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.CANCELING]
     for run in instance.get_runs(filters=dg.RunsFilter(statuses=unfinished)):
         owner = run.tags.get(OWNER)

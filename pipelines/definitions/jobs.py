@@ -35,7 +35,7 @@ DESCRIPTIONS = {
 
 
 def is_on_request(key: dg.AssetKey) -> bool:
-    """Whether `everything` leaves the asset out; a group is the first part of a key."""
+    """Return whether `everything` leaves the asset out; a group is the first part of a key."""
     return key.path[0] in REQUESTED_GROUPS or list(key.path) == REQUESTED_KEY
 
 
@@ -45,10 +45,10 @@ def in_groups(names: Names, keys: Sequence[dg.AssetKey], *groups: str) -> dg.Ass
 
 
 def build_jobs(names: Names, keys: Sequence[dg.AssetKey]) -> dict[str, Job]:
-    """All jobs, by their names without prefix.
+    """Build all jobs, by their names without prefix.
 
     Args:
-        names: of assets and jobs.
+        names: Names of assets and jobs.
         keys: The assets that can be materialized, without prefix.
     """
     weekly = [key for key in keys if not is_on_request(key)]

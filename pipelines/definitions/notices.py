@@ -2,7 +2,7 @@
 
 Addresses give access, so each is the value of an environment variable whose name is in the settings: an Apprise URL
 (https://appriseit.com/services/), such as ``slack://…`` or ``mailto://user:password@host?to=…``, or the plain ``https``
-address of a Slack-compatible webhook. They are in no message, log, metadata or error.
+address of a Slack-compatible webhook. No message, log, metadata or error contains such an address.
 """
 
 import os
@@ -42,7 +42,8 @@ class Notice:
 def send(settings: NotifySettings, notice: Notice, environment: Mapping[str, str] | None = None) -> None:
     """Deliver ``notice`` to every address of ``settings``; the log is the caller's.
 
-    Tries three times. Raises InputError, without the address, if a variable is missing or its address takes nothing.
+    It tries three times. It raises InputError, which does not show the address, if a variable is missing or its address
+    accepts nothing.
     """
     environment = os.environ if environment is None else environment
     clean = Notice(redact(notice.subject, environment), redact(notice.text, environment))

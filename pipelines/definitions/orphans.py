@@ -19,7 +19,7 @@ import psutil
 from assets.shared.interpreter import RUN_VARIABLE
 from core.machine.processes import Process, running, start_ticks
 
-SETTLE_SECONDS = 60.0  # after a run's end its own supervisor has time to stop everything
+SETTLE_SECONDS = 60.0  # after a run's end, in which its own supervisor may still stop everything
 KILL_SECONDS = 60.0  # from TERM to KILL
 
 
@@ -61,7 +61,7 @@ def stop(leftovers: Iterable[OrphanProcess], asked: Mapping[str, float], now: fl
 
 
 def _runs_of_processes() -> dict[Process, tuple[str, str]]:
-    """The run and the command of each process that has a run, by its own environment or that of an ancestor.
+    """Find the processes of runs, with run and command, by their own environment or that of an ancestor.
 
     Ray's workers overwrite their environment with their titles, so the descendants of a marked process count as marked.
     """

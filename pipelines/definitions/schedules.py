@@ -22,13 +22,13 @@ UNFINISHED = [
 
 
 def unfinished(instance: dg.DagsterInstance, job: str) -> str | None:
-    """Id of a run of ``job`` that is queued or under way; None if there is none."""
+    """Return the id of a run of ``job`` that is queued or in progress; None if there is none."""
     runs = instance.get_runs(filters=dg.RunsFilter(job_name=job, statuses=UNFINISHED), limit=1)
     return runs[0].run_id if runs else None
 
 
 def build_schedules(names: Names, jobs: Mapping[str, Job], settings: ScheduleSettings) -> list[dg.ScheduleDefinition]:
-    """The weekly run and retention, and the hourly observation of the sources.
+    """Build the schedules of the weekly run and retention, and of the hourly observation of the sources.
 
     Raises InputError for a time that does not exist.
     """

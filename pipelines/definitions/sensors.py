@@ -29,12 +29,12 @@ from pipelines.definitions.settings import Settings
 from pipelines.definitions.source_watch import SourceState, changing_sources
 
 STOPPED = dg.DefaultSensorStatus.STOPPED
-OBSERVATIONS = 200  # read at once
-ELSEWHERE_SECONDS = 50.0  # in which a pod that is being replaced ends its runs
+OBSERVATIONS = 200  # the number that is read at once
+ELSEWHERE_SECONDS = 50.0  # a pod that is being replaced ends its runs within this time
 
 
 def build_sensors(names: Names, jobs: Mapping[str, Job], settings: Settings) -> list[dg.SensorDefinition]:
-    """All sensors."""
+    """Build all sensors."""
     automation = dg.AutomationConditionSensorDefinition(
         names.name("retrain_on_new_targets"),
         target=dg.AssetSelection.assets(names.key(POLICY)),
@@ -142,7 +142,7 @@ def skip(reason: str, state: SourceState) -> dg.SensorResult:
 
 
 def prepared_digest(storage: Storage) -> str:
-    """Digest of the traces that the targets were made of, "" if there are no targets yet."""
+    """Return the digest of the traces that the targets were made of; "" if there are no targets yet."""
     try:
         return storage.read_reference(PREPARED.to_user_string(), PreparedReference).source_digest
     except InputError:
@@ -205,7 +205,7 @@ def stop_orphans(names: Names) -> dg.SensorDefinition:
 
 
 def reason(error: object) -> str:
-    """The part of a step's error that helps the user: the deepest cause, without the stack."""
+    """Return the part of a step's error that helps the user: the deepest cause, without the stack."""
     while (cause := getattr(error, "cause", None)) is not None:
         error = cause
     text = str(getattr(error, "message", error)).strip()

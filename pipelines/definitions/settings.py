@@ -50,7 +50,7 @@ from targets.check.expectations import SUITE
 PROFILE = "LUFFY_PROFILE"
 PREFIX = "LUFFY__"
 BASE = "base"  # key of a profile: the profile that it extends
-APPENDED = ".training.overrides"  # of two settings of one key in it the later one wins
+APPENDED = ".training.overrides"  # the later of two values for the same key wins
 
 
 class _Section(BaseModel):
@@ -58,7 +58,7 @@ class _Section(BaseModel):
 
 
 def folder(root: str) -> str:
-    """``root``; ValueError if it is an address."""
+    """Return ``root``; ValueError if it is an address."""
     if "://" in root:
         raise ValueError("expected a folder of this machine or a mounted one")
     return root
@@ -150,7 +150,7 @@ class Settings(_Section):
     retention: RetentionOptions = RetentionOptions()
 
     def benchmark_suite(self) -> list[Benchmark]:
-        """The benchmarks that are assets; InputError for a suite or a name that does not exist."""
+        """Return the benchmarks that are assets; InputError for a suite or a name that does not exist."""
         local = PROJECT / self.suite.name
         suite = self.suite.benchmarks or load_suite(local if local.is_file() else self.suite.name)
         if unknown := sorted(set(self.suite.only) - {benchmark.name for benchmark in suite}):
@@ -160,7 +160,7 @@ class Settings(_Section):
         return [benchmark for benchmark in suite if not self.suite.only or benchmark.name in self.suite.only]
 
     def check_suite(self) -> Path:
-        """The file of the quality checks on the targets."""
+        """Return the file of the quality checks on the targets."""
         return SUITE if self.checks.suite is None else PROJECT / Path(self.checks.suite).expanduser()
 
 
@@ -180,7 +180,7 @@ class _EnvironmentSettings(Settings, BaseSettings):
 
 
 def read_settings(profile: str, changes: Mapping[str, Any]) -> Settings:
-    """The settings of a profile with ``changes`` by section and key, whatever this process's environment says.
+    """Read the settings of a profile with ``changes`` by section and key, whatever this process's environment says.
 
     Raises InputError that names the profile, the key and what was expected.
     """
@@ -193,7 +193,7 @@ def read_settings(profile: str, changes: Mapping[str, Any]) -> Settings:
 
 
 def load_settings() -> Settings:
-    """The settings of this process's environment.
+    """Load the settings of this process's environment.
 
     Raises InputError that names the profile or variable, the key and what was expected.
     """
@@ -209,7 +209,7 @@ def load_settings() -> Settings:
 
 
 def _consistent(settings: Settings) -> Settings:
-    """``settings``; InputError if two sections contradict each other."""
+    """Return ``settings``; InputError if two sections contradict each other."""
     if settings.evaluation.until_decided and settings.promotion.rule != "error_rate":
         raise InputError(
             f"evaluation.samples: until_decided needs promotion.rule: error_rate, got {settings.promotion.rule}, whose "
@@ -219,7 +219,7 @@ def _consistent(settings: Settings) -> Settings:
 
 
 def check_variables() -> None:
-    """InputError for a variable ``LUFFY__…`` that names no section and key, or whose value is not YAML."""
+    """Raise InputError for a variable ``LUFFY__…`` that names no section and key, or whose value is not YAML."""
     for variable in sorted(name for name in os.environ if name.startswith(PREFIX)):
         section, separator, _ = variable.removeprefix(PREFIX).lower().partition("__")
         if not separator or section not in Settings.model_fields:
@@ -229,12 +229,12 @@ def check_variables() -> None:
 
 
 def profile_file() -> Path:
-    """The file of the profile that ``LUFFY_PROFILE`` names; ``embedded`` by default."""
+    """Return the file of the profile that ``LUFFY_PROFILE`` names; ``embedded`` by default."""
     return file_of_profile(os.environ.get(PROFILE) or "embedded", f"set {PROFILE}")
 
 
 def file_of_profile(name: str, advice: str) -> Path:
-    """The file of the profile ``name``; InputError, which ends with the ``advice``, if there is none."""
+    """Return the file of the profile ``name``; InputError, which ends with the ``advice``, if there is none."""
     try:
         return config_file(PROFILES, below_project(name))
     except InputError as error:
@@ -242,14 +242,14 @@ def file_of_profile(name: str, advice: str) -> Path:
 
 
 def read_profile(file: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """The sections of a profile, merged into those of the profile that it names as its ``base``.
+    """Read the sections of a profile, merged into those of the profile that it names as its ``base``.
 
     Args:
-        file: of the profile.
-        extended_by: the profiles whose base it is, the first one first.
+        file: The file of the profile.
+        extended_by: The profiles that extend it, the first one first.
 
     Raises:
-        InputError: a file is no YAML mapping, there is no such base, or a profile is a base of itself.
+        InputError: A file is not a YAML mapping, a base does not exist, or a profile is a base of itself.
     """
     if file in extended_by:
         chain = " -> ".join(path.stem for path in (*extended_by, file))
@@ -268,14 +268,14 @@ def read_profile(file: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, An
 
 
 def _located(section: str, values: Any, folder: Path) -> Any:
-    """The settings of a section of a user's profile, with the paths of what is beside it as absolute ones."""
+    """Return the settings of a section of a user's profile, with the paths of files beside it made absolute."""
     if not isinstance(values, dict):
         return values
     return {key: locate(f"{section}.{key}", value, folder) for key, value in values.items()}
 
 
 def _merged(base: Any, changes: Any, path: str = "") -> Any:
-    """``changes`` on top of ``base``: mappings by key, `APPENDED` at the end, everything else as a whole.
+    """Merge ``changes`` into ``base``: mappings by key, `APPENDED` at the end, everything else as a whole.
 
     >>> _merged({"seeds": {"default": 1}, "recipes": ["sft"]}, {"seeds": {"luffy": 3}, "recipes": ["luffy"]})
     {'seeds': {'default': 1, 'luffy': 3}, 'recipes': ['luffy']}

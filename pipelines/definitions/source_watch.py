@@ -1,6 +1,6 @@
 """Detect changes of the raw traces; a tick without a change is cheap.
 
-It lists the files with their sizes and times (and asks the hub for its commit), and reads content only if that changed.
+It lists the files with their sizes and times (or asks the hub for its commit), and reads content only if these changed.
 """
 
 import json
@@ -20,8 +20,8 @@ class SourceState:
     """The source at the last tick, kept in the sensor's cursor.
 
     Args:
-        requested: Digest of the content whose preparation was requested last.
-        number: Preparations requested so far.
+        requested: Digest of the content for which a preparation was last requested.
+        number: The number of preparations requested so far.
     """
 
     listing: str = ""
@@ -47,12 +47,12 @@ class SourceState:
 
 
 def changing_sources(config: PrepareConfig) -> list[str]:
-    """The sources that can change: all but the embedded generator, and what the graph generates itself."""
+    """Return the sources that can change: all but the embedded generator and what the graph generates itself."""
     return [path for path in config.paths if path not in (EMBEDDED, GENERATED) and not task_of(path)]
 
 
 def _listing(sources: Sequence[str]) -> str:
-    """Digest of the names, sizes and times of all files; "" if a source has no files, and has to be asked."""
+    """Return the digest of the names, sizes and times of all files; "" if a source has no files and has to be asked."""
     import fsspec
 
     from targets.read.data_files import find_files

@@ -17,7 +17,7 @@ TABLES = {
 
 
 def api_page() -> str:
-    """Directives of mkdocstrings, which reads the docstrings from the sources."""
+    """Write the directives of mkdocstrings, which reads the docstrings from the sources."""
     contract = [f"::: {algorithms.ORIGINAL}.{name}" for name in algorithms.__all__]
     tables = []
     for name, title in TABLES.items():

@@ -12,7 +12,7 @@ from training.__main__ import app as training
 
 
 def commands_page() -> str:
-    """Every command with its options."""
+    """Generate the page with every command and its options."""
     behind = {
         "targets": _commands("targets", targets),
         "train": _commands("train", training),
@@ -35,7 +35,7 @@ def _group(application: typer.Typer) -> Any:
 
 
 def _commands(name: str, application: typer.Typer) -> str:
-    """The options of an application itself, and its commands with theirs."""
+    """Yield the options of an application itself, then its commands with theirs."""
     group = _group(application)
     sections = [
         f"### luffy {name} {sub}\n\n{prose(command.help or '')}\n\n{_options(command)}"

@@ -1,4 +1,4 @@
-"""Generate the page of the Dagster definitions: assets, checks, jobs, schedules and sensors."""
+"""Generate the page about the Dagster definitions: assets, checks, jobs, schedules and sensors."""
 
 from collections.abc import Iterable
 from itertools import groupby

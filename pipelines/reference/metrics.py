@@ -12,7 +12,7 @@ PLACES = {
 
 
 def metrics_page() -> str:
-    """Every metric, where it is drawn, and the warning that watches it."""
+    """Generate the page with every metric, its plots, and the warning that watches it."""
     return page(
         "Metrics",
         "What a training logs at each step. `metrics.jsonl` in the folder of the run and the trackers have all of it. "

@@ -19,7 +19,7 @@ BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 
 def settings_page() -> str:
-    """Every section and key of a profile."""
+    """Generate the page with every section and key of a profile."""
     sections = [
         f"## {name}\n\n{_about(field)}\n\n{_section(name, field)}" for name, field in Settings.model_fields.items()
     ]
@@ -35,7 +35,7 @@ def settings_page() -> str:
 
 
 def profiles_page() -> str:
-    """The profiles that the project ships, as they are."""
+    """Generate the page with the profiles that the project ships, verbatim."""
     folder = PROJECT / PROFILES
     files = sorted(folder.rglob("*.yaml"), key=lambda file: (len(file.parts), file))
     names = {file: file.relative_to(folder).with_suffix("").as_posix() for file in files}
@@ -44,7 +44,7 @@ def profiles_page() -> str:
 
 
 def leaves(kind: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    """The keys of ``kind`` with those of the classes inside it, as ``outer.inner``."""
+    """Yield the keys of ``kind``, with those of the classes inside it as ``outer.inner``."""
     for name, field in kind.model_fields.items():
         inner = _model(field.annotation)
         named = get_origin(field.annotation) is dict
@@ -55,7 +55,7 @@ def leaves(kind: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Field
 
 
 def type_text(field: FieldInfo) -> str:
-    """What a value of ``field`` may be: its type and limits, or the names to choose from."""
+    """Describe the values of ``field``: its type and limits, or the names to choose from."""
     names = [name for item in field.metadata for name in _registered(item)]
     limits = [
         f"{sign} {limit:g}"
@@ -68,7 +68,7 @@ def type_text(field: FieldInfo) -> str:
 
 
 def default_text(field: FieldInfo) -> str:
-    """The default of ``field`` as YAML; empty if it has none."""
+    """Return the default of ``field`` as YAML; empty if it has none."""
     if field.is_required():
         return ""
     value = field.get_default(call_default_factory=True)
@@ -104,7 +104,7 @@ def _described(field: FieldInfo) -> str:
 
 
 def _model(annotation: Any) -> type[BaseModel] | None:
-    """The class of options that ``annotation`` holds, if any."""
+    """Return the class of options that ``annotation`` holds, if any."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     if get_origin(annotation) in (Union, types.UnionType, dict, typing.Annotated):

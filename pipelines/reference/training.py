@@ -17,7 +17,7 @@ VERLS = "clip_ratio"  # an option of the algorithm that stands in verl's section
 
 
 def options_page() -> str:
-    """The options of the algorithm, with the meaning that its page gives them and a link to it."""
+    """Generate the page of the algorithm's options, with the meaning from docs/algorithm.md and a link to it."""
     parts = []
     for file, (kind, prefix) in EXPLAINED.items():
         meanings = dict(_meanings(file))
@@ -42,7 +42,7 @@ def options_page() -> str:
 
 
 def recipes_page() -> str:
-    """Every recipe as it is."""
+    """Generate the page with every recipe, verbatim."""
     return page(
         "Recipes",
         "A recipe is a file of `training/config/recipe`: what it changes in [the options](training-options.md), or in "
@@ -57,7 +57,7 @@ def _files(group: str) -> list[str]:
 
 
 def _meanings(file: str) -> Iterator[tuple[str, str]]:
-    """The options that the tables of a page explain, with links that hold in the reference."""
+    """Collect the options that the tables of a page explain, with links that are valid in the reference."""
     section = ""
     for line in (PROJECT / "docs" / file).read_text(encoding="utf-8").splitlines():
         if heading := HEADING.match(line):
