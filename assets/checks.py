@@ -19,9 +19,9 @@ from core.parquet import digest_shards, is_there
 from targets.check.expectations import CheckResult, load_checks
 
 SEVERITY = {"error": dg.AssetCheckSeverity.ERROR, "warning": dg.AssetCheckSeverity.WARN}
-RESULTS = "results.json"  # of the checks of the same files by the same suite
+RESULTS = "results.json"  # the results of one suite on the same files
 VERSION_ENTRY = "data version"  # entry of an evaluation: the version of the asset that it read
-PAGE = 100  # evaluations read at once
+PAGE = 100  # number of evaluations that are read at once
 ACCOUNT = "every_trace_accounted_for"
 VERSION = code_version("targets/check/expectations.py", "targets/check/drift.py")
 ACCOUNTED = dg.AssetCheckSpec(
@@ -78,8 +78,8 @@ class Verdicts:
 def verdicts(instance: dg.DagsterInstance, checks: Sequence[dg.AssetCheckKey], version: str) -> Verdicts:
     """The newest evaluations of blocking ``checks`` on the data ``version`` of their asset.
 
-    Dagster blocks what follows a failed check in the same run only; every asset that reads the data later, in a run of
-    its own, has to look for itself.
+    Dagster blocks only what follows a failed check in the same run. An asset that reads the data in a later run has to
+    look at the checks itself.
     """
     newest = {key.name: _newest_evaluation(instance, key, version) for key in checks}
     failed = {

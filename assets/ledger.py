@@ -1,4 +1,4 @@
-"""The asset training/ledger: what the training made of each target, and every use of one."""
+"""The asset training/ledger: what the policy learned from each target, and every use of a target."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -55,11 +55,11 @@ def ledger(
 
 
 def _page(prepared: Path, trained_on: str | None, run: Path, storage: Storage) -> dict[str, dg.MetadataValue]:
-    """The page of the traces of a preparation with what the training made of each.
+    """Write the page of the traces of a preparation, with what the policy learned from each of them.
 
     Args:
-        prepared: the folder of the newest preparation.
-        trained_on: digest of the preparation that the training read.
+        prepared: Folder of the newest preparation.
+        trained_on: Digest of the preparation that the training read.
     """
     from targets.prepared import read_prepared
     from targets.trace_browser import browse
@@ -75,7 +75,7 @@ def _page(prepared: Path, trained_on: str | None, run: Path, storage: Storage) -
 
 
 def _metadata(counts: Mapping[str, Mapping[str, int]], run: Path) -> dict[str, dg.MetadataValue]:
-    """The verdicts by source, what they mean, and the targets that weighed most."""
+    """Describe the verdicts by source, what they mean, and the targets with the largest weights."""
     from evaluation.report import charts
     from evaluation.report.scorecard.scorecard_text import learned_table
     from training.job.records.ledger import USES_FILE, heaviest

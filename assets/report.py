@@ -159,7 +159,7 @@ def scorecard(
 
 
 def _opponent(scores: Mapping[str, ScoresReference]) -> Checkpoint | None:
-    """The model that answered the same problems beside the policy; None unless it is one for all benchmarks."""
+    """Return the model that answered the same problems beside the policy; None unless all benchmarks have the same."""
     reference = next(iter(scores.values()))
     if reference.opponent is None or any(other.opponent != reference.opponent for other in scores.values()):
         return None
@@ -171,9 +171,9 @@ def _opponent(scores: Mapping[str, ScoresReference]) -> Checkpoint | None:
 
 
 def _champion_files(storage: Storage, compared: ScorecardReference) -> dict[str, str]:
-    """The graded answers of the champion, by benchmark; none unless it answered the problems that the policy did.
+    """Return the graded answers of the champion by benchmark, if it answered the same problems as the policy.
 
-    They are those with which it defends its place, or else those with which it won it.
+    They are the answers with which it defends its place, or otherwise those with which it won it.
     """
     policy, opponent = compared.policy, compared.opponent
     if opponent:
@@ -185,7 +185,7 @@ def _champion_files(storage: Storage, compared: ScorecardReference) -> dict[str,
 def _decision(
     registry: Registry, compared: ScorecardReference, profile: Profile, contamination: "Contamination | None"
 ) -> list[tuple[str, str]]:
-    """What registry/champion will decide as things are, or what it has decided on the champion."""
+    """Describe what registry/champion would decide at this moment, or what it decided about the champion."""
     if all(benchmark.group != "evals" for benchmark in profile.suite):
         return []  # registry/champion refuses such a suite
     champion = registry.champion()

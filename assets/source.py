@@ -12,7 +12,7 @@ from core.code_digest import SHORT_DIGEST
 from core.errors import InputError
 
 SOURCE = dg.AssetKey(["targets", "source"])
-UPSTREAM = "asset:"  # a source with this beginning is an asset of another project: asset:raw/traces
+UPSTREAM = "asset:"  # a source with this prefix is an asset of another project: asset:raw/traces
 LOCATIONS = ("dagster/uri", "path")  # metadata of it that name its file; Dagster's own IO managers write `path`
 
 SOURCE_SPEC = dg.AssetSpec(
@@ -25,7 +25,7 @@ SOURCE_SPEC = dg.AssetSpec(
 
 
 def observable(**attributes: Any) -> Any:
-    """Dagster's decorator of assets that are only observed."""
+    """Return Dagster's decorator for assets that are only observed."""
     with warnings.catch_warnings():  # it is beta in Dagster 1.13, whose exact minor version is pinned
         warnings.simplefilter("ignore", dg.BetaWarning)
         return dg.multi_observable_source_asset(**attributes)
@@ -41,17 +41,17 @@ def source(context: dg.AssetExecutionContext, profile: dg.ResourceParam[Profile]
 
 
 def upstream_assets(options: TargetOptions) -> list[dg.AssetKey]:
-    """The assets of another project that are sources."""
+    """Return the sources that are assets of another project."""
     return [
         dg.AssetKey.from_user_string(path.removeprefix(UPSTREAM)) for path in options.paths if path.startswith(UPSTREAM)
     ]
 
 
 def with_upstream_files(instance: dg.DagsterInstance, options: TargetOptions) -> TargetOptions:
-    """``options`` with the file of its last materialization in the place of each asset of another project.
+    """Replace each asset of another project in ``options`` by the file of its last materialization.
 
     Raises:
-        InputError: there is no materialization, it is one of many partitions, or it names no file.
+        InputError: There is no materialization, it is one of many partitions, or it names no file.
     """
     located = [
         source.model_copy(update={"path": _upstream_file(instance, source.path)})
@@ -63,7 +63,7 @@ def with_upstream_files(instance: dg.DagsterInstance, options: TargetOptions) ->
 
 
 def _upstream_file(instance: dg.DagsterInstance, path: str) -> str:
-    """Where the last materialization of the asset that ``path`` names lies, by its metadata."""
+    """Return the file of the last materialization of the asset that ``path`` names, by its metadata."""
     event = instance.get_latest_materialization_event(dg.AssetKey.from_user_string(path.removeprefix(UPSTREAM)))
     materialization = event and event.asset_materialization
     if not materialization:
@@ -80,7 +80,7 @@ def _upstream_file(instance: dg.DagsterInstance, path: str) -> str:
 
 
 def observation(options: TargetOptions) -> tuple[str, dict[str, Any]]:
-    """The digest of the source at this moment, and the metadata of it for the UI."""
+    """Return the present digest of the source, and its metadata for the UI."""
     from targets.read.sources import observe
 
     observed = observe(options)

@@ -68,7 +68,7 @@ REJECTED_OUT = dg.AssetOut.from_spec(
 
 
 def prepared_inputs(*, generated: bool, measured: bool) -> dict[str, dg.AssetIn]:
-    """The inputs of targets/prepared, where the profile has targets/generated or measures pass rates."""
+    """Return the inputs of targets/prepared; the profile may have targets/generated and may measure pass rates."""
     rates = {"difficulty": dg.AssetIn(DIFFICULTY, dagster_type=Reference)} if measured else {}
     return {"suite": dg.AssetIn(SUITE), "base": dg.AssetIn(BASE), **generated_input(generated), **rates}
 
@@ -123,7 +123,7 @@ def prepared(
 def _identity(
     options: TargetOptions, source_digest: str, base: Reference, suite: Reference, teacher: Reference | None
 ) -> str:
-    """What decides the prepared targets: the content of everything that they are made of, the options and the code."""
+    """Return the identity of the prepared targets: the content of all their inputs, the options and the code."""
     from targets.select.selection import Choices
 
     chosen = list(Choices.read(options).digests().values())
@@ -170,13 +170,13 @@ def _prepare(
             interpreter.run(context, arguments, lambda _: None)
         except dg.Failure:
             if not is_there(folder / PREPARED_FILE):
-                raise  # else it has rejected every trace, and its files say so
+                raise  # otherwise it has rejected every trace, and its files say so
 
 
 def _prepared_result(
     names: Names, prepared: "Prepared", source_digest: str, reused: bool, pass_rate: list[str]
 ) -> dg.MaterializeResult[PreparedReference]:
-    """``pass_rate``: the columns that come from targets/difficulty."""
+    """Return the result of targets/prepared; ``pass_rate`` lists the columns that come from targets/difficulty."""
     return dg.MaterializeResult(
         asset_key=names.key(PREPARED),
         value=PreparedReference(
@@ -251,7 +251,7 @@ def train(
 def _train_result(
     names: Names, folder: Path, prepared: PreparedReference, previous: str | None, reused: bool
 ) -> dg.MaterializeResult[TrainReference]:
-    """The files of a split; ``previous``: the profile of the version before."""
+    """Return the files of a split; ``previous`` is the profile of the previous version."""
     import pyarrow.parquet as pq
 
     from targets.select.split import read_split
@@ -283,7 +283,7 @@ def _train_result(
 
 
 def _previous(storage: Storage, profile: str) -> str | None:
-    """The profile of the version before: of the last materialization that came from other prepared targets."""
+    """Return the previous profile: the one of the last materialization that came from other prepared targets."""
     try:
         last = storage.read_reference(TRAIN.to_user_string(), TrainReference)
     except InputError:

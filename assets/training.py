@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 POLICY = dg.AssetKey(["training", "policy"])
 METRICS = dg.AssetKey(["training", "metrics"])
 POINTS = 80  # the UI keeps about 100 observations
-FAILED_CHECKS = "failed_checks"  # entry of the lineage: checks that the targets failed, where that was ignored
+FAILED_CHECKS = "failed_checks"  # entry of the lineage: the checks that the targets failed, if that was ignored
 ALERT = "alert"  # entry of an observation of the metrics: what goes wrong
 
 
 class StepObserver:
-    """Turns the trainer's step messages into log lines, and at most `POINTS` of them into observations."""
+    """Turn the trainer's step messages into log lines, and at most `POINTS` of them into observations."""
 
     def __init__(self, context: dg.AssetExecutionContext, metrics: dg.AssetKey = METRICS) -> None:
         self._context = context
@@ -70,7 +70,7 @@ class StepObserver:
 
 
 def metrics_key(policy: dg.AssetKey) -> dg.AssetKey:
-    """The external asset of the step metrics of ``policy``."""
+    """Return the key of the external asset of the step metrics of ``policy``."""
     return dg.AssetKey([*policy.path[:-1], METRICS.path[-1]])
 
 
@@ -115,7 +115,7 @@ def policy(
 
 
 def kept(out: Path) -> str:
-    """What a cancelled training in the run folder ``out`` leaves."""
+    """Describe what a cancelled training in the run folder ``out`` leaves."""
     from training.job.checkpoints import latest_step
 
     steps = (latest_step(folder / "checkpoints") for folder in (out, out / "first_stage"))

@@ -109,6 +109,6 @@ def _write_model(
 
     dtype = read_json(run / "policy" / "config.json")["dtype"]
     arguments = ["training", "export", "--run", str(run), "--step", str(step), "--dtype", dtype, "--out", str(out)]
-    if not out.exists():  # else it is that of a step that was killed, whose evaluation may still run
+    if not out.exists():  # otherwise it belongs to a step that was killed, whose evaluation may still run
         interpreter.run(context, arguments, lambda message: None)
     shutil.copy(run / "policy" / MANIFEST, out / MANIFEST)

@@ -1,7 +1,8 @@
-"""The answers of a policy and of the model that it has to beat, of which registry/champion decides.
+"""The answers of a policy and of the model that it has to beat, from which registry/champion decides.
 
-The opponent is the champion, or the base where there is none yet. A champion won with answers that happened to be good,
-so it defends its place with others, drawn once with a seed of its own; no answer ever chose the base.
+The opponent is the champion, or the base if there is no champion yet. A champion won with answers that happened to be
+good, so it defends its place with other answers, which are drawn once with a seed of their own. The base needs no other
+answers, because no answer ever chose it.
 """
 
 from collections import Counter
@@ -29,7 +30,7 @@ from evaluation.promotion.rules import allowed_losses, reason_without_comparison
 
 @dataclass(frozen=True)
 class Answers:
-    """The files of a model's samples and of their verdicts, by benchmark."""
+    """The files of a model's samples, and those of their verdicts, by benchmark."""
 
     samples: Mapping[str, Path]
     graded: Mapping[str, Path]
@@ -37,14 +38,14 @@ class Answers:
 
 @dataclass(frozen=True)
 class Contest:
-    """The answers of a policy, and those of its opponent to the same problems; None: it needs none."""
+    """The answers of a policy, and those of its opponent to the same problems; None if the rule needs none."""
 
     policy: Answers
     opponent: Reference | None = None
     opponent_answers: Answers = field(default_factory=lambda: Answers({}, {}))
 
 
-Draw = Callable[[Reference, int, Counts | None], Answers]  # of a model, with a seed, so many of each problem
+Draw = Callable[[Reference, int, Counts | None], Answers]  # a model's answers, with a seed and counts
 
 
 def hold_contest(
@@ -57,7 +58,7 @@ def hold_contest(
     storage: Storage,
     draw: Draw,
 ) -> Contest:
-    """Draw the answers of ``policy`` to ``benchmarks``, and those of its opponent where the rule needs them."""
+    """Draw the answers of ``policy`` to ``benchmarks``, and those of its opponent if the rule needs them."""
     registry = Registry(storage.path)
     champion = registry.champion()
     settled = champion is not None and reason_without_comparison(_checkpoint(policy), champion) is not None
@@ -79,13 +80,13 @@ def hold_contest(
 
 
 def defence_seed(seed: int, champion: Reference) -> int:
-    """The seed of the answers with which a champion defends its place: not of those with which it won it."""
+    """Return the seed of the answers with which a champion defends its place; it won with answers of another seed."""
     return int(identity("defence", seed, champion.digest)[:8], 16)
 
 
 @dataclass(frozen=True)
 class _Rounds:
-    """Answers until they decide, of a policy and its opponent."""
+    """The answers of a policy and its opponent, which are drawn in rounds until they decide."""
 
     registry: Registry
     champion: PolicyRecord | None
@@ -139,7 +140,7 @@ def _counts_again(
     suite: SuiteReference,
     config: EvaluationOptions,
 ) -> Counts:
-    """How often each problem is asked of a policy that no answer can promote: as often as it was, or in one round."""
+    """Return how often a policy that no answer can promote gets each problem: as often as it did, or in one round."""
     from evaluation.sample_tables import read_scores
 
     problems = _to_answer(suite, benchmarks, sequential=True)
@@ -160,7 +161,7 @@ def _counts(
 
 
 def _problems(suite: SuiteReference) -> dict[str, list[str]]:
-    """The ids of the problems, by benchmark."""
+    """Return the ids of the problems, by benchmark."""
     from evaluation.sample_tables import read_suite_file
 
     problems: dict[str, list[str]] = {}
@@ -172,12 +173,12 @@ def _problems(suite: SuiteReference) -> dict[str, list[str]]:
 def _to_answer(
     suite: SuiteReference, benchmarks: Sequence[Benchmark], *, sequential: bool = False
 ) -> dict[str, ScoreFile]:
-    """What a model's answers to ``benchmarks`` are to be like, to stand beside those of the policy."""
+    """Return the options with which a model answers ``benchmarks`` so that its answers compare with the policy's."""
     return {b.name: ScoreFile(file="", problems=suite.digests[b.name], sequential=sequential) for b in benchmarks}
 
 
 def _as_reference(champion: PolicyRecord) -> Reference:
-    """The champion's model; InputError unless it is the one that was promoted."""
+    """Return the champion's model; InputError unless it is the one that was promoted."""
     if read_manifest(Path(champion.policy)).checkpoint_digest != champion.checkpoint:
         raise InputError(
             f"{champion.policy}: not the champion {champion.checkpoint[:SHORT_DIGEST]} any more, which has to answer "

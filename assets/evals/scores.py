@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 SAMPLES_KEPT = "the samples that were generated are kept; materialize again to continue"
 VERSION = code_version(*GENERATION_CODE, *GRADING_CODE)
 ROLES = {"base": BASE, "policy": POLICY}
-# The options that choose the samples of a model.
+# The options on which the samples of a model depend.
 SAMPLING = {"samples", "temperature", "top_p", "max_tokens", "seed", "template", "chat_template_kwargs"}
 
 
@@ -84,7 +84,7 @@ def evals(
 
 
 def build_evals(names: Names, suite: Sequence[Benchmark], options: EvaluationOptions) -> list[dg.AssetsDefinition]:
-    """The scores of both roles on every benchmark of the suite: one op per role, which loads its model once."""
+    """Build the scores of both roles on every benchmark of the suite: one op per role, which loads its model once."""
     return [
         evals.build(
             names,
@@ -134,7 +134,7 @@ def generate(
     """Return the sample files of ``names``; load the model once and generate the missing ones.
 
     Args:
-        counts: samples of each problem by benchmark, where ``options`` leave them to the decision.
+        counts: Number of samples of each problem by benchmark, if ``options`` leave it to the decision.
     """
     sampling = options.model_dump(include=SAMPLING)
     code = code_version(*GENERATION_CODE)

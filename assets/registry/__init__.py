@@ -1,1 +1,1 @@
-"""The assets of the registry: the champion, and what is kept of former policies."""
+"""The assets of the registry: the champion, and the retention of former policies."""

@@ -1,6 +1,6 @@
-"""The asset operations/retention: old outputs that nothing refers to, and Dagster's records of old runs.
+"""The asset operations/retention: old outputs without a reference to them, and Dagster's records of old runs.
 
-Both are listed and, on request, removed.
+It lists both and, on request, removes them.
 """
 
 import time
@@ -30,7 +30,7 @@ FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.Dagster
 CREATED_SECONDS = 86_400.0  # a run that was created longer ago and never launched will not start
 MOST_LISTED = 100
 DAY_SECONDS = 86_400.0
-PARTITION = "dagster/partition"  # how the tags of a run of partitions begin
+PARTITION = "dagster/partition"  # prefix of the tags that name a run's partitions
 
 
 @profile_asset(
@@ -97,7 +97,7 @@ def check_nothing_runs(context: dg.AssetExecutionContext) -> None:
 
 
 def old_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
-    """The runs that ended before a time (seconds since 1970), unless an asset or a partition shows what they made."""
+    """List the runs that ended before a time (seconds since 1970), except those that an asset or a partition shows."""
     shown: set[str] = set()
     for record in instance.get_asset_records():
         entry = record.asset_entry
@@ -113,16 +113,16 @@ def old_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
 
 
 def forget(instance: dg.DagsterInstance, run_id: str) -> None:
-    """Delete what Dagster keeps of a run: its record, its events, and what its steps printed."""
+    """Delete what Dagster keeps about a run: its record, its events and the output of its steps."""
     instance.delete_run(run_id)
     instance.compute_log_manager.delete_logs(prefix=[run_id])
-    # Where Dagster keeps events in SQLite, each run has a file that stays.
+    # If Dagster keeps events in SQLite, the file of the run would stay.
     for file in Path(instance.root_directory, "history", "runs").glob(f"{run_id}.db*"):
         file.unlink()
 
 
 def named_by_materializations(instance: dg.DagsterInstance) -> Iterator[str]:
-    """Paths in the metadata of the last materialization of every asset."""
+    """Collect the paths in the metadata of the last materialization of every asset."""
     for record in instance.get_asset_records():
         event = record.asset_entry.last_materialization
         if event is not None and event.asset_materialization is not None:

@@ -11,8 +11,8 @@ from assets.shared.profile import Names
 if TYPE_CHECKING:
     from targets.prepared import Prepared
 
-Columns = Mapping[str, Iterable[tuple[dg.AssetKey, str]]]  # column -> the columns that it is made of
-# What a column of targets/prepared and of targets/rejected is made of, as keys of a mapping (targets.config).
+Columns = Mapping[str, Iterable[tuple[dg.AssetKey, str]]]  # by column, the columns that it is made from
+# What the columns of targets/prepared and targets/rejected are made from, as keys of a mapping (targets.source).
 TARGET_PARTS = {
     "prompt": ("problem", "system"),
     "target": ("response", "reasoning"),
@@ -30,7 +30,7 @@ REJECTED_PARTS = {
     "reasons": ("problem", "answer", "response"),
     "detail": ("problem", "answer", "response"),
 }
-# What a column of a file with verdicts is made of, as columns of benchmarks/suite.
+# What the columns of a file with verdicts are made from, as columns of benchmarks/suite.
 GRADED_PARTS = {
     "benchmark": ("benchmark",),
     "id": ("id",),
@@ -47,7 +47,7 @@ def column_lineage(names: Names, columns: Columns) -> dg.TableColumnLineage:
     """Return the lineage of a table's columns for the UI; a column without an input column is left out.
 
     Args:
-        names: of our assets.
+        names: Names of our assets.
         columns: The columns of the table, with keys as the modules of the assets have them.
     """
     deps = {
@@ -63,24 +63,24 @@ def copied_columns(names: Iterable[str], upstream: dg.AssetKey) -> Columns:
 
 
 def target_columns(prepared: "Prepared", source: dg.AssetKey, generated: dg.AssetKey) -> Columns:
-    """The columns of targets/prepared, by the mappings that its sources were read with."""
+    """Return the lineage of targets/prepared, by the mappings with which its sources were read."""
     return _mapped(prepared, TARGET_PARTS, source, generated)
 
 
 def rejected_columns(prepared: "Prepared", source: dg.AssetKey, generated: dg.AssetKey) -> Columns:
-    """The columns of targets/rejected, by the mappings that its sources were read with."""
+    """Return the lineage of targets/rejected, by the mappings with which its sources were read."""
     return _mapped(prepared, REJECTED_PARTS, source, generated)
 
 
 def graded_columns(suite: dg.AssetKey) -> Columns:
-    """The columns of a file with verdicts."""
+    """Return the lineage of a file with verdicts."""
     return {name: [(suite, part) for part in parts] for name, parts in GRADED_PARTS.items()}
 
 
 def _mapped(
     prepared: "Prepared", parts: Mapping[str, tuple[str, ...]], source: dg.AssetKey, generated: dg.AssetKey
 ) -> Columns:
-    """The columns of the source behind each column; a path into a struct counts as the struct."""
+    """Return the columns of the source behind each column; a path into a struct counts as the struct."""
     from targets.source import GENERATED
     from targets.target_tables import read_metadata
 
@@ -98,5 +98,5 @@ def _mapped(
 
 
 def _paths(value: str | list[str] | None) -> list[str]:
-    """The columns that a part of a mapping names."""
+    """Yield the columns that a part of a mapping names."""
     return value if isinstance(value, list) else [value] if value else []

@@ -41,7 +41,7 @@ class Matrix(Options):
     seeds: PositiveInt | None = Field(default=None, description="Runs per variant. None: experiments.seeds says.")
 
     def variants(self) -> dict[str, dict[str, Any]]:
-        """The variants by name. ValueError for an axis that a text names and that there is not, or for equal names."""
+        """Return the variants by name; ValueError if a text names an unknown axis, or if names are equal."""
         variants: dict[str, dict[str, Any]] = {}
         for values in product(*self.axes.values()):
             chosen = dict(zip(self.axes, values, strict=True))
@@ -57,12 +57,12 @@ class Matrix(Options):
 
 
 def _by_name(seeds: Any) -> Any:
-    """Numbers of runs by name; a single number is that of every recipe."""
+    """Return numbers of runs by name; a single number holds for every recipe."""
     return seeds if isinstance(seeds, dict) else {"default": seeds}
 
 
 def _names(info: ValidationInfo) -> list[str]:
-    """The names of the recipes and of the variants that were validated before."""
+    """Return the names of the recipes and of the variants that were validated before."""
     return [*config_names(RECIPES), *info.data.get("variants", {})]
 
 
@@ -98,7 +98,7 @@ class ExperimentOptions(Options):
     @model_validator(mode="before")
     @classmethod
     def _span(cls, values: Any) -> Any:
-        """Add the variants of the matrix, before those that have a name of their own, with their numbers of runs."""
+        """Add the variants of the matrix, with their numbers of runs, before the variants that are named one by one."""
         if not isinstance(values, dict) or not (given := values.get("matrix")):
             return values
         matrix = TypeAdapter(list[Matrix]).validate_python(given)
@@ -111,7 +111,7 @@ class ExperimentOptions(Options):
             variants |= named
             runs |= dict.fromkeys(named, part.seeds) if part.seeds else {}
         seeds = values.get("seeds", {"default": 1})
-        seeds = {**runs, **seeds} if isinstance(seeds, dict) else seeds  # a single number is that of every variant
+        seeds = {**runs, **seeds} if isinstance(seeds, dict) else seeds  # a single number holds for every variant
         return {**values, "variants": {**variants, **values.get("variants", {})}, "seeds": seeds}
 
     @field_validator("variants")
@@ -138,7 +138,7 @@ class ExperimentOptions(Options):
         return seeds
 
     def seeds_of(self, name: str) -> int:
-        """The number of runs of a recipe or variant."""
+        """Return the number of runs of a recipe or variant."""
         return self.seeds.get(name, self.seeds["default"])
 
     def most_seeds(self) -> int:
@@ -146,11 +146,11 @@ class ExperimentOptions(Options):
         return max(self.seeds.values())
 
     def names(self) -> list[str]:
-        """The names of everything that can be trained and compared: the recipes, then the variants."""
+        """Return the names of everything that can be trained and compared: the recipes, then the variants."""
         return [*config_names(RECIPES), *self.variants]
 
     def trained(self) -> list[str]:
-        """The names that `luffy experiments` trains by default."""
+        """Return the names that `luffy experiments` trains by default."""
         return self.recipes or list(self.variants) or self.names()
 
     def of(self, name: str) -> Variant:
@@ -168,5 +168,5 @@ def training_of(options: ExperimentOptions, training: TrainingOptions, key: dg.M
 
 
 def recipe_and_seed(key: dg.MultiPartitionKey) -> tuple[str, str]:
-    """The name of the recipe or variant of a partition, and its seed."""
+    """Return the name of the recipe or variant of a partition, and its seed."""
     return key.keys_by_dimension[RECIPE], key.keys_by_dimension[SEED]

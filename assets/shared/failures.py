@@ -1,4 +1,4 @@
-"""A user's mistake ends a step with its message, not with a stack trace, and so does a user's cancellation."""
+"""A user's mistake, and a user's cancellation, end a step with one message instead of a stack trace."""
 
 import functools
 import inspect
@@ -39,7 +39,7 @@ def reports_input_errors(function: Callable[..., Any], parameters: Mapping[str, 
     times at most.
 
     Args:
-        function: of the asset.
+        function: The function of the asset.
         parameters: Its parameters, by the names under which Dagster passes their arguments.
     """
 
@@ -76,15 +76,15 @@ def reports_input_errors(function: Callable[..., Any], parameters: Mapping[str, 
 
 
 def cancellation(text: str = "") -> Cancellation:
-    """The interruption of a step that a user cancelled.
+    """Build the interruption of a step that a user cancelled.
 
     Args:
-        text: What is kept, or the text of such an interruption. By default, that of a step which keeps nothing.
+        text: What is kept, or the text of such an interruption. The default is the text of a step that keeps nothing.
     """
     text = text.removeprefix(CANCELLED) or "materialize again to run this step anew"
     return Cancellation(CANCELLED + text)
 
 
 def as_failure(error: Exception) -> dg.Failure:
-    """The Dagster failure whose description is the message of ``error``; running the step again would not help."""
+    """Build the Dagster failure that shows the message of ``error``; running the step again would not help."""
     return dg.Failure(description=redact(str(error)), allow_retries=False)

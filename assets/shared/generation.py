@@ -10,7 +10,7 @@ from evaluation.generation.token_budget import Budget
 
 
 def endpoint_options(values: Any) -> dict[str, Any]:
-    """``values`` as options of an endpoint; ValueError if they do not fit."""
+    """Parse ``values`` as options of an endpoint; ValueError if they do not fit."""
     return EndpointOptions.parse(values, "in it").identity()
 
 
@@ -53,11 +53,11 @@ class GenerationOptions(SamplingOptions):
         return self
 
     def budget(self) -> tuple[int | None, float | None, float, float]:
-        """The limits and prices, as `Budget` takes them."""
+        """Return the limits and prices, as `Budget` takes them."""
         return self.budget_tokens, self.budget_money, self.input_price, self.output_price
 
     def asked(self) -> dict[str, Any]:
-        """The fields of `evaluation.command_requests.TracesRequest`, except for the paths."""
+        """Return the fields of `evaluation.command_requests.TracesRequest`, except for the paths."""
         here = {"teacher", "problems", "grade_workers", "grade_limit_s"}
         if Endpoint.parse(self.teacher) is None:
             here |= {"concurrency", "endpoint", "budget_tokens", "budget_money", "input_price", "output_price"}

@@ -1,4 +1,4 @@
-"""Runs the training interpreter's programs (``python -m training``, ``python -m evaluation``) from an asset.
+"""Run the training interpreter's programs (``python -m training``, ``python -m evaluation``) from an asset.
 
 Ray and vLLM run under one `core.backends.supervisor`, so they end with the step, however the step ends: ``training``
 starts its job under one, and every other program is started under one here. The program's messages come back through
@@ -30,9 +30,9 @@ from core.text.patterns import compile_quick_pattern
 from core.text.secrets import redact
 
 POLL_SECONDS = 0.25
-RUN_VARIABLE = "LUFFY_DAGSTER_RUN"  # in the environment of every process of a run: the id of the run
+RUN_VARIABLE = "LUFFY_DAGSTER_RUN"  # environment variable with the run's id, in every process of a run
 TAIL_LINES = 40
-SUPERVISES_ITS_JOB = ("training",)  # programs that start what has to be supervised under a supervisor
+SUPERVISES_ITS_JOB = ("training",)  # programs that start their own supervisor
 BACKTICKS = compile_quick_pattern("`+")
 Message = Callable[[dict[str, Any]], None]
 
@@ -41,22 +41,22 @@ class TrainingInterpreter(dg.ConfigurableResource):
     """The Python that has torch, verl and vLLM; a relative path lies below the project."""
 
     python: str
-    offline: bool = True  # no process of it asks the Hugging Face hub
+    offline: bool = True  # its processes never contact the Hugging Face hub
     grace_seconds: float = 30.0  # from TERM to KILL when a step is cancelled
     backend: str = "local"
     ray_address: str | None = None
     slurm: dict[str, Any] = Field(default={})
 
     def placement(self, context: dg.AssetExecutionContext) -> dict[str, Any]:
-        """The fields of `core.backends.Placement`: where a step runs a program that needs GPUs. Ask just before."""
+        """Return the fields of `core.backends.Placement`: where a program that needs GPUs runs. Call it just before."""
         return {"backend": self.backend, "ray_address": self.ray_address, "slurm": self.slurm}
 
     def path(self) -> Path:
-        """Where the interpreter should be."""
+        """Return where the interpreter should be."""
         return PROJECT / Path(self.python).expanduser()
 
     def executable(self) -> Path:
-        """The interpreter's path; InputError if there is none."""
+        """Return the interpreter's path; InputError if there is none."""
         path = self.path()
         if not (path.is_file() and os.access(path, os.X_OK)):
             raise InputError(
@@ -66,7 +66,7 @@ class TrainingInterpreter(dg.ConfigurableResource):
         return path
 
     def examined(self) -> Path:
-        """`executable`, after a look at the packages of one that was not built from a lock."""
+        """Return `executable`, after checking the packages of an interpreter that was not built from a lock."""
         path = self.executable()
         if not is_locked(path):
             examine(path)
@@ -81,9 +81,9 @@ class TrainingInterpreter(dg.ConfigurableResource):
     ) -> None:
         """Run ``python -m <arguments>`` to its end, passing on each message of the program as it comes.
 
-        Raises dg.Failure with the program's own error message where it ends with one, and `ProgramKilled` where SIGKILL
-        ended the program or its job. When the step is interrupted the program gets TERM, ``grace_seconds`` later KILL,
-        and the interruption says what is ``kept``.
+        Raises dg.Failure with the program's own error message if it ends with one, and `ProgramKilled` if SIGKILL ended
+        the program or its job. If the step is interrupted, the program gets TERM and ``grace_seconds`` later KILL, and
+        the interruption says what is ``kept``.
         """
         try:
             self._run(context, arguments, on_message)
@@ -121,7 +121,7 @@ class TrainingInterpreter(dg.ConfigurableResource):
             finally:
                 self._stop(process)
                 pump.join(timeout=5)
-        _pass_on(session, passed_on, on_message)  # closing the session has read the last of them
+        _pass_on(session, passed_on, on_message)  # closing the session has read the last messages
         if process.returncode:
             raise _failure(arguments[0], process.returncode, list(tail), python)
 
@@ -136,7 +136,7 @@ class TrainingInterpreter(dg.ConfigurableResource):
         process.terminate()
         try:
             process.wait(self.grace_seconds)
-        finally:  # also when a second interruption arrives while we wait
+        finally:  # also if a second interruption arrives while we wait
             if process.poll() is None:
                 process.kill()
                 process.wait()
@@ -174,6 +174,6 @@ def _failure(program: str, status: int, tail: list[str], python: str) -> dg.Fail
         "last lines": dg.MetadataValue.md("\n".join([fence, *tail, fence])),
         "exit status": status,
     }
-    if f"{STOPPED} SIGKILL" in message:  # as the kernel sends it; a person or a scheduler sends TERM
+    if f"{STOPPED} SIGKILL" in message:  # the kernel sends KILL; a person or a scheduler sends TERM
         return ProgramKilled(description=message, metadata=metadata)
     return dg.Failure(description=message, metadata=metadata, allow_retries=status != 2)

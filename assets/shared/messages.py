@@ -23,7 +23,7 @@ from dagster_pipes import (
 )
 
 POLL_SECONDS = 0.05
-ENDS = ("opened", "closed")  # the first message of a program, and the last
+ENDS = ("opened", "closed")  # the first and the last message of a program
 
 
 class MessageFile(dg.PipesMessageReader):

@@ -16,7 +16,7 @@ PREVIEW_CHARACTERS = 240
 
 
 def columns(schema: "pa.Schema") -> dg.TableSchema:
-    """The columns of a parquet file, for ``dagster/column_schema``."""
+    """Return the columns of a parquet file, for ``dagster/column_schema``."""
     return dg.TableSchema(
         [
             dg.TableColumn(column.name, str(column.type), constraints=dg.TableColumnConstraints(column.nullable))
@@ -34,8 +34,8 @@ def preview(table: "pa.Table", names: Sequence[str], rows: int = PREVIEW_ROWS) -
 
 
 def cell(value: Any, characters: int = PREVIEW_CHARACTERS) -> str:
-    """One table cell: messages as their last content, a struct of one field as that,
-    whitespace squeezed, Markdown and HTML made harmless."""
+    """Format one table cell: messages by their last content, a struct of one field by that field, with whitespace
+    squeezed and Markdown and HTML escaped."""
     if isinstance(value, list) and value and isinstance(value[-1], Mapping) and "content" in value[-1]:
         value = value[-1]["content"]
     elif isinstance(value, Mapping) and len(value) == 1:
@@ -49,12 +49,12 @@ def cell(value: Any, characters: int = PREVIEW_CHARACTERS) -> str:
 
 
 def rounded(value: float) -> float:
-    """Round a measured number to four digits; the others mean nothing."""
+    """Round a measured number to four significant digits; further digits mean nothing."""
     return float(f"{value:.4g}")
 
 
 def counts(values: Mapping[str, int], names: tuple[str, str]) -> dg.MarkdownMetadataValue:
-    """A table of counts, largest first."""
+    """Format a table of counts, largest first."""
     if not values:
         return dg.MetadataValue.md("none")
     lines = [f"| {names[0]} | {names[1]} |", "|---|--:|"]

@@ -49,7 +49,7 @@ class Options(dg.Config):
 
 
 class _Launched(Options):
-    """Reports a value that an operator gave in the Launchpad and that does not fit, as one message."""
+    """Report an invalid value from the Launchpad as one message."""
 
     def __init__(self, **values: Any) -> None:
         try:
@@ -78,7 +78,7 @@ def settable(overrides: list[str]) -> list[str]:
     """Check ``overrides`` and return them.
 
     Raises:
-        ValueError: one of them moves a run's folder, which the storage decides, or sets a key that no run reads.
+        ValueError: One of them moves a run's folder, which the storage chooses, or sets a key that no run reads.
     """
     from training.config.keys import check_key, key_of
 
@@ -97,7 +97,7 @@ def known(name: str, names: Sequence[str]) -> str:
 
 
 def file_of(folder: str) -> AfterValidator:
-    """Accept only what `config_file` finds for ``folder``, with a path as an absolute one below the project."""
+    """Accept only what `config_file` finds for ``folder``; a path becomes an absolute one below the project."""
 
     def find(name: str) -> str:
         given = below_project(name)
@@ -111,12 +111,12 @@ def file_of(folder: str) -> AfterValidator:
 
 
 def known_template(name: str) -> str:
-    """``name``; ValueError unless it is a prompt template."""
+    """Return ``name``; ValueError unless it is a prompt template."""
     return known(name, template_names())
 
 
 def sources(value: Any) -> Any:
-    """``value`` as sources of traces; ValueError if one of them does not fit."""
+    """Parse ``value`` as sources of traces; ValueError if one of them does not fit."""
     return build_config({"source": value}, where="in it").source
 
 
@@ -162,7 +162,7 @@ class ModelOptions(Options):
 
     @property
     def context(self) -> ContextExtension:
-        """What replaces settings of the model's config.json."""
+        """Return the values that replace settings of the model's config.json."""
         return ContextExtension(self.rope_theta, self.rope_scaling, self.max_position_embeddings)
 
 
@@ -228,7 +228,7 @@ class EvaluationOptions(SamplingOptions):
 
     @property
     def until_decided(self) -> bool:
-        """Whether a decision says how many samples are drawn."""
+        """Return whether samples are drawn until a decision is reached."""
         return self.samples == "until_decided"
 
     @model_validator(mode="after")
@@ -238,7 +238,7 @@ class EvaluationOptions(SamplingOptions):
         return self
 
     def fixed(self, base: bool = False) -> Self:
-        """These options where nothing is decided: the numbers of the benchmarks, or of the ``base`` one sample."""
+        """Return the options without a decision: the benchmarks' numbers of samples, or one sample for ``base``."""
         return self if not self.until_decided else self.model_copy(update={"samples": 1 if base else None})
 
     samples: Annotated[

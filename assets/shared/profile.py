@@ -35,19 +35,19 @@ class Names:
     group_prefix: str = ""
 
     def key(self, key: dg.AssetKey) -> dg.AssetKey:
-        """The key of an asset."""
+        """Return the key of an asset."""
         return dg.AssetKey([*self.key_prefix, *key.path])
 
     def plain(self, key: dg.AssetKey) -> dg.AssetKey:
-        """The key of one of our assets without the prefix; its first part is the group."""
+        """Return the key of one of our assets without the prefix; its first part is the group."""
         return dg.AssetKey(key.path[len(self.key_prefix) :])
 
     def name(self, name: str) -> str:
-        """The name of a job, sensor, schedule or resource."""
+        """Return the name of a job, sensor, schedule or resource."""
         return "_".join([*self.key_prefix, name])
 
     def group(self, group: str) -> str:
-        """The name of a group."""
+        """Return the name of a group."""
         return self.group_prefix + group
 
 
@@ -75,11 +75,11 @@ class AssetTemplate:
     def build(
         self, names: Names, options: Options | None = None, upstream: Collection[dg.AssetKey] = (), **more: Any
     ) -> Any:
-        """The definition.
+        """Build the definition.
 
         Args:
-            names: of the asset, of what it depends on, and of the resources that its function takes.
-            options: The values that its configuration has as defaults.
+            names: Names of the asset, of its dependencies, and of the resources that its function takes.
+            options: The default values of its configuration.
             upstream: Dependencies that are assets of another project and keep their keys.
             more: Attributes that the profile decides, with keys as the modules of the assets have them.
         """
@@ -105,7 +105,7 @@ class AssetTemplate:
         )
 
     def _with_signature(self, names: Names, options: Options | None) -> Callable[..., Any]:
-        """The function, whose resources have their names, and whose configuration has the defaults of ``options``."""
+        """Return the function with its resources' names, and with ``options`` as defaults of its configuration."""
         resources = {name: names.name(name) for name in RESOURCES}
         signature = inspect.signature(self.function)
         parameters = {
@@ -125,7 +125,7 @@ def _prefixed(check: dg.AssetCheckKey, names: Names) -> dg.AssetCheckKey:
 
 
 def _stored(out: dg.AssetOut, names: Names) -> dg.AssetOut:
-    """``out`` with our IO manager."""
+    """Return ``out`` with our IO manager."""
     out = copy(out)
     out.io_manager_key = names.name(IO_MANAGER)
     return out

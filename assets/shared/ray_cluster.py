@@ -21,15 +21,15 @@ AUTHENTICATION = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH")  # variables; the toke
 
 
 class ClusterInterpreter(TrainingInterpreter):
-    """The training interpreter with a cluster of its own, which exists from the first job of a step to its end.
+    """The training interpreter with its own cluster, which exists from a step's first job to the end of the step.
 
-    Dagster calls the cluster's clean-up when the step ends, however it ends.
+    Dagster calls the cluster's clean-up when the step ends, with or without success.
     """
 
     cluster: dg.ResourceDependency[dg.ConfigurableResource[Any]]
 
     def placement(self, context: dg.AssetExecutionContext) -> dict[str, Any]:
-        """The cluster's address; the first call starts the cluster and waits until it is ready."""
+        """Return the cluster's address; the first call starts the cluster and waits until it is ready."""
         cluster: Any = self.cluster
         if not cluster.ready:
             cluster.create(context)
@@ -42,13 +42,13 @@ class ClusterInterpreter(TrainingInterpreter):
 class AllocationInterpreter(TrainingInterpreter):
     """The training interpreter with a Ray cluster in an allocation of Slurm, which the steps of a run share.
 
-    Dagster gives the allocation back when the last step ends that uses it, however it ends.
+    Dagster gives the allocation back when the last step that uses it ends, with or without success.
     """
 
     compute: dg.ResourceDependency[dg.ConfigurableResource[Any]]
 
     def placement(self, context: dg.AssetExecutionContext) -> dict[str, Any]:
-        """The cluster's address; the first call waits for the allocation and starts Ray on its nodes."""
+        """Return the cluster's address; the first call waits for the allocation and starts Ray on its nodes."""
         from dagster_slurm.helpers.ssh_pool import SSHConnectionPool
 
         if absent := [name for name in AUTHENTICATION if name not in os.environ]:
@@ -71,11 +71,13 @@ class AllocationInterpreter(TrainingInterpreter):
                 startup_timeout=launcher.head_startup_timeout,
             )
         for workers in session.worker_allocations:
-            session.wait_for_worker_allocation(workers, timeout=float("inf"))  # it may be long in the queue
+            session.wait_for_worker_allocation(
+                workers, timeout=float("inf")
+            )  # it may stay in the queue for a long time
         return {"backend": "ray", "ray_address": head.ray_dashboard_url, "slurm": {}}
 
     def _activation(self, folder: str) -> str:
-        """The script that gives a shell on a node the command ``ray`` of ``folder``, and our packages."""
+        """Write the script that gives a shell on a node the command ``ray`` of ``folder``, and our packages."""
         variables = {"PYTHONPATH": self._environment()["PYTHONPATH"]}
         variables |= {name: os.environ[name] for name in AUTHENTICATION}
         exports = [f"export {name}={shlex.quote(value)}\n" for name, value in variables.items()]
@@ -83,7 +85,7 @@ class AllocationInterpreter(TrainingInterpreter):
 
 
 def on_cluster(cluster: Any, interpreter: dict[str, Any]) -> TrainingInterpreter:
-    """The interpreter with the settings ``interpreter`` whose jobs run on ``cluster``, as `check_cluster` takes it."""
+    """Build the interpreter of the settings ``interpreter`` that runs its jobs on ``cluster``, see `check_cluster`."""
     if hasattr(cluster, OF_SLURM):
         return AllocationInterpreter(**interpreter, compute=cluster)
     return ClusterInterpreter(**interpreter, cluster=cluster)

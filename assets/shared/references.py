@@ -1,4 +1,4 @@
-"""What an asset hands to the next one: where its data lies, the digest of that data, and facts that need no reading."""
+"""What an asset hands to the next one: the path of its data, the digest of the data, and some facts about it."""
 
 from pydantic import BaseModel, ConfigDict
 

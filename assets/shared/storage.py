@@ -1,4 +1,4 @@
-"""Where outputs are, and the small references through which assets find each other's.
+"""The folders of outputs, and the small references by which assets find each other's outputs.
 
 Data is in folders that never change: ``<root>/<stage>/<name>/<identity>/``, written under a temporary name and
 renamed when complete. A reference, ``<root>/references/<key>.json``, names the folder of the last materialization.
@@ -26,7 +26,7 @@ Kind = TypeVar("Kind", bound=Reference)
 
 
 class Storage(dg.ConfigurableResource):
-    """The folder below which everything is kept; a relative one lies below the project."""
+    """The folder of all outputs; a relative path starts at the project."""
 
     root: str
 
@@ -37,11 +37,11 @@ class Storage(dg.ConfigurableResource):
         return PROJECT / Path(self.root).expanduser()
 
     def folder(self, stage: str, name: str, identity: str) -> Path:
-        """The folder of one output; complete if it exists. InputError if it would lie outside of the storage."""
+        """Return the folder of one output, which is complete if it exists; InputError if it is outside the storage."""
         return self._inside(self.path / stage / name / identity[:SHORT_DIGEST])
 
     def link(self, page: Path) -> dg.UrlMetadataValue:
-        """A link to a page of the storage, which the UI's own server serves below `FILES`."""
+        """Return a link to a page of the storage, which the UI's own server serves below `FILES`."""
         return dg.MetadataValue.url(f"{FILES}/{page.relative_to(self.path).as_posix()}")
 
     def _inside(self, path: Path) -> Path:
@@ -56,16 +56,16 @@ class Storage(dg.ConfigurableResource):
     def writing(self, folder: Path) -> Iterator[Path]:
         """Yield a temporary folder that becomes ``folder`` when the block ends without an error.
 
-        Raises InputError where the storage is full or read-only; nothing is left behind then.
+        Raises InputError if the storage is full or read-only; nothing is left behind in that case.
         """
         with self.writable(), atomic_folder(folder) as temporary:
             yield temporary
 
     @contextmanager
     def working(self, stage: str, name: str, identity: str) -> Iterator[Path]:
-        """Yield the folder of work that has an identity, so that a step that was killed finds what it left there.
+        """Yield the folder of work that has an identity, so that a step finds what it left there when it was killed.
 
-        It is gone when the block ends without an error.
+        The folder is removed when the block ends without an error.
         """
         folder = self.folder(stage, name, identity)
         with self.writable():
@@ -93,17 +93,17 @@ class Storage(dg.ConfigurableResource):
             ) from error
 
     def reference_file(self, key: str) -> Path:
-        """The file that holds the reference of asset ``key`` (``stage/name``)."""
+        """Return the file that holds the reference of asset ``key`` (``stage/name``)."""
         return self._inside(self.path / "references" / f"{key}.json")
 
     def write_reference(self, key: str, reference: Reference) -> None:
-        """Let ``key`` point to ``reference``, at once for every reader."""
+        """Let ``key`` point to ``reference``, atomically for every reader."""
         file = self.reference_file(key)
         with self.writable():
             write_json(reference.model_dump(mode="json"), file)
 
     def read_reference(self, key: str, kind: type[Kind]) -> Kind:
-        """What ``key`` points to. InputError if it was never materialized here or its data is gone."""
+        """Read what ``key`` points to; InputError if it was never materialized here or its data is gone."""
         file = self.reference_file(key)
         try:
             reference = kind.model_validate_json(file.read_text(encoding="utf-8"))
@@ -141,11 +141,11 @@ class ReferenceIOManager(dg.ConfigurableIOManager):
             raise as_failure(error) from None
 
     def _key(self, context: dg.OutputContext | dg.InputContext) -> str:
-        """``stage/name`` of an asset, and ``stage/name/partition`` of one that has partitions."""
+        """Return ``stage/name`` of an asset, or ``stage/name/partition`` if it has partitions."""
         key = "/".join(context.asset_key.path[len(self.key_prefix) :])
         return f"{key}/{context.asset_partition_key}" if context.has_asset_partitions else key
 
 
 def _below(filename: Any, folder: Path) -> bool:
-    """Whether an error's file lies below ``folder``; pyarrow's errors name no file, and are about what it writes."""
+    """Return whether an error's file is below ``folder``; pyarrow's errors name no file, and concern what it writes."""
     return filename is None or Path(os.fsdecode(filename)).absolute().is_relative_to(folder)

@@ -1,4 +1,4 @@
-"""What the UI shows of the targets: counts by filter, lengths, examples, and the comparison with the version before."""
+"""What the UI shows about targets: counts by filter, lengths, examples, and a comparison with the previous version."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,12 +19,12 @@ EXAMPLES = 2  # of each reason
 
 
 def stages(prepared: "Prepared") -> list[tuple[str, int]]:
-    """Traces read, and left after each filter."""
+    """Return the number of traces read, and the number left after each filter."""
     return [("read", prepared.counts["read"]), *((step["title"], step["left"]) for step in prepared.filter_counts)]
 
 
 def prepared_metadata(prepared: "Prepared") -> dict[str, Any]:
-    """Of targets/prepared."""
+    """Return the metadata of targets/prepared."""
     import pyarrow.parquet as pq
 
     from evaluation.report.charts import funnel, histogram
@@ -61,7 +61,7 @@ def prepared_metadata(prepared: "Prepared") -> dict[str, Any]:
 
 
 def rejected_metadata(prepared: "Prepared") -> dict[str, Any]:
-    """Of targets/rejected."""
+    """Return the metadata of targets/rejected."""
     import pyarrow.parquet as pq
 
     from evaluation.report.charts import funnel
@@ -80,7 +80,7 @@ def rejected_metadata(prepared: "Prepared") -> dict[str, Any]:
 
 
 def train_metadata(path: Path, previous: str | None, profile: str) -> dict[str, Any]:
-    """Of targets/train, the table ``path``; ``previous``: the profile of the version before."""
+    """Return the metadata of targets/train, the table ``path``; ``previous`` is the profile of the previous version."""
     import pyarrow.parquet as pq
 
     files = shards(path)
@@ -95,7 +95,7 @@ def train_metadata(path: Path, previous: str | None, profile: str) -> dict[str, 
 
 
 def by_source(prepared: "Prepared") -> dg.MarkdownMetadataValue:
-    """What the filters took from each source block, and what they left."""
+    """Describe what the filters took from each source, and what they left."""
     titles = [step["filter"] for step in prepared.filter_counts]
     lines = [
         "| " + " | ".join(["source", "domain", "verifier", "read", *titles, "kept", "share kept"]) + " |",
@@ -129,7 +129,7 @@ def _breakdown(prepared: "Prepared") -> dg.MarkdownMetadataValue:
 
 
 def _examples(path: Path, reasons: Sequence[str]) -> dg.MarkdownMetadataValue:
-    """The first rejected traces of each reason, in the order of the filters."""
+    """Return the first rejected traces of each reason, in the order of the filters."""
     import pyarrow as pa
 
     found: dict[str, list[dict[str, Any]]] = {reason: [] for reason in reasons}
@@ -146,7 +146,7 @@ def _examples(path: Path, reasons: Sequence[str]) -> dg.MarkdownMetadataValue:
 
 
 def _comparison(previous: str | None, profile: str) -> dict[str, Any]:
-    """The table of the two versions, and one of the problems that went and one of those that came."""
+    """Format the table of two versions, and the tables of the problems that were removed and added."""
     from targets.check.version_diff import compare_folders
 
     title = "compared with the version before"
@@ -163,7 +163,7 @@ def _comparison(previous: str | None, profile: str) -> dict[str, Any]:
 
 
 def _changed(examples: Sequence["Example"], other: str) -> dg.MarkdownMetadataValue:
-    """Some targets that one version lacks; ``other``: when that version was made."""
+    """Format some targets that one version lacks; ``other`` says when that version was made."""
     if not examples:
         return dg.MetadataValue.md("none")
     lines = [f"| id | problem | gold | target tokens | {other} |", "|---|---|---|--:|---|"]
@@ -174,7 +174,7 @@ def _changed(examples: Sequence["Example"], other: str) -> dg.MarkdownMetadataVa
 
 
 def _first_rows(path: Path) -> dg.MarkdownMetadataValue:
-    """The first TARGET rows of a table, without reading the others."""
+    """Read the first TARGET rows of a table, without the others."""
     import pyarrow as pa
 
     batch = next(read_batches(path, PREVIEW_ROWS, PREVIEW_COLUMNS))

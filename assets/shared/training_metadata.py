@@ -1,4 +1,4 @@
-"""What the UI shows of a training: its curves, alone and beside the champion's, where the time went, and samples."""
+"""What the UI shows about a training: its curves, alone and beside the champion's, where the time went, and samples."""
 
 import math
 from pathlib import Path
@@ -17,7 +17,7 @@ METRICS_FILE = "metrics.jsonl"
 
 
 def curves(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """The full curves as pictures, where the time went, and the last reward, which the UI plots over runs."""
+    """Return the full curves as pictures, where the time went, and the last reward, which the UI plots over runs."""
     from evaluation.report.figures import training_curves
     from training.job.records.metrics_log import time_by_phase
 
@@ -39,7 +39,7 @@ def curves(records: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def against_champion(registry: Registry, digest: str, records: list[dict[str, Any]]) -> dict[str, Any]:
-    """The curves of the run beside those of the champion's run, or one sentence on why there are none."""
+    """Return the curves of the run beside those of the champion's run, or one sentence that says why there are none."""
     return {"against the champion": dg.MetadataValue.md(_against_champion(registry, digest, records))}
 
 
@@ -67,7 +67,7 @@ def _against_champion(registry: Registry, digest: str, records: list[dict[str, A
 
 
 def prediction(out: Path, records: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the plan of the run predicted beside what was measured, and its cost as numbers that the UI plots."""
+    """Return what the plan of the run predicted beside what was measured, and its cost as numbers that the UI plots."""
     from training.cost.estimate import cost_figures
     from training.resources.prediction_summary import figures, table
 
@@ -80,7 +80,7 @@ def prediction(out: Path, records: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def explanation(out: Path) -> dict[str, Any]:
-    """Why the run in folder ``out`` does not learn: the first cause with its evidence, or that none is known."""
+    """Explain why the run in folder ``out`` does not learn: the first cause and its evidence, or that there is none."""
     from evaluation.report.figures import training_curves
     from training.explain import report
     from training.explain.causes import explain
@@ -96,7 +96,7 @@ def explanation(out: Path) -> dict[str, Any]:
 
 
 def samples(folder: Path) -> dict[str, Any]:
-    """Some samples of the first and of the last step, as a table in which nothing is interpreted."""
+    """Return some samples of the first and of the last step, as a table of plain text."""
     from training.job.records import rollout_log
 
     steps = rollout_log.steps(folder)
