@@ -35,7 +35,7 @@ NEEDS_TRAINING_PYTHON = {"training", "evals", "ood"}  # groups
 
 
 def run_graph(profile: str | None, overrides: Sequence[str], select: str | None, max_concurrent: int) -> int:
-    """Materialize the graph, or the assets that ``select`` names, show the run, and return the exit status."""
+    """Materialize the graph, or the assets that ``select`` names, and show it; the exit status."""
     configure(profile, overrides)
     os.chdir(PROJECT)
     prepare_home()
@@ -101,7 +101,7 @@ def _locate_paths_of(profile: Path) -> None:
 
 
 def selection_keys(defs: dg.Definitions, text: str) -> Sequence[dg.AssetKey]:
-    """Return the assets of the job `everything` that a selection string names; InputError if it is not valid."""
+    """The assets of the job `everything` that a selection string names; InputError if it is none."""
     graph = defs.resolve_asset_graph()
     executable = defs.resolve_job_def(EVERYTHING).asset_layer.executable_asset_keys
     with warnings.catch_warnings():  # Dagster's own use of its own beta parameter
